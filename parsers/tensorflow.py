@@ -1,7 +1,7 @@
 """TensorFlow's own protos as files: SavedModel (``saved_model.pb``), GraphDef (frozen), MetaGraphDef (``.meta``).
 
-None has a magic number. Content decides by its fields: they must all be fields of the type, three levels down. States
-are those of a message (`pparse.parsers.protobuf.parser`).
+None has a magic number. They are recognised by their fields: all must be fields of the type, down to three levels. The
+states are those of a message (`pparse.parsers.protobuf.parser`).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from pparse.tree.visit import Visit
 
 _HEAD = 16 << 10
-# So many tags of the type from the beginning on: what comes behind them is damaged, and the type is known.
+# After so many tags of the type at the beginning, the type is certain, and anything else is damage.
 _FITTING = 6
-# So many behind a damaged beginning: a node of a graph has them with its first attributes.
+# So many are needed after a damaged beginning: a node of a graph has them with its first attributes.
 _FITTING_BEHIND = 12
-# What a folder's model is called; TensorFlow, too, takes the first of these that is there.
+# Names of the model in a folder; TensorFlow also takes the first of these that exists.
 MEMBERS = ("saved_model.cpb", "saved_model.pb")
 
 
@@ -42,12 +42,12 @@ class _TensorflowParser(ProtobufParser):
 
     @classmethod
     def match(cls, reader: Reader) -> Confidence:
-        """LIKELY where all fields at the beginning are the type's; under its name, where some of them are."""
+        """LIKELY if all fields at the beginning belong to the type; with the usual name, if some of them do."""
         return cls.match_named(reader, reader.data.name)
 
     @classmethod
     def match_named(cls, reader: Reader, name: str) -> Confidence:
-        """Say so by the name that the document has."""
+        """Match by content and by the name of the document."""
         from pparse.document.registry import bare_name
         from pparse.protos import schema
 
@@ -62,20 +62,20 @@ class _TensorflowParser(ProtobufParser):
             return Confidence.NO
         if fitting_tags(head, type) >= _FITTING:
             return Confidence.LIKELY
-        # The nodes in a SavedModel are not those of a graph that lost its beginning.
+        # The nodes in a SavedModel must not be taken for a graph that lost its beginning.
         other = bare.endswith(MEMBERS) and cls is not SavedModelParser
         return Confidence.LIKELY if not other and goes_on_fitting(head, type, _FITTING_BEHIND) else Confidence.NO
 
 
 class SavedModelParser(_TensorflowParser):
-    """A SavedModel's one message."""
+    """The message of a SavedModel."""
 
     name = "saved-model"
     description = "TensorFlow SavedModel"
     extensions = ("saved_model.pb",)
     message_name = "tensorflow.SavedModel"
     references = ("tensorflow/core/protobuf/saved_model.proto",)
-    limitations = ("variables are in the checkpoint beside it (variables/), which is a format of its own",)
+    limitations = ("variables are in the checkpoint beside it (variables/), which is another format",)
 
 
 class GraphDefParser(_TensorflowParser):
@@ -89,7 +89,7 @@ class GraphDefParser(_TensorflowParser):
 
 
 class MetaGraphParser(_TensorflowParser):
-    """A graph with what training needs, as ``tf.train.Saver`` writes it."""
+    """A graph with the data needed for training, as ``tf.train.Saver`` writes it."""
 
     name = "meta-graph"
     description = "TensorFlow MetaGraphDef (.meta)"
@@ -108,7 +108,7 @@ class SavedModelFolderParser(CpbParser):
     extensions = ()
     message_name = "tensorflow.SavedModel"
     references = ("https://www.tensorflow.org/guide/saved_model",)
-    limitations = ("variables are in the checkpoint in variables/, which is a format of its own",)
+    limitations = ("variables are in the checkpoint in variables/, which is another format",)
 
     def __init__(self, result: Result) -> None:
         folder: FolderExtraction = result.extraction  # type: ignore[assignment]
@@ -137,7 +137,7 @@ class SavedModelFolderParser(CpbParser):
         return super().root_entry()
 
     def details(self) -> Iterator[tuple[str, str]]:
-        """Yield the file, what it says, and what else is in the folder."""
+        """Yield the model file, its details, and the variables in the folder."""
         yield "model", f"{self.member.name}, {self.member.size or 0:,} bytes"
         yield from ProtobufParser.details(self) if self.plain else super().details()
         sizes = self._variables()
@@ -158,15 +158,15 @@ class SavedModelFolderParser(CpbParser):
             self.result.findings.add(
                 Finding(
                     "variables",
-                    f"the variables ({sum(sizes):,} bytes in variables/) are a checkpoint, which is not read here: "
-                    "what is listed are the constants of the graph",
+                    f"the variables ({sum(sizes):,} bytes in variables/) are a checkpoint, which is not supported: "
+                    "only the constants of the graph are listed",
                     severity=Severity.NOTE,
                     source=self.result.extraction.name,
                 )
             )
 
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
-        """Check the message; the variables are another document."""
+        """Check the message; the variables belong to another document."""
         self._note_variables()
         yield from ProtobufParser.check(self, strict=strict) if self.plain else super().check(strict=strict)
 

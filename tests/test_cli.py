@@ -278,7 +278,7 @@ def test_a_file_alone_hints_at_ls(run, model):
     path = model({"a": u8(3)})
     ran = run(path)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == f"pparse: say what to do with it, for example: pparse ls {path}\n"
+    assert ran.err == f"pparse: name a command, for example: pparse ls {path}\n"
     assert "pparse ls x.tar::y" in run("x.tar::y").err
 
 
@@ -286,23 +286,23 @@ def test_an_unknown_command(run):
     ran = run("list", "file")
     assert (ran.code, ran.out) == (2, "")
     commands = "ls, info, tree, get, check, extract, recover, index, graph, split, merge, formats"
-    assert ran.err == f"pparse: no command 'list'; there are: {commands}\n"
+    assert ran.err == f"pparse: no command 'list'; commands: {commands}\n"
 
 
 BAD_ARGUMENTS = {
     ("ls",): "required: FILE",
-    ("tree", "f", "p", "more"): "more: no file, and a second path",
+    ("tree", "f", "p", "more"): "more: not a file, and the second path",
     ("ls", "f", "--nothing"): "unrecognized arguments: --nothing",
     ("ls", "f", "--jso"): "unrecognized arguments: --jso",
     ("ls", "f", "--budget", "x"): "not a size: 'x' (write 64MiB, 64MB, 64M or plain bytes)",
-    ("ls", "f", "--budget", "0"): "at least 1MiB is needed",
+    ("ls", "f", "--budget", "0"): "must be at least 1MiB",
     ("ls", "f", "--budget=-1"): "not a size: '-1'",
-    ("ls", "f", "--limit", "height=3"): "no limit 'height'; there are: depth, entries,",
-    ("ls", "f", "--limit", "depth"): "write NAME=VALUE, not 'depth'",
+    ("ls", "f", "--limit", "height=3"): "no limit 'height'; limits: depth, entries,",
+    ("ls", "f", "--limit", "depth"): "expected NAME=VALUE, not 'depth'",
     ("ls", "f", "--limit", "depth=0"): "the limit depth must be at least 1",
     ("ls", "f", "--limit", "depth=many"): "not a size: 'many'",
-    ("ls", "f", "-O", "kernel"): "write NAME=VALUE, not 'kernel'",
-    ("ls", "f", "-O", "=stdlib"): "write NAME=VALUE, not '=stdlib'",
+    ("ls", "f", "-O", "kernel"): "expected NAME=VALUE, not 'kernel'",
+    ("ls", "f", "-O", "=stdlib"): "expected NAME=VALUE, not '=stdlib'",
     ("ls", "f", "-O", "colonel=stdlib"): "colonel: no format has this option (-O); there are: kernel, verify",
     ("ls", "f", "--sort", "colour"): "invalid choice: 'colour'",
     ("ls", "f", "--color", "blue"): "invalid choice: 'blue'",
@@ -845,7 +845,7 @@ def test_info_of_a_document(run, tmp_path):
     path.write_text('{"a": 1, "b": 2')
     ran = run("info", path)
     assert ran.code == 4
-    assert "the document ends at byte 15 inside its object; how much is missing, json does not say" in ran.out
+    assert "the document ends at byte 15 inside its object; json does not tell how much is missing" in ran.out
     assert "resume the download at byte 15" in ran.out
 
 

@@ -72,14 +72,14 @@ def test_get_says_that_an_archive_is_cut_that_may_have_had_the_member(run, tmp_p
     path.write_bytes(gzip.compress(file.getvalue(), 0, mtime=0)[:4_000])
     ran = run("get", path, "d/last.txt")
     assert ran.code == 4
-    assert "d/last.txt: no member of this name in what there is of the archive, which is cut" in ran.err
+    assert "d/last.txt: no member of this name in the archive, which is truncated" in ran.err
 
 
 def test_index_says_whether_one_was_written(run, tmp_path) -> None:
     packed = gzip.compress(b"".join(b"%d " % number for number in range(40_000)), mtime=0)
     path = tmp_path / "cut.gz"
     path.write_bytes(packed[:50_000])
-    assert run("index", path).err.endswith("; the index of what precedes that was written\n")
+    assert run("index", path).err.endswith("; the index of the part before that was written\n")
     assert (tmp_path / "cut.gz.pindex").exists()
     damaged = bytearray(packed)
     damaged[-6] ^= 1
@@ -148,7 +148,7 @@ def test_a_member_that_may_lie_behind_the_cut_is_answered_with_that(run, folders
     ran = run(command[0], f"cut.tar.gz::{name}", *command[1:])
     assert (ran.code, ran.out) == (4, "")
     first = name.partition("::")[0]
-    assert f"{first}: no member of this name in what there is of the archive, which is cut" in ran.err
+    assert f"{first}: no member of this name in the archive, which is truncated" in ran.err
     whole = run(command[0], "x.tar.gz::nope", *command[1:])
     assert (whole.code, "holds no such member" in whole.err) == (2, True)
 

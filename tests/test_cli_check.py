@@ -232,7 +232,7 @@ def test_a_pointer_with_another_size_needs_no_digest(run, path, digest):
 def test_a_piece_of_a_file_has_no_digest(run, path, digest):
     ran = run("check", f"{path}::header", f"--sha256={digest}")
     assert ran.code == 2
-    assert "header: no-digest: there is no file to digest" in ran.out
+    assert "header: no-digest: there is no file to hash" in ran.out
 
 
 def test_a_digest_that_some_shards_lack_leaves_the_comparison_undone(run, shards):
@@ -250,7 +250,7 @@ def test_a_digest_that_says_nothing_of_the_file(run, path, tmp_path):
     other.write_text(f"{WRONG}  other.bin\n")
     ran = run("check", path, f"--sha256={other}")
     assert (ran.code, ran.err) == (4, "")
-    assert f"{other} has no digest for it" in ran.out
+    assert f"{other} has no digest for this file" in ran.out
     ran = run("check", path, "--sha256=nowhere")
     assert (ran.code, ran.out) == (2, "")
     assert "nowhere: neither 64 hex digits nor a file that can be read" in ran.err
@@ -280,11 +280,11 @@ def test_digests_of_every_shard(run, shards):
     assert f"(wanted {WRONG}, got {sums['m-2.safetensors']})" in ran.out
     ran = run("check", shards, f"--sha256={WRONG}")
     assert (ran.code, ran.out) == (2, "")
-    assert "one digest cannot be that of several shards" in ran.err
+    assert "one digest cannot match several shards" in ran.err
     (folder / "list").write_text(f"{sums['m-1.safetensors']}  m-1.safetensors\n")
     ran = run("check", shards, f"--sha256={folder / 'list'}")
     assert ran.code == 4
-    assert f"m-2.safetensors: no-digest: {folder / 'list'} has no digest for it" in ran.out
+    assert f"m-2.safetensors: no-digest: {folder / 'list'} has no digest for this file" in ran.out
 
 
 def test_a_limit_met_in_one_document_of_an_archive_ends_the_check_of_that_one(run, tmp_path):

@@ -63,7 +63,7 @@ def test_a_slice_is_written_in_the_form_too(run, path, tmp_path):
 def test_any_other_extension_needs_raw(run, path, tmp_path, name):
     ran = run("get", path, "a.q_proj", "-o", tmp_path / name)
     assert ran.code == 2
-    assert "--raw writes the bytes as they are stored" in ran.err
+    assert "--raw for the bytes as they are stored" in ran.err
     assert not (tmp_path / name).exists()
     assert run("get", path, "a.q_proj", "--raw", "-o", tmp_path / name).code == 0
     assert (tmp_path / name).read_bytes() == A.tobytes()
@@ -118,7 +118,7 @@ def test_of_several_tensors_the_whole_ones_are_written_and_the_others_named(run,
     told = ran.err.splitlines()
     assert told[0].startswith("pparse: t2: truncated: ")
     assert told[1].startswith("pparse: t3: missing: ")
-    assert told[10:] == ["pparse: not whole, and left out: 2 other tensors", "pparse: 2 of 14 tensors written"]
+    assert told[10:] == ["pparse: not complete, and left out: 2 other tensors", "pparse: 2 of 14 tensors written"]
     assert run("get", path, "-p", "t1", "-o", tmp_path / "y.npz").code == 0
 
 
@@ -126,7 +126,7 @@ def test_if_no_tensor_that_matches_is_whole_nothing_is_written_and_it_is_said(ru
     path = model({"a": ("U8", [4], b"\1\2\3\4"), "b": ("U8", [4], b"\1\2\3\4")}, cut=2)
     ran = run("get", path, "-p", "b", "-o", tmp_path / "x.npz")
     assert ran.code == 4
-    assert ran.err.splitlines()[-1] == "pparse: none of the tensors that match is whole: nothing was written"
+    assert ran.err.splitlines()[-1] == "pparse: none of the matching tensors is complete: nothing was written"
     assert not (tmp_path / "x.npz").exists()
 
 
@@ -158,7 +158,7 @@ def test_texts_are_left_out_of_a_file_of_arrays_with_a_note(run, graph, tmp_path
     for words in (("-p", "text"), ("text",)):
         ran = run("get", graph, *words, "-o", tmp_path / "h.npz")
         assert ran.code == 2
-        assert "no array of numbers" in ran.err
+        assert "not arrays of numbers" in ran.err
         assert "--json" in ran.err
         assert not (tmp_path / "h.npz").exists()
 

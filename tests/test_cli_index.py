@@ -51,7 +51,7 @@ def test_an_index_is_written_and_used(run):
     assert ran.code == 0
     assert f"index       data.gz.pindex: {points} points, {size / 1024:.0f} KiB" in ran.lines
     ran = run("index", "data.gz", "--check")
-    assert (ran.code, ran.out, ran.err) == (0, f"data.gz.pindex: {points} points, all of them right\n", "")
+    assert (ran.code, ran.out, ran.err) == (0, f"data.gz.pindex: {points} points, all correct\n", "")
     assert run("check", "data.gz").code == 0
 
 
@@ -97,7 +97,7 @@ def test_an_index_is_found_where_it_was_put(run, place):
     assert f"{name}: 1 point" in run("info", "-f", "gzip", "data.gz").out
     os.rename("data.gz", "moved.gz")
     assert f"{name}: 1 point" in run("info", "-f", "gzip", "moved.gz").out
-    assert run("index", "moved.gz", "--check").out.endswith(f"{name}: 1 point, all of them right\n")
+    assert run("index", "moved.gz", "--check").out.endswith(f"{name}: 1 point, all correct\n")
     assert "index  " not in run("info", "-f", "gzip", "moved.gz", "-O", "index=none").out
 
 
@@ -106,7 +106,7 @@ def test_what_is_there_already(run):
         file.write(b"something of value")
     ran = run("index", "data.gz")
     assert (ran.code, ran.out) == (2, "")
-    assert "data.gz.pindex is there already, and no index; name another output, or replace it with --force" in ran.err
+    assert "data.gz.pindex exists and is not an index; name another output, or replace it with --force" in ran.err
     assert run("index", "data.gz", "--force").code == 0
     assert run("index", "data.gz").code == 0  # an index is made anew
     os.mkdir("folder")
@@ -125,7 +125,7 @@ def test_cut_and_damaged_files(run):
     assert ran.code == 4
     assert "bytes in 1 member" in ran.out
     assert ran.err == (
-        "pparse: cut.gz: @0x30d40: the gzip stream is cut short; the index of what precedes that was written\n"
+        "pparse: cut.gz: @0x30d40: the gzip stream is cut short; the index of the part before that was written\n"
     )
     assert run("index", "cut.gz", "--check").code == 0
     found = run("index", "cut.gz", "--json")
@@ -148,7 +148,7 @@ def test_files_that_are_refused(run):
     with open("plain", "wb") as file:
         file.write(b"plain text")
     ran = run("index", "plain")
-    assert (ran.code, ran.err) == (3, "pparse: plain: this is no gzip file; only those are indexed\n")
+    assert (ran.code, ran.err) == (3, "pparse: plain: not a gzip file; only gzip files are indexed\n")
     assert run("index", "-").code == 2
     assert run("index", "outer.tar::data.gz").code == 2
     assert run("index", "missing.gz").code == 2
@@ -156,7 +156,7 @@ def test_files_that_are_refused(run):
     assert run("index", "data.gz", "-O", "index=none").code == 2
     ran = run("index", "data.gz", "--spacing", "1KiB")
     assert ran.code == 2
-    assert "at least 64KiB is needed" in ran.err
+    assert "must be at least 64KiB" in ran.err
     assert run("index", "data.gz", "-o", "x", "--cache").code == 2
     ran = run("index", "data.gz", "--limit", "inflated_bytes=1000")
     assert ran.code == 2
@@ -168,7 +168,7 @@ def test_files_that_are_refused(run):
 def test_checking_an_index_that_does_not_fit(run):
     ran = run("index", "data.gz", "--check")
     assert ran.code == 2
-    assert "there is no index of it" in ran.err
+    assert "it has no index" in ran.err
     assert run("index", "data.gz").code == 0
     with open("data.gz", "ab") as file:
         file.write(PACKED)

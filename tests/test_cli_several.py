@@ -87,7 +87,7 @@ def test_check_of_several_files_ends_with_their_number(run, two):
     assert run("check", two[0]).lines[-1].startswith(str(two[0]))
     refused = run("check", "--sha256=" + 64 * "0", *two)
     assert refused.code == 2
-    assert "one digest is not that of several files" in refused.err
+    assert "one digest cannot match several files" in refused.err
 
 
 def test_info_quiet_names_each_file(run, two):

@@ -123,11 +123,11 @@ def test_beside_the_source(run, graph):
     """The natural thing to type: the source stays."""
     ran = run("split", "graph.pb", "-o", "graph.cpb", "--max-size", "4KiB")
     assert (ran.code, ran.err) == (0, "")
-    assert ran.lines[1] == "note    graph.pb is left as it is; where both are there, the .cpb counts"
+    assert ran.lines[1] == "note    graph.pb was left as it is; if both exist, the .cpb takes precedence"
     assert names() == ["graph.cpb", "graph.pb"]
     ran = run("split", "graph.cpb", "-o", "again", "--max-size", "2KiB")
     assert ran.code == 2
-    assert "graph.cpb is in chunks already (.cpb); merge it first" in ran.err
+    assert "graph.cpb is in chunks already (.cpb); to split it again, merge it first" in ran.err
     assert "pparse merge graph.cpb -o OUT" in ran.err
 
 
@@ -137,15 +137,15 @@ def test_outputs_that_are_there(run, graph):
     for suffix in ("cpb", "pb"):
         ran = run("split", "graph.pb", "-o", "out")
         assert (ran.code, ran.out) == (2, "")
-        assert f"out.{suffix} is there already; name another output, or replace it with --force" in ran.err
+        assert f"out.{suffix} exists already; name another output, or replace it with --force" in ran.err
         ran = run("split", "graph.pb", "-o", "out", "--force", *(small if suffix == "pb" else ()))
         assert ran.code == 0
         other = {"cpb": "pb", "pb": "cpb"}[suffix]
-        assert ran.lines[1] == f"note    out.{suffix} was removed: it would have stood beside the new file"
+        assert ran.lines[1] == f"note    out.{suffix} was removed, since it belonged to an earlier output"
         assert names() == ["graph.pb", f"out.{other}"]
     ran = run("merge", "out.cpb", "-o", "graph.pb")
     assert ran.code == 2
-    assert "graph.pb is there already" in ran.err
+    assert "graph.pb exists already" in ran.err
     ran = run("merge", "out.cpb", "-o", "./out.cpb", "--force")
     assert ran.code == 2
     assert "the output ./out.cpb is the file being read" in ran.err
@@ -191,7 +191,7 @@ def test_the_file_that_is_read_stays(run, graph, model):
 
 
 def test_a_limit_above_that_of_protobuf(run, graph, model):
-    said = "--max-size was lowered to 2,147,483,647 (2 GiB - 1): protobuf parses no message above it"
+    said = "--max-size was lowered to 2,147,483,647 (2 GiB - 1): protobuf cannot parse a larger message"
     for words in (("graph.pb", "-o", "out"), ("model", "-o", "copy")):
         ran = run("split", *words, "--max-size", "2GiB")
         assert (ran.code, ran.lines[-1]) == (0, f"note    {said}")
@@ -249,7 +249,7 @@ def test_a_message_of_unknown_type_is_split_once_its_type_is_named(run, tmp_path
     assert ran.lines[1].endswith(f" --type {STRING_NODE} -O descriptor=own.binpb -o OUT")
     ran = run("merge", "out.cpb", "-o", "back")
     assert ran.code == 2
-    assert "the message type of out.cpb is not known, and a .cpb does not name it: use --type NAME" in ran.err
+    assert "the message type of out.cpb is not known, and a .cpb does not name it; use --type NAME" in ran.err
     assert run("merge", "out.cpb", "-o", "back", "--type", STRING_NODE, "-O", "descriptor=own.binpb").code == 0
     assert StringNode.FromString((tmp_path / "back").read_bytes()) == message
 
@@ -337,7 +337,7 @@ def test_a_damaged_file(run, graph, tmp_path, damage):
     assert (ran.code, ran.out) == (4, "")
     first, second = ran.err.splitlines()
     assert first.startswith("pparse: out.cpb: ")
-    assert "nothing was written; 'pparse check out.cpb' lists all that is wrong" in second
+    assert "nothing was written; 'pparse check out.cpb' lists all errors" in second
     assert names() == ["graph.pb", "out.cpb"]
     if damage == "first":  # it would show the type
         assert "cannot read chunk 0, which would show the type: chunk data hash mismatch" in first
@@ -355,7 +355,7 @@ def test_a_message_that_protobuf_does_not_parse(run, graph, monkeypatch):
     ran = run("merge", "out.cpb", "-o", "back.pb")
     assert ran.code == 0
     assert ran.lines[1].startswith("note    the message takes ")
-    assert "none above 2,147,483,647" in ran.lines[1]
+    assert "cannot parse more than 2,147,483,647" in ran.lines[1]
     found = run("merge", "out.cpb", "-o", "back.pb", "--force", "--json").json
     assert found["too_large_for_protobuf"] is True
     assert found["notes"] == merge_command._warnings(MergeReport("", found["size"], 0))

@@ -297,7 +297,7 @@ def test_a_scalar_whose_number_is_said_again_is_that_scalar():
     data = write([body(), b"first"], tree(0, ((NUMBER["one"], tag, tag), tree(1))))
     assert agree(data) == {"one": {"string": "first"}}
     again = (NUMBER["many_int32"], At(0), NUMBER["many_int32"])
-    refused(write([body(many_int32=[1]), b"5"], tree(0, (again, tree(1)))), "many_int32[0]", "chunks go below")
+    refused(write([body(many_int32=[1]), b"5"], tree(0, (again, tree(1)))), "many_int32[0]", "belong to fields below")
 
 
 def test_what_a_key_is_wrapped_in_does_not_matter():
@@ -551,18 +551,18 @@ def test_an_overlay_entry_at_two_levels_of_one_list():
     ("tag", "chunk", "path", "reason"),
     [
         ((NUMBER["many"], At(3)), 1, "many", "element 3"),
-        ((NUMBER["many"],), 1, "many", "for the repeated field as such"),
-        ((NUMBER["by_string"],), 1, "by_string[#0]", "for a map as such"),
+        ((NUMBER["many"],), 1, "many", "to the repeated field as a whole"),
+        ((NUMBER["by_string"],), 1, "by_string[#0]", "to a map as a whole"),
         ((NUMBER["one"], At(0)), 1, "one", "neither repeated nor a map"),
         ((NUMBER["int32"], NUMBER["one"]), 1, "int32", "below"),
         ((NUMBER["one"],), 9, "one", "no chunk 9"),
-        ((NUMBER["one"],), 2, "one", "said to be bytes"),
-        ((NUMBER["string"],), 1, "string", "said to be a message"),
+        ((NUMBER["one"],), 2, "one", "declared as bytes"),
+        ((NUMBER["string"],), 1, "string", "declared as a message"),
         ((), 9, "", "no chunk 9"),
-        ((), 2, "", "said to be bytes"),
+        ((), 2, "", "declared as bytes"),
         ((At(0),), 1, "", "begins with an index"),
         ((Key(s="a"),), 1, "", "begins with an index"),
-        ((None,), 1, "", "names nothing"),
+        ((None,), 1, "", "an empty step"),
         ((NUMBER["many"], At(0), At(0)), 1, "", "two indices"),
     ],
 )

@@ -205,7 +205,7 @@ def test_text_and_bytes_are_themselves() -> None:
 
 @pytest.mark.parametrize("name", ["message", "group"])
 def test_messages_are_no_scalars(name: str) -> None:
-    with pytest.raises(MalformedError, match=f"type {name} is no scalar"):
+    with pytest.raises(MalformedError, match=f"type {name} is not a scalar"):
         decode(name, b"1")
 
 
@@ -229,7 +229,7 @@ def test_versions_that_we_read() -> None:
     ("join", "bad", "needed"), [(1, [], 1), (999, [0, 1], 999), (0, [0], 1), (0, [0, 1, 2], 3), (2, [2, 3], 4)]
 )
 def test_versions_that_we_do_not_read(join: int, bad: list[int], needed: int) -> None:
-    with pytest.raises(UnsupportedError, match=f"from join version {needed} on, this one is 0") as caught:
+    with pytest.raises(UnsupportedError, match=f"needs join version {needed} or later, this reader has 0") as caught:
         check_versions(join, iter(bad), source="model.cpb")
     assert caught.value.source == "model.cpb"
     assert (caught.value.wanted, caught.value.got) == (needed, 0)

@@ -775,8 +775,8 @@ def test_files_for_newer_mergers_are_refused() -> None:
 
         return change
 
-    spoiled(version(join_version=999), "need a reader of join version 999", UnsupportedError)
-    error = spoiled(version(bad_consumers=[0, 1]), "from join version 2 on", UnsupportedError)
+    spoiled(version(join_version=999), "need a reader with join version 999", UnsupportedError)
+    error = spoiled(version(bad_consumers=[0, 1]), "needs join version 2 or later", UnsupportedError)
     assert error.source is not None
     for fine in (version(), version(splitter_version=77), version(bad_consumers=[1, 2])):
         Merger.read_chunked_from_string(write([text("a")], root=0, change=fine), Many())

@@ -284,7 +284,7 @@ def test_a_folder_without_a_model_is_not_told_to_name_a_format(run, tmp_path):
     ran = run("recover", folder, "-o", tmp_path / "out")
     assert ran.code == 3
     assert "-f" not in ran.err
-    assert "run it on each other file by itself" in ran.err
+    assert "run it on each other file separately" in ran.err
     assert "name a file to look into it" in run("ls", folder).err
 
 

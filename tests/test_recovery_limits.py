@@ -201,7 +201,7 @@ def test_the_command_says_which_limit_it_was_and_exits_with_4(tmp_path, run):
     for command in ("recover", "extract"):
         ran = run(command, tmp_path / "in.tar", "-o", tmp_path / command, "--max-output", "1MiB")
         assert (ran.code, ran.err) == (4, "")
-        assert "1 file met a limit, and cannot be whole here: lift it with --max-output 4MiB" in ran.lines
+        assert "1 file met a limit, and is cut here; lift it with --max-output 4MiB" in ran.lines
         assert (tmp_path / command / "b").read_bytes() == b"2"
         ran = run(command, tmp_path / "in.tar", "-o", tmp_path / f"{command}2", "--max-output", "1MiB", "--json")
         assert (ran.code, ran.json["limits"]) == (4, [{"option": "--max-output 4MiB", "files": 1}])
@@ -222,10 +222,10 @@ def test_the_command_that_is_interrupted_says_how_to_go_on(tmp_path, run, monkey
             patch.setattr(FileTable, "add", stop)
             ran = run(command, tmp_path / "in.tar", "-o", tmp_path / command)
         assert ran.code == 130
-        assert "interrupted; the same command goes on where it was" in ran.err
+        assert "interrupted; the same command continues from here" in ran.err
         ran = run(command, tmp_path / "in.tar", "-o", tmp_path / command)
         assert (ran.code, ran.err) == (0, "")
-        assert "1 member was there already: this went on with a run that was stopped" in ran.lines
+        assert "1 member was there already: this continued a run that was stopped" in ran.lines
         assert sorted(path.name for path in (tmp_path / command).iterdir() if path.name in "abc") == ["a", "b", "c"]
 
 

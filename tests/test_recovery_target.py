@@ -82,7 +82,7 @@ def test_the_folder_is_made_and_must_be_empty(tmp_path, places):
     assert tree(tmp_path / "new" / "out") == {"a": b"1", "a~2": b"2"}
     (tmp_path / "empty").mkdir()
     Target(tmp_path / "empty").close()
-    with pytest.raises(OptionError, match="no folder"):
+    with pytest.raises(OptionError, match="not a folder"):
         Target(tmp_path / "new" / "out" / "a")
     with pytest.raises(SourceError, match="cannot write"):
         Target(tmp_path / "new" / "out" / "a" / "b")
@@ -98,7 +98,7 @@ def test_the_folder_itself_may_be_named_by_a_link(tmp_path, places):
         put(target, "a/b", b"1")
     assert tree(tmp_path / "real") == {"a": None, "a/b": b"1"}
     (tmp_path / "dangling").symlink_to("nowhere")
-    with pytest.raises(OptionError, match="no folder"):
+    with pytest.raises(OptionError, match="not a folder"):
         Target(tmp_path / "dangling")
 
 
@@ -210,7 +210,7 @@ def test_the_name_of_the_report_is_kept_free(out):
     assert put(out, "RECOVERY.json") == "RECOVERY~2.json"
     assert put(out, "recovery.JSON/x") == "recovery.JSON~2/x"
     assert put(out, "a/RECOVERY.json") == "a/RECOVERY.json"
-    with pytest.raises(ValueError, match="might have that name"):
+    with pytest.raises(ValueError, match="may have that name"):
         out.atomic("a")
 
 
@@ -688,7 +688,7 @@ def test_nothing_is_left_of_a_file_that_cannot_get_its_name(tmp_path, places, mo
 
 def test_a_name_of_ours_cannot_be_that_of_a_member(tmp_path, places):
     with Target(tmp_path / "out", reserved=("own",)) as target:
-        with pytest.raises(ValueError, match="a member might have that name"):
+        with pytest.raises(ValueError, match="a member may have that name"):
             target.atomic("RECOVERY.json")
         assert put(target, "OWN") == "OWN~2"
     with pytest.raises(ClosedError):

@@ -154,7 +154,7 @@ def test_one_damaged_byte_leaves_a_header(format):
                 assert found.raw_name == b"dir/file.bin"
     mended = judge_header(raw[:126] + b"\xee" + raw[127:])
     assert (mended.size, mended.sound) == (1234, True)
-    assert "the checksum tells" in mended.problem
+    assert "restored from the checksum" in mended.problem
     blank = judge_header(raw[:126] + b"\0" + raw[127:])
     assert (blank.size, blank.sound) == (1234, True)
 

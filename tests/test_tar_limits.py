@@ -16,7 +16,7 @@ from tests.test_tar_headers import header, record
 if TYPE_CHECKING:
     from pparse.containers.archive import ArchiveMember
 
-PASSED_OVER = "an extended header of {:,} bytes was passed over"
+PASSED_OVER = "an extended header of {:,} bytes was skipped"
 
 
 def extended(letter: bytes, content: bytes) -> bytes:
@@ -72,7 +72,7 @@ def test_global_pax_records_of_64_kib_are_kept_and_no_more(more):
     member = only_member(extended(b"g", record(b"path", value)))
     assert member.raw_name == (b"short" if more else value)
     assert (member.finding.reason if more else member.finding) == (
-        "there are too many global pax records; these were passed over" if more else None
+        "there are too many global pax records; these were skipped" if more else None
     )
 
 

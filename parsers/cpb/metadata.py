@@ -1,8 +1,8 @@
 """The metadata of a chunked proto: the last record of a ``.cpb``, read lazily.
 
 ``ChunkMetadata`` has the versions, one ``ChunkInfo`` (type, size, position) per chunk, and the tree of chunked fields
-(tensorflow/tools/proto_splitter/chunk.proto). Chunks and chunked fields may be millions: they stay bytes, and are found
-through one scan that leaves a checkpoint for 64 of them.
+(tensorflow/tools/proto_splitter/chunk.proto). There may be millions of chunks and chunked fields: they stay bytes, and
+are located by one scan that leaves a checkpoint per 64 of them.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ UNSET, MESSAGE, BYTES = 0, 1, 2
 TYPE_NAMES: Final = {UNSET: "unset", MESSAGE: "message", BYTES: "bytes"}
 
 _BLOCK: Final = 64 << 10
-# A field, and an index or key, for each of the 100 levels that protobuf's own parsers go down.
+# A field, and an index or key, for each of the 100 levels that protobuf's own parsers allow.
 _MAX_STEPS: Final = 200
-# More than any real version, chunk info or tag has.
+# Larger than any real version, chunk info or tag.
 _SMALL: Final = 1 << 20
 
 # ChunkMetadata, ChunkedMessage, ChunkedField
@@ -37,16 +37,16 @@ _VERSION, _CHUNKS, _MESSAGE = 1, 2, 3
 _TAGS: Final = (_VERSION << 3 | LEN, _CHUNKS << 3 | LEN, _MESSAGE << 3 | LEN)
 _CHUNK_INDEX, _CHUNKED_FIELDS = 1, 2
 _FIELD_TAG, _FIELD_MESSAGE = 1, 3
-# What a selector of a tag is.
+# Kinds of selectors in a tag.
 INDEX: Final = "index"
 KEY: Final = "key"
 
-# One step of a tag: a field's number, and nothing, or INDEX and a number, or KEY and a key.
+# One step of a tag: a field number, alone or with INDEX and a number, or KEY and a key.
 Step = tuple[int, str | None, "Any"]
 
 
 def small(window: Window, field: Field) -> bytes:
-    """Return the content of one of the metadata's small messages. Raises `MalformedError` for one that is not small."""
+    """Return the content of a small message in the metadata. Raise `MalformedError` if it is too large."""
     if field.end - field.start > _SMALL:
         raise MalformedError(
             "a part of the chunk metadata is too large", offset=field.start, got=field.end - field.start
@@ -55,9 +55,9 @@ def small(window: Window, field: Field) -> bytes:
 
 
 def scan_whole(part: Range, only: tuple[int, ...] = ()) -> PartScan:
-    """Scan a message of which no tree is made, with fields of these tags ``only`` (if any are given).
+    """Scan a message for which no tree is made. If ``only`` is given, other tags are an error.
 
-    Raises `MalformedError` where it is cut or damaged, or another field is met.
+    Raise `MalformedError` if it is truncated or damaged, or has another field.
     """
     found = PartScan(part, None)
     pos, end = part.start, part.end
@@ -73,39 +73,40 @@ def scan_whole(part: Range, only: tuple[int, ...] = ()) -> PartScan:
         after, _ = scan(block + PADDING if final else block, 0, stop, found.found, found.groups, pos)
         found.complete(pos)
         if only and not all(tag in only for tag in found.found):
-            raise MalformedError("the last record is no chunk metadata", offset=part.start)
+            raise MalformedError("the last record is not chunk metadata", offset=part.start)
         pos += after
     if pos > end or found.groups:
-        raise MalformedError("a field of the metadata ends beyond it", offset=end)
+        raise MalformedError("a field of the metadata extends beyond it", offset=end)
     return found
 
 
 class ChunkInfo:
-    """Where a chunk is: ``type`` (0 unset, 1 message, 2 bytes), ``size`` in bytes, ``position`` of its record.
-
-    ``lost``: bytes were taken out of the file, or put into it, and no record is known to be this chunk.
-    """
+    """Where a chunk is."""
 
     __slots__ = ("lost", "position", "size", "type")
 
     def __init__(self, type: int, size: int, position: int) -> None:
         self.type = type
+        """Type of the chunk: 0 unset, 1 message, 2 bytes."""
         self.size = size
+        """Size in bytes."""
         self.position = position
+        """Position of its record."""
         self.lost = False
+        """Whether bytes of the file were removed or inserted, and no record is known to be this chunk."""
 
 
 class ChunkMetadata:
-    """The metadata of one ``.cpb``. Raises `MalformedError` if they are none, `UnsupportedError` for their version."""
+    """The metadata of a ``.cpb``. Raise `MalformedError` if they are invalid, `UnsupportedError` for their version."""
 
     def __init__(self, record: Range, budget: MemoryBudget, *, any_version: bool = False) -> None:
         self.record = record
-        # Where chunks are now, by the position they had (None: lost), in a file that bytes moved in.
+        # New positions of chunks by old position (None: lost), in a file in which bytes moved.
         self.moved: dict[int, int | None] | None = None
         self._scan = scan_whole(record, _TAGS)
         self._charge = budget.charge(self._scan.memory, "the index of the chunks")
         if len(record) and _MESSAGE not in self._scan.slots:
-            raise MalformedError("the chunk metadata end before they say what the chunks are for", offset=record.start)
+            raise MalformedError("the chunk metadata end before the tree of chunked fields", offset=record.start)
         chunks = self._scan.slots.get(_CHUNKS)
         self.chunk_count = chunks.count if chunks is not None else 0
         self.splitter_version, self.join_version, self.bad_consumers = self._versions()
@@ -114,7 +115,7 @@ class ChunkMetadata:
         self.root = self._root(budget)
 
     def prove(self, check_cancelled: Callable[[], None] = lambda: None) -> None:
-        """Look at the metadata down to their leaves (in one pass). Raises `MalformedError` where they are not sound."""
+        """Check the metadata down to their leaves, in one pass. Raise `MalformedError` if they are not sound."""
         from pparse.parsers.protobuf.check import Checker
         from pparse.parsers.protobuf.schema import builtin_schema
 
@@ -149,13 +150,13 @@ class ChunkMetadata:
         return ChunkedMessage([data.range(field.start, field.end) for field in self._scan.fields(_MESSAGE)], budget)
 
     def chunk(self, index: int) -> ChunkInfo:
-        """Return what is said of a chunk. Raises `MalformedError` if there is none of that number."""
+        """Return the info of a chunk. Raise `MalformedError` if there is no chunk of that number."""
         if not 0 <= index < self.chunk_count:
             raise MalformedError(f"there is no chunk {index}: there are {self.chunk_count}", wanted=index)
         return next(self.chunks(index))
 
     def chunks(self, first: int = 0) -> Iterator[ChunkInfo]:
-        """Yield what is said of each chunk from number ``first`` on."""
+        """Yield the info of each chunk from number ``first`` on."""
         if not self.chunk_count:
             return
         window = self._scan.window()
@@ -172,7 +173,7 @@ class ChunkMetadata:
 
 
 class ChunkedMessage:
-    """A node of the tree of chunked fields: its own chunk, if any, and its ``count`` fields, read when asked for."""
+    """A node of the tree of chunked fields: its own chunk, if any, and its ``count`` fields, read on demand."""
 
     __slots__ = ("_charge", "_scans", "_starts", "chunk_index", "count")
 
@@ -197,7 +198,7 @@ class ChunkedMessage:
         self._charge = budget.charge(memory, "the index of the chunked fields")
 
     def fields(self, ordinals: Any) -> Iterator[tuple[int, ChunkedField]]:
-        """Yield the chunked fields with these ordinals (ascending, or in any order) and the ordinals."""
+        """Yield ``(ordinal, field)`` for the chunked fields with these ordinals; fastest in ascending order."""
         from bisect import bisect_right
 
         window: Window | None = None
@@ -221,7 +222,7 @@ class ChunkedMessage:
 
 
 class ChunkedField:
-    """One chunked field: its tag, and the message below it."""
+    """A chunked field: its tag, and the message below it."""
 
     __slots__ = ("_message", "_part", "_tags", "error")
 
@@ -257,7 +258,7 @@ class ChunkedField:
                 pos = skip_payload(raw, pos, tag & 7, field.start)
 
     def steps(self) -> list[Step]:
-        """Return the steps of the tag. Raises `MalformedError` for one that means nothing."""
+        """Return the steps of the tag. Raise `MalformedError` if it is invalid."""
         if self.error is not None:
             raise self.error
         steps: list[Step] = []
@@ -274,7 +275,7 @@ class ChunkedField:
         return steps
 
     def message(self, budget: MemoryBudget) -> ChunkedMessage:
-        """Return what is below. Raises `MalformedError`."""
+        """Return the message below. Raise `MalformedError` if it is invalid."""
         if self.error is not None:
             raise self.error
         data = self._part.data
@@ -282,7 +283,7 @@ class ChunkedField:
 
 
 def _field_index(raw: bytes) -> tuple[str, Any]:
-    """Return what one FieldIndex says. Raises `MalformedError`."""
+    """Parse a FieldIndex. Raise `MalformedError` if it is invalid."""
     found: tuple[str, Any] | None = None
     for number, value in small_fields(raw):
         if number == 1 and isinstance(value, int):
@@ -292,19 +293,19 @@ def _field_index(raw: bytes) -> tuple[str, Any]:
         elif number == 3 and isinstance(value, int):
             found = (INDEX, value)
     if found is None:
-        raise MalformedError("the tag of a chunked field has a step that names nothing")
+        raise MalformedError("the tag of a chunked field has an empty step")
     return found
 
 
 def _map_key(raw: bytes) -> Any:
-    """Return the key in a MapKey: s 1, boolean 2, ui32 3, ui64 4, i32 5, i64 6. Raises `MalformedError`."""
+    """Return the key in a MapKey: s 1, boolean 2, ui32 3, ui64 4, i32 5, i64 6. Raise `MalformedError`."""
     key: Any = None
     for number, value in small_fields(raw):
         if number == 1 and isinstance(value, bytes):
             try:
                 key = value.decode()
             except UnicodeDecodeError as error:
-                raise MalformedError("the key in a chunked field's tag is no UTF-8") from error
+                raise MalformedError("the key in a chunked field's tag is not UTF-8") from error
         elif isinstance(value, int) and 2 <= number <= 6:
             if number == 2:
                 key = value != 0
@@ -313,12 +314,12 @@ def _map_key(raw: bytes) -> Any:
             else:
                 key = value - (value >> 63 << 64) if number == 6 else value
     if key is None:
-        raise MalformedError("the tag of a chunked field has a map key that names nothing")
+        raise MalformedError("the tag of a chunked field has an empty map key")
     return key
 
 
 def small_fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield number and value of each field of a small message. Raises `MalformedError`."""
+    """Yield number and value of each field of a small message. Raise `MalformedError`."""
     pos, end = 0, len(raw)
     raw += PADDING
     while pos < end:
@@ -336,7 +337,7 @@ def small_fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
         elif wire in (1, 5):
             pos += 8 if wire == 1 else 4
         else:
-            raise MalformedError("the metadata are no chunk metadata")
+            raise MalformedError("not chunk metadata")
         if pos > end or tag < 8:
             raise MalformedError("a field of the metadata ends early")
 

@@ -1,17 +1,16 @@
-"""Chunks of a file that bytes were taken out of, or put into: which record each of them is now.
+"""Finds the chunks of a file from which bytes were removed, or into which bytes were inserted.
 
-The metadata name chunks by their positions, and behind such a place all positions are others. What can be found are
-records, each with a hash that proves it whole, but none that says which chunk it is. That is proved by where they
-stand:
+The metadata give the positions of chunks, and after such a place all positions have changed. Records can be found, each
+proved whole by a hash, but they do not say which chunk they are. Their positions prove it:
 
-- the records before the first stretch that is lost are at their positions, and have their sizes;
-- the records between the last such stretch and the metadata, which follow the last chunk, are the last chunks: all have
-  their sizes, and all moved by one distance. That distance is less than any chunk takes, so that none is missing
-  without a stretch that tells of it;
-- records between two such stretches moved by that distance, or not at all, and only one of it fits.
+- The records before the first lost range are at their positions and have their sizes.
+- The records between the last such range and the metadata, which follow the last chunk, are the last chunks: all have
+  their sizes, and all moved by the same distance. The distance is smaller than any chunk, so that none is missing
+  without a lost range.
+- Records between two such ranges moved by that distance or not at all, and only one of these fits.
 
-Where it is not proved so (more bytes came in than a chunk takes, or at several places), their sizes may: the records
-are chunks in their order, and those that can be one chunk only, whichever the others are, are that one.
+If that proves nothing (more bytes were inserted than a chunk has, or at several places), sizes may: the records are
+chunks in their order, and a record that can only be one chunk, whatever the others are, is that chunk.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ if TYPE_CHECKING:
 
     Record = tuple[int, int]  # its position, and its size
 
-# What the header of a Riegeli chunk takes: positions that are closer are those of records of one chunk.
+# Size of the header of a Riegeli chunk: closer positions belong to records of one chunk.
 _CHUNK_HEADER: Final = 40
 
 
 def check_belongs(
     positions: Callable[[], Iterable[int]], at: int, count: Callable[[], int], source: str | None = None
 ) -> None:
-    """Raise `MalformedError` if records are gone of a file whose metadata, at ``at``, name chunks at ``positions``.
+    """Raise `MalformedError` if a file has lost records that its metadata, at ``at``, name by ``positions``.
 
-    They are written last: if a chunk is not before them, and they name more chunks than there are records before them
-    (``count``), then they are of another file, or what is left moved up, and other chunks are at their positions.
+    The metadata are written last. If a chunk is not before them, and they name more chunks than there are records
+    before them (``count``), they belong to another file, or the rest moved up, and other chunks are at their positions.
     """
     if max(positions(), default=-1) < at:
         return
@@ -57,10 +56,10 @@ def check_belongs(
 def chunks_moved(
     infos: Iterable[ChunkInfo], found: Sequence[Record], lost: Sequence[tuple[int, int]]
 ) -> dict[int, int | None] | None:
-    """Return where the record of each chunk is now, by the position it had; None for a chunk that is lost.
+    """Return the new position of each chunk's record, by its old position; None for a lost chunk.
 
-    ``found`` are the records before the metadata that are whole, ``lost`` the stretches of the file where none is.
-    None as a whole if the metadata are not proved to be those of the file.
+    ``found`` are the whole records before the metadata, ``lost`` the ranges of the file without any. Return None if the
+    metadata are not proved to belong to the file.
     """
     sizes = {info.position: info.size for info in infos}
     expected = sorted(sizes.items())
@@ -99,7 +98,7 @@ def chunks_moved(
 
 
 def _distance(expected: Sequence[Record], behind: Sequence[Record]) -> int | None:
-    """Return by how much these records moved, all of them; None if they are not those that are expected."""
+    """Return the distance by which all these records moved; None if they are not the expected ones."""
     distances = {want[0] - have[0] for want, have in zip(expected, behind, strict=True)}
     if any(want[1] != have[1] for want, have in zip(expected, behind, strict=True)) or len(distances) > 1:
         return None
@@ -107,9 +106,9 @@ def _distance(expected: Sequence[Record], behind: Sequence[Record]) -> int | Non
 
 
 def _by_sizes(expected: Sequence[Record], before: Sequence[Record], rest: Sequence[Record]) -> dict[int, int]:
-    """Return where chunks are that only one of the records ``rest`` can be, none of them before those at ``before``.
+    """Return the positions of chunks that can only be one of the records ``rest``, none before the ones in ``before``.
 
-    Each record is taken for the first chunk of its size that it can be, and for the last one; the truth is between.
+    Each record is matched to the first chunk of its size that is possible, and to the last; the truth is between.
     """
     start = bisect_left(expected, before[-1]) + 1 if before else 0
     first, at = [], start
@@ -118,7 +117,7 @@ def _by_sizes(expected: Sequence[Record], before: Sequence[Record], rest: Sequen
             at += 1
         first.append(at)
         at += 1
-    if at > len(expected):  # a record is none of the chunks
+    if at > len(expected):  # some record is not a chunk
         return {}
     at, placed = len(expected) - 1, {}
     for nth in range(len(rest) - 1, -1, -1):
@@ -131,13 +130,13 @@ def _by_sizes(expected: Sequence[Record], before: Sequence[Record], rest: Sequen
 
 
 def _least_pitch(expected: Sequence[Record]) -> int:
-    """Return how many bytes a chunk of the Riegeli file takes at least, as far as the positions tell."""
+    """Return the least number of bytes of a chunk in the Riegeli file, as far as the positions show."""
     pitches = [after[0] - before[0] for before, after in pairwise(expected) if after[0] - before[0] >= _CHUNK_HEADER]
     return min(pitches, default=_CHUNK_HEADER)
 
 
 def _between(found: Sequence[Record], lost: Sequence[tuple[int, int]], first: int, last: int) -> Iterable[list[Record]]:
-    """Yield the records between two lost stretches each, in groups."""
+    """Yield the groups of records between two lost ranges."""
     group: list[Record] = []
     ends = sorted(end for _, end in lost)
     current = -1

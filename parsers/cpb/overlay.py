@@ -1,13 +1,13 @@
 """What the chunks of a ``.cpb`` add to the message, path by path.
 
-A chunked field has a tag, a path of fields with indices and map keys, and the chunk that belongs there. An *overlay*
-at a path is the set of the chunked fields whose tags lead through it; it is found by dividing the set at the path above
-by their next step. So a million chunked fields cost 4 to 12 bytes each at the levels that were looked at.
+A chunked field has a tag, which is a path of fields with indices and map keys, and the chunk that belongs there. An
+*overlay* at a path is the set of chunked fields whose tags lead through it. It is found by dividing the overlay of the
+path above by the next step. So a million chunked fields cost 4 to 12 bytes each on the levels that are read.
 
-Order (TensorFlow's Merger, tensorflow/tools/proto_splitter/merge.cc): what ends at a path comes before what goes below
-it, in the order of chunk indices; elements come by index, keys in the order of mention. Chunked fields below a chunked
-field (their tags continue its own) are done when it is done. What is below a chunked field without a tag, or for a
-scalar, is passed over; such a field takes chunk 0 if it names none.
+Order (as in TensorFlow's Merger, tensorflow/tools/proto_splitter/merge.cc): chunks at a path come before chunks below
+it, in the order of chunk indices; elements come by index, keys in the order of occurrence. Chunked fields below a
+chunked field (their tags continue its own) are applied with it. Fields below a chunked field that has no tag, or is a
+scalar, are ignored; such a field takes chunk 0 if it names none.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pparse.parsers.protobuf.index import Piece
     from pparse.riegeli.lookup import RecordLookup
 
-# The tags of chunked fields are kept while they take up to this part of the budget, so many bytes each and per step.
+# Tags of chunked fields are kept while they take up to this share of the budget, at so many bytes each and per step.
 _KEPT: Final = 8
 _TAG_COST: Final = 100
 _STEP_COST: Final = 110
@@ -47,14 +47,14 @@ class ChunkOpener:
         self.budget = budget
 
     def open(self, index: int) -> ChunkRange:
-        """Return the bytes of a chunk. Raises `MalformedError` where they are not what the metadata say."""
+        """Return the bytes of a chunk. Raise `MalformedError` if they contradict the metadata."""
         info = self.metadata.chunk(index)
         if info.lost:
-            raise MalformedError("it is lost: its bytes are damaged, or missing", offset=info.position)
+            raise MalformedError("the chunk is lost: its bytes are damaged or missing", offset=info.position)
         record = self.lookup.record(info.position)
         if len(record) != info.size:
             raise MalformedError(
-                f"chunk {index} is not the record at its position",
+                f"the record at the position of chunk {index} is not that chunk",
                 offset=info.position,
                 wanted=info.size,
                 got=len(record),
@@ -62,7 +62,7 @@ class ChunkOpener:
         return ChunkRange(record.data, record.start, record.end, index, info.type)
 
     def piece(self, index: int) -> Piece:
-        """Return the bytes of a chunk, or what says why they cannot be had."""
+        """Return the bytes of a chunk, or the reason why they are lost."""
         try:
             return self.open(index)
         except PASSING:
@@ -72,7 +72,7 @@ class ChunkOpener:
 
 
 class Scope:
-    """One tree of chunked fields, of the root or below a chunked field: its tags start from there."""
+    """One tree of chunked fields, of the root or below a chunked field, where its tags start."""
 
     def __init__(self, chunks: ChunkOpener, message: ChunkedMessage, nesting: int = 0) -> None:
         self.chunks = chunks
@@ -83,7 +83,7 @@ class Scope:
         self.problems: list[str] = []
 
     def pieces(self) -> list[Piece]:
-        """Return what the message that the scope is for is made of, in order."""
+        """Return the pieces of the scope's message, in order."""
         pieces: list[Piece] = []
         if self.message.chunk_index is not None:
             pieces.append(self.chunks.piece(self.message.chunk_index))
@@ -101,7 +101,7 @@ class Scope:
         return pieces
 
     def steps(self, ordinals: Sequence[int]) -> Iterable[tuple[int, list[Step]]]:
-        """Yield the tag of each of these chunked fields, as steps; one that means nothing is left out, and noted."""
+        """Yield the tag of each of these chunked fields, as steps; invalid ones are skipped and recorded."""
         tags = self._tags
         if tags is not None:
             for ordinal in ordinals:
@@ -139,9 +139,8 @@ class Scope:
     def ended(self, ordinals: Iterable[int], *, alone: bool = False) -> list[Piece]:
         """Return the chunks of chunked fields whose tags end here, and what is below them, by chunk index.
 
-        A chunked field that names no chunk adds nothing of its own. Not so where its chunk is all that counts
-        (``alone``: it has no tag, or is for a scalar): what is below is passed over there, and an index that is not
-        written is 0.
+        A chunked field that names no chunk adds nothing of its own, unless only its chunk counts (``alone``: it has no
+        tag, or is a scalar). Then everything below is ignored, and an index that is not written is 0.
         """
         found = []
         pieces: list[Piece] = []
@@ -165,7 +164,7 @@ class Scope:
 
 
 class Overlay(OverlayEntry):
-    """The chunked fields of a scope that go below one path, at ``depth`` steps."""
+    """The chunked fields of a scope below one path, which has ``depth`` steps."""
 
     __slots__ = ("_parted", "depth", "ordinals", "scope")
 
@@ -187,16 +186,16 @@ class Overlay(OverlayEntry):
         return self._parted
 
     def numbers(self) -> Sequence[int]:
-        """Return the numbers of the fields that chunks go to, ascending."""
+        """Return the numbers of the fields with chunks, ascending."""
         return sorted(self._parts())
 
     def field(self, number: int) -> OverlayField:
-        """Return what chunks add to one field."""
+        """Return the overlay of one field."""
         return FieldOverlay(self, self._parts()[number])
 
 
 class FieldOverlay(OverlayField):
-    """What chunks add to one field."""
+    """The chunks that belong to one field."""
 
     __slots__ = ("_given", "_indices", "_keys", "_ordinals", "_starts", "_whole")
 
@@ -230,10 +229,10 @@ class FieldOverlay(OverlayField):
 
     def _pieces(self, ordinals: Sequence[int], *, scalar: bool, singular: bool = False) -> list[Piece]:
         scope, depth = self.owner.scope, self.owner.depth  # type: ignore[attr-defined]
-        here: dict[int, list[int]] = {}  # by length: what says the number again comes later
+        here: dict[int, list[int]] = {}  # by length: tags that repeat the number come later
         deeper = array("I")
         for ordinal, steps in scope.steps(ordinals):
-            # A singular scalar whose number is said again is still that scalar.
+            # A singular scalar whose number is repeated is still that scalar.
             again = scalar and singular and all(step == steps[depth] for step in steps[depth + 1 :])
             if again or len(steps) == depth + 1:
                 here.setdefault(len(steps), []).append(ordinal)
@@ -245,19 +244,19 @@ class FieldOverlay(OverlayField):
         return pieces
 
     def claims(self) -> int:
-        """Return how many chunked fields are for the field as such, without opening their chunks."""
+        """Return how many chunked fields belong to the field as a whole, without opening their chunks."""
         return len(self._whole)
 
     def elements(self) -> FieldOverlay:
-        """Return the same for a list: what a number is wrapped in does not matter."""
+        """Return this for a list, in which the form of a number does not matter."""
         return FieldOverlay(self.owner, self._given, listed=True) if self._keys else self  # type: ignore[arg-type]
 
     def whole(self, *, scalar: bool = False) -> list[Piece]:
-        """Return the pieces for the field as such."""
+        """Return the pieces for the field as a whole."""
         return self._pieces(self._whole, scalar=scalar, singular=True) if self._whole else []
 
     def indices(self) -> Sequence[int]:
-        """Return the indices of elements that chunks go to."""
+        """Return the indices of elements with chunks."""
         return self._indices
 
     def at_index(self, index: int, *, scalar: bool = False) -> list[Piece]:
@@ -268,7 +267,7 @@ class FieldOverlay(OverlayField):
         return self._pieces(sorted(self._ordinals[self._starts[at] : self._starts[at + 1]]), scalar=scalar)
 
     def keys(self) -> Sequence[Any]:
-        """Return the keys that chunks go to."""
+        """Return the keys with chunks."""
         return [key for _, key in self._keys]
 
     def at_key(self, key: Any, *, scalar: bool = False) -> list[Piece]:
@@ -277,7 +276,7 @@ class FieldOverlay(OverlayField):
 
 
 def _index_like(key: Any) -> int | None:
-    """Return the index that a map key is, number or text; None if it is none."""
+    """Return a map key, number or text, as an index; None if it is not one."""
     if isinstance(key, bool):
         return None
     number = int(key) if isinstance(key, int) or _NUMBER.fullmatch(key) else -1

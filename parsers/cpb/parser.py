@@ -1,11 +1,11 @@
-"""Chunked protos (``.cpb``): a message cut into the records of a Riegeli file, merged field by field when asked for.
+"""Chunked protos (``.cpb``): a message cut into the records of a Riegeli file, merged field by field on demand.
 
-States: those of a message (`pparse.parsers.protobuf.parser`). What is different is what the messages are made of: the
-last record, the ``ChunkMetadata``, says which chunks belong to which path; they are laid over the message as overlay
-entries (`pparse.parsers.cpb.overlay`). Opening reads the last record only; a field costs the parts of its message.
+The states are those of a message (`pparse.parsers.protobuf.parser`). The difference is the origin of messages: the last
+record, the ``ChunkMetadata``, says which chunks belong to which path, and they are laid over the message as overlay
+entries (`pparse.parsers.cpb.overlay`). Opening reads only the last record; a field costs the parts of its message.
 
-If the metadata are lost, or the file is cut before them, the root is the list of all records that are there, each with
-the type that its shape suggests.
+If the metadata are lost, or the file is truncated before them, the root is the list of all records found, each with the
+type that its shape suggests.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ if TYPE_CHECKING:
 
 VERIFY: Final = ("headers", "touched", "all")
 CHUNKS: Final = "chunk[]"
-# How plain Riegeli files are called, whatever their last record is.
+# Names of plain Riegeli files, whatever their last record is.
 RECORDS: Final = ".riegeli"
-# Types that a `.cpb` may be of, tried in this order where nobody says which.
+# Possible types of a `.cpb`, tried in this order if none is given.
 _TRIED: Final = ("tensorflow.SavedModel", "tensorflow.GraphDef")
-# Types that a single chunk may be of.
+# Possible types of a single chunk.
 _CHUNK_TYPES: Final = (
     "tensorflow.SavedModel",
     "tensorflow.GraphDef",
@@ -70,20 +70,20 @@ _CHUNK_TYPES: Final = (
     "tensorflow.FunctionDefLibrary",
     "tensorflow.TensorProto",
 )
-# Zeros that a file does not begin with.
+# Zeros at the beginning that mean that it is lost.
 _BLANK: Final = 64
 _SHAPE_BYTES: Final = 64 << 10
-# A range that ends here goes to the end of a stream, which is not known.
+# A range with this end extends to the unknown end of a stream.
 _ENDLESS: Final = 1 << 62
-# The metadata of a `.cpb` that is no larger are looked for at the end of a stream of any name.
+# In a stream of any name that is no larger, the end is searched for the metadata of a `.cpb`.
 _SMALL_STREAM: Final = 256 << 10
-# Stretches that a check can tell of.
+# The most ranges that a check reports.
 _SKIPPED: Final = 10_000
-# Findings on chunks that are kept to be given again.
+# How many findings on chunks are kept for reuse.
 _DOUBTS: Final = 1_000
-# Chunks that are compared with the metadata of a damaged file before those are believed.
+# The most chunks compared with the metadata of a damaged file before these are accepted.
 _PROVED: Final = 100_000
-# Metadata of at most this many bytes are looked at as a whole when they are opened (some milliseconds).
+# Metadata of at most this many bytes are checked as a whole on opening (some milliseconds).
 _PROVED_AT_ONCE: Final = 64 << 10
 
 
@@ -101,12 +101,12 @@ class CpbParser(ProtobufParser):
         "google/riegeli: doc/riegeli_records_file_format.md",
     )
     limitations = (
-        "the file does not say its message type: a SavedModel or GraphDef is known by its looks, else -O message=NAME",
+        "the file does not name its message type: a SavedModel or GraphDef is recognised, else use -O message=NAME",
     )
     options: ClassVar[dict[str, str]] = {
         **ProtobufParser.options,
-        "verify": "which hashes of chunk data are checked: headers (none), touched (of up to 4 MiB; the default), all",
-        "versions": "any: read files that say they need a newer merger",
+        "verify": "which hashes of data are checked: headers (none), touched (chunks up to 4 MiB; the default), all",
+        "versions": "any: also read files that require a newer merger",
     }
 
     def __init__(self, result: Result) -> None:
@@ -114,13 +114,13 @@ class CpbParser(ProtobufParser):
         session = extraction.session
         verify = str(session.options.get("verify", "touched"))
         if verify not in VERIFY:
-            raise OptionError(f"the option verify is {', '.join(VERIFY)}, not {verify!r}")
+            raise OptionError(f"the option verify must be one of {', '.join(VERIFY)}, not {verify!r}")
         self.result = result
         self.verdicts = Verdicts()
         self._sightings = Sightings()
         self._suspect_ranges: dict[str, Finding] = {}
-        self._known: dict[int, Chunk] = {}  # of a file that bytes moved in
-        self.last_found: int | None = None  # the position of its last record
+        self._known: dict[int, Chunk] = {}  # chunks of a file in which bytes moved
+        self.last_found: int | None = None  # position of its last record
         self.lookup = self._new_lookup(verify)
         self._unchecked = self.lookup
         self.chunks: ChunkOpener | None = None
@@ -128,10 +128,10 @@ class CpbParser(ProtobufParser):
         self.damaged_end: PparseError | None = None
         self._unsound: MalformedError | None = None
         self._proved = False
-        self._misplaced: str | None = None  # "": nothing is
+        self._misplaced: str | None = None  # "" if nothing is misplaced
         self._read_metadata()
         super().__init__(result)
-        self._compared = [0, 0]  # chunks that the last check looked at, and those whose hashes agree
+        self._compared = [0, 0]  # chunks read by the last check, and those whose hashes agree
         self.make.witness = self.chunks.metadata.record if self.chunks is not None else None
         self.verdicts.listeners.append(self._tell_living)
 
@@ -165,10 +165,10 @@ class CpbParser(ProtobufParser):
             raise
         except (PparseError, EOFError) as error:
             problem = error if isinstance(error, PparseError) else MalformedError(str(error))
-            # What is there is listed all the same, and marked where a hash is wrong.
+            # The chunks are listed anyway, and marked if a hash is wrong.
             self._unchecked = self._new_lookup("headers")
             found = self._metadata_before_damage()
-            if found is None and not isinstance(error, EndOfDataError):  # a file that is cut has lost them
+            if found is None and not isinstance(error, EndOfDataError):  # a truncated file has lost them
                 found = self._metadata_of_moved()
             if found is None:
                 self.problem = problem
@@ -179,7 +179,7 @@ class CpbParser(ProtobufParser):
             self.prove_metadata()
 
     def prove_metadata(self) -> MalformedError | None:
-        """Look at the metadata down to their leaves, once; return what is wrong with them."""
+        """Check the metadata down to their leaves, once; return what is wrong with them."""
         if self.chunks is not None and not self._proved:
             try:
                 self.chunks.metadata.prove(self.result.extraction.session.check_cancelled)
@@ -191,7 +191,7 @@ class CpbParser(ProtobufParser):
         return self._unsound
 
     def misplaced(self) -> str | None:
-        """Say what is wrong with the places that the metadata name for the chunks; None if each has one."""
+        """Return what is wrong with the places of chunks in the metadata; None if each has a place."""
         if self._misplaced is None and self.chunks is not None:
             from pparse.parsers.cpb.places import misplaced
 
@@ -206,14 +206,14 @@ class CpbParser(ProtobufParser):
         record = self.lookup.record(position)
         most = session.limits.header_bytes
         if len(record) > most and not record.data.available(record.start, most + 1):
-            raise MalformedError("the last record is not as long as its chunk says", wanted=len(record))
+            raise MalformedError("the last record is shorter than its chunk says", wanted=len(record))
         session.limits.check("header_bytes", len(record), "the chunk metadata", offset=record.start)
         return ChunkMetadata(record, session.budget, any_version=session.options.get("versions") == "any")
 
     def _metadata_before_damage(self) -> ChunkMetadata | None:
-        """Return the metadata of a file that is damaged, or goes on behind them; None if they cannot be vouched for.
+        """Return the metadata of a file that is damaged, or has bytes after them; None if they are not confirmed.
 
-        The last record that can be found is believed to be the metadata only if every chunk is as it says.
+        The last record that can be found is accepted as the metadata only if every chunk matches it.
         """
         try:
             metadata = self._metadata_at(self.lookup.last_found())
@@ -235,12 +235,12 @@ class CpbParser(ProtobufParser):
         check_belongs(positions, self.metadata_position, self._count_records)
 
     def _count_records(self) -> int:
-        """Return how many records there are before the metadata."""
+        """Return the number of records before the metadata."""
         every = self._new_lookup("headers").positions(lambda _region: None)
         return sum(position < self.metadata_position for position in every)
 
     def _metadata_of_moved(self) -> ChunkMetadata | None:
-        """Return the metadata of a file in which chunks are lost, or moved, if it is proved which ones are left."""
+        """Return the metadata of a file with lost or moved chunks, if it is proved which ones are left."""
         lost: list[tuple[int, int]] = []
         try:
             records = self._unchecked.learn(lambda region: lost.append((region.begin, region.end)), _PROVED)
@@ -261,12 +261,12 @@ class CpbParser(ProtobufParser):
         if self._unsound is not None and self.chunks is not None:
             at = self._unsound.offset or 0
             offset, _ = self.make.place(self.chunks.metadata.record.data, at, at)
-            reason = f"{self._unsound.reason}; what can be read of them is followed"
+            reason = f"{self._unsound.reason}; the readable part of them is used"
             self.result.findings.add(Finding("malformed", reason, source=name, offset=offset))
         if self.damaged_end is not None:
             reason = (
-                f"the file is damaged, or has bytes at its end that do not belong there: {self.damaged_end.reason}; "
-                "the chunk metadata were found all the same"
+                f"the file is damaged, or has foreign bytes at its end: {self.damaged_end.reason}; "
+                "the chunk metadata were found nevertheless"
             )
             self.result.findings.add(Finding("malformed", reason, source=name, offset=self.damaged_end.offset))
 
@@ -277,7 +277,7 @@ class CpbParser(ProtobufParser):
 
     @classmethod
     def match_named(cls, reader: Reader, name: str) -> Confidence:
-        """Say so by the name that the document has: a member of an archive is not called as the archive."""
+        """Match by content and by the document's name: a member does not have the name of its archive."""
         from pparse.document.registry import bare_name
 
         if bare_name(name).endswith(RECORDS):
@@ -286,8 +286,8 @@ class CpbParser(ProtobufParser):
         if reader.peek(len(FILE_SIGNATURE)) != FILE_SIGNATURE:
             from pparse.parsers.riegeli.parser import RiegeliParser
 
-            # A file whose beginning is damaged: what is left looks like Riegeli, and the name says the rest. One that
-            # begins with zeros was lost there, or never written: no file of whatever kind has that name and begins so.
+            # In a file whose beginning is damaged, the rest looks like Riegeli, and the name decides. If it begins with
+            # zeros, its beginning was lost or never written: no file of any kind has that name and begins like that.
             if named and RiegeliParser.match(reader):
                 return Confidence.LIKELY
             return Confidence.EXTENSION if named and reader.peek(_BLANK) == bytes(_BLANK) else Confidence.NO
@@ -318,7 +318,7 @@ class CpbParser(ProtobufParser):
         return self.type_by_shape(first, names)
 
     def type_by_shape(self, part: Range, names: Sequence[str]) -> MessageType | None:
-        """Return the first of these types that the fields of a message fit; None if none does."""
+        """Return the first of these types that the fields of a message match; None if none does."""
         head = part.data.pread(part.start, min(len(part), _SHAPE_BYTES))
         for name in names:
             type = builtin_schema().message(name)
@@ -327,7 +327,7 @@ class CpbParser(ProtobufParser):
         return None
 
     def root_entry(self) -> Entry:
-        """Describe the root: the merged message; or the list of chunks, where the metadata are lost."""
+        """Describe the root: the merged message; or the list of chunks, if the metadata are lost."""
         entry = super().root_entry()
         self._note_damage_of_metadata()
         if self.chunks is None:
@@ -336,24 +336,24 @@ class CpbParser(ProtobufParser):
         return self._judged(entry)
 
     def root_pieces(self) -> Sequence[Piece]:
-        """Return what the metadata say that the root is made of."""
+        """Return the pieces of the root, according to the metadata."""
         return Scope(self.chunks, self.chunks.metadata.root).pieces() if self.chunks is not None else ()
 
     # -- chunks without metadata -------------------------------------------------------------------------------------
 
     def fill(self, node: Node, index: ChildIndex) -> bool:
-        """Index the chunks, where the metadata are lost."""
+        """Index the chunks, if the metadata are lost."""
         if node.parent is not None or node.kind != CHUNKS:
             return super().fill(node, index)
         lost: list[SkippedRegion] = []
         positions = array("q", self._unchecked.positions(lost.append))
         index.keep(RecordPositions(positions), len(positions))
-        problem = self.problem or MalformedError("they are not there")
+        problem = self.problem or MalformedError("they are missing")
         cut = isinstance(problem, EndOfDataError)
         count = count_words(len(positions), "chunk")
         finding = Finding(
             "truncated" if cut else "malformed",
-            f"the chunk metadata, the last record, cannot be read: {problem.reason}; {count} without them",
+            f"cannot read the chunk metadata (the last record): {problem.reason}; {count} without them",
             source=self.result.extraction.name,
             offset=self.source().end if cut else problem.offset,
         )
@@ -361,7 +361,7 @@ class CpbParser(ProtobufParser):
         return True
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
-        """Return entries of chunks, or of what is merged."""
+        """Return the entries of chunks, or of the merged message."""
         if isinstance(index.note, RecordPositions):
             found = [self._chunk_entry(position) for position in index.note.positions[first : first + count]]
         else:
@@ -371,7 +371,7 @@ class CpbParser(ProtobufParser):
     # -- what a failed hash covers -----------------------------------------------------------------------------------
 
     def _judged(self, entry: Entry) -> Entry:
-        """Return an entry, DAMAGED where it is made of a chunk whose hash was found wrong: then nothing of it loads."""
+        """Return an entry; DAMAGED, and not loadable, if it is made of a chunk with a wrong hash."""
         if entry.status is None or entry.status is Status.COMPLETE or entry.status is Status.TRUNCATED:
             reason = self.make.why_suspect(_made_of(entry.parts, entry.note))
             if reason is not None:
@@ -380,7 +380,7 @@ class CpbParser(ProtobufParser):
         return entry
 
     def _suspect_finding(self, reason: str, offset: int) -> Finding:
-        """Return the finding on a chunk: one for all that is made of it."""
+        """Return the finding on a chunk, shared by everything made of it."""
         found = self._suspect_ranges.get(reason)
         if found is None:
             if len(self._suspect_ranges) >= _DOUBTS:
@@ -390,13 +390,13 @@ class CpbParser(ProtobufParser):
         return found
 
     def _tell_living(self, _begin: int) -> None:
-        """A chunk was found wrong: tell the nodes that were made of it before, and that somebody holds."""
+        """Update existing nodes made of a chunk that was found wrong."""
         stack = [self.result._root] if self.result._root is not None else []
         while stack:
             node = stack.pop()
             stack += node.living()
             if node.index is not None and node.index.group is not None:
-                for entry in node.index.group[1]:  # somebody may be about to make nodes of them
+                for entry in node.index.group[1]:  # nodes may be about to be made of them
                     self._judged(entry)
             if node.known_status is Status.DAMAGED or node.known_status is Status.UNSUPPORTED:
                 continue
@@ -407,7 +407,7 @@ class CpbParser(ProtobufParser):
                     node.unload()
 
     def _chunk_entry(self, position: int) -> Entry:
-        """Return the entry of one chunk; DAMAGED where the hash of its data is wrong, or its data are."""
+        """Return the entry of one chunk; DAMAGED if the hash of its data, or the data, are wrong."""
         status, finding = None, None
         try:
             record = self._unchecked.record(position)
@@ -421,7 +421,7 @@ class CpbParser(ProtobufParser):
         except PASSING:
             raise
         except PparseError as error:
-            if not self._unchecked.is_cut(position):  # then there is no hash to compare
+            if not self._unchecked.is_cut(position):  # in a truncated chunk there is no hash to compare
                 status = Status.DAMAGED
                 finding = Finding("hash", error.reason, source=self.result.extraction.name, offset=error.offset)
         there = self._unchecked.there(position)
@@ -443,7 +443,7 @@ class CpbParser(ProtobufParser):
         )
 
     def missing(self) -> int | None:
-        """Return how many bytes the Riegeli file lacks at least, where it is cut inside a chunk."""
+        """Return how many bytes are missing at least, if the Riegeli file is truncated inside a chunk."""
         if isinstance(self.problem, EndOfDataError):
             return self.lookup.missing() or None
         return super().missing()
@@ -471,9 +471,9 @@ class CpbParser(ProtobufParser):
         yield "versions", f"splitter {metadata.splitter_version}, needs merger {metadata.join_version} or later"
 
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
-        """Compare every hash, look at every block header, hold each chunk against the metadata; then parse everything.
+        """Compare every hash, check every block header, compare each chunk with the metadata; then parse everything.
 
-        So a check sees what a recovery sees.
+        So a check finds what a recovery finds.
         """
         self.prove_metadata()
         self._note_damage_of_metadata()
@@ -485,7 +485,7 @@ class CpbParser(ProtobufParser):
         for region in skipped:
             at = bisect_left(told, region.begin)
             if at < len(told) and told[at] < region.end:
-                continue  # the chunk in it says so
+                continue  # reported by the chunk in it
             self.result.findings.add(
                 Finding(
                     "malformed",
@@ -498,7 +498,7 @@ class CpbParser(ProtobufParser):
         yield from super().check(strict=strict)
 
     def checksums(self) -> tuple[int, int, str]:
-        """Return how many chunks the message is in, and for how many of them all hashes agree."""
+        """Return the number of chunks of the message, for how many all hashes agree, and the word for them."""
         return self._compared[0], self._compared[1], "chunk"
 
     def _note_limit(self, error: LimitError) -> None:
@@ -508,7 +508,7 @@ class CpbParser(ProtobufParser):
         )
 
     def _check_chunks(self, lookup: RecordLookup) -> Iterator[int]:
-        """Open every chunk, its hash checked, and yield the positions of those that are wrong and say so."""
+        """Open every chunk with its hash checked; yield the positions of those that are wrong and report it."""
         check_cancelled = self.result.extraction.session.check_cancelled
         compared = self._compared = [0, 0]
         if self.chunks is None:
@@ -557,7 +557,7 @@ class CpbParser(ProtobufParser):
 
 
 def _made_of(parts: tuple[Range, ...] | None, note: Any) -> Iterator[Range]:
-    """Yield the stretches that a node is made of, of its chunks."""
+    """Yield the ranges of chunks that a node is made of."""
     yield from parts or ()
     if isinstance(note, Origin):
         for piece in note.pieces:
@@ -571,7 +571,7 @@ def _made_of(parts: tuple[Range, ...] | None, note: Any) -> Iterator[Range]:
 def _ends_with_metadata(reader: Reader) -> bool:
     from pparse.budget import MemoryBudget
 
-    if reader.data.size is None:  # of a stream: what is small is decoded to its end
+    if reader.data.size is None:  # a small stream is decoded to its end
         reader.data.available(reader.start + _SMALL_STREAM, 1)
     end, size = reader.end, reader.data.size
     if end is None or (size is None and end >= _ENDLESS):

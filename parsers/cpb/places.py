@@ -1,7 +1,7 @@
-"""Whether every chunk of a ``.cpb`` has a place in the message: one that has none leaves a hole somewhere else.
+"""Checks that every chunk of a ``.cpb`` has a place in the message: one without a place leaves a hole elsewhere.
 
-A constant without values reads as zeros, which is a legal spelling; in a message of which a chunk went to the wrong
-place, or to none, it may be that chunk's.
+A constant without values reads as zeros, which is legal. In a message with a misplaced chunk, the values may be in that
+chunk.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class _Misplaced(Exception):
 
 
 def misplaced(root: Node, check_cancelled: Callable[[], None]) -> str | None:
-    """Go along the paths that chunks go to; return what is wrong with the first place that is, or None.
+    """Follow the paths of chunks; return what is wrong with the first misplaced one, or None.
 
-    Chunks that are lost or damaged have their place. Raises `LimitError`.
+    Lost or damaged chunks have a place. Raise `LimitError`.
     """
     try:
         stack = [_below(root)]
@@ -47,12 +47,12 @@ def misplaced(root: Node, check_cancelled: Callable[[], None]) -> str | None:
     except LimitError:
         raise
     except (MalformedError, EndOfDataError, GapError, UnsupportedError):
-        return None  # on the way something is lost that has its place
+        return None  # something on the way is lost, but has a place
     return None
 
 
 def _below(node: Node) -> Iterator[Node]:
-    """Yield the nodes right below that chunks go to. Raises `_Misplaced` where a place is wrong."""
+    """Yield the child nodes that chunks belong to. Raise `_Misplaced` if a place is wrong."""
     origin = node.note
     if node.shape == SCALAR or not isinstance(origin, Origin):
         return
@@ -85,13 +85,13 @@ def _fields(node: Node, origin: Origin, index: MessageIndex) -> Iterator[Node]:
         field = origin.type.fields.get(number) if origin.type is not None else None
         if field is None:
             if origin.type is not None:
-                raise _Misplaced(f"a chunk is for field {number}, which {origin.type.full_name} does not have")
+                raise _Misplaced(f"a chunk belongs to field {number}, which {origin.type.full_name} does not have")
             continue
         if not field.repeated:
             for overlay in overlays:
                 _check_whole(overlay, field.name)
             if not is_message(field) and sum(overlay.claims() for overlay in overlays) > 1:
-                raise _Misplaced(f"several chunks are for one {field.name}, of which the last one counts")
+                raise _Misplaced(f"several chunks belong to one {field.name}; the last one counts")
         child = node.find(field.name)
         if child is not None:
             yield child

@@ -1,4 +1,4 @@
-"""Scalars in chunks of a ``.cpb``: how the value of one scalar field is written as the bytes of a chunk.
+"""Scalars in chunks of a ``.cpb``: how the value of a scalar field is encoded as the bytes of a chunk.
 
 ========================  ==============================================================
 kind of field             bytes of the chunk
@@ -11,9 +11,9 @@ string                    the text itself, UTF-8
 bytes                     the bytes themselves
 ========================  ==============================================================
 
-TensorFlow's Merger (tensorflow/tools/proto_splitter/cc/util.cc) takes more than that, and gets it wrong: ``12xyz`` is
-12 to it, ``0x1f`` is 0, ``1`` is false, ``-1`` is the greatest unsigned number; numbers in binary, or too great, end
-its process. Here whatever is not in the table is an error.
+TensorFlow's Merger (tensorflow/tools/proto_splitter/cc/util.cc) accepts more, and misreads it: ``12xyz`` as 12,
+``0x1f`` as 0, ``1`` as false, ``-1`` as the largest unsigned number; binary numbers, and numbers out of range, abort
+its process. Here everything that is not in the table is an error.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from typing import Final, Protocol
 
     class EnumNames(Protocol):
-        """What is asked of an enum type: its numbers by name."""
+        """The interface needed of an enum type."""
 
         @property
         def numbers(self) -> Mapping[str, int]:
             """Numbers of the values by name."""
 
     class ScalarField(Protocol):
-        """What is asked of a field: ``FieldType`` of `pparse.protobuf.schema` is one."""
+        """The interface needed of a field, such as ``FieldType`` of `pparse.protobuf.schema`."""
 
         @property
         def type(self) -> int:
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
 
         @property
         def enum(self) -> EnumNames | None:
-            """The enum type, of a field that has one."""
+            """The enum type of the field, if it has one."""
 
     Scalar = int | float | bool | str | bytes
 
 
-# FieldDescriptorProto.Type, and what the types are called in .proto sources.
+# FieldDescriptorProto.Type, and the names of the types in .proto files.
 _DOUBLE, _FLOAT, _BOOL, _STRING, _BYTES, _ENUM = 1, 2, 8, 9, 12, 14
 _S32, _U32 = (-1 << 31, (1 << 31) - 1), (0, (1 << 32) - 1)
 _S64, _U64 = (-1 << 63, (1 << 63) - 1), (0, (1 << 64) - 1)
@@ -88,9 +88,9 @@ _SHOWN: Final = 40
 
 
 def decode_scalar(text: bytes, field: ScalarField) -> Scalar:
-    """Return the value that ``text``, the bytes of a chunk, has as a value of ``field``; an enum's as its number.
+    """Decode ``text``, the bytes of a chunk, as a value of ``field``; an enum value becomes its number.
 
-    Raises `MalformedError` for bytes that are no value of the field's type: nothing is guessed or cut to fit.
+    Raise `MalformedError` for bytes that are not a value of the field's type: nothing is guessed or truncated to fit.
     """
     kind = field.type
     if kind == _BYTES:
@@ -114,7 +114,7 @@ def decode_scalar(text: bytes, field: ScalarField) -> Scalar:
         if number is None:
             raise _not_a(field.type_name, text, "the name of one of its values")
         return number
-    raise MalformedError(f"a field of type {field.type_name} is no scalar: a chunk cannot be its value")
+    raise MalformedError(f"a field of type {field.type_name} is not a scalar: a chunk cannot be its value")
 
 
 def _integer(text: bytes, kind: int, name: str) -> int:
@@ -143,13 +143,13 @@ def _real(text: bytes, kind: int, name: str) -> float:
 
 
 def _to_float32(value: float, text: bytes) -> float:
-    """Return the float32 nearest to the number that ``text`` is, of which ``value`` is the nearest double."""
+    """Return the float32 nearest to the number in ``text``, whose nearest double is ``value``."""
     from decimal import Decimal
 
     exact, near = Decimal(text.decode("ascii")), Decimal(value)
     if exact != near:
-        # Rounding twice may go wrong where the first step ends halfway between two float32. Of the two doubles around
-        # the number the odd one is never halfway, and on the right side of what is.
+        # Rounding twice can go wrong if the first result is halfway between two float32. Of the two doubles around the
+        # number, the odd one is never halfway, and on the right side of the half.
         other = math.nextafter(value, math.inf if exact > near else -math.inf)
         if not struct.pack("<d", value)[0] & 1:
             value = other

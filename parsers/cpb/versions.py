@@ -1,9 +1,9 @@
-"""Versions of the chunked proto format (``.cpb``): what we write, what we can join, and whether a file may be read.
+"""Versions of the chunked proto format (``.cpb``): the version written, and which versions can be read.
 
-A file's ``VersionDef`` says which version of the splitter wrote it (``splitter_version``, for information only), the
-least version of a merger that can put it together (``join_version``), and versions of mergers that are known to get it
-wrong (``bad_consumers``). TensorFlow's Merger looks at none of them (tensorflow/tools/proto_splitter, version.py,
-versions.proto; merge.cc).
+The ``VersionDef`` of a file has the version of the splitter that wrote it (``splitter_version``, for information), the
+least version of a merger that can merge it (``join_version``), and versions of mergers known to fail on it
+(``bad_consumers``). TensorFlow's Merger ignores them all (tensorflow/tools/proto_splitter, version.py, versions.proto;
+merge.cc).
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Final
 
-# What our splitter writes into a file.
+# The versions that the splitter writes.
 SPLITTER_VERSION: Final = 1
-# What our readers are: a file whose join_version is above cannot be put together by them.
+# The version of the readers: they cannot merge a file with a higher join_version.
 JOIN_VERSION: Final = 0
 
 
 def check_versions(join_version: int, bad_consumers: Iterable[int], *, source: str | None = None) -> None:
-    """Raise `UnsupportedError`, saying which version is needed, if a file is not for readers of `JOIN_VERSION`.
+    """Raise `UnsupportedError`, naming the version needed, if a file is not for readers of `JOIN_VERSION`.
 
-    ``join_version`` and ``bad_consumers`` as the file's VersionDef has them (0 and none where it has no VersionDef);
+    ``join_version`` and ``bad_consumers`` are those of the file's VersionDef (0 and none without a VersionDef);
     ``source`` is the file's name, for the error.
     """
     bad = set(bad_consumers)
     least = max(join_version, JOIN_VERSION)
     if least == JOIN_VERSION and JOIN_VERSION not in bad:
         return
-    while least in bad:  # as many steps at most as there are versions in the set
+    while least in bad:  # at most as many steps as versions in the set
         least += 1
     if join_version > JOIN_VERSION:
-        reason = f"its chunks need a reader of join version {join_version}"
+        reason = f"its chunks need a reader with join version {join_version}"
     else:
-        reason = f"it says that readers of join version {JOIN_VERSION} get it wrong"
-    error = UnsupportedError(f"{reason}; it can be read from join version {least} on, this one is {JOIN_VERSION}")
+        reason = f"it excludes readers with join version {JOIN_VERSION}"
+    error = UnsupportedError(f"{reason}; it needs join version {least} or later, this reader has {JOIN_VERSION}")
     error.source = source
     error.wanted = least
     error.got = JOIN_VERSION

@@ -1,4 +1,4 @@
-"""Checking messages: sound ones are known in one pass over their bytes, without a node."""
+"""Checks messages in one pass over their bytes, without nodes."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 _FIRST_BLOCK: Final = 4 << 10
 _BLOCK: Final = 256 << 10
-# Nesting beyond which the tree, which has a limit of its own, decides.
+# Deeper nesting is left to the tree, which has its own limit.
 _MAX_DEPTH: Final = 10_000
 _TOO_LONG: Final = lazy_pattern(rb"[\x80-\xff]{10}")
-# A text larger than a block is decoded in pieces.
+# Texts larger than this are decoded in pieces.
 _SKIP, _TEXT, _MESSAGE, _PACKED, _VARINTS = range(5)
 
 
 class _Table(dict[int, tuple[int, "FieldType | None", "_Table | None"]]):
-    """What to look at in fields of one message type, by tag (of wire types 2 and 3); made as tags are met."""
+    """What to check in fields of one message type, by tag (of wire types 2 and 3); filled on demand."""
 
     __slots__ = ("_tables", "_type")
 
@@ -72,7 +72,7 @@ def table_of(type: MessageType, tables: dict[str, _Table]) -> _Table:
 
 
 class Checker:
-    """Checks messages of one schema; keeps what it learned of each type."""
+    """Checks messages of one schema; caches tables of its types."""
 
     def __init__(self, check_cancelled: Callable[[], None]) -> None:
         self._tables: dict[str, _Table] = {}
@@ -80,9 +80,9 @@ class Checker:
         self.stopped = 0
 
     def sound(self, part: Range, type: MessageType) -> bool:
-        """Say whether every field of the message, and of those in it, is whole and of its type.
+        """Say whether every field of the message, and of nested messages, is complete and of its type.
 
-        Where it is not, ``stopped`` is the offset of the field at fault: all before it is sound.
+        If not, ``stopped`` is the offset of the field at fault; everything before it is sound.
         """
         self.stopped = part.start
         try:
@@ -92,8 +92,8 @@ class Checker:
 
     def _walk(self, part: Range, type: MessageType) -> bool:  # noqa: C901 -- hot loop: a call a field costs 12 %
         table = table_of(type, self._tables)
-        # Open messages: their end (of a group: minus its number), and the table to go back to. A group ends by itself,
-        # but not beyond the message that it is in: ``bounds`` are where nothing goes on.
+        # Open messages: their end (for a group: minus its number), and the table to return to. A group ends by itself,
+        # but not beyond the message around it: ``bounds`` are the offsets at which everything must end.
         ends: list[int] = [part.end]
         bounds: list[int] = [part.end]
         tables: list[_Table] = [table]
@@ -111,7 +111,7 @@ class Checker:
                     return True
                 table = tables[-1]
                 continue
-            if pos >= bounds[-1]:  # beyond the message; or at its end, in a group that does not end in it
+            if pos >= bounds[-1]:  # beyond the message, or at its end inside a group without an end
                 return False
             self.stopped = pos
             at = pos - base
@@ -149,7 +149,7 @@ class Checker:
                     bounds.append(pos + length)
                     tables.append(table)
                     continue
-                if what == _TEXT and at + length <= size:  # what nearly all leaves are
+                if what == _TEXT and at + length <= size:  # true for nearly all leaves
                     text = block[at : at + length]
                     if not text.isascii() and not _sound_text(text):
                         return False
@@ -186,7 +186,7 @@ class Checker:
     def _leaf(
         self, part: Range, what: int, field: FieldType | None, pos: int, length: int, block: bytes, at: int, size: int
     ) -> bool:
-        """Look at a text, or at packed numbers."""
+        """Check a text, or packed numbers."""
         if what == _PACKED:
             return field is None or not length % (fixed_size(field) or 1)
         if at + length <= size:

@@ -1,4 +1,4 @@
-"""Entries of the tree for values of protobuf fields: messages made of pieces, scalars, and what is guessed."""
+"""Entries of the tree for values of protobuf fields: messages made of pieces, scalars, and guesses."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ if TYPE_CHECKING:
 
 # Scalars of at most this many bytes are decoded with their siblings.
 BORN_LOADED: Final = 256
-# What is looked at of a field of an unknown schema.
+# Bytes that are read to guess the type of a field without a schema.
 _GUESS_BYTES: Final = 64 << 10
 
 
 class ValueEntries:
     """Makes entries for the values in the messages of one extraction.
 
-    ``types`` says what fields of an unknown schema hold, by the field numbers that lead to them.
+    ``types`` gives the types of fields without a schema, by the field numbers that lead to them.
     """
 
     def __init__(self, extraction: Host, types: Mapping[tuple[int, ...], str]) -> None:
         self.extraction = extraction
         self.types = types
         self._longest = max(map(len, types), default=0)
-        # What everything is placed by (the metadata of a `.cpb`): where that is in doubt, all is.
+        # The bytes that place everything (the metadata of a `.cpb`): if they are suspect, everything is.
         self.witness: Range | None = None
         self._origins: dict[FieldType | None, Origin] = {}
 
     def _plain(self, field: FieldType | None) -> Origin:
-        """Return the origin of scalars of a field, one for all of them."""
+        """Return the origin of scalars of a field, shared by all of them."""
         found = self._origins.get(field)
         if found is None:
             found = self._origins[field] = Origin(field)
         return found
 
     def why_suspect(self, parts: Iterable[Range]) -> str | None:
-        """Say why these bytes may be wrong though they can be read: a checksum over them failed, or their source's."""
+        """Return why these bytes may be wrong though they can be read: their checksum, or their source's, failed."""
         for part in parts if self.witness is None else (self.witness, *parts):
             reason = part.data.why_suspect(part.start, part.end)
             if reason is not None:
@@ -59,7 +59,7 @@ class ValueEntries:
         return None
 
     def data_end(self, part: Range) -> int:
-        """Return where the bytes of the part's data end in fact."""
+        """Return where the bytes of the part's data really end."""
         extraction = self.extraction
         if part.data is extraction.data:
             return extraction.known_end()
@@ -67,7 +67,7 @@ class ValueEntries:
         return part.end + 1 if size is None else size
 
     def place(self, data: Data, start: int, end: int) -> tuple[int, int]:
-        """Return where bytes of ``data`` stand in the extraction's data, or where what they were made of does."""
+        """Return where bytes of ``data``, or the bytes they were made of, are in the extraction's data."""
         if data is self.extraction.data:
             return start, end
         first = data.locate(start, 1)
@@ -77,7 +77,7 @@ class ValueEntries:
         return first[0][1], last[-1][1] + last[-1][2] if end > start else first[0][1]
 
     def bad(self, key: Key, kind: str, at: int, error: PparseError) -> Entry:
-        """Return the entry of a scalar, or of what should be something else, that cannot be read for ``error``."""
+        """Return the entry of a value that cannot be read because of ``error``, as a scalar."""
         status, code = Status.DAMAGED, "malformed"
         if isinstance(error, EndOfDataError):
             status, code = Status.TRUNCATED, "truncated"
@@ -89,22 +89,22 @@ class ValueEntries:
         return Entry(key, kind, at, at, status=status, finding=finding, parts=(), note=Origin(None))
 
     def payload(self, part: Range, found: Field) -> Range:
-        """Return the payload of a field; of one that its message cannot hold, what there is."""
+        """Return the payload of a field, cut at the end of its message."""
         end = found.end if found.end <= part.end or part.end >= self.data_end(part) else part.end
         return part.data.range(min(found.start, end), end)
 
     def is_over(self, part: Range, found: Field) -> bool:
-        """Say whether a field ends beyond its part, or beyond what there is of it."""
+        """Say whether a field ends beyond its part, or beyond the data."""
         return found.end > part.end or found.end > self.data_end(part)
 
     def overshoot(self, part: Range, found: Field, kind: str) -> tuple[Status, Finding]:
-        """Return what is wrong with a field that ends beyond its part: it is cut, or its length is wrong."""
+        """Return what is wrong with a field that ends beyond its part: it is truncated, or its length is wrong."""
         there = self.data_end(part)
         cut = part.end >= there or found.end > there
         at, _ = self.place(part.data, found.start, found.start)
         finding = Finding(
             "truncated" if cut else "malformed",
-            f"the {kind} ends early" if cut else f"the {kind} ends beyond its message",
+            f"the {kind} ends early" if cut else f"the {kind} extends beyond its message",
             source=self.extraction.name,
             offset=at,
             wanted=found.end - found.start,
@@ -113,7 +113,7 @@ class ValueEntries:
         return cut_status(True, damaged=not cut), finding
 
     def below(self, trail: tuple[int, ...], number: int) -> tuple[int, ...]:
-        """Return the trail of a field; no longer than tells that none of `types` means it, however deep that is."""
+        """Return the trail of a field, no longer than needed to know that none of `types` means it."""
         return trail if len(trail) > self._longest else (*trail, number)
 
     def merged(
@@ -144,9 +144,9 @@ class ValueEntries:
         extra: Sequence[Piece] = (),
         trail: tuple[int, ...] = (),
     ) -> Entry:
-        """Return the entry of one value from the field that holds it, and the pieces that overlay entries add to it.
+        """Return the entry of a value, from the field that holds it and the pieces of overlay entries.
 
-        ``trail`` are the field numbers that lead to it, where there is no schema.
+        ``trail`` are the field numbers that lead to it, if there is no schema.
         """
         wire = found.tag & 7
         over = self.is_over(part, found)
@@ -179,7 +179,7 @@ class ValueEntries:
                     key, kind, start, end, status=Status.DAMAGED, finding=problem, parts=parts, note=self._plain(field)
                 )
             except (EndOfDataError, GapError):
-                pass  # whoever loads it is told
+                pass  # reported when it is loaded
         known = value is not UNLOADED_VALUE or kind != "string"
         return Entry(
             key, kind, start, end, value, Status.COMPLETE if known else None, parts=parts, note=self._plain(field)
@@ -188,9 +188,9 @@ class ValueEntries:
     def overlaid(
         self, key: Key, field: FieldType | None, pieces: Sequence[Piece], trail: tuple[int, ...] = ()
     ) -> Entry:
-        """Return the entry of a value that overlay entries make: a message, or a scalar that a chunk holds.
+        """Return the entry of a value that only overlay entries make: a message, or a scalar in a chunk.
 
-        Raises `MalformedError` where chunks go below a scalar.
+        Raise `MalformedError` if chunks go below a scalar.
         """
         deeper = any(isinstance(piece, OverlayEntry) for piece in pieces)
         lost = next((piece for piece in reversed(pieces) if isinstance(piece, Lost)), None)
@@ -201,19 +201,19 @@ class ValueEntries:
             return self.merged(key, Origin(None, None, pieces=pieces, trail=trail))
         name = f"the {field.type_name} {field.name}" if field is not None else "a scalar"
         if deeper:
-            raise MalformedError(f"chunks go below {name}, which has nothing below")
+            raise MalformedError(f"chunks belong to fields below {name}, which has none")
         if lost is not None:
             if isinstance(lost.error, LimitError):
                 raise lost.error
             raise MalformedError(lost.reason)
         if not ranges:
-            raise MalformedError(f"no chunk is a value of {name}")
+            raise MalformedError(f"no chunk holds a value of {name}")
         chunk = ranges[-1]
         if isinstance(chunk, ChunkRange):
             chunk.check(message=False)
         start, end = self.place(chunk.data, chunk.start, chunk.end)
         kind = scalar_kind(field) if field is not None else "bytes"
-        # Whether text is a value of the field is not known before it is looked at.
+        # Whether text is a valid value of the field is not known before it is read.
         status = Status.COMPLETE if kind == "bytes" else None
         return Entry(key, kind, start, end, status=status, parts=(chunk,), note=Origin(field, text=field is not None))
 
@@ -234,7 +234,7 @@ class ValueEntries:
         extra: Sequence[Piece],
         trail: tuple[int, ...],
     ) -> Entry:
-        """Return the entry of a field with a length, or of a group, of an unknown schema."""
+        """Return the entry of a length-delimited field or a group without a schema."""
         payload = self.payload(part, found)
         over = self.is_over(part, found)
         status, problem = self.overshoot(part, found, "field") if over else (None, None)
@@ -258,7 +258,7 @@ class ValueEntries:
         if length <= BORN_LOADED and len(head) == length:
             try:
                 value = decode_text(head) if kind == "text" else head
-            except MalformedError:  # said to be text, and is none
+            except MalformedError:  # declared as text, but it is not
                 kind, value = "bytes", head
         start, end = self.place(part.data, found.start, found.end)
         return Entry(

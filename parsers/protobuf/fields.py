@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pparse.tree.entry import Key
     from pparse.tree.node import Node
 
-# A singular message that occurs more often than this is not merged.
+# A singular message that occurs more often is not merged.
 MAX_PARTS: Final = 1 << 16
 
 
@@ -64,7 +64,7 @@ class FieldEntries:
             return self._make.bad(name, "bytes", at, error)
 
     def _window(self, part: PartScan) -> Window:
-        """Return a window on a part; on the block that the scan read, where that is all of it."""
+        """Return a window on a part; on the block of the scan, if that holds all of it."""
         window = part.window()
         kept = self._index.kept
         if kept is not None and kept[0] is part.part:
@@ -72,7 +72,7 @@ class FieldEntries:
         return window
 
     def _container_entry(self, kind: str, origin: Origin) -> Entry:
-        """Return the entry of a list or a map; it covers all from its first element to its last."""
+        """Return the entry of a list or a map; it extends from its first element to its last."""
         key = origin.key
         start, end = self._node.start, self._node.end
         only = origin.contributions[0]
@@ -80,14 +80,14 @@ class FieldEntries:
             part, slot = only
             try:
                 after = min(part.window().field(slot.last).next, part.part.end)
-            except (MalformedError, EndOfDataError):  # the last element is damaged, which shows when it is looked at
+            except (MalformedError, EndOfDataError):  # the last element is damaged, which is reported when it is read
                 after = part.part.end
             start, end = self._make.place(part.part.data, slot.offsets[0], after)
         name: Key = origin.field.name if origin.field is not None else key if key >= 0 else ~key >> 3
         return Entry(name, kind, start, end, status=None, note=origin)
 
     def _message_entry(self, field: FieldType, contributions: list[Contribution], key: int) -> Entry:
-        """Return the entry of a singular message: all its occurrences, and what overlay entries add, in order."""
+        """Return the entry of a singular message: all its occurrences and overlay entries, in order."""
         pieces: list[Piece] = []
         finding: Finding | None = None
         status: Status | None = None
@@ -98,7 +98,7 @@ class FieldEntries:
                 continue
             part, slot = item
             if slot.count > MAX_PARTS:
-                reason = f"the message {field.name} stands in {slot.count} parts, more than are merged"
+                reason = f"the message {field.name} has {slot.count} parts, too many to merge"
                 raise UnsupportedError(reason, offset=slot.last)
             for found in part.fields(key, 0, self._window(part), slot):
                 pieces.append(self._make.payload(part.part, found))
@@ -107,7 +107,7 @@ class FieldEntries:
         return self._make.merged(field.name, Origin(field, field.message, pieces=pieces), status, finding)
 
     def _unknown_entry(self, number: int, key: int, contributions: list[Contribution]) -> Entry:
-        """Return the entry of a field that no schema knows."""
+        """Return the entry of a field that is not in the schema."""
         trail = self._make.below(self._node.note.trail, number)
         origin = Origin(None, contributions=contributions, key=key, trail=trail)
         overlays = [item for item in contributions if isinstance(item, OverlayField)]
@@ -125,6 +125,6 @@ class FieldEntries:
 
 
 def check_whole(overlay: OverlayField, name: str) -> None:
-    """Refuse chunks for elements or keys of a field that has none. Raises `MalformedError`."""
+    """Raise `MalformedError` for chunks for elements or keys of a field that has none."""
     if len(overlay.indices()) or overlay.keys():
-        raise MalformedError(f"a chunk is for an element of {name}, which is neither repeated nor a map")
+        raise MalformedError(f"a chunk belongs to an element of {name}, which is neither repeated nor a map")

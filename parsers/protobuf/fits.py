@@ -1,4 +1,4 @@
-"""Whether bytes look like a message of a type: its fields, and those of the messages in it."""
+"""Tells whether bytes look like a message of a type, by its fields and those of nested messages."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ def is_text(raw: bytes) -> bool:
 
 
 def fitting_tags(head: bytes, type: MessageType) -> int:
-    """Return how many tags, from the first on and down to the leaves, are those of ``type`` before one is not.
+    """Return how many tags, from the first on and down to the leaves, belong to ``type`` before one that does not.
 
-    So a message of which a byte near its beginning is damaged can still be known.
+    So a message with damage near its beginning can still be recognised.
     """
     return _fitting_tags(head + PADDING, 0, len(head), type)
 
 
 def goes_on_fitting(head: bytes, type: MessageType, least: int) -> bool:
-    """Say whether bytes are the beginning of a message of ``type``, damaged: so many tags fit from a later place on.
+    """Say whether bytes are the damaged beginning of a message of ``type``: ``least`` tags fit from a later offset on.
 
-    That is where a field begins behind others that may be of the type; or, where they end in what is no message at
-    all, any place behind that. (A message of another type may have one of this type in a field.)
+    That offset is a field after others that may belong to the type; or, if these end in something invalid, any offset
+    after that. (A message of another type may have a field of this type.)
     """
     block, pos, size = head + PADDING, 0, len(head)
     known = True

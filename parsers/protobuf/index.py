@@ -1,9 +1,9 @@
-"""Where the fields of a message are: what one pass over its parts leaves behind.
+"""Where the fields of a message are: the result of one pass over its parts.
 
-A message is made of *pieces*, in order: ranges of bytes, each a serialized message, and *overlay entries*, what another
-source (the chunks of a ``.cpb``) adds at its place. Parsing the concatenation of the ranges merges them, the last of a
-scalar wins: that is protobuf's own rule (protobuf.dev, "Encoding"). A `PartScan` says for one range where the fields of
-each number begin.
+A message is made of *pieces*, in order: ranges of bytes, each a serialized message, and *overlay entries*, which
+another source (the chunks of a ``.cpb``) adds at its place. Parsing the concatenation of the ranges merges them, and
+the last value of a scalar wins: that is protobuf's own rule (protobuf.dev, "Encoding"). A `PartScan` holds for one
+range where the fields of each number begin.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ if TYPE_CHECKING:
     from pparse.protobuf.schema import FieldType, MessageType
 
     Piece: TypeAlias = "Range | OverlayEntry | Lost"
-    # Contribution to a field: occurrences in a part, or what an overlay entry has for it.
+    # Contribution to a field: occurrences in a part, or the data of an overlay entry.
     Contribution: TypeAlias = "tuple[PartScan, Occurrences] | OverlayField"
 
 DENSE: Final = 100_000
 OFTEN: Final = 4_096
 STRIDE: Final = 64
-# What one `Occurrences` costs beside its offsets.
+# Memory of one `Occurrences` without its offsets.
 _COST: Final = 400
 
 
 class OverlayEntry:
-    """What another source adds to a message, field by field; see `pparse.parsers.cpb.overlay`."""
+    """The data that another source adds to a message, field by field; see `pparse.parsers.cpb.overlay`."""
 
     __slots__ = ()
 
     def numbers(self) -> Sequence[int]:
-        """Return the numbers of the fields that something is added to, each once, ascending."""
+        """Return the numbers of the fields with added data, each once, ascending."""
         raise NotImplementedError
 
     def field(self, number: int) -> OverlayField:
-        """Return what is added to one field."""
+        """Return the data added to one field."""
         raise NotImplementedError
 
 
 class ChunkRange(Range):
-    """A piece that is a chunk of its own: its ``index`` and ``type`` (0 unset, 1 message, 2 bytes), of a ``.cpb``."""
+    """A piece that is a chunk of a ``.cpb``, with its ``index`` and ``type`` (0 unset, 1 message, 2 bytes)."""
 
     __slots__ = ("index", "type")
 
@@ -61,15 +61,15 @@ class ChunkRange(Range):
         self.type = type
 
     def check(self, *, message: bool) -> None:
-        """Raise `MalformedError` if the chunk is said to be of another kind."""
+        """Raise `MalformedError` if the chunk is declared to be of another kind."""
         if self.type not in (0, 1 if message else 2):
             said = {1: "a message", 2: "bytes"}.get(self.type, f"of type {self.type}")
             wanted = "a message" if message else "a scalar"
-            raise MalformedError(f"chunk {self.index} is said to be {said}, where {wanted} belongs")
+            raise MalformedError(f"chunk {self.index} is declared as {said}, but {wanted} belongs here")
 
 
 class Lost:
-    """A piece that cannot be had: ``reason``, what kind of ``fault`` it is, and the ``error`` if that is it."""
+    """A piece that is lost: the ``reason``, the kind of ``fault``, and the ``error`` if there is one."""
 
     __slots__ = ("error", "fault", "reason")
 
@@ -80,30 +80,30 @@ class Lost:
 
 
 class OverlayField:
-    """What another source (``owner``) adds to one field: as a whole, by index, or by key."""
+    """The data that another source (``owner``) adds to one field: as a whole, by index, or by key."""
 
     __slots__ = ("owner",)
 
     owner: OverlayEntry
 
     def whole(self, *, scalar: bool = False) -> list[Piece]:
-        """Return the pieces for the field as such (one that is not repeated).
+        """Return the pieces for the field as a whole (one that is not repeated).
 
-        Of a field that is said to be a ``scalar`` these are its values, of which the last wins; a overlay, if there is
-        one, comes last: something is added below the scalar, where nothing can be.
+        For a ``scalar`` these are its values, of which the last wins. An overlay, if there is one, comes last: it means
+        that chunks go below the scalar, which is an error.
         """
         raise NotImplementedError
 
     def claims(self) -> int:
-        """Return how many sources there are for the field as such."""
+        """Return how many sources there are for the field as a whole."""
         return len(self.whole(scalar=True))
 
     def elements(self) -> OverlayField:
-        """Return the same for a field that is known to be a list: what is by a number as key is by index there."""
+        """Return this for a field known to be a list, in which a numeric key means an index."""
         return self
 
     def indices(self) -> Sequence[int]:
-        """Return the indices of elements that something is added to, each once, ascending."""
+        """Return the indices of elements with added data, each once, ascending."""
         raise NotImplementedError
 
     def at_index(self, index: int, *, scalar: bool = False) -> list[Piece]:
@@ -111,7 +111,7 @@ class OverlayField:
         raise NotImplementedError
 
     def keys(self) -> Sequence[Any]:
-        """Return the map keys that something is added to, each once, in order of mention."""
+        """Return the map keys with added data, each once, in order of occurrence."""
         raise NotImplementedError
 
     def at_key(self, key: Any, *, scalar: bool = False) -> list[Piece]:
@@ -153,14 +153,14 @@ class Occurrences:
             self.stride = STRIDE
 
     def forget_last(self) -> None:
-        """Take the last one out again."""
+        """Remove the last one."""
         self.count -= 1
         if not self.count % self.stride:
             self.offsets.pop()
         self.last = self._before if self.count else -1
 
     def behind(self, offset: int) -> Occurrences:
-        """Return those that begin behind ``offset``; of more than 100,000, which nobody merges, all."""
+        """Return those that begin after ``offset``; all if there are more than 100,000, since these are not merged."""
         if self.stride != 1:
             return self
         found = Occurrences()
@@ -169,7 +169,7 @@ class Occurrences:
 
 
 class _Found(dict[int, list[int]]):
-    """Lists by tag. Tags that mean the same field (packed and not) share a list, so that order is kept."""
+    """Lists by tag. Tags of the same field (packed and not packed) share a list, which keeps the order."""
 
     __slots__ = ("scan",)
 
@@ -188,10 +188,10 @@ class _Found(dict[int, list[int]]):
 
 
 class PartScan:
-    """What is known of one part of a message: the fields in it.
+    """The fields of one part of a message.
 
-    ``slots`` maps a *key* to `Occurrences`: the field's number, or, where a field's wire type is not the one that the
-    schema wants (protobuf keeps it as an unknown field then), ``~tag``.
+    ``slots`` maps a *key* to `Occurrences`. The key is the field's number; or ``~tag`` if the wire type is not that of
+    the schema (protobuf then keeps it as an unknown field).
     """
 
     __slots__ = ("found", "fresh", "groups", "part", "slots", "type")
@@ -212,7 +212,7 @@ class PartScan:
         return tag >> 3 if field is None or accepts(field, tag & 7) else ~tag
 
     def complete(self, base: int) -> None:
-        """Take over what `wire.scan` found in a block that begins at ``base``."""
+        """Add the fields that `wire.scan` found in a block at ``base``."""
         for key, begins in self.fresh.items():
             if begins:
                 self.slots[key].add(base, begins)
@@ -229,11 +229,11 @@ class PartScan:
 
     @property
     def memory(self) -> int:
-        """Bytes held, about."""
+        """Approximate memory, in bytes."""
         return sum(_COST + 8 * len(slot.offsets) for slot in self.slots.values())
 
     def thin_out(self) -> None:
-        """Keep fewer offsets of fields that occur often: of others there may be some to be merged."""
+        """Keep fewer offsets of fields that occur often; the others may have to be merged."""
         for slot in self.slots.values():
             if slot.count > OFTEN:
                 slot.thin_out()
@@ -245,7 +245,7 @@ class PartScan:
     def fields(
         self, key: int, first: int = 0, window: Window | None = None, slot: Occurrences | None = None
     ) -> Iterator[Field]:
-        """Yield the fields of a slot (or of ``slot``, some of it) from number ``first`` on, each read at its place."""
+        """Yield the fields of a slot (or of ``slot``, a part of it) from number ``first`` on, each read again."""
         slot = slot or self.slots[key]
         window = window or self.window()
         if slot.stride == 1:
@@ -266,9 +266,9 @@ class PartScan:
                 offset = field.next
 
     def groups_of(self, key: int, window: Window | None = None) -> Iterator[tuple[int, int, int, int]]:
-        """Yield the fields of a slot in groups of up to 64: their first number, how many, and ``[low, high)``.
+        """Yield the fields of a slot in groups of up to 64: number of the first, count, and ``[low, high)``.
 
-        Of the bytes only the last field is looked at; other fields may stand between those of a group.
+        Only the last field of a group is read; other fields may lie between those of a group.
         """
         slot = self.slots[key]
         step = STRIDE // slot.stride
@@ -284,17 +284,17 @@ class PartScan:
 
 
 def accepts(field: FieldType, wire: int) -> bool:
-    """Say whether a field of the schema is written with that wire type (packed or not, where it is repeated)."""
+    """Say whether a field of the schema may have that wire type (packed or not, if it is repeated)."""
     if field.wire_type == wire:
         return True
     return wire == LEN and field.repeated and field.wire_type in (VARINT, FIXED32, FIXED64)
 
 
 class Origin:
-    """What a node is made of: its ``field`` and message ``type`` (None where no schema knows), and its bytes.
+    """The origin of a node: its ``field`` and message ``type`` (None without a schema), and its bytes.
 
-    ``pieces`` for a message, ``contributions`` (to the slot ``key``) for a list or map; ``text``: a scalar that a chunk
-    holds; ``trail``: the field numbers that lead here, where no schema knows names.
+    ``pieces`` for a message, ``contributions`` (to the slot ``key``) for a list or map. ``text``: the value is a scalar
+    in a chunk. ``trail``: the field numbers that lead here, if there is no schema.
     """
 
     __slots__ = ("contributions", "field", "key", "pieces", "text", "trail", "type")
@@ -320,7 +320,7 @@ class Origin:
 
 
 class MessageIndex(IndexNote):
-    """What a scan of all parts of a message found, in the order of the parts."""
+    """The result of scanning all parts of a message, in the order of the parts."""
 
     __slots__ = ("_counted", "_memory", "kept", "misfits", "parts", "queue")
 
@@ -328,12 +328,12 @@ class MessageIndex(IndexNote):
         self.queue = list(reversed(pieces))
         self.parts: list[PartScan | OverlayEntry] = []
         self._counted = self._memory = 0
-        self.misfits: set[int] = set()  # numbers of fields whose wire type is not the schema's
-        self.kept: tuple[Range, bytes] | None = None  # the last block, which for small messages holds all of it
+        self.misfits: set[int] = set()  # numbers of fields whose wire type is not that of the schema
+        self.kept: tuple[Range, bytes] | None = None  # the last block, which holds all of a small message
 
     @property
     def memory(self) -> int:
-        """Bytes held, about; counted part by part as they are added. All parts share what may be dense."""
+        """Approximate memory, in bytes, counted when parts are added. All parts share the limit for dense indexes."""
         parts = self.parts
         while self._counted < len(parts) - 1:
             part = parts[self._counted]
@@ -346,9 +346,9 @@ class MessageIndex(IndexNote):
         return self._memory + (last.memory if isinstance(last, PartScan) else 0)
 
     def contributions(self, type: MessageType | None) -> dict[int, list[Contribution]]:
-        """Return what each field is made of, by the key of its slot, in order of appearance.
+        """Return what each field is made of, by the key of its slot, in order of occurrence.
 
-        Of the members of a oneof only the one that was set last is there.
+        Of the members of a oneof, only the last one set is included.
         """
         found: dict[int, list[Contribution]] = {}
         for part in self.parts:
@@ -372,11 +372,11 @@ class MessageIndex(IndexNote):
         return found
 
     def _choose_oneof(self, keys: list[int], found: dict[int, list[Contribution]]) -> None:
-        """Setting a member of a oneof clears the others: drop those, and what was set before the last of them."""
+        """Drop the members of a oneof that a later one clears, and earlier values of the member that is kept."""
         order = {id(part): number for number, part in enumerate(self.parts)}
 
         def place(key: int, item: Contribution) -> tuple[int, int]:
-            if isinstance(item, OverlayField):  # applied in the order of field numbers
+            if isinstance(item, OverlayField):  # overlays apply in the order of field numbers
                 return order[id(item.owner)], key
             return order[id(item[0])], item[1].last
 

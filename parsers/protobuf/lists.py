@@ -1,9 +1,8 @@
-"""The elements of a repeated field: in which part, at which offset, packed or not; and what overlay entries add to
-them.
+"""The elements of a repeated field: their part and offset, packed or not, and what overlay entries add to them.
 
-A list is a row of *segments*. Elements that stand one by one are a `Run` (the field's `Occurrences`); numbers that are
-packed are a `_Packed`; elements that only an overlay entry makes are `_New`, one that stands for those that damage took
-`_Gone`.
+A list is a sequence of *segments*. Elements encoded one by one are a `Run` (the field's `Occurrences`), packed numbers
+a `_Packed`. Elements that only overlay entries make are `_New`. A `_Gone` is one element in place of those lost by
+damage.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ if TYPE_CHECKING:
     from pparse.parsers.protobuf.window import Field
     from pparse.protobuf.schema import FieldType
 
-# Packed varints of which each 1,024th offset is remembered.
+# The offset of every 1,024th packed varint is remembered.
 _PACKED_STRIDE: Final = 1_024
 _BLOCK: Final = 64 << 10
-# The bytes of a varint but for its last; ten of them are too many.
+# All bytes of a varint but its last; ten of these are too many.
 _CONTINUED: Final = bytes(range(0x80, 0x100))
 _TOO_LONG: Final = lazy_pattern(rb"(?<![\x80-\xff])[\x80-\xff]{10}")
 
@@ -46,7 +45,7 @@ _TOO_LONG: Final = lazy_pattern(rb"(?<![\x80-\xff])[\x80-\xff]{10}")
 def whole_fields(
     make: ValueEntries, scan: PartScan, key: int, first: int = 0, window: Window | None = None
 ) -> Iterator[Field | Entry]:
-    """Yield the fields of a slot; instead of one that cannot be read (the last, before damage) its entry."""
+    """Yield the fields of a slot; for one that cannot be read (the last, before damage), yield its entry."""
     fields = scan.fields(key, first, window)
     while True:
         try:
@@ -63,7 +62,7 @@ def whole_fields(
 class ListIndex(IndexNote):
     """All elements of one repeated field: ``segments``, and ``firsts``, the number of the first element of each.
 
-    ``problems`` says what is wrong with them: a reason, an offset (None: of no byte), and whether they are cut.
+    ``problems`` lists errors: a reason, an offset (None if it has none), and whether the data are truncated there.
     """
 
     def __init__(self, make: ValueEntries, origin: Origin) -> None:
@@ -105,7 +104,7 @@ class ListIndex(IndexNote):
         if self.field is not None:
             overlay = overlay.elements()
         if overlay.keys() or overlay.whole():
-            reason = "a chunk is for the repeated field as such, or for a key of it, and not for an element"
+            reason = "a chunk belongs to the repeated field as a whole, or to a key of it, not to an element"
             self.problems.append((reason, None, False))
         indices = overlay.indices()
         if not len(indices):
@@ -116,17 +115,17 @@ class ListIndex(IndexNote):
         while beyond + fresh < len(indices) and indices[beyond + fresh] == self.count + fresh:
             fresh += 1
         if beyond + fresh < len(indices):
-            reason = f"a chunk is for element {indices[beyond + fresh]} of a list of {self.count + fresh}"
+            reason = f"a chunk belongs to element {indices[beyond + fresh]} of a list of {self.count + fresh}"
             self.problems.append((reason, None, False))
         self._add(_New(fresh))
 
     @property
     def memory(self) -> int:
-        """Bytes held, about."""
+        """Approximate memory, in bytes."""
         return sum(200 + segment.memory for segment in self.segments)
 
     def pieces(self, ordinal: int) -> list[Piece]:
-        """Return what overlay entries add to an element."""
+        """Return the pieces that overlay entries add to an element."""
         found: list[Piece] = []
         scalar = self.field is not None and not is_message(self.field)
         for overlay in self._overlays:
@@ -137,7 +136,7 @@ class ListIndex(IndexNote):
         return found
 
     def overlaid(self, ordinal: int) -> Entry:
-        """Return the entry of an element that overlay entries make; one that says what is wrong, where they cannot."""
+        """Return the entry of an element that overlay entries make; on errors, one with a finding."""
         try:
             return self.make.overlaid(None, self.field, self.pieces(ordinal), self.trail)
         except MalformedError as error:
@@ -146,7 +145,7 @@ class ListIndex(IndexNote):
     def entries(self, first: int, count: int) -> list[Entry]:
         """Return the entries of elements ``[first, first + count)``, or of fewer.
 
-        One that overlay entries touch comes alone: nobody wants to open the chunks of its neighbours.
+        An element with overlay entries is returned alone, so that the chunks of its neighbours are not opened.
         """
         found: list[Entry] = []
         stop = min(first + count, self.count)
@@ -164,13 +163,13 @@ class ListIndex(IndexNote):
         return found
 
     def touched(self) -> list[int]:
-        """Return the numbers of the elements that overlay entries make, or add to, ascending."""
+        """Return the numbers of the elements with overlay entries, ascending."""
         return sorted({index for overlay in self._overlays for index in overlay.indices() if index < self.count})
 
     def wire(self) -> Iterator[Range | int]:
-        """Yield the elements as they stand on the wire, tags and all, in stretches as long as may be.
+        """Yield the elements in wire format, with tags, in ranges as long as possible.
 
-        Instead of an element that overlay entries make, or add to, its number is yielded.
+        For an element with overlay entries, its number is yielded instead.
         """
         touched = self.touched()
         for first, segment in zip(self.firsts, self.segments, strict=True):
@@ -193,7 +192,7 @@ class ListIndex(IndexNote):
 
 
 class Run:
-    """Elements that stand one by one."""
+    """Elements that are encoded one by one."""
 
     def __init__(self, scan: PartScan, key: int) -> None:
         self.scan = scan
@@ -217,7 +216,7 @@ class Run:
             ordinal += 1
 
     def wire(self, first: int, touched: list[int]) -> Iterator[Range | int]:
-        """Yield the stretches between the elements that are touched, and the numbers of those."""
+        """Yield the ranges between the elements in ``touched``, and the numbers of these."""
         data = self.scan.part.data
         start = stop = -1
         waiting = iter(touched)
@@ -237,7 +236,7 @@ class Run:
             yield data.range(start, stop)
 
     def raw(self, field: FieldType) -> Iterator[bytes]:
-        """Yield the payloads, as packed ones would be, in large pieces."""
+        """Yield the payloads in large pieces, in packed form."""
         window = self.scan.window()
         pieces: list[bytes] = []
         for found in self.scan.fields(self.key, 0, window):
@@ -249,7 +248,7 @@ class Run:
 
 
 class _Packed:
-    """Numbers of which some, or all, are packed: their blobs (one number that stands by itself is one, too)."""
+    """Numbers of which some or all are packed: their blobs (a single number counts as a blob)."""
 
     def __init__(self, make: ValueEntries, scan: PartScan, key: int, field: FieldType) -> None:
         self.scan = scan
@@ -261,7 +260,7 @@ class _Packed:
         self._make = make
         self._starts = array("q")
         self._stops = array("q")
-        self._ends = array("q")  # numbers up to and with this blob
+        self._ends = array("q")  # count of numbers up to and including this blob
         self._checkpoints: dict[int, array[int]] = {}
         session = make.extraction.session
         with session.budget.charge(0, "the index of packed numbers") as charge:
@@ -282,10 +281,10 @@ class _Packed:
             self.problems.append((reason, offset, cut))
 
     def _add(self, found: Field) -> None:
-        """Append a blob: the numbers that are whole."""
+        """Append a blob: its complete numbers."""
         part = self.scan.part
         there = min(part.end, self._make.data_end(part))
-        stop = min(found.end, there)  # of one that is cut, what is there
+        stop = min(found.end, there)  # of a truncated one, the bytes that exist
         start = min(found.start, stop)
         after = stop
         if found.tag & 7 != LEN:
@@ -306,7 +305,7 @@ class _Packed:
         self._ends.append(self.count)
 
     def _count(self, blob: int, start: int, stop: int) -> tuple[int, int]:
-        """Count the sound varints of a blob, and say where they end; remember where each 1,024th of many begins."""
+        """Count the valid varints of a blob; return count and end; remember the offset of every 1,024th."""
         if stop - start <= 4 * _PACKED_STRIDE:
             raw = b"".join(self._blocks(start, stop))
             bad = _TOO_LONG.search(raw)
@@ -368,7 +367,7 @@ class _Packed:
                     lost = error
                 else:
                     lost = lost if self.size is None else None
-                if lost is not None:  # a hole in the data; behind it only numbers of fixed size can be found again
+                if lost is not None:  # a gap in the data; after it only numbers of fixed size can be located
                     yield owner.make.bad(None, "bytes", owner.make.place(part.data, offset, offset)[0], lost)
                     offset, first, ordinal = end, first + 1, ordinal + 1
                     continue
@@ -384,7 +383,7 @@ class _Packed:
                 ordinal += 1
             blob += 1
             if offset > stop:
-                raise MalformedError("the source changed while it was read", offset=stop)
+                raise MalformedError("the source changed during reading", offset=stop)
 
     def _seek(self, blob: int, skip: int, window: Window) -> int:
         offset = self._starts[blob]
@@ -398,7 +397,7 @@ class _Packed:
         return offset
 
     def wire(self, first: int, touched: list[int]) -> Iterator[Range | int]:
-        """Yield the blobs; where one number is touched, all one by one."""
+        """Yield the blobs; if a number of a blob is touched, all its numbers one by one."""
         if touched:
             yield from range(first, first + self.count)
             return
@@ -410,7 +409,7 @@ class _Packed:
         """Yield the bytes of each blob."""
         small: list[bytes] = []
         for start, stop in zip(self._starts, self._stops, strict=True):
-            if stop - start < 4 * _PACKED_STRIDE:  # thousands of little ones are decoded together
+            if stop - start < 4 * _PACKED_STRIDE:  # thousands of small ones are decoded together
                 small.append(self.scan.part.data.read_exact(start, stop - start))
                 if len(small) >= _PACKED_STRIDE:
                     yield b"".join(small)
@@ -425,7 +424,7 @@ class _Packed:
 
 
 class _New:
-    """Elements that are made of what overlay entries add, and of nothing else."""
+    """Elements that only overlay entries make."""
 
     memory = 0
 
@@ -444,7 +443,7 @@ class _New:
 
 
 class _Gone:
-    """One element that stands for those in damaged bytes."""
+    """One element in place of those in damaged bytes."""
 
     memory = 0
     count = 1
@@ -454,7 +453,7 @@ class _Gone:
         self._end = end
 
     def entries(self, owner: ListIndex, first: int, ordinal: int) -> Iterator[Entry]:
-        error = MalformedError("it is lost in damaged bytes, alone or with others", offset=self._begin)
+        error = MalformedError("lost in damaged bytes, perhaps with other elements", offset=self._begin)
         entry = owner.make.bad(None, "bytes", self._begin, error)
         entry.end = self._end
         yield entry

@@ -1,4 +1,4 @@
-"""The keys of a map field: on the wire a repeated message of a key (1) and a value (2). The last of a key wins."""
+"""Map fields: on the wire, a repeated message of a key (1) and a value (2). The last value of a key wins."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from pparse.protobuf.schema import FieldType
 
 _KEY, _VALUE = 1, 2
-# What one pair costs, about, while the map is read.
+# Approximate memory per entry while the map is read.
 _COST: Final = 450
 _NUMBER: Final = lazy_pattern(r"-?[0-9]{1,20}")
 
 
 def map_entries(make: ValueEntries, origin: Origin) -> Iterable[Entry]:
-    """Return the entries of a map: each key once, in order of first mention, with its last value."""
+    """Return the entries of a map: each key once, in order of first occurrence, with its last value."""
     found: dict[Any, Entry] = {}
     session = make.extraction.session
     with session.budget.charge(0, "the keys of a map") as charge:
@@ -66,7 +66,7 @@ def _typed(key: Any) -> Any:
 
 
 def _pair(make: ValueEntries, origin: Origin, scan: PartScan, pair: Field, window: Window) -> tuple[Any, Entry]:
-    """Read one pair: its key, and the entry of its value."""
+    """Read one map entry: its key, and the entry of its value."""
     field = origin.field
     key_type = field.map_key if field is not None else None
     value_type = field.map_value if field is not None else None
@@ -92,7 +92,7 @@ def _pair(make: ValueEntries, origin: Origin, scan: PartScan, pair: Field, windo
             value = at
             values.append(make.payload(part, at))
         elif make.is_over(part, at):
-            raise MalformedError("a field in a pair of a map ends beyond it", offset=at.begin)
+            raise MalformedError("a field in a map entry extends beyond it", offset=at.begin)
         pos = at.next
     if value_type is not None and is_message(value_type):
         return _typed(key), _message_entry(make, key, value_type, part, values, value)
@@ -107,7 +107,7 @@ def _read_key(make: ValueEntries, part: Range, at: Field, window: Window, key_ty
     if at.end > make.data_end(part):
         raise EndOfDataError("the key of a map ends early", wanted=at.end - at.start)
     if at.end > part.end:
-        raise MalformedError("the key of a map ends beyond its pair", wanted=at.end - at.start)
+        raise MalformedError("the key of a map extends beyond its entry", wanted=at.end - at.start)
     make.extraction.session.limits.check("name_bytes", at.end - at.start, "the key of a map", offset=at.start)
     key = decode(key_type, at.tag & 7, window.read(at.start, at.end))
     return key.decode("utf-8", "replace") if key_type is None and isinstance(key, bytes) else key
@@ -127,7 +127,7 @@ def _message_entry(
 
 
 def _default(make: ValueEntries, key: Any, value_type: FieldType | None, part: Range) -> Entry:
-    """Return the entry of a value that is not written, which means the default."""
+    """Return the entry of a value that is not encoded, which means the default."""
     from pparse.parsers.protobuf.values import scalar_kind
 
     start, end = make.place(part.data, part.start, part.end)
@@ -140,12 +140,12 @@ def _default(make: ValueEntries, key: Any, value_type: FieldType | None, part: R
 
 
 def _overlay(make: ValueEntries, origin: Origin, overlay: OverlayField, found: dict[Any, Entry]) -> None:
-    """Add what chunks have for single keys: onto a message, or instead of a scalar."""
+    """Add the chunks for single keys: merged into a message, or in place of a scalar."""
     field = origin.field
     value_type = field.map_value if field is not None else None
     indices = overlay.indices()
     if overlay.whole() or (field is None and len(indices)):
-        entry = make.bad(None, "bytes", 0, MalformedError("a chunk is for a map as such, and not for a key of it"))
+        entry = make.bad(None, "bytes", 0, MalformedError("a chunk belongs to a map as a whole, not to a key of it"))
         found["problem", 0, 0] = entry
     scalar = value_type is not None and not is_message(value_type)
     numbers = () if field is None else indices
@@ -170,10 +170,10 @@ def _overlay(make: ValueEntries, origin: Origin, overlay: OverlayField, found: d
 
 
 def _key_like(key: Any, key_type: FieldType | None) -> Any:
-    """Return a key of the kind that the map has. Raises `MalformedError` for one of another kind."""
+    """Return a key converted to the type of the map's keys. Raise `MalformedError` if that is not possible."""
     if key_type is None:
         return key
-    # As TensorFlow's Merger: it does not matter what a key is wrapped in. Numbers and their text are one key.
+    # As in TensorFlow's Merger, the form of a key does not matter: a number and its text are the same key.
     if key_type.wire_type == LEN:
         if isinstance(key, str):
             return key
@@ -188,11 +188,11 @@ def _key_like(key: Any, key_type: FieldType | None) -> Any:
         number = int(key) if isinstance(key, int) or _NUMBER.fullmatch(key) else None
         if number is not None and _fits(number, key_type):
             return number
-    raise MalformedError(f"a chunk is for the key {key!r} of a map with {key_type.type_name} keys")
+    raise MalformedError(f"a chunk belongs to the key {key!r} of a map with {key_type.type_name} keys")
 
 
 def _fits(number: int, key_type: FieldType) -> bool:
-    """Say whether an integer is one of the key type."""
+    """Say whether an integer is in the range of the key type."""
     signed = not key_type.type_name.startswith(("u", "fixed"))
     bits = 64 if key_type.type_name.endswith("64") else 32
     return -(1 << bits - 1) <= number < 1 << bits - 1 if signed else 0 <= number < 1 << bits

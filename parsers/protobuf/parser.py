@@ -1,4 +1,4 @@
-"""Protocol buffers, lazily: messages of any size, with a schema or without one.
+"""Reads protocol buffer messages of any size lazily, with or without a schema.
 
 States::
 
@@ -7,15 +7,15 @@ States::
                           a message; payloads are jumped over              this one; DONE behind the last part
     expect_end     0      nothing: the message has no bytes of its own     DONE
 
-A message node is made of parts (see `pparse.parsers.protobuf.index`); its children are its fields, which become visible
-when all parts were scanned, since the last one wins. A repeated field is a list, a map field a map; their children are
-found through what the scan of the message left behind. A field that the schema does not know, or whose wire type is not
-the schema's, is kept under its number.
+A message node is made of parts (see `pparse.parsers.protobuf.index`). Its children are its fields, which are added when
+all parts are scanned, since the last value wins. A repeated field is a list, a map field a map; their children are
+found with the scan of the message. A field that the schema does not have, or whose wire type is not that of the schema,
+is kept under its number.
 
-Rules: a sub-message that occurs several times in its parts is merged; of scalars the last wins, of a oneof the last
-member. A part that is damaged is read on where the schema proves that its fields go on
-(`pparse.parsers.protobuf.resume`); else it loses what is behind the damage, in that part only. Without a schema the
-content of length-delimited fields is guessed (`pparse.kernels.wire_guess`); the option ``types`` says it better.
+Rules: a sub-message that occurs several times is merged; of a scalar the last value wins, of a oneof the last member.
+Reading continues after damage if the schema proves where fields continue (`pparse.parsers.protobuf.resume`); otherwise
+the rest of that part is lost. Without a schema, the content of length-delimited fields is guessed
+(`pparse.kernels.wire_guess`); the option ``types`` gives it.
 """
 
 from __future__ import annotations
@@ -69,15 +69,15 @@ class ProtobufParser(Parser):
     media_type = "application/protobuf"
     references: ClassVar[tuple[str, ...]] = ("https://protobuf.dev/programming-guides/encoding/",)
     limitations: ClassVar[tuple[str, ...]] = (
-        "there is no magic number; without a schema numbers are unsigned, and what has a length is guessed",
-        "values of closed enums (proto2) that have no name are shown as numbers, and do not go to the unknown fields",
+        "there is no magic number; without a schema numbers are unsigned, and length-delimited fields are guessed",
+        "unnamed values of closed enums (proto2) are shown as numbers, and do not become unknown fields",
         "maps above some 140,000 keys need a larger --budget",
     )
     options: ClassVar[dict[str, str]] = {
-        "descriptor": "a FileDescriptorSet (protoc --include_imports --descriptor_set_out=FILE) that knows the type, "
+        "descriptor": "a FileDescriptorSet (protoc --include_imports --descriptor_set_out=FILE) with the type, "
         "or a Riegeli file whose metadata have the type of its records",
         "message": "the full name of the message type, e.g. tensorflow.GraphDef",
-        "types": "what fields of an unknown schema hold, by path of field numbers: 1.2=message,3=text,4=bytes",
+        "types": "types of fields without a schema, by path of field numbers: 1.2=message,3=text,4=bytes",
     }
 
     # The full name of the type, for formats that are one message.
@@ -96,7 +96,7 @@ class ProtobufParser(Parser):
 
     @classmethod
     def match(cls, reader: Reader) -> Confidence:
-        """POSSIBLE where the bytes begin like fields of a message; there is no magic number."""
+        """POSSIBLE if the data begin like the fields of a message; there is no magic number."""
         return looks_like_message(reader)
 
     # -- nodes -------------------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ class ProtobufParser(Parser):
         return Entry(None, kind, extraction.start, extraction.end, status=None, note=note)
 
     def root_pieces(self) -> Sequence[Piece]:
-        """Return what the root message is made of."""
+        """Return the pieces of the root message."""
         extraction = self.result.extraction
         return (extraction.data.range(extraction.start, max(extraction.start, extraction.known_end())),)
 
@@ -121,18 +121,18 @@ class ProtobufParser(Parser):
         return SCALAR if kind in _SCALAR_KINDS or kind.startswith("enum<") else MAP
 
     def step_to(self, parent: Node, ordinal: int, key: Key) -> Any:
-        """Return the path step; names and keys of maps occur once."""
+        """Return the path step; names and map keys occur once."""
         if isinstance(key, str):
             return KeyStep(key)
         return super().step_to(parent, ordinal, key)
 
     def key_meant(self, node: Node, key: Key) -> Key:
-        """Let fields be named by their number too."""
+        """Accept the number of a field as its name."""
         origin: Origin = node.note
         if origin.type is not None and isinstance(key, int) and not isinstance(key, bool):
             field = origin.type.fields.get(key)
             note = node.index_to(None).note
-            # A field whose wire type is wrong stands under its number, and has its own name beside it perhaps.
+            # A field with the wrong wire type is kept under its number, perhaps beside the field with the name.
             if field is not None and key not in note.misfits:
                 return field.name
         return key
@@ -150,7 +150,7 @@ class ProtobufParser(Parser):
         return ctx.pos, self.expect_end, 0
 
     def _next_part(self, ctx: NodeContext) -> tuple[int, Any, int] | None:
-        """Enter the next part that has bytes; None behind the last."""
+        """Enter the next part that has bytes; None after the last."""
         index: MessageIndex = ctx.scratch
         origin: Origin = ctx.node.note
         while index.queue:
@@ -173,7 +173,7 @@ class ProtobufParser(Parser):
         return None
 
     def expect_end(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
-        """A message without bytes."""
+        """Finish a message without bytes."""
         self._show(ctx)
         if ctx.node.parent is None and any(_is_file(piece) for piece in ctx.node.note.pieces):
             self.result.findings.add(
@@ -188,7 +188,7 @@ class ProtobufParser(Parser):
         return ctx.pos, DONE, 0
 
     def expect_fields(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
-        """Note where the fields of a part begin."""
+        """Record where the fields of a part begin."""
         part: PartScan = ctx.scratch.parts[-1]
         end = part.part.end
         size = len(block)
@@ -216,18 +216,18 @@ class ProtobufParser(Parser):
         try:
             pos, last = scan(block, pos, stop, part.found, part.groups, base)
         except MalformedError as error:
-            # A tag that goes on in the padding is no damage: the bytes end inside it.
+            # A tag that continues in the padding is not damaged: the bytes end inside it.
             if not (final and error.offset is not None and _all_continue(block[error.offset - base : stop])):
                 raise
             pos, last = stop + 1, error.offset - base
         finally:
             part.complete(base)
         if final and pos > stop and _all_continue(block[last:stop]):
-            part.drop(base + last)  # the tag was read on in the padding, and is another one
+            part.drop(base + last)  # the tag was read into the padding, so it is a different one
         return pos
 
     def cut(self, ctx: NodeContext) -> tuple[int, Any, int] | None:
-        """The data end inside a part: take the whole fields that are there, and go on with the next part."""
+        """Handle data that end inside a part: keep its complete fields, and continue with the next part."""
         part: PartScan = ctx.scratch.parts[-1]
         try:
             rest = ctx.data.pread(ctx.pos, SLACK)
@@ -243,12 +243,12 @@ class ProtobufParser(Parser):
         return self._go_on(ctx)
 
     def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, Any, int] | None:
-        """Go on behind the damage, or with the next part."""
+        """Continue after the damage, or with the next part."""
         self._resume(ctx)
         return self._go_on(ctx)
 
     def _resume(self, ctx: NodeContext) -> bool:
-        """Read a part that is damaged, but all there, as the two parts around what is lost; False if that fails."""
+        """Read a damaged but complete part as the two parts around the lost bytes; False if that fails."""
         index: MessageIndex = ctx.scratch
         scan: PartScan = index.parts[-1]  # type: ignore[assignment]
         part, extraction = scan.part, self.result.extraction
@@ -266,7 +266,7 @@ class ProtobufParser(Parser):
             index.queue.append(LostFields(lost))
         index.queue.append(part.data.range(part.start, lost.begin))
         reason = (
-            f"{lost.end - lost.begin:,} bytes are damaged: one field is lost, or several; those of {field.name} behind "
+            f"{lost.end - lost.begin:,} bytes are damaged: one or more fields are lost, and the {field.name} after "
             "them may have other numbers"
         )
         finding = Finding(
@@ -281,18 +281,18 @@ class ProtobufParser(Parser):
         return True
 
     def _go_on(self, ctx: NodeContext) -> tuple[int, Any, int] | None:
-        """Enter the next part; behind the last, make the fields visible and return None."""
+        """Enter the next part; after the last, add the fields and return None."""
         step = self._next_part(ctx)
         if step is None:
             self._show(ctx)
         return step
 
     def _note_cut(self, ctx: NodeContext, part: PartScan, after: int) -> None:
-        """A part ends inside a field: it is cut, or a length in it is wrong."""
+        """Add a finding on a part that ends inside a field: it is truncated, or a length in it is wrong."""
         end = part.part.end
         there = self.make.data_end(part.part)
         truncated = end >= there
-        reason = "the message ends inside a field" if truncated else "a field ends beyond its message"
+        reason = "the message ends inside a field" if truncated else "a field extends beyond its message"
         node = ctx.node
         first, _ = self.make.place(part.part.data, min(end, there), min(end, there))
         finding = Finding(
@@ -308,14 +308,14 @@ class ProtobufParser(Parser):
         self.result.close_node(node, cut_status(True, damaged=worse or not truncated), finding)
 
     def finish(self, ctx: NodeContext) -> None:
-        """All parts were scanned: the message is COMPLETE unless something was noted."""
+        """After all parts were scanned: the message is COMPLETE unless an error was found."""
         node = ctx.node
         self.result.close_node(node, node.known_status or Status.COMPLETE, None, end=node.start)
 
     # -- fields ------------------------------------------------------------------------------------------------------
 
     def _show(self, ctx: NodeContext) -> None:
-        """Make the fields visible."""
+        """Add the fields as children."""
         index: MessageIndex = ctx.scratch
         origin: Origin = ctx.node.note
         if ctx.index is not None:
@@ -333,7 +333,7 @@ class ProtobufParser(Parser):
             self.result.findings.add(
                 Finding(
                     "unknown-fields",
-                    f"no field of the message is one of {origin.type.full_name}: is that its type?",
+                    f"{origin.type.full_name} has none of the fields of the message; check its type",
                     severity=Severity.WARNING,
                     source=self.result.extraction.name,
                     offset=ctx.node.start,
@@ -341,7 +341,7 @@ class ProtobufParser(Parser):
             )
 
     def _note_strays(self, ctx: NodeContext, index: MessageIndex) -> None:
-        """Warn of a field that the type does not have among the elements of a list: one whose tag was hit is so."""
+        """Warn of an unknown field among the elements of a list: an element with a damaged tag looks like that."""
         for part in index.parts:
             if not isinstance(part, PartScan) or part.type is None:
                 continue
@@ -360,7 +360,7 @@ class ProtobufParser(Parser):
                     self.result.findings.add(
                         Finding(
                             "stray-field",
-                            f"{name} stands among the elements of {field.name}, and {part.type.full_name} "
+                            f"{name} is among the elements of {field.name}, but {part.type.full_name} "
                             "has no such field: an element whose tag was damaged looks like this",
                             severity=Severity.WARNING,
                             path=ctx.node.path,
@@ -399,7 +399,7 @@ class ProtobufParser(Parser):
         status: Status = Status.DAMAGED,
         fault: Fault | None = None,
     ) -> None:
-        """Mark ``node`` DAMAGED (or cut) for ``reason``."""
+        """Mark ``node`` DAMAGED (or truncated) for ``reason``."""
         finding = Finding(
             "truncated" if status is Status.TRUNCATED else "malformed",
             reason,
@@ -437,11 +437,11 @@ class ProtobufParser(Parser):
     # -- everything --------------------------------------------------------------------------------------------------
 
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
-        """Look at everything: messages that are sound in one pass over their bytes, the others node by node."""
+        """Check everything: sound messages in one pass over their bytes, the others node by node."""
         return TreeCheck(self).run()
 
     def judge(self, node: Node) -> None:
-        """Find out the status of a node; of text, whether it is what its field wants."""
+        """Determine the status of a node; for text, whether it is valid for its field."""
         if node.shape != SCALAR:
             super().judge(node)
             return
@@ -455,7 +455,7 @@ class ProtobufParser(Parser):
     # -- what the commands show --------------------------------------------------------------------------------------
 
     def missing(self) -> int | None:
-        """Return how many bytes a cut message lacks at least: those of the field that is cut."""
+        """Return how many bytes of a truncated message are missing at least: those of its last field."""
         finding = self.result.root.finding
         if finding is None or finding.code != "truncated":
             return None
@@ -463,9 +463,9 @@ class ProtobufParser(Parser):
         return wanted - got if isinstance(wanted, int) and isinstance(got, int) and wanted > got else None
 
     def details(self) -> Iterator[tuple[str, str]]:
-        """Yield what `pparse info` shows."""
+        """Yield the lines of `pparse info`."""
         root = self.result.root
-        yield "message", self.root_type.full_name if self.root_type is not None else "of an unknown type"
+        yield "message", self.root_type.full_name if self.root_type is not None else "of unknown type"
         names = [str(entry.key) for _, entry in zip(range(40), root.index_to(None).entries or [], strict=False)]
         yield "fields", ", ".join(names) or "none"
 
@@ -501,12 +501,12 @@ def _is_file(piece: Piece) -> bool:
 
 
 def _all_continue(head: bytes) -> bool:
-    """Say whether these bytes are the beginning of a varint that goes on behind them."""
+    """Say whether these bytes are the beginning of a varint that continues after them."""
     return bool(head) and min(head) >= 0x80
 
 
 def looks_like_message(reader: Reader) -> Confidence:
-    """Say whether data begins like fields of a message."""
+    """Return whether data begin like the fields of a message."""
     from pparse.kernels.wire_guess import guess
 
     head = reader.peek(4 << 10)
@@ -520,7 +520,7 @@ def looks_like_message(reader: Reader) -> Confidence:
 
 
 def _parse_types(text: object) -> dict[tuple[int, ...], str]:
-    """Return the option ``types``: kinds by path of field numbers. Raises `OptionError`."""
+    """Parse the option ``types``: kinds by path of field numbers. Raise `OptionError` if it is invalid."""
     found: dict[tuple[int, ...], str] = {}
     if text is None:
         return found
@@ -530,6 +530,6 @@ def _parse_types(text: object) -> dict[tuple[int, ...], str]:
         if kind.strip() not in ("message", "text", "bytes") or not all(
             number.isdecimal() and number.isascii() and len(number) < 10 for number in numbers
         ):
-            raise OptionError(f"the option types has items like 1.2=message, 3=text, 4=bytes, not {item!r}")
+            raise OptionError(f"the option types takes items like 1.2=message, 3=text, 4=bytes, not {item!r}")
         found[tuple(map(int, numbers))] = kind.strip()
     return found

@@ -1,15 +1,15 @@
-"""Where a message goes on behind damage: at the next field from which on all of it can be told again.
+"""Where a message continues after damage: at the next field from which all of the rest can be identified.
 
-Fields follow each other by their lengths, so a tag or a length that was hit hides everything behind it. What is looked
-for is a field that holds a message, of the message's own type, such that
+Fields follow each other by their lengths, so a damaged tag or length hides everything after it. The search is for a
+field that holds a message, of the message's own type, such that
 
-- from there, field follows field to the exact end of the message: all are known to the schema, of the wire type that it
-  wants, and in the order of their numbers, as serializers write them;
-- it is sound down to its leaves, not empty, and all in it is known to the schema;
-- it could not be a field of a message further down: which of them was hit, is not known, and what is left of that one
-  may lie before the field. (So of a message that holds messages of its own type, nothing is read on.)
+- from there, field follows field to the exact end of the message: all are in the schema, with its wire types, and in
+  the order of their numbers, as serializers write them;
+- it is sound down to its leaves, not empty, and everything in it is in the schema;
+- it cannot be a field of a nested message. It is not known which nested message is damaged, and the rest of that one
+  may come before the field. (So in a message that holds messages of its own type, reading does not continue.)
 
-The last field before the damage is believed only where this does not contradict it: its length may have been hit.
+The last field before the damage is kept only if this does not contradict it: its length may be damaged.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ if TYPE_CHECKING:
     from pparse.protobuf.schema import FieldType, MessageType
 
 _BLOCK: Final = 256 << 10
-# What is looked at of a field to see whether it looks like a message; all of it is checked then.
+# Bytes of a field that are read to see whether it looks like a message; then all of it is checked.
 _HEAD: Final = 16 << 10
-# A tag and a length, and the first tag of what it holds.
+# A tag and a length, and the first tag of the content.
 _HEADER: Final = 16
-# Fields before the damage that are remembered: bytes that are none may pass for so many before one is met that is none.
+# Fields before the damage that are remembered: damaged bytes may look like so many fields before one is invalid.
 _REMEMBERED: Final = 256
-# What is read to see whether a field begins where another one ends.
+# Bytes read to see whether a field begins where another one ends.
 _JUMP: Final = 256
-# Steps of a search, beside one for so many bytes: no input costs more than its size times a constant.
+# Steps of a search, plus one for so many bytes: the cost is at most the size times a constant.
 _FREE_STEPS: Final = 100_000
 _BYTES_PER_STEP: Final = 4
-# A look at so many bytes is a step.
+# Reading so many bytes counts as a step.
 _LOOK: Final = 64
 _MAX_DEAD: Final = 100_000
 _MAX_TYPES: Final = 2_000
 
 
 class Resumption:
-    """Bytes ``[begin, end)`` of a message are lost; field ``number`` is the first one behind them."""
+    """Bytes ``[begin, end)`` of a message are lost; field ``number`` is the first one after them."""
 
     __slots__ = ("begin", "end", "number")
 
@@ -67,7 +67,7 @@ class Resumption:
 
 
 class LostFields(OverlayEntry):
-    """Stands for the fields that were lost: one element of the list that is read on, so that most keep numbers."""
+    """Stands for the lost fields: one element of the list that continues, so that most elements keep their numbers."""
 
     __slots__ = ("begin", "end", "number")
 
@@ -81,12 +81,12 @@ class LostFields(OverlayEntry):
         return (self.number,)
 
     def field(self, number: int) -> OverlayField:
-        """Return what stands for the element."""
+        """Return the stand-in for the element."""
         return LostElement(self)
 
 
 class LostElement(OverlayField):
-    """An element, or several, that were lost."""
+    """One or more elements that were lost."""
 
     __slots__ = ()
     owner: LostFields
@@ -110,10 +110,10 @@ class LostElement(OverlayField):
 def find_resumption(
     data: Data, start: int, end: int, type: MessageType, check_cancelled: Callable[[], None]
 ) -> Resumption | None:
-    """Return what is lost of the message ``data[start:end]``, all of which is there; None where nothing is to be done.
+    """Return what is lost of the message ``data[start:end]``, all of whose bytes exist; None if there is nothing to do.
 
-    That is where field follows field to its end (whatever they hold), or to where the data were cut, and where no place
-    to go on at can be proved.
+    That is the case if field follows field to its end (whatever they hold), or to where the data were cut; and if no
+    position to continue at can be proved.
     """
     return _Search(data, start, end, type, check_cancelled).run()
 
@@ -131,14 +131,14 @@ class _Search:
         self._check_cancelled = check_cancelled
         self._checker = Checker(check_cancelled)
         self._window = Window(data, end, _JUMP)
-        self._heads = Window(data, end)  # of the places that are tried, one behind the other
+        self._heads = Window(data, end)  # of the positions that are tried, in order
         self._dead: set[int] = set()
-        self._steps = _FREE_STEPS + (end - start) // _BYTES_PER_STEP  # that are left
+        self._steps = _FREE_STEPS + (end - start) // _BYTES_PER_STEP  # steps left
         self._last = 0
         self._below: dict[int, list[FieldType]] | None = None
 
     def run(self) -> Resumption | None:
-        """Walk to the damage, and look for a place behind it."""
+        """Walk to the damage, and search for a position after it."""
         if not any(is_message(field) for field in self._type.fields.values()):
             return None
         before: deque[Field] = deque(maxlen=_REMEMBERED)
@@ -165,7 +165,7 @@ class _Search:
     # -- fields --------------------------------------------------------------------------------------------------------
 
     def _field(self, pos: int, window: Window | None = None) -> Field | None:
-        """Return the field at ``pos``, if it lies in the message."""
+        """Return the field at ``pos``, if it lies within the message."""
         try:
             field = (window or self._window).field(pos)
         except (MalformedError, EndOfDataError, GapError):
@@ -173,9 +173,9 @@ class _Search:
         return field if field.next <= self._end else None
 
     def _is_cut(self, pos: int) -> bool:
-        """Say whether the field at ``pos`` just lacks its end, and so does the last field in it, down to a leaf.
+        """Say whether the field at ``pos`` only lacks its end, and so does the last field in it, down to a leaf.
 
-        A length that was hit would have its message go on with the fields of another one.
+        With a damaged length, the message would continue with the fields of another one.
         """
         type: MessageType | None = self._type
         last = 0
@@ -202,7 +202,7 @@ class _Search:
         return known if known is not None and accepts(known, field.tag & 7) else None
 
     def _is_good(self, field: Field) -> bool:
-        """Say whether a field is one of the schema, and sound; bytes that are none pass for an empty one too often."""
+        """Say whether a field is in the schema, sound and not empty; random bytes look like an empty one too often."""
         known = self._known(field)
         if known is None or field.end <= field.start:
             return False
@@ -226,7 +226,7 @@ class _Search:
     # -- where it may go on --------------------------------------------------------------------------------------------
 
     def _candidates(self, pos: int) -> Iterator[int]:
-        """Yield the offsets of what may be the head of a field that holds a message, ascending."""
+        """Yield the offsets of possible heads of fields that hold a message, ascending."""
         pattern = self._pattern()
         while pattern is not None and pos < self._end:
             self._check_cancelled()
@@ -251,7 +251,7 @@ class _Search:
             pos += max(stop, 1) if len(block) == length else len(block)
 
     def _pattern(self) -> re.Pattern[bytes] | None:
-        """Return the pattern of a tag, a length, and a first tag in what has that length."""
+        """Return the pattern of a tag, a length, and a first tag in the content."""
         kinds = []
         for number, field in self._type.fields.items():
             if number < self._last or not is_message(field) or field.message is None or field.wire_type != LEN:
@@ -270,7 +270,7 @@ class _Search:
     # -- proof ---------------------------------------------------------------------------------------------------------
 
     def _reaches_end(self, pos: int) -> bool:
-        """Say whether the field at ``pos`` is sound, and from there field follows field to the end of the message."""
+        """Say whether the field at ``pos`` is sound, and field follows field from there to the end of the message."""
         self._steps -= 1
         field = self._field(pos, self._heads)
         known = self._known(field) if field is not None else None
@@ -296,7 +296,7 @@ class _Search:
         return True
 
     def _proved(self, pos: int) -> Field | None:
-        """Return the first field from ``pos`` on that is one of this message, and of none that may lie before it."""
+        """Return the first field from ``pos`` on that belongs to this message, and cannot belong to a nested one."""
         while pos < self._end:
             field = self._field(pos)
             known = self._known(field) if field is not None else None
@@ -308,7 +308,7 @@ class _Search:
         return None
 
     def _is_below(self, field: Field) -> bool:
-        """Say whether a field may be one of a message further down."""
+        """Say whether a field may belong to a nested message."""
         if self._below is None:
             self._below = _fields_below(self._type)
         if self._below is not None:

@@ -1,4 +1,4 @@
-"""Where the schema of a message comes from: the built-in types, a FileDescriptorSet, or a Riegeli file's metadata."""
+"""Finds the schema of a message: built-in types, a FileDescriptorSet, or the metadata of a Riegeli file."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def builtin_schema() -> Schema:
 def find_type(options: Mapping[str, object], default: str | None, limits: Limits) -> MessageType | None:
     """Return the message type that the options ``message`` and ``descriptor`` name; None if they name none.
 
-    ``default`` is the type of a format that is one message. ``descriptor`` is a `Schema`, the bytes of a
-    FileDescriptorSet, or the path of one, or of a Riegeli file whose metadata have descriptors (and name the type).
-    Raises `OptionError`.
+    ``default`` is the type of a format that is a single message. ``descriptor`` is a `Schema`, the bytes of a
+    FileDescriptorSet, its path, or the path of a Riegeli file whose metadata have descriptors (and name the type).
+    Raise `OptionError` if the type is not found.
     """
     name = options.get("message", default)
     source = options.get("descriptor")
@@ -42,7 +42,7 @@ def find_type(options: Mapping[str, object], default: str | None, limits: Limits
             return schema.message(str(name))
         except PathError as error:
             raise OptionError(
-                f"{name}: {error.reason}; the descriptors of your own types are given with -O descriptor=FILE "
+                f"{name}: {error.reason}; give the descriptors of your own types with -O descriptor=FILE "
                 "(protoc --include_imports --descriptor_set_out=FILE)"
             ) from error
     schema, named = _read(source, limits)
@@ -51,13 +51,13 @@ def find_type(options: Mapping[str, object], default: str | None, limits: Limits
         names = sorted(schema.message_names())
         if len(names) != 1:
             shown = ", ".join(names[:_SHOWN]) + (" …" if len(names) > _SHOWN else "")
-            raise OptionError(f"name the message type with -O message=NAME; there are: {shown or 'none'}")
+            raise OptionError(f"name the message type with -O message=NAME; types: {shown or 'none'}")
         name = names[0]
     return schema.message(str(name))
 
 
 def _read(source: object, limits: Limits) -> tuple[Schema, str | None]:
-    """Return the schema that ``source`` is, and the type it names, if it does."""
+    """Return the schema in ``source``, and the type that it names, if any."""
     if isinstance(source, Schema):
         return source, None
     if isinstance(source, bytes):
@@ -72,7 +72,7 @@ def _read(source: object, limits: Limits) -> tuple[Schema, str | None]:
             limits.check("header_bytes", data.size or 0, "the descriptor set")
             return Schema(data.read_exact(0, data.size or 0)), None
         except MalformedError as error:
-            raise OptionError(f"{source} is no FileDescriptorSet: {error.reason}") from error
+            raise OptionError(f"{source} is not a FileDescriptorSet: {error.reason}") from error
 
 
 def _from_riegeli(path: str) -> tuple[Schema, str | None]:

@@ -1,4 +1,4 @@
-"""Checking a tree: sound messages by their bytes, the others node by node."""
+"""Checks a tree: sound messages by their bytes, the others node by node."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class _Level:
-    """One level of a check: the nodes still to be looked at, and their ``owner``, the message or list that has them.
+    """One level of a check: the nodes still to check, and their ``owner``, the message or list that has them.
 
-    ``unsound`` says that the owner's bytes are not sound, ``explained`` that something below it was found wrong.
-    ``known`` are bytes that were scanned, up to the field at fault: data, start, and its offset.
+    ``unsound``: the owner's bytes are not sound. ``explained``: an error was found below it. ``known``: bytes that were
+    scanned, up to the field at fault: data, start, and its offset.
     """
 
     __slots__ = ("explained", "known", "nodes", "owner", "unsound")
@@ -48,13 +48,13 @@ class TreeCheck:
         self._checker = Checker(parser.result.extraction.session.check_cancelled)
 
     def run(self) -> Iterator[Visit]:
-        """Yield a visit of each node that was looked at; what is wrong is noted at its node."""
+        """Yield a visit of each node that was checked; findings are added to its node."""
         levels = [_Level(iter((self._result.root,)), None, unsound=False, known=None)]
         while levels:
             level = levels[-1]
             try:
                 node = next(level.nodes, None)
-            except LimitError as error:  # the children cannot be had within our limits
+            except LimitError as error:  # the children cannot be read within the limits
                 level.explained = True
                 node = None
                 if level.owner is not None:
@@ -73,7 +73,7 @@ class TreeCheck:
             yield visit
 
     def _note(self, node: Node, error: LimitError) -> None:
-        """Say that a limit kept us from looking; the node itself is not refused for it."""
+        """Add a finding that a limit prevented the check; the node stays readable."""
         self._result.findings.add(
             Finding(
                 "limit",
@@ -89,14 +89,14 @@ class TreeCheck:
     def _close(self, level: _Level, above: list[_Level]) -> Iterator[Visit]:
         owner = level.owner
         if level.unsound and not level.explained and owner is not None:
-            # All that the tree shows is whole: the damage is in what it passes over.
-            self._parser.damage(owner, "its bytes are not sound, though no field that it shows is damaged")
+            # Everything that the tree shows is whole: the damage is in bytes that it skips.
+            self._parser.damage(owner, "its bytes are damaged, though no field shown is")
             yield Visit.of(owner, owner.depth)
         if above and (level.explained or level.unsound):
             above[-1].explained = True
 
     def _look(self, node: Node, level: _Level) -> _Level | None:
-        """Look at one node; return the level of its children if those have to be looked at."""
+        """Check one node; return the level of its children if they must be checked."""
         try:
             if node.shape == SCALAR:
                 if node.known_status is None:
@@ -104,7 +104,7 @@ class TreeCheck:
                 return None
             try:
                 sound = self._is_sound(node, level)
-            except LimitError as error:  # of its bytes: what can be had of it without them stays readable
+            except LimitError as error:  # a limit on its bytes: the rest stays readable
                 self._note(node, error)
                 sound = None
             if sound:
@@ -116,9 +116,9 @@ class TreeCheck:
         return _Level(iter(node.children()), node, unsound=sound is False, known=level.known)
 
     def _is_sound(self, node: Node, level: _Level) -> bool | None:
-        """Say whether a message needs no closer look: all its bytes are there and what the schema says.
+        """Say whether a message needs no closer check: all its bytes exist and agree with the schema.
 
-        None where bytes alone do not tell. What was scanned on a level above is not scanned again.
+        None if the bytes alone do not decide. Bytes scanned on a level above are not scanned again.
         """
         origin: Origin = node.note
         if origin.type is None or origin.contributions or node.known_status not in (None, Status.COMPLETE):
@@ -132,11 +132,11 @@ class TreeCheck:
                 if part.end <= known[2]:
                     continue
                 if part.start <= known[2]:
-                    return False  # the field at fault is in it
+                    return False  # it contains the field at fault
             if not self._checker.sound(part, origin.type):
                 level.known = (part.data, part.start, self._checker.stopped)
                 return False
             if isinstance(part, ChunkRange) and part.type > 1:
                 return False
-        # With overlay entries, what the bytes say is not all.
+        # With overlay entries, the bytes are not everything.
         return True if ranges and len(ranges) == len(origin.pieces) else None

@@ -1,4 +1,4 @@
-"""Scalars of protobuf messages: what their bytes mean, by the type that the schema gives them, or without one."""
+"""Decodes and encodes scalars of protobuf messages, with or without a schema."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _FIXED: Final = {
     TYPE_SFIXED64: struct.Struct("<q"),
 }
 
-# What a field of an unknown schema is called, by wire type.
+# Kinds of fields without a schema, by wire type.
 WIRE_KINDS: Final = {VARINT: "varint", FIXED64: "fixed64", LEN: "len", START_GROUP: "group", FIXED32: "fixed32"}
 
 
@@ -70,22 +70,22 @@ def is_message(field: FieldType) -> bool:
 
 
 def fixed_size(field: FieldType) -> int | None:
-    """Return the size in bytes of a value of the field, where all have the same; else None."""
+    """Return the size in bytes of a value of the field if it is fixed; else None."""
     layout = _FIXED.get(field.type)
     return layout.size if layout is not None else None
 
 
 def number_of(field: FieldType, raw: int) -> Any:
-    """Return the value that a varint stands for; an enum's name, where it has one."""
+    """Return the value of a varint; for an enum its name, if it has one."""
     value = _VARINTS[field.type](raw)
     return field.enum.names.get(value, value) if field.enum is not None else value
 
 
 def decode(field: FieldType | None, wire: int, payload: bytes) -> Any:
-    """Return the value of a scalar from its payload (of a varint, or fixed, or the content of what has a length).
+    """Return the value of a scalar from its payload (varint, fixed bytes, or content of a length-delimited field).
 
-    Without a schema numbers are unsigned. An enum's value is its name. Raises `MalformedError` for text that is no
-    UTF-8.
+    Without a schema, numbers are unsigned. The value of an enum is its name. Raise `MalformedError` for text that is
+    not UTF-8.
     """
     if wire == VARINT:
         raw, _ = read_value(payload, 0)
@@ -98,7 +98,7 @@ def decode(field: FieldType | None, wire: int, payload: bytes) -> Any:
 
 
 def encode(field: FieldType, value: Any) -> bytes:
-    """Return a scalar as `decode` reads it, with its length where it has one. An enum's value may be its name."""
+    """Return the bytes of a scalar as `decode` reads it, with a length if it needs one. An enum may be a name."""
     if field.type in _FIXED:
         return _FIXED[field.type].pack(value)
     if field.wire_type == LEN:
@@ -112,20 +112,20 @@ def encode(field: FieldType, value: Any) -> bytes:
 
 
 def decode_text(payload: bytes) -> str:
-    """Return text. Raises `MalformedError` where it is no UTF-8, with the offset."""
+    """Decode text. Raise `MalformedError` with the offset if it is not UTF-8."""
     try:
         return payload.decode()
     except UnicodeDecodeError as error:
-        raise MalformedError(f"the text is no valid UTF-8: {error.reason}", offset=error.start) from error
+        raise MalformedError(f"the text is not valid UTF-8: {error.reason}", offset=error.start) from error
 
 
 def scalar_kind(field: FieldType) -> str:
-    """Return what a scalar of the field is called: ``string``, ``enum<tensorflow.DataType>``."""
+    """Return the kind of a scalar of the field: ``string``, ``enum<tensorflow.DataType>``."""
     return f"enum<{field.type_name}>" if field.type == TYPE_ENUM else field.type_name
 
 
 def kind_of(field: FieldType) -> str:
-    """Return what a node of the field is called: ``string``, ``tensorflow.NodeDef[]``, ``map<string, int32>``."""
+    """Return the kind of a node of the field: ``string``, ``tensorflow.NodeDef[]``, ``map<string, int32>``."""
     if field.is_map and field.map_key is not None and field.map_value is not None:
         return f"map<{field.map_key.type_name}, {field.map_value.type_name}>"
     if field.repeated:

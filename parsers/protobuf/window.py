@@ -1,4 +1,4 @@
-"""Reading single fields of a message again, where a scan said that they begin."""
+"""Reads single fields of a message again, at the offsets that a scan found."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _LAST_WINDOW: Final = 64 << 10
 
 
 class Field:
-    """One field as it stands in a part: its ``tag``, where it begins, its payload ``[start, end)``, and the ``next``.
+    """One field of a part: its ``tag``, its offset ``begin``, its payload ``[start, end)``, and the ``next`` offset.
 
-    ``end`` may lie beyond the part: the field is cut, or its length is wrong.
+    ``end`` may lie beyond the part: the field is truncated, or its length is wrong.
     """
 
     __slots__ = ("begin", "end", "next", "start", "tag")
@@ -45,7 +45,7 @@ class Field:
 
 
 class Window:
-    """The latest bytes of a part, for whoever goes through it mostly forwards; ``first`` after a jump, then more."""
+    """The latest bytes of a part, for mostly sequential reading; ``first`` bytes after a jump, then more."""
 
     __slots__ = ("base", "block", "data", "end", "first", "last", "size", "step")
 
@@ -54,12 +54,12 @@ class Window:
         self.end = end
         self.base = 0
         self.block = b""
-        self.size = 0  # bytes of the block, without the padding
-        self.last = False  # no bytes come behind it
+        self.size = 0  # size of the block without padding
+        self.last = False  # whether no bytes follow
         self.first = self.step = first
 
     def at(self, offset: int) -> int:
-        """Return where in ``block`` the byte at ``offset`` is, with at least 20 bytes behind it (zeros at the end)."""
+        """Return the index in ``block`` of the byte at ``offset``; at least 20 bytes follow (zeros at the end)."""
         index = offset - self.base
         if 0 <= index <= self.size - SLACK or (0 <= index < self.size and self.base + self.size >= self.end):
             return index
@@ -68,7 +68,7 @@ class Window:
         return 0
 
     def take(self, base: int, block: bytes) -> None:
-        """Use bytes that were read already: all there are from ``base`` on."""
+        """Use bytes that were already read: everything from ``base`` on."""
         self.base, self.block, self.size, self.last = base, block + PADDING, len(block), True
 
     def _fill(self, offset: int, length: int) -> None:
@@ -85,7 +85,7 @@ class Window:
         self.block = block + PADDING
 
     def field(self, offset: int) -> Field:
-        """Return the field that begins at ``offset``. Raises `MalformedError`, `EndOfDataError`."""
+        """Return the field at ``offset``. Raise `MalformedError`, `EndOfDataError`."""
         at = self.at(offset)
         block, base = self.block, self.base
         tag, pos = read_tag(block, at, base)
@@ -108,13 +108,13 @@ class Window:
         elif wire == START_GROUP:
             return self._group(tag, offset, start)
         else:
-            raise MalformedError("this is no field", offset=offset, source=self.data.name)
+            raise MalformedError("not a valid field", offset=offset, source=self.data.name)
         return Field(tag, offset, start, end, end)
 
     def _check_head(self, offset: int, pos: int) -> None:
-        """Refuse a tag or length that ends in the padding: the bytes end inside it."""
+        """Raise `EndOfDataError` for a tag or length that ends in the padding: the bytes end inside it."""
         if pos > self.size:
-            raise EndOfDataError("the head of a field is cut", offset=offset, source=self.data.name)
+            raise EndOfDataError("the head of a field is truncated", offset=offset, source=self.data.name)
 
     def _group(self, tag: int, offset: int, start: int) -> Field:
         groups = [tag >> 3]
@@ -125,7 +125,7 @@ class Window:
             except EndOfDataError:
                 break
             stop = self.size if self.last else self.size - SLACK + 1
-            if at >= stop:  # fewer bytes came than there should be
+            if at >= stop:  # fewer bytes were read than expected
                 break
             try:
                 after, begin = leave_groups(self.block, at, stop, groups, self.base)
@@ -133,13 +133,13 @@ class Window:
                 head = self.block[(error.offset or 0) - self.base : stop] if self.last else b""
                 if not head or min(head) < 0x80:
                     raise
-                break  # a tag that goes on in the padding: the bytes end inside it
+                break  # a tag that continues in the padding: the bytes end inside it
             pos, last = self.base + after, self.base + begin
-        end = last if not groups else max(pos, self.end + 1)  # one that does not end is cut
+        end = last if not groups else max(pos, self.end + 1)  # a group without an end is truncated
         return Field(tag, offset, start, end, pos if not groups else end)
 
     def read(self, start: int, end: int) -> bytes:
-        """Return the bytes ``[start, end)``. Raises `EndOfDataError`, `GapError`."""
+        """Return the bytes ``[start, end)``. Raise `EndOfDataError`, `GapError`."""
         index = start - self.base
         if index >= 0 and end - self.base <= self.size:
             return self.block[index : end - self.base]

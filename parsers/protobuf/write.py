@@ -1,8 +1,8 @@
-"""Writing a message of the lazy tree as plain bytes, whatever it is made of.
+"""Writes a message of the lazy tree as plain bytes, whatever it is made of.
 
-What no overlay entry touches is copied as it stands; along the paths that overlay entries go to, messages are put
-together anew. Their lengths come before their content, so everything is gone through twice: once to add up the lengths
-(8 bytes are kept for each message that is touched), once to write.
+Messages without overlay entries are copied as they are; along the paths of overlay entries, messages are merged.
+Lengths come before the content, so everything is read twice: once to add up the lengths (8 bytes are kept per merged
+message), once to write.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class _Open:
-    """A message begins, whose length is to be written after ``tag``; ``content`` are the ops of it."""
+    """The begin of a message, whose length is written after ``tag``; ``content`` are its operations."""
 
     __slots__ = ("content", "tag")
 
@@ -42,7 +42,7 @@ class _Open:
 
 
 def measure(root: Node) -> array[int]:
-    """Return the size of the message, and of each message below that is put together, in order."""
+    """Return the size of the message, and of each merged message in it, in order."""
     sizes = array("Q", [0])
     open_ones: list[tuple[int, int]] = [(0, 0)]
     for op in _flat(root):
@@ -59,7 +59,7 @@ def measure(root: Node) -> array[int]:
 
 
 def write(root: Node, sizes: array[int], out: Callable[[bytes], object]) -> int:
-    """Write the message, whose sizes were measured, piece by piece; return the number of bytes."""
+    """Write the message piece by piece, with the sizes of `measure`; return the number of bytes."""
     done, number = 0, 1
     for op in _flat(root):
         if op is None:
@@ -79,7 +79,7 @@ def write(root: Node, sizes: array[int], out: Callable[[bytes], object]) -> int:
 
 
 def _flat(root: Node) -> Iterator[Any]:
-    """Yield the plan of the whole message, without recursion."""
+    """Yield the operations for the whole message, without recursion."""
     stack = [_message(root)]
     while stack:
         op = next(stack[-1], None)
@@ -94,7 +94,7 @@ def _flat(root: Node) -> Iterator[Any]:
 
 
 def _message(node: Node) -> Iterator[Any]:
-    """Yield the plan of a message: what is not touched, part by part, and then each field that is."""
+    """Yield the operations for a message: untouched bytes, part by part, and then each touched field."""
     _require_whole(node)
     node.index_to(None)
     _require_whole(node)
@@ -113,7 +113,7 @@ def _message(node: Node) -> Iterator[Any]:
 
 
 def _rivals(origin: Origin, index: MessageIndex, numbers: set[int]) -> set[int]:
-    """Return the members of those oneofs of which chunks set a member: they cannot be left as they stand."""
+    """Return all members of oneofs of which chunks set a member: they cannot be copied as they are."""
     type = origin.type
     assert type is not None  # noqa: S101 -- the caller looked
     touched = {type.fields[number].oneof for number in numbers if number in type.fields} - {None}
@@ -124,7 +124,7 @@ def _rivals(origin: Origin, index: MessageIndex, numbers: set[int]) -> set[int]:
 
 
 def _untouched(part: PartScan, numbers: set[int]) -> Iterator[Range]:
-    """Yield the stretches of a part without the fields of these numbers."""
+    """Yield the ranges of a part without the fields with these numbers."""
     whole = part.part
     skipped = [part.fields(number) for number in numbers if number in part.slots]
     start = whole.start
@@ -137,7 +137,7 @@ def _untouched(part: PartScan, numbers: set[int]) -> Iterator[Range]:
 
 
 def _field(node: Node, number: int, contributions: list[Contribution]) -> Iterator[Any]:
-    """Yield the plan of a field that chunks touch."""
+    """Yield the operations for a field that chunks touch."""
     origin: Origin = node.note
     field = origin.type.fields.get(number) if origin.type is not None else None
     if field is None:
@@ -163,7 +163,7 @@ def _field(node: Node, number: int, contributions: list[Contribution]) -> Iterat
 def _child(node: Node, name: str) -> Node:
     found = node.find(name)
     if found is None:
-        raise MalformedError(f"the field {name} went away while it was written", path=node.path)
+        raise MalformedError(f"the field {name} disappeared during writing", path=node.path)
     return found
 
 
@@ -181,12 +181,12 @@ def _submessage(field: FieldType, child: Node) -> Iterator[Any]:
 
 
 def _message_flat(node: Node) -> Iterator[Any]:
-    """Yield the plan of a group's content, in place: a group has no length."""
+    """Yield the operations for a group's content, in place: a group has no length."""
     yield from _message(node)
 
 
 def _scalar(field: FieldType, child: Node) -> Iterator[Any]:
-    """Yield a scalar that a chunk holds: text is decoded, bytes are copied."""
+    """Yield a scalar in a chunk: text is decoded, bytes are copied."""
     _require_whole(child)
     if field.type == TYPE_BYTES and isinstance(child.parts[0], ChunkRange):
         part = child.parts[0]
@@ -196,12 +196,12 @@ def _scalar(field: FieldType, child: Node) -> Iterator[Any]:
         return
     try:
         value = child.load()
-    except PparseError as error:  # it is of the chunk; here it is known where that belongs
+    except PparseError as error:  # an error of the chunk; its place in the message is known here
         error.path, error.source = error.path or child.path, error.source or child.extraction.name
         error.offset = child.start if error.offset is None else error.offset
         raise
     if field.type == TYPE_STRING and not isinstance(value, str):
-        raise MalformedError("the text in a chunk is no text", path=child.path)
+        raise MalformedError("the text in a chunk is invalid", path=child.path)
     yield _tag(field) + encode(field, value)
 
 
@@ -216,7 +216,7 @@ def _value(field: FieldType, child: Node) -> Iterator[Any]:
 
 
 def _list(node: Node, field: FieldType) -> Iterator[Any]:
-    """Yield all elements of a repeated field of which chunks touch some."""
+    """Yield all elements of a repeated field, some of which chunks touch."""
     child = _child(node, field.name)
     child.index_to(None)
     _require_whole(child)
@@ -230,7 +230,7 @@ def _list(node: Node, field: FieldType) -> Iterator[Any]:
 
 
 def _map(node: Node, field: FieldType) -> Iterator[Any]:
-    """Yield all pairs of a map, each key once."""
+    """Yield all entries of a map, each key once."""
     child = _child(node, field.name)
     child.index_to(None)
     _require_whole(child)
@@ -252,7 +252,7 @@ def _require_known(node: Node) -> None:
 
 
 def _require_whole(node: Node) -> None:
-    """Refuse to write what is not whole. Raises `MalformedError`, `EndOfDataError`."""
+    """Raise `MalformedError` or `EndOfDataError` for a node that is not whole."""
     status = node.known_status
     if status in (None, Status.COMPLETE):
         return
@@ -260,7 +260,7 @@ def _require_whole(node: Node) -> None:
     reason = finding.reason if finding is not None else f"it is {status}"
     kind = EndOfDataError if status in (Status.TRUNCATED, Status.MISSING) else MalformedError
     raise kind(
-        f"cannot be put together: {reason}",
+        f"cannot be merged: {reason}",
         path=node.path or None,
         offset=finding.offset if finding is not None else None,
         source=node.extraction.name,

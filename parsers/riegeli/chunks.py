@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 class ChunkParser(HashedParser):
     """The part of `pparse.parsers.riegeli.parser.RiegeliParser` that goes from chunk to chunk."""
 
-    _shown: Chunk | None = None  # the chunk made visible last
+    _shown: Chunk | None = None  # the chunk added last
 
     def expect_chunk(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
-        """Make a chunk visible."""
+        """Add the next chunk."""
         begin = ctx.pos - self._start
         raw = block[ctx.pos - base : ctx.pos - base + 64]
         if not raw and ctx.at_end:
@@ -61,7 +61,7 @@ class ChunkParser(HashedParser):
         return self._show(ctx, chunk)
 
     def _show(self, ctx: NodeContext, chunk: Chunk, problem: Finding | None = None) -> tuple[int, Any, int]:
-        """Emit a chunk; go to its end, or stop where the file ends in it."""
+        """Add a chunk; go to its end, or stop if the file ends inside it."""
         size = self._source.size()
         self._shown = chunk
         end = self._start + chunk.end
@@ -92,7 +92,7 @@ class ChunkParser(HashedParser):
         )
 
     def _go_on(self, ctx: NodeContext, error: ChunkError) -> tuple[int, Any, int]:
-        """Pass over damage: it becomes a gap; a damaged chunk that proves whole all the same becomes visible."""
+        """Skip damage, which becomes a gap; a damaged chunk that proves whole nevertheless is added."""
         begin, size = error.begin, self._source.size()
         outcome, damage = self._behind_the_last(begin)
         if outcome is not None and damage is not None and damage.begin < outcome.pos < begin:
@@ -105,7 +105,7 @@ class ChunkParser(HashedParser):
         end = max(begin + 1, min(outcome.pos, size))
         reason = error.error.reason
         if outcome.healed is not None:
-            reason += "; the chunk proves whole all the same, and no record is lost"
+            reason += "; the chunk's data are sound nevertheless, and no record is lost"
         problem = Finding(
             "malformed",
             reason + self._unwritten(begin, end),
@@ -124,23 +124,23 @@ class ChunkParser(HashedParser):
         return self._start + end, self.expect_chunk, 0
 
     def _behind_the_last(self, begin: int) -> tuple[Outcome | None, ChunkError | None]:
-        """Say what is wrong with the chunk shown last, if it ends at ``begin``, and where to go on behind it.
+        """Return what is wrong with the chunk added last, if it ends at ``begin``, and where to continue after it.
 
-        Where nothing begins at its end, it may be shorter, or longer, than it says.
+        If no chunk begins at its end, it may be shorter, or longer, than its header says.
         """
         before = self._shown
         damage = first_damage(self._chunks, before) if before is not None and before.end == begin else None
         return (None, None) if damage is None else (resume(self._chunks, damage), damage)
 
     def _look_back(self, ctx: NodeContext, begin: int) -> tuple[int, Any, int] | None:
-        """Go back where the file ends inside a header because bytes of the chunk before were lost; else None."""
+        """Go back if the file ends inside a header because bytes of the previous chunk were lost; else None."""
         outcome, damage = self._behind_the_last(begin)
         if outcome is None or damage is None or not damage.begin < outcome.pos < begin:
             return None
         return self._go_back(ctx, outcome, damage)
 
     def _go_back(self, ctx: NodeContext, outcome: Outcome, damage: ChunkError) -> tuple[int, Any, int]:
-        """Go on inside the bytes that the chunk shown last claims: some of its own were lost."""
+        """Continue inside the bytes that the last chunk claims, since some of its own were lost."""
         self._shown = None
         if outcome.layout is not None:
             self._chunks.add_grid(outcome.pos, outcome.layout)
@@ -158,7 +158,7 @@ class ChunkParser(HashedParser):
         return self._start + outcome.pos, self.expect_chunk, 0
 
     def _decodes(self, chunk: Chunk) -> bool:
-        """Say whether a chunk whose header may be wrong holds what that says."""
+        """Say whether a chunk decodes as its header says, which may be wrong."""
         session = self.result.extraction.session
         try:
             records = open_records(self._source, chunk, budget=session.budget, limits=session.limits)
@@ -169,18 +169,18 @@ class ChunkParser(HashedParser):
             return False
 
     def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, Any, int] | None:
-        """Go on behind a gap of the data."""
+        """Continue after a gap in the data."""
         if ctx.node.parent is not None:
             return None
         begin = ctx.pos - self._start
         beyond = error.offset if error.offset is not None else ctx.pos
         resume_at = self._source.gap_end(beyond - self._start)
-        if resume_at is None or begin >= self._source.size():  # a gap up to the end: nothing is behind it
+        if resume_at is None or begin >= self._source.size():  # a gap up to the end: nothing follows
             return None
         return self._go_on(ctx, ChunkError(InvalidArgumentError(error.reason, offset=begin), begin, resume_at))
 
     def cut(self, ctx: NodeContext) -> None:
-        """The file ends inside a chunk's header."""
+        """Handle a file that ends inside a chunk's header."""
         begin, size = ctx.pos - self._start, self._source.size()
         finding = Finding(
             "truncated",

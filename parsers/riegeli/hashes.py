@@ -1,7 +1,7 @@
-"""Riegeli files as trees: what the hashes of chunks say, and who is told of it.
+"""Riegeli files as trees: compares the hashes of chunks, and marks nodes.
 
-A hash covers a whole chunk. Where it is found wrong, by whatever way, the chunk's node and all its records are DAMAGED
-from then on: those that are listed later, and those that somebody holds.
+A hash covers a whole chunk. Once it is found wrong, in whatever way, the chunk's node and all its records are DAMAGED:
+those listed later, and existing ones.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class HashedParser(Parser):
     _source: Source
     _chunks: ChunkReader
     _opened: tuple[int, ChunkRecords] | None
-    _resolved: int = -1  # the chunk whose hash was compared last since the file around it is in doubt
+    _resolved: int = -1  # the last chunk whose hash was compared because the file around it is suspect
 
     def chunk(self, node: Node) -> Chunk:
         """Return the chunk that ``node``, a child of the root, is."""
         raise NotImplementedError
 
     def _judged(self, entry: Entry) -> Entry:
-        """Return the entry of a chunk, DAMAGED if its hash was found wrong."""
+        """Return the entry of a chunk; DAMAGED if its hash was found wrong."""
         problem = self.verdicts.error(entry.start - self._start) if entry.kind != "gap" else None
         if problem is not None and entry.status is Status.COMPLETE:
             entry.status, entry.finding = Status.DAMAGED, self._hash_finding(entry.start, problem)
@@ -62,7 +62,7 @@ class HashedParser(Parser):
         return found is not None and found[0].chunk_type == METADATA
 
     def _tell_living(self, begin: int) -> None:
-        """A chunk was found wrong: tell its node and its records, which somebody may hold, or be about to."""
+        """Update the node and the records of a chunk that was found wrong, those about to be made included."""
         root = self.result._root
         if root is None:
             return
@@ -93,17 +93,16 @@ class HashedParser(Parser):
                     kid.unload()
 
     def record_finding(self, chunk: Node) -> Finding | None:
-        """Return the finding on a record of a damaged chunk: that of the chunk, and how to have it all the same."""
+        """Return the finding on a record of a damaged chunk: that of the chunk, and how to read the record anyway."""
         found = chunk.finding
         if found is None or found.code != "hash":
             return found
         return Finding("hash", found.reason + _ALL_THE_SAME, source=found.source, offset=found.offset)
 
     def check_hash(self, chunk: Chunk, path: str) -> None:
-        """Compare the hash of a chunk's data. Raises `MalformedError` if it differs.
+        """Compare the hash of a chunk's data. Raise `MalformedError` if it differs.
 
-        Where the chunk has a gap there is nothing to compare, as where the file ends in it: what is known of it can be
-        had, unverified.
+        If the chunk has a gap, or the file ends in it, nothing is compared: its known bytes are read, unverified.
         """
         if self.verdicts.is_sound(chunk.begin):
             return
@@ -117,7 +116,7 @@ class HashedParser(Parser):
             )
 
     def _resolve_suspect(self, node: Node) -> None:
-        """Compare the hash of a chunk whose bytes may be wrong, as is known of the file around it: it knows better."""
+        """Compare the hash of a chunk if the file around it is suspect: the hash is stronger evidence."""
         data = self.result.extraction.data
         if not data.flawed or self.verify == "headers" or node.known_status is not Status.COMPLETE or node.end is None:
             return
@@ -142,7 +141,7 @@ class HashedParser(Parser):
         return None
 
     def _moves(self, chunk: Chunk, error: ChunkError) -> bool:
-        """Say whether a chunk is sound on another grid: bytes were lost, or came in, before it. Learns that grid."""
+        """Say whether a chunk is sound on another grid, since bytes were lost or inserted before it. Sets that grid."""
         outcome = resume(self._chunks, error)
         if outcome.healed is None or outcome.layout is None:
             return False
@@ -151,7 +150,7 @@ class HashedParser(Parser):
         self.result.findings.add(
             Finding(
                 "malformed",
-                "the block headers from here on are not where they should be: bytes were lost, or came in",
+                "the block headers from here on are misplaced: bytes were lost or inserted",
                 path=f"[{chunk.begin}]",
                 source=self.result.extraction.name,
                 offset=self._start + chunk.begin,
@@ -160,7 +159,7 @@ class HashedParser(Parser):
         return True
 
     def _unwritten(self, begin: int, end: int) -> str:
-        """Say which bytes of ``[begin, end)`` were never written: the mark of a preallocated download."""
+        """Describe the bytes of ``[begin, end)`` that were never written, as in a preallocated download."""
         data, start = self._source.locate(begin)
         hole = next(unwritten(data, start, start + end - begin), None)
         if hole is None:

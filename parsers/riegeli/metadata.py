@@ -1,7 +1,7 @@
 """The fields of a Riegeli file's metadata (``RecordsMetadata``), for the tree, without a protobuf library.
 
 Fields: 1 file_comment, 2 record_type_name, 3 file_descriptor (repeated), 4 record_writer_options, 5 num_records;
-users' extensions from 1000 on (google/riegeli, riegeli/records/records_metadata.proto).
+extensions of users from 1000 on (google/riegeli, riegeli/records/records_metadata.proto).
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 NAMES: Final = {1: "file_comment", 2: "record_type_name", 4: "record_writer_options", 5: "num_records"}
 DESCRIPTORS: Final = 3
 _MAX_NESTING: Final = 100
-# More than any real file has; each costs a node's entry.
+# More than any real file has; each needs an entry in memory.
 MAX_FIELDS: Final = 1 << 16
 
 
 def metadata_entries(node: Node, serialized: bytes) -> list[Entry]:
-    """Return the children of the metadata node, or of its descriptors. Raises `InvalidArgumentError`."""
+    """Return the children of the metadata node, or of its descriptors. Raise `InvalidArgumentError`."""
     start, end = node.start, node.end
     found = list(islice(fields(serialized), MAX_FIELDS + 1))
     if len(found) > MAX_FIELDS:
-        raise InvalidArgumentError("the metadata have more fields than are looked at", got=MAX_FIELDS)
+        raise InvalidArgumentError("the metadata have too many fields", got=MAX_FIELDS)
     if node.kind == "descriptors":
         files = [value for number, value in found if number == DESCRIPTORS and isinstance(value, bytes)]
         return [
@@ -60,9 +60,9 @@ def _file_name(descriptor: bytes, ordinal: int) -> str:
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield ``(number, value)`` of each field of a serialized message: an int, or the bytes of what has a length.
+    """Yield ``(number, value)`` of each field of a serialized message: an int, or bytes if it is length-delimited.
 
-    Groups are passed over. Raises `InvalidArgumentError`.
+    Groups are skipped. Raise `InvalidArgumentError` if it is not a message.
     """
     pos, end, nesting = 0, len(message), 0
     try:
@@ -85,12 +85,12 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
                 nesting -= 1
                 continue
             else:
-                raise InvalidArgumentError(f"the metadata are no message: wire type {wire}", offset=pos)
+                raise InvalidArgumentError(f"the metadata are not a message: wire type {wire}", offset=pos)
             if pos > end or not number:
-                raise InvalidArgumentError("the metadata are no message: a field ends beyond them", offset=pos)
+                raise InvalidArgumentError("the metadata are not a message: a field extends beyond them", offset=pos)
             if not nesting:
                 yield number, value
     except ValueError as error:
         if isinstance(error, InvalidArgumentError):
             raise
-        raise InvalidArgumentError(f"the metadata are no message: {error}") from error
+        raise InvalidArgumentError(f"the metadata are not a message: {error}") from error

@@ -1,4 +1,4 @@
-"""Riegeli/records: chunks, and the records in them. array_record files, which are Riegeli files, are read as such.
+"""Riegeli/records files: chunks, and the records in them. array_record files are Riegeli files, too.
 
 States::
 
@@ -9,13 +9,13 @@ States::
                            are decoded from the chunk's data
     expect_fields   0      nothing of its own: the metadata are decoded    DONE
 
-The root is a map: a chunk's key is its offset, so ``[64][3]`` is the record at position 64/3; the metadata chunk behind
-the signature is ``metadata``. A chunk is a list of records. A record is a scalar: a stretch of the file where nothing
-is compressed, else of the decompressed values.
+The root is a map: a chunk's key is its offset, so ``[64][3]`` is the record at position 64/3; the metadata chunk after
+the signature has the key ``metadata``. A chunk is a list of records. A record is a scalar: a range of the file if it is
+not compressed, else of the decompressed values.
 
-Rules: a chunk header is believed when its hash agrees. Damage makes a ``gap``, from the chunk that failed to where
-`pparse.riegeli.salvage` goes on. A last chunk that is cut keeps the records that are there, TRUNCATED where they end
-early. Hashes of data are checked as the option ``verify`` says, and all of them by `check`.
+Rules: a chunk header is accepted if its hash agrees. Damage becomes a ``gap``, from the chunk that failed to where
+`pparse.riegeli.salvage` continues. A truncated last chunk keeps the records that exist, TRUNCATED if they end early.
+Hashes of data are checked as the option ``verify`` says, and all of them by `check`.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ if TYPE_CHECKING:
     from pparse.tree.node import Node
     from pparse.tree.result import Result
 
-RECORDS: Final = ("simple", "transposed")  # kinds of chunks that hold some
+RECORDS: Final = ("simple", "transposed")  # kinds of chunks that hold records
 VERIFY: Final = ("headers", "touched", "all")
-# Blocks of a file whose beginning is lost that are looked at before it is given up.
+# The most blocks of a file without its beginning that are read before giving up.
 _BLOCKS_TRIED: Final = 64
-# With verify=touched, chunks of at most this many bytes are read whole when a record of theirs is loaded.
+# With verify=touched, chunks of at most this many bytes are read completely when a record of them is loaded.
 TOUCHED: Final = 4 << 20
 
 
@@ -90,10 +90,10 @@ class RiegeliParser(ChunkParser):
     references = ("google/riegeli: doc/riegeli_records_file_format.md", "google/array_record")
     limitations = (
         "a transposed chunk is decoded as a whole, within the budget",
-        "a record of a chunk above 4 MiB is handed out without checking the chunk's hash, unless -O verify=all",
+        "records of a chunk above 4 MiB are returned without checking the chunk's hash, unless -O verify=all",
     )
     options: ClassVar[dict[str, str]] = {
-        "verify": "which hashes of data are checked before a record is handed out: headers (none), touched (of chunks "
+        "verify": "which hashes of data are checked before a record is returned: headers (none), touched (chunks "
         "up to 4 MiB; the default), all"
     }
     shapes: ClassVar[dict[str, str]] = {
@@ -111,9 +111,9 @@ class RiegeliParser(ChunkParser):
         extraction = result.extraction
         verify = extraction.session.options.get("verify", "touched")
         if verify not in VERIFY:
-            raise OptionError(f"the option verify is {', '.join(VERIFY)}, not {verify!r}")
+            raise OptionError(f"the option verify must be one of {', '.join(VERIFY)}, not {verify!r}")
         self.verify = str(verify)
-        self._compared = [0, 0]  # chunks that the last check looked at, and those whose hashes agree
+        self._compared = [0, 0]  # chunks read by the last check, and those whose hashes agree
         self._start = extraction.start
         self._source = Source(extraction.data.range(extraction.start, extraction.known_end()))
         self._chunks = ChunkReader(self._source)
@@ -123,7 +123,7 @@ class RiegeliParser(ChunkParser):
 
     @classmethod
     def match(cls, reader: Reader) -> Confidence:
-        """CERTAIN by the file signature, LIKELY by a sound block header or what is left of a signature."""
+        """CERTAIN by the file signature, LIKELY by a sound block header or a damaged signature."""
         head = reader.peek(len(FILE_SIGNATURE))
         if head == FILE_SIGNATURE:
             return Confidence.CERTAIN
@@ -143,13 +143,13 @@ class RiegeliParser(ChunkParser):
         return node.start, self.expect_fields if fields else self.expect_records, 0
 
     def step_to(self, parent: Node, ordinal: int, key: Key) -> KeyStep | OrdinalStep:
-        """Chunks are told apart by their offsets."""
+        """Return the path step; chunks are identified by their offsets."""
         return KeyStep(key) if isinstance(key, str | int) else super().step_to(parent, ordinal, key)
 
     # -- one chunk ---------------------------------------------------------------------------------------------------
 
     def chunk(self, node: Node) -> Chunk:
-        """Return the chunk that ``node``, a child of the root, is."""
+        """Return the chunk of ``node``, a child of the root."""
         begin = node.start - self._start
         layout = self._chunks.layout_at(begin)
         found = read_header(self._chunks, begin, layout)
@@ -158,7 +158,7 @@ class RiegeliParser(ChunkParser):
         return Chunk(begin, found[0], layout)
 
     def records(self, node: Node) -> ChunkRecords:
-        """Return the records of the chunk that ``node`` is. Raises `MalformedError`, `LimitError`."""
+        """Return the records of the chunk of ``node``. Raise `MalformedError`, `LimitError`."""
         if self._opened is not None and self._opened[0] == node.start:
             return self._opened[1]
         session = self.result.extraction.session
@@ -177,7 +177,7 @@ class RiegeliParser(ChunkParser):
         return records
 
     def expect_records(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
-        """Make the records of a chunk visible."""
+        """Add the records of a chunk."""
         node = ctx.node
         end = node.end if node.end is not None else ctx.pos
         try:
@@ -186,11 +186,11 @@ class RiegeliParser(ChunkParser):
             self._close(node, Status.UNSUPPORTED, "unsupported", error)
             return end, DONE, 0
         except InvalidArgumentError as error:
-            if node.known_status is Status.COMPLETE:  # else it is cut, and says so
+            if node.known_status is Status.COMPLETE:  # else it is truncated, which is reported already
                 self._close(node, Status.DAMAGED, "malformed", error)
             return end, DONE, 0
         except EOFError:
-            return end, DONE, 0  # a transposed chunk that is cut: nothing of it can be told
+            return end, DONE, 0  # nothing of a truncated transposed chunk can be decoded
         for ordinal in range(records.count):
             ctx.emit(Entry(None, "record", node.start, end, at=node.start + ordinal))
         if records.error is not None and node.known_status is Status.COMPLETE:
@@ -218,7 +218,7 @@ class RiegeliParser(ChunkParser):
             return metadata_entries(node, self._metadata(node))[first : first + count]
         self._resolve_suspect(node)
         records = self.records(node)
-        # By what is known of its bytes, too: what is stored behind a gap is there, what is compressed is not.
+        # Also by its known bytes: stored data after a gap can be read, compressed data cannot.
         cut = node.known_status is not Status.COMPLETE or (node.status is not Status.COMPLETE and not records.stored)
         return [self._record_entry(node, records, ordinal, cut) for ordinal in range(first, first + count)]
 
@@ -236,12 +236,12 @@ class RiegeliParser(ChunkParser):
                     status, code = Status.DAMAGED, "malformed"
                 finding = Finding(
                     code,
-                    "the record ends beyond what there is of its chunk",
+                    "the record extends beyond its truncated chunk",
                     offset=node.start,
                     wanted=len(part),
                     got=got,
                 )
-        # Where nothing is compressed, the record's own place in the file; else that of its chunk.
+        # If nothing is compressed, the record's own place in the file; else that of its chunk.
         start, end = node.start, node.end
         if records.stored and len(part) and status is Status.COMPLETE:
             chunk = self.chunk(node)
@@ -258,7 +258,7 @@ class RiegeliParser(ChunkParser):
         return Entry(None, "record", start, end, status=status, finding=finding, parts=(part,), at=start)
 
     def load_scalar(self, node: Node) -> Any:
-        """Return a record, once its chunk's hash was checked as the option ``verify`` says; a field's value."""
+        """Return a record, after checking its chunk's hash as the option ``verify`` says; or the value of a field."""
         if node.kind != "record" or node.parent is None:
             return super().load_scalar(node)
         self.result.extraction.session.limits.check("scalar_bytes", len(node.parts[0]), "the record", path=node.path)
@@ -271,24 +271,24 @@ class RiegeliParser(ChunkParser):
         return record
 
     def open_scalar(self, node: Node) -> Range:
-        """Return a reader of a record; where its chunk's hash is wrong, the record is DAMAGED from then on."""
+        """Return a reader of a record; if its chunk's hash is wrong, the record becomes DAMAGED."""
         if node.kind == "record" and node.parent is not None and node.known_status is Status.COMPLETE:
             try:
                 self._check_touched(node.parent, node.path)
             except MalformedError as error:
-                if node.known_status is Status.COMPLETE:  # no hash says so: a stream that ends early, a gap
+                if node.known_status is Status.COMPLETE:  # not because of a hash: a stream that ends early, a gap
                     self._close(node, Status.DAMAGED, "malformed", error)
         return super().open_scalar(node)
 
     def _check_touched(self, chunk_node: Node, path: str) -> None:
-        """Compare the hash of a chunk before bytes of it are handed out, as the option ``verify`` says."""
+        """Compare the hash of a chunk before bytes of it are returned, as the option ``verify`` says."""
         if chunk_node.known_status is Status.COMPLETE and self.verify != "headers":
             chunk = self.chunk(chunk_node)
             if self.verify == "all" or chunk.header.data_size <= TOUCHED:
                 self.check_hash(chunk, path)
 
     def _metadata(self, node: Node) -> bytes:
-        """Return the serialized metadata. Raises `InvalidArgumentError`."""
+        """Return the serialized metadata. Raise `InvalidArgumentError` if they are invalid."""
         from pparse.riegeli.chunks import ChunkData
         from pparse.riegeli.records import check_room
         from pparse.riegeli.transposed import decode_transposed
@@ -305,7 +305,7 @@ class RiegeliParser(ChunkParser):
         return decode_transposed(data, 1, chunk.header.decoded_data_size)[0]
 
     def expect_fields(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
-        """Make the fields of the metadata, or its descriptors, visible."""
+        """Add the fields of the metadata, or its descriptors."""
         node = ctx.node
         end = node.end if node.end is not None else ctx.pos
         try:
@@ -315,7 +315,7 @@ class RiegeliParser(ChunkParser):
             if node.known_status is Status.COMPLETE:
                 self._close(node, Status.DAMAGED, "malformed", error)
         except EOFError:
-            pass  # the chunk is cut, which it says itself
+            pass  # the chunk is truncated, which is reported already
         return end, DONE, 0
 
     # -- everything --------------------------------------------------------------------------------------------------
@@ -333,19 +333,19 @@ class RiegeliParser(ChunkParser):
             yield Visit.of(kid, 1)
 
     def checksums(self) -> tuple[int, int, str]:
-        """Return how many chunks there are, and for how many of them all hashes agree."""
+        """Return the number of chunks, for how many all hashes agree, and the word for them."""
         return self._compared[0], self._compared[1], "chunk"
 
     def _inspect(self, node: Node) -> None:
-        """Look at a whole chunk: its hash, and whether its records can be decoded."""
+        """Check a whole chunk: its hash, and whether its records can be decoded."""
         self.result.extraction.session.check_cancelled()
         chunk = self.chunk(node)
         if node.known_status is Status.COMPLETE and (problem := self._hash_problem(chunk)) is not None:
-            if node.known_status is Status.COMPLETE:  # no hash said so: a gap
+            if node.known_status is Status.COMPLETE:  # not because of a hash: a gap
                 self._close(node, Status.DAMAGED, "hash", problem)
             return
         if node.known_status is Status.COMPLETE:
-            chunk = self.chunk(node)  # perhaps on another grid now
+            chunk = self.chunk(node)  # it may be on another grid now
             self._check_blocks(node, chunk)
             try:
                 check_empty(chunk)
@@ -372,7 +372,7 @@ class RiegeliParser(ChunkParser):
             self._close(node, Status.DAMAGED, "malformed", error)  # type: ignore[arg-type]
 
     def _check_blocks(self, node: Node, chunk: Chunk) -> None:
-        """Look at the block headers within a chunk whose data are sound: a damaged one stops strict readers."""
+        """Check the block headers inside a chunk whose data are sound: a damaged one stops strict readers."""
         try:
             self._chunks.verify(chunk, data=False)
         except ChunkError as error:
@@ -414,7 +414,7 @@ class RiegeliParser(ChunkParser):
     def find_member(self, name: str) -> Node | None:
         """Return the record at the position ``name`` (``64/3``), or the chunk or gap that `members` names so.
 
-        Raises `PathError` for a position where nothing is, `MalformedError` or `EndOfDataError` for one that is lost.
+        Raise `PathError` if nothing is at that position, `MalformedError` or `EndOfDataError` if it is lost.
         """
         kind, _, number = name.rpartition(" ")
         if kind in ("gap", "chunk", "") and number.isdecimal() and len(number) < 20:
@@ -440,14 +440,14 @@ class RiegeliParser(ChunkParser):
         raise PathError(f"the chunk at {pos.chunk_begin} ({chunk.kind}) has {count_words(count, 'record')}", path=name)
 
     def missing(self) -> int | None:
-        """Return how many bytes the chunk lacks in which the file ends; its header's, if that is cut."""
+        """Return how many bytes are missing of the last chunk, or of its header if that is truncated."""
         finding = self.result.root.finding
         if finding is None or finding.code != "truncated" or not isinstance(finding.wanted, int):
             return None
         return finding.wanted - int(finding.got or 0)
 
     def metadata(self) -> dict[str, object]:
-        """Return the file's metadata: its fields, with the names of the descriptors' files."""
+        """Return the fields of the file's metadata, with the names of descriptor files."""
         node = self.result.root.find("metadata")
         if node is None or node.kind != "metadata":
             return {}
@@ -457,7 +457,7 @@ class RiegeliParser(ChunkParser):
         }
 
     def details(self) -> Iterator[tuple[str, str]]:
-        """Yield what `pparse info` shows: chunks, records, their bytes, and the metadata."""
+        """Yield the lines of `pparse info`: chunks, records, their bytes, and the metadata."""
         kinds: dict[str, int] = {}
         records = decoded = 0
         for kid in self.result.root.children():
@@ -474,7 +474,7 @@ class RiegeliParser(ChunkParser):
 
 
 def _has_headers(reader: Reader) -> bool:
-    """Say whether a file whose beginning is lost has sound headers: of a chunk or a block near it, or of a block on
+    """Say whether a file without its beginning has sound headers: of a chunk or block near its start, or of a block on
     the grid further in."""
     head = reader.peek(BLOCK_SIZE + len(FILE_SIGNATURE))
     if next(block_headers(head), None) is not None or next(chunk_headers(head, MAX_POSITION), None) is not None:

@@ -1,7 +1,7 @@
-"""Zeros in a tar archive: the mark of its end with its padding, or what was never written.
+"""Zeros in a tar archive: the end mark with its padding, or bytes that were never written.
 
-A download into a file of full size that stopped leaves zeros from some byte on; if that is a boundary between two
-members, or the members before it are all that a reader comes to, nothing else in the format tells of it.
+A download into a file of full size that stopped leaves zeros from some byte on. If that is a boundary between two
+members, or a reader stops at the members before it, nothing else in the format shows it.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from pparse.parsers.tar.source import TarSource
 
 _MARK: Final = 2 * BLOCK  # two blocks of zeros mark the end
-_RECORD: Final = 20 * BLOCK  # what archives are padded to, if nobody asks for anything else
+_RECORD: Final = 20 * BLOCK  # what archives are padded to by default
 # Other records that archives are padded to (tar -b): powers of two, up to that of fast tapes.
 _RECORDS: Final = (_RECORD, *(BLOCK << number for number in range(1, 12)))
-_EMPTY: Final = 64 * KIB  # an archive of no members is padded to no more than this
-_STRETCHES: Final = 1_000  # of a member, told one by one
+_EMPTY: Final = 64 * KIB  # the most that an archive without members is padded to
+_STRETCHES: Final = 1_000  # of a member, reported one by one
 
 
 def is_padding(source: TarSource, blank: int, end: int) -> bool:
-    """Say whether the zeros in ``[blank, end)`` are as many as the end of an archive has, padding included."""
+    """Say whether the number of zeros in ``[blank, end)`` is that of an archive's end mark with padding."""
     room = end - blank - _MARK
     return room == 0 or any(0 < room < record and (end - source.start) % record == 0 for record in _RECORDS)
 
 
 def judge_blank(source: TarSource, blank: int, end: int, *, at_end: bool) -> tuple[Status | None, Finding | None]:
-    """Say what is wrong with the zeros in ``[blank, end)`` where a header is due; ``at_end``: nothing else follows."""
+    """Return what is wrong with zeros in ``[blank, end)`` in place of a header; ``at_end``: nothing else follows."""
     size = end - blank
     alone = at_end and blank <= source.start
     if is_padding(source, blank, end) if not alone else size <= _EMPTY:
@@ -48,19 +48,19 @@ def judge_blank(source: TarSource, blank: int, end: int, *, at_end: bool) -> tup
     else:
         holes = _holes_in(source, blank, end)
     if holes or alone:
-        where = "the archive goes on with" if not alone else "the archive is nothing but"
+        where = "the archive continues with" if not alone else "the archive consists of"
         reason = f"{where} {count_words(size, 'byte')} of zeros"
         if holes:
-            reason += f", of which {holes:,} were never written (a file hole): what should be there is missing"
+            reason += f", {holes:,} of them never written (a file hole): members are missing"
         else:
             reason += ": it was never written"
         status = cut_status(True, damaged=not at_end)
         return status, _finding(source, "unwritten", reason, blank, size, Severity.ERROR)
     if at_end:
-        reason = f"{count_words(size, 'byte')} of zeros follow the last member, more than pad the end of an archive: "
-        reason += "if it was not written to its end, members are missing"
+        reason = f"{count_words(size, 'byte')} of zeros follow the last member, more than the padding of an archive: "
+        reason += "if it was not written completely, members are missing"
     else:
-        reason = f"{count_words(size, 'byte')} of zeros stand between two members, where no archive ends: "
+        reason = f"{count_words(size, 'byte')} of zeros between two members, without an end of an archive: "
         reason += "members may be missing"
     return None, _finding(source, "zeros", reason, blank, size, Severity.WARNING)
 
@@ -74,7 +74,7 @@ def _finding(source: TarSource, code: str, reason: str, offset: int, length: int
 
 
 def stretches_unwritten(source: TarSource, start: int, end: int) -> list[tuple[int, int]]:
-    """Return the stretches of a member that were never written; of very many, the last reaches to the end."""
+    """Return the ranges of a member that were never written; if there are very many, the last extends to the end."""
     found: list[tuple[int, int]] = []
     for low, high in unwritten(source.data, start, end) if source.has_holes else ():
         found.append((low, high))
@@ -85,7 +85,7 @@ def stretches_unwritten(source: TarSource, start: int, end: int) -> list[tuple[i
 
 
 def note_unwritten(source: TarSource, body: Body) -> None:
-    """Note stretches of a member that were never written: not there, if they go on to its end, or lost in it."""
+    """Record the ranges of a member that were never written: its end is missing, or bytes inside are lost."""
     if body.pieces is not None or not source.has_holes:
         return
     found = stretches_unwritten(source, body.start, body.end)
@@ -104,9 +104,9 @@ def note_unwritten(source: TarSource, body: Body) -> None:
 
 
 def zeros_to_the_end(source: TarSource, member: ArchiveMember) -> Finding | None:
-    """Return a warning if a member ends with zeros, and nothing but zeros follows it.
+    """Return a warning if a member ends with zeros, and only zeros follow it.
 
-    Only 64 KiB of them or more, in whole pages, are worth one. For members that are read through anyway.
+    Only for 64 KiB of zeros or more, in whole pages. For members that are read anyway.
     """
     if member.kind != "file" or member.pieces is not None or source.data.access is not Access.FREE:
         return None

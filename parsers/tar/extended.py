@@ -1,9 +1,9 @@
-"""What extended headers of tar say of the member behind them: long names, pax records, and maps of sparse files.
+"""Extended headers of tar, which describe the next member: long names, pax records, and maps of sparse files.
 
-- GNU ``L`` and ``K``: the data are a name or a link's target that is too long for the header.
+- GNU ``L`` and ``K``: the data are a name or a link target that is too long for the header.
 - pax ``x`` and ``g`` (and Solaris ``X``): records ``LENGTH KEY=VALUE\\n``, for one member or for all that follow.
-- sparse files: the old GNU map in the header and in blocks behind it, and three pax versions: 0.0 (a record for each
-  number), 0.1 (one record) and 1.0 (decimal lines before the data). A map lists the stretches that are stored.
+- sparse files: the old GNU map in the header and in blocks after it, and three pax versions: 0.0 (a record for each
+  number), 0.1 (one record) and 1.0 (decimal lines before the data). A map lists the ranges that are stored.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     Records = list[tuple[bytes, bytes]]
 
-# Digits of a number in a record or a map: more is damage, and slow to read.
+# The most digits of a number in a record or a map: more means damage, and is slow to parse.
 _DIGITS: Final = 20
 _LENGTH: Final = lazy_pattern(rb" *([0-9]{1,9}) ")
 _DAMAGED: Final = lazy_pattern(rb"[^\n=]{0,20} ([A-Za-z][^ \n=\0]{0,250})=([^\n\0]*)\n")
 _TIME: Final = lazy_pattern(rb"-?[0-9]{1,18}(?:\.[0-9]*)?")
-# The records that matter here; all others are passed over.
+# The records that are used; all others are skipped.
 _KNOWN: Final = frozenset(
     (
         b"path",
@@ -45,13 +45,13 @@ _KNOWN: Final = frozenset(
         b"GNU.sparse.numbytes",
     )
 )
-_MAX_ENTRIES: Final = 1 << 20  # of a sparse map
+_MAX_ENTRIES: Final = 1 << 20  # in a sparse map
 _OLD_IN_HEADER: Final = 4
 _OLD_IN_BLOCK: Final = 21
 
 
 def read_name(data: bytes) -> bytes:
-    """Return the name that the data of a GNU ``L`` or ``K`` header hold."""
+    """Return the name in the data of a GNU ``L`` or ``K`` header."""
     return data.split(b"\0", 1)[0]
 
 
@@ -61,8 +61,8 @@ def read_name(data: bytes) -> bytes:
 def read_records(data: bytes) -> tuple[Records, str | None]:
     """Return the ``(key, value)`` records in the data of a pax header, and what is wrong with them in words, or None.
 
-    Records that are broken are passed over. Where a length is damaged, reading goes on at the first line from which all
-    lengths agree to the end; a single line before that is a record itself, whatever its length says.
+    Broken records are skipped. After a damaged length, reading continues at the first line from which all lengths agree
+    up to the end; a single line before that is taken as a record, whatever its length says.
     """
     records: Records = []
     problem = None
@@ -87,9 +87,9 @@ def read_records(data: bytes) -> tuple[Records, str | None]:
 
 
 def _agreeing(data: bytes, at: int) -> int:
-    """Return the first start of a line behind ``at`` from which all lengths lead to the end; the end, if there is none.
+    """Return the first line start after ``at`` from which all lengths lead to the end; the end if there is none.
 
-    One look from behind: a line agrees if its record ends where an agreeing one begins.
+    One pass from the end: a line agrees if its record ends where an agreeing one begins.
     """
     end = len(data.rstrip(b"\0"))
     if end <= at or data[end - 1] != 0x0A:
@@ -105,31 +105,34 @@ def _agreeing(data: bytes, at: int) -> int:
 
 
 class Attributes:
-    """What pax records say of a member; attributes are None where they say nothing.
-
-    ``path`` and ``link`` (bytes), ``size`` (stored bytes), ``mtime``; ``sparse``, the version (0.0, 0.1, 1.0) of a
-    sparse member, with its ``real_size`` and, but for 1.0, its ``map``: offset and length of each stored stretch.
-    ``problem`` says in words what is wrong with the records.
-    """
+    """The attributes in the pax records of a member; None if no record gives them."""
 
     __slots__ = ("link", "map", "mtime", "path", "problem", "real_size", "size", "sparse")
 
     def __init__(self) -> None:
         self.path: bytes | None = None
+        """Path, as stored."""
         self.link: bytes | None = None
+        """Link target, as stored."""
         self.size: int | None = None
+        """Bytes stored."""
         self.mtime: float | None = None
+        """Modification time, in seconds since 1970."""
         self.sparse: str | None = None
+        """Version of a sparse member: 0.0, 0.1 or 1.0."""
         self.real_size: int | None = None
+        """Size of a sparse file with its holes."""
         self.map: array[int] | None = None
+        """Offset and length of each stored range of a sparse file; None in version 1.0."""
         self.problem: str | None = None
+        """What is wrong with the records, in words."""
 
     def note(self, problem: str | None) -> None:
         """Keep the first problem."""
         self.problem = self.problem or problem
 
     def apply(self, records: Iterable[tuple[bytes, bytes]]) -> None:
-        """Take over what ``records`` say; later ones win. A value that means nothing is passed over, and noted."""
+        """Apply ``records``; later ones win. An invalid value is skipped and recorded as a problem."""
         seen: dict[bytes, bytes] = {}
         pairs = array("q")
         for key, value in records:
@@ -198,7 +201,7 @@ class Attributes:
 
 
 def name_of(raw: bytes) -> str:
-    """Return a name as text; see `pparse.parsers.tar.headers.text_of` (``hdrcharset`` changes nothing in that)."""
+    """Return a name as text; see `pparse.parsers.tar.headers.text_of` (``hdrcharset`` does not change that)."""
     return text_of(raw)
 
 
@@ -206,10 +209,10 @@ def name_of(raw: bytes) -> str:
 
 
 class SparseMap:
-    """The stored stretches of a sparse member: ``pairs`` of offset and length, ascending, inside ``real_size``.
+    """The stored ranges of a sparse member: ``pairs`` of offset and length, ascending, within ``real_size``.
 
-    ``problem`` says in words what is wrong with it: then the map holds what came before that. ``skip``: bytes of the
-    stored data that the map itself takes.
+    ``problem`` says what is wrong with the map, which then holds the part before that. ``skip`` is the number of stored
+    bytes that the map itself takes.
     """
 
     __slots__ = ("pairs", "problem", "real_size", "skip")
@@ -225,7 +228,7 @@ class SparseMap:
 
     @property
     def stored(self) -> int:
-        """How many bytes the stretches have together."""
+        """Sum of the lengths of the ranges, in bytes."""
         return sum(self.pairs[1::2])
 
     def check(self, compressed_size: int) -> None:
@@ -238,7 +241,7 @@ class SparseMap:
             elif pairs[at] < end:
                 reason = "is not in ascending order"
             elif pairs[at + 1] > self.real_size - pairs[at]:
-                reason = "goes beyond the size of the file"
+                reason = "extends beyond the size of the file"
             elif pairs[at + 1] > compressed_size - used:
                 reason = "lists more than is stored"
             else:
@@ -274,9 +277,9 @@ def old_map(header: bytes) -> tuple[SparseMap, bool]:
 
 
 def extend_old_map(map: SparseMap, block: bytes) -> bool:
-    """Add the pairs in a block behind an old GNU sparse header; return whether another one follows.
+    """Add the pairs in a block after an old GNU sparse header; return whether another one follows.
 
-    Raises `MalformedError` for a map beyond all bounds.
+    Raise `MalformedError` if the map has too many entries.
     """
     if len(map.pairs) > 2 * _MAX_ENTRIES:
         raise MalformedError("the sparse map has more than a million entries")
@@ -286,7 +289,7 @@ def extend_old_map(map: SparseMap, block: bytes) -> bool:
 
 
 class MapText:
-    """Reads the decimal lines of a 1.0 map from blocks as they come: ``feed`` them until it says that it is done."""
+    """Reads the decimal lines of a 1.0 map from blocks: ``feed`` blocks until it returns False."""
 
     __slots__ = ("_left", "_rest", "blocks", "pairs", "problem")
 
@@ -294,11 +297,11 @@ class MapText:
         self.pairs = array("q")
         self.problem: str | None = None
         self.blocks = 0
-        self._left = -1  # numbers still to come; -1: how many is not known yet
+        self._left = -1  # remaining numbers; -1: not known yet
         self._rest = b""
 
     def feed(self, block: bytes) -> bool:
-        """Take a block; return whether the map goes on in the next one."""
+        """Parse a block; return whether the map continues in the next one."""
         self.blocks += 1
         lines = (self._rest + block).split(b"\n")
         self._rest = lines.pop()
@@ -324,9 +327,9 @@ class MapText:
         return False
 
     def end(self) -> None:
-        """The data end before the map does."""
+        """Record that the data end before the map does."""
         self.problem = self.problem or "its sparse map ends early"
 
     def map(self, real_size: int | None) -> SparseMap:
-        """Return the map that was read."""
+        """Return the map read so far."""
         return SparseMap(self.pairs, real_size, self.blocks * BLOCK, self.problem)

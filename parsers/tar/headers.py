@@ -1,4 +1,4 @@
-"""Tar headers: one block of 512 bytes, read strictly, or judged by what is left of it.
+"""Tar headers: one block of 512 bytes, parsed strictly, or judged by what is left of it.
 
 Layout, offsets in the block (POSIX pax, GNU tar manual, star(5)); v7 ends at 257, the rest of it is zeros::
 
@@ -6,11 +6,11 @@ Layout, offsets in the block (POSIX pax, GNU tar manual, star(5)); v7 ends at 25
     157 link[100]  257 magic[6]  263 version[2]  265 uname[32]  297 gname[32]  329 devmajor[8]  337 devminor[8]
     345 prefix[155] (ustar; 131 in star)    386 sparse map[4 * 24]  482 extended[1]  483 real size[12] (old GNU)
 
-Numbers are octal digits, padded with spaces and ended by NULs or spaces in every mixture, or binary with the top bit of
-the first byte set (two's complement). The checksum is the sum of all bytes with its own field as spaces; some old
+Numbers are octal digits, padded with spaces and ended by any mixture of NULs and spaces, or binary with the top bit of
+the first byte set (two's complement). The checksum is the sum of all bytes, with spaces for its own field; some old
 writers added signed bytes.
 
-Nothing is guessed: a byte that is not known is known again only where the checksum proves it.
+Nothing is guessed: an unknown byte is restored only if the checksum proves it.
 """
 
 from __future__ import annotations
@@ -26,38 +26,32 @@ if TYPE_CHECKING:
     from typing import Final
 
 BLOCK: Final = 512
-# Sizes and times from here on are damage (libarchive has the same bound).
+# Larger sizes and times count as damage (libarchive has the same bound).
 LARGEST: Final = 1 << 60
 ZEROS: Final = bytes(BLOCK)
 
 _NUMBER: Final = lazy_pattern(rb" *([0-7]*) *(?:\0.*)?", re.DOTALL)
-# What writers really write: padding, digits, an end.
+# The form that writers use: padding, digits, an end.
 _TIDY: Final = lazy_pattern(rb"[ \0]*[0-7]+[ \0]*|[ \0]+")
 _INNER: Final = lazy_pattern(rb"[^0-7](?=[^0-7]*[0-7])")
 _MAGICS: Final = {b"ustar\x0000": "ustar", b"ustar  \0": "gnu"}
-# offset and length of the numbers that every dialect has
+# offset and length of the numbers in every dialect
 _NUMBERS: Final = ((100, 8), (108, 8), (116, 8), (124, 12), (136, 12), (148, 8))
 _LETTERS: Final = b"\x0001234567DKLMNSVXgx"
 _HIGH_OUT: Final = bytes(range(128))
-# One regular file as nearly everybody writes it, from the mode on: mode, size, mtime, checksum, magic.
+# A regular file as most writers encode it, from the mode on: mode, size, mtime, checksum, magic.
 USUAL: Final = lazy_pattern(
     rb"([0-7]{7})[\0 ](?:[0-7]{7}[\0 ]){2}([0-7]{11})[\0 ]([0-7]{11})[\0 ]([0-7]{6})\0 ([05\0])\0{100}"
     rb"ustar(\x0000|  \0)"
 )
 
 
-# The numbers of any header as nearly everybody writes them: mode, size, mtime, checksum.
+# The numbers of any header as most writers encode them: mode, size, mtime, checksum.
 _PLAIN: Final = lazy_pattern(rb"([0-7]{7})[\0 ](?:[0-7]{7}[\0 ]){2}([0-7]{11})[\0 ]([0-7]{11})[\0 ]([0-7]{6})\0 ")
 
 
 class TarHeader:
-    """One header.
-
-    ``raw_name`` (prefix and ``/`` included) and ``raw_link``, bytes as stored, ``?`` for what is not known; ``letter``,
-    the type, one byte; ``size``, ``mode`` and ``mtime``, None where not known; ``dialect``: v7, ustar, gnu or star;
-    ``sound``: the checksum agrees, so that its being a header is sure; ``problem``: what is wrong with it in words,
-    else None; ``raw``: the block.
-    """
+    """A tar header."""
 
     __slots__ = ("dialect", "letter", "mode", "mtime", "problem", "raw", "raw_link", "raw_name", "size", "sound")
 
@@ -71,12 +65,19 @@ class TarHeader:
         plain: re.Match[bytes] | None = None,
     ) -> None:
         self.raw = raw
+        """The block."""
         self.dialect = dialect
+        """The dialect: v7, ustar, gnu or star."""
         self.sound = sound
+        """Whether the checksum agrees, so that this certainly is a header."""
         self.problem = problem
+        """What is wrong with it, in words; None if nothing is."""
         self.letter = raw[156:157]
+        """The type, one byte."""
         self.raw_name = _name(raw, dialect, self.letter)
+        """The name as stored, with prefix and ``/``; ``?`` for unknown bytes."""
         self.raw_link = _if_known(raw[157:257].split(b"\0", 1)[0])
+        """The link target as stored; ``?`` for unknown bytes."""
         if plain is not None:
             self.mode: int | None = int(plain[1], 8)
             self.size: int | None = int(plain[2], 8)
@@ -101,14 +102,14 @@ def _name(raw: bytes, dialect: str, letter: bytes) -> bytes:
 
 
 def _if_known(text: bytes) -> bytes:
-    """Return ``text``; nothing, if all of it is unknown: it is likely empty then."""
+    """Return ``text``; empty if all of it is unknown, since it is likely empty then."""
     return text if text.strip(b"?") else b""
 
 
 def read_number(field: bytes) -> int | None:
-    """Return the number in ``field``, octal or binary, negative too; an empty one is 0, anything else None."""
+    """Return the number in ``field``, octal or binary, even negative; 0 if it is empty, None if it is invalid."""
     if field[0] & 0x80:
-        # 0x80 and 0xFF in front are what GNU writes; the sign is the second highest bit (libarchive, star).
+        # GNU writes 0x80 or 0xFF first; the sign is the second highest bit (libarchive, star).
         value = int.from_bytes(field, "big") & ((1 << (8 * len(field) - 1)) - 1)
         return value - (1 << (8 * len(field) - 1)) if field[0] & 0x40 else value
     match = _NUMBER.fullmatch(field)
@@ -116,18 +117,18 @@ def read_number(field: bytes) -> int | None:
 
 
 def text_of(raw: bytes) -> str:
-    """Return a stored name as text: UTF-8, bytes that are not as lone surrogates (as `os.fsdecode`, and tarfile)."""
+    """Return a stored name as text: UTF-8, with invalid bytes as lone surrogates (as `os.fsdecode`, and tarfile)."""
     return raw.decode("utf-8", "surrogateescape")
 
 
 def sum_of(raw: bytes) -> int:
-    """Return the sum of all bytes of a block, those of the checksum's own field taken as spaces."""
+    """Return the sum of all bytes of a block, with spaces in place of the checksum field."""
     # The low half of Adler-32 is the sum plus one, modulo 65521, which 256 bytes cannot reach.
     return (adler32(raw[:148]) & 0xFFFF) + (adler32(raw[156:356]) & 0xFFFF) + (adler32(raw[356:512]) & 0xFFFF) + 253
 
 
 def checksum_agrees(raw: bytes) -> bool:
-    """Say whether the checksum of a block is right, as a sum of unsigned bytes or of signed ones."""
+    """Say whether the checksum of a block is right, as a sum of unsigned or of signed bytes."""
     declared = read_number(raw[148:156])
     if declared is None or not raw[148:156].strip(b"\0 "):
         return False
@@ -139,7 +140,7 @@ def checksum_agrees(raw: bytes) -> bool:
 
 
 def dialect_of(raw: bytes) -> str | None:
-    """Return ustar, gnu or star by the magic; None where there is none (v7, or no header)."""
+    """Return ustar, gnu or star by the magic; None if there is none (v7, or not a header)."""
     dialect = _MAGICS.get(raw[257:265])
     if dialect is None:
         return "ustar" if raw[257:262] == b"ustar" else None
@@ -147,7 +148,7 @@ def dialect_of(raw: bytes) -> str | None:
 
 
 def read_header(raw: bytes) -> TarHeader | None:
-    """Return the header in a block of 512 bytes whose checksum and numbers are right; None for anything else."""
+    """Return the header in a block of 512 bytes whose checksum and numbers are right; None otherwise."""
     plain = _PLAIN.match(raw, 100)
     if plain is not None and sum_of(raw) != int(plain[4], 8):
         plain = None  # it may be a signed sum
@@ -165,10 +166,10 @@ def read_header(raw: bytes) -> TarHeader | None:
 
 
 def judge_header(raw: bytes, unknown: Iterable[tuple[int, int]] = (), *, aligned: bool = True) -> TarHeader | None:
-    """Return the header that a block of 512 bytes is, or was before damage; None where too little speaks for it.
+    """Return the header that a block of 512 bytes is, or was before damage; None without enough evidence.
 
-    ``unknown`` are stretches ``(offset, length)`` of the block that are not known (zeros in ``raw``). ``aligned`` says
-    that a header is expected here, so that a damaged checksum or magic is forgiven to one that is plausible otherwise.
+    ``unknown`` are ranges ``(offset, length)`` of the block that are not known (zeros in ``raw``). ``aligned`` says
+    that a header is expected here, so that a plausible one is accepted despite a damaged checksum or magic.
     """
     holes = [at for first, count in unknown for at in range(first, first + count)]
     if holes:
@@ -179,7 +180,7 @@ def judge_header(raw: bytes, unknown: Iterable[tuple[int, int]] = (), *, aligned
     tidy = [bool(_TIDY.fullmatch(raw[at : at + length])) or raw[at] in (0x80, 0xFF) for at, length in _NUMBERS]
     dialect = dialect_of(raw)
     if dialect is None:
-        # The magic is damaged, or the checksum of a v7 header is: all numbers must be as they should.
+        # The magic is damaged, or the checksum of a v7 header is: all numbers must be valid.
         if not aligned or not all(tidy) or not raw[0] or not raw[148:156].strip(b"\0 ") or raw[156] not in _LETTERS:
             return None
         dialect = _nearest(raw[257:265])
@@ -190,7 +191,7 @@ def judge_header(raw: bytes, unknown: Iterable[tuple[int, int]] = (), *, aligned
     if len(spoilt) == 1:
         mended, left = solve(raw, spoilt)
         if not left and (header := read_header(mended)) is not None:
-            header.problem = "one byte of its header is damaged; the checksum tells what it was"
+            header.problem = "one byte of its header is damaged, and restored from the checksum"
             return header
     return TarHeader(raw, dialect, sound=False, problem="the checksum of its header is wrong")
 
@@ -203,7 +204,7 @@ def _nearest(magic: bytes) -> str:
 
 
 def _spoilt(raw: bytes) -> list[int]:
-    """Return the offsets of bytes in mode, size and mtime that no number has: no digits, or blanks among digits."""
+    """Return the offsets of bytes in mode, size and mtime that are invalid in a number: not digits, or inner blanks."""
     found: set[int] = set()
     for at, length in ((100, 8), (124, 12), (136, 12)):
         field = raw[at : at + length]
@@ -215,9 +216,10 @@ def _spoilt(raw: bytes) -> list[int]:
 
 
 def solve(raw: bytes, holes: list[int]) -> tuple[bytes, list[int]]:
-    """Fill in bytes at ``holes`` as far as the checksum proves them; return the block, and what is still not known.
+    """Restore bytes at ``holes`` as far as the checksum proves them; return the block, and the holes that remain.
 
-    The sum of the unknown bytes is known where the checksum is: a sum of 0 means zeros, and a single byte is the sum.
+    If the checksum is known, so is the sum of the unknown bytes: 0 means that all are zeros, and a single byte is the
+    sum.
     """
     if any(148 <= at < 156 for at in holes):
         return raw, holes
@@ -233,7 +235,7 @@ def solve(raw: bytes, holes: list[int]) -> tuple[bytes, list[int]]:
 
 
 def _judge_known(raw: bytes, holes: list[int], aligned: bool) -> TarHeader | None:
-    """Judge a block of which bytes are not known by those that are."""
+    """Judge a block with unknown bytes by its known ones."""
     if len(holes) > BLOCK - 64:
         return None
     mended, left = solve(raw, holes)
@@ -267,7 +269,7 @@ def _judge_known(raw: bytes, holes: list[int], aligned: bool) -> TarHeader | Non
 
 
 def size_that_fits(field: bytes, room: int) -> int | None:
-    """Return the one size of which ``field`` shows digits (others are damaged), and which fills ``room`` in blocks."""
+    """Return the only size that matches the intact digits in ``field`` and fills ``room`` in blocks; else None."""
     if room % BLOCK:
         return None
     found = None
@@ -281,7 +283,7 @@ def size_that_fits(field: bytes, room: int) -> int | None:
 
 
 def _feasible(raw: bytes, holes: list[int]) -> bool:
-    """Say whether bytes at ``holes`` can make the checksum right; True where it is not known."""
+    """Say whether bytes at ``holes`` can make the checksum right; True if it is not known."""
     if not holes or any(148 <= at < 156 for at in holes):
         return True
     declared = read_number(raw[148:156])

@@ -1,4 +1,4 @@
-"""tar archives: v7, ustar, pax, GNU and star, one after the other if need be, and what is left of damaged ones.
+"""tar archives: v7, ustar, pax, GNU and star, also concatenated ones, and what is left of damaged ones.
 
 State::
 
@@ -6,7 +6,7 @@ State::
     expect_member  0      zeros, extended headers, and one header, through expect_member behind the member; DONE at the
                           `pparse.parsers.tar.walk`, which reads ahead     end of the data
 
-What decides is in `pparse.parsers.tar.walk`. Listing does not go through the engine: see `TarParser.files`.
+The decisions are made in `pparse.parsers.tar.walk`. Listing does not use the engine: see `TarParser.files`.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ if TYPE_CHECKING:
     from pparse.tree.visit import Visit
 
 _PEEK: Final = 64 << 10
-_SEARCH: Final = 1 << 20  # read at a time where headers are searched
-_GROUP: Final = 64  # members that are made visible at a time, at most
-_PIECE_SIZE: Final = 240  # bytes that a piece of a sparse file takes in memory, and the hole before it
+_SEARCH: Final = 1 << 20  # bytes read at a time in a search for headers
+_GROUP: Final = 64  # the most members added at a time
+_PIECE_SIZE: Final = 240  # bytes of memory for a piece of a sparse file and the hole before it
 
 
 class SparseContent(SplicedData):
-    """The content of a sparse file: stored stretches, zeros between. Holds a charge for its pieces."""
+    """The content of a sparse file: stored ranges, with zeros between. Holds a charge for its pieces."""
 
     def __init__(self, parts: list[Range], name: str, charge: Charge) -> None:
         super().__init__(parts, name=name)
         self._charge = charge
 
     def close(self) -> None:
-        """Give back what the pieces took."""
+        """Release the memory of the pieces."""
         super().close()
         self._charge.release()
 
@@ -78,20 +78,20 @@ class TarParser(ArchiveParser):
     references = ("POSIX.1-2017, pax: Extended Interchange Format", "GNU tar manual: Tar Internals", "star(5)")
     limitations = (
         "owners, devices' numbers, extended attributes and access lists are not read",
-        "a part of a multi-volume archive gives the parts of files that are in it",
-        "sparse files as star writes them (SCHILY.realsize) are given as stored",
+        "of a part of a multi-volume archive, the parts of files in it are read",
+        "sparse files written by star (SCHILY.realsize) are read as stored",
     )
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
         self.walker = TarWalker(self.extraction)
         self._missing: int | None = None
-        self._tail: Finding | None = None  # what is said of zeros that the last member ends with
+        self._tail: Finding | None = None  # the finding about zeros at the end of the last member
         self._checking = False
 
     @classmethod
     def match(cls, reader: Reader) -> Confidence:
-        """CERTAIN by a header with its checksum, LIKELY by one that is damaged or stands behind zeros."""
+        """CERTAIN by a header with a right checksum, LIKELY by one that is damaged or follows zeros."""
         head = reader.peek(BLOCK)
         if len(head) < BLOCK:
             return Confidence.NO
@@ -108,13 +108,13 @@ class TarParser(ArchiveParser):
 
     @classmethod
     def match_further(cls, reader: Reader, *, thorough: bool) -> Confidence:
-        """LIKELY by a sound header behind a first one that is destroyed."""
+        """LIKELY by a sound header after a first one that is destroyed."""
         if not thorough:
             return Confidence.NO
         head = reader.peek(_PEEK)
         if len(head) < 2 * BLOCK:
             return Confidence.NO
-        size = read_number(head[124:136])  # where the second header stands, if that is left of the first one
+        size = read_number(head[124:136])  # gives the position of the second header, if this field is intact
         places = [BLOCK + padded(size)] if size is not None and 0 < size < LARGEST else []
         for at in (*places, *range(BLOCK, len(head) - BLOCK + 1, BLOCK)):
             raw = head[at : at + BLOCK]
@@ -126,7 +126,7 @@ class TarParser(ArchiveParser):
 
     @classmethod
     def search(cls, reader: Reader, poll: Callable[[], object]) -> int | None:
-        """Return where the first sound header with its magic stands, at any offset."""
+        """Return the offset of the first sound header with a magic, at any alignment."""
         at, end = reader.start, reader.start + (reader.size or 0)
         while end - at >= BLOCK:
             poll()
@@ -149,7 +149,7 @@ class TarParser(ArchiveParser):
         return ctx.node.start, self.expect_member, 0
 
     def expect_member(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
-        """Make the next member visible, and those whose headers are in the block with it: one at a time is slow."""
+        """Add the next member, and those whose headers are in the same block: one at a time is slow."""
         if block:
             self.walker.source.offer(block, base)
         pos = ctx.pos
@@ -171,7 +171,7 @@ class TarParser(ArchiveParser):
             ctx.emit(self.entry_of(outcome.member))
 
     def _note(self, outcome: Outcome, root: Node) -> None:
-        """Note what is wrong with a member, or the end of the archive."""
+        """Add findings on a member, or on the end of the archive."""
         member = outcome.member
         self._note_blank(outcome, root)
         hole = outcome.finding is not None and outcome.finding.code == "unwritten"
@@ -185,7 +185,7 @@ class TarParser(ArchiveParser):
             self.result.findings.add(outcome.finding)
 
     def _note_blank(self, outcome: Outcome, root: Node) -> None:
-        """Note what is wrong with zeros where a header was due."""
+        """Add findings on zeros in place of a header."""
         status, finding = outcome.blank
         if status is not None:
             known = root.known_status
@@ -194,10 +194,10 @@ class TarParser(ArchiveParser):
             self.result.findings.add(finding)
 
     def note_damage(self, node: Node, error: MalformedError) -> None:
-        """Note nothing: a gap of the data is no damage before it is known what lies in it."""
+        """Do nothing: a gap in the data is not damage until it is known what lies in it."""
 
     def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, Any, int] | None:
-        """Go on behind a gap that begins where a header is due."""
+        """Continue after a gap that begins where a header should be."""
         outcome = self.walker.step(ctx.pos)
         self._take(ctx, outcome)
         if outcome.pos is None:
@@ -207,7 +207,7 @@ class TarParser(ArchiveParser):
         return outcome.pos, self.expect_member, 0
 
     def files(self) -> Iterator[ArchiveMember]:
-        """Yield every member, in order, without the engine: what is as it should be is read in a tight loop."""
+        """Yield every member, in order, without the engine: usual members are read in a tight loop."""
         root = self.result.root
         pos: int | None = self.walker.source.start
         while pos is not None:
@@ -220,9 +220,10 @@ class TarParser(ArchiveParser):
             pos = outcome.pos
 
     def _usual_files(self, pos: int) -> Generator[ArchiveMember, None, int]:
-        """Yield files and folders whose headers are as most writers make them; return where one is not.
+        """Yield files and folders whose headers have the usual form; return the position of the first that has not.
 
-        A member is given once the header behind it is right too; else that is where the way of all others begins.
+        A member is yielded once the header after it is known to be right; otherwise the general code continues at the
+        member.
         """
         walker = self.walker
         source, match = walker.source, USUAL.match
@@ -238,7 +239,7 @@ class TarParser(ArchiveParser):
                 if not jumps and pos > base + len(block):
                     break
                 if member is not None and not jumps:
-                    source.probe(member.at)  # remembered: decoded data are not to be read backwards
+                    source.probe(member.at)  # remembered, since decoded data should not be read backwards
                 block, base = source.stretch(pos)
                 have = base + len(block) - BLOCK
                 if pos > have:
@@ -279,7 +280,7 @@ class TarParser(ArchiveParser):
     # -- content -----------------------------------------------------------------------------------------------------
 
     def content(self, member: ArchiveMember) -> tuple[Data, int, int | None]:
-        """Return what a member holds: a stretch of the archive, or pieces of it with zeros or lost bytes between."""
+        """Return the content of a member: a range of the archive, or pieces of it with zeros or lost bytes between."""
         data, start, end = self.result.extraction.data, member.start, member.end
         if member.pieces is not None:
             data = SplicedData(member.pieces, name=member.name)
@@ -293,7 +294,7 @@ class TarParser(ArchiveParser):
         return self._spread(map, data, start + map.skip, member)
 
     def _spread(self, map: SparseMap, data: Data, start: int, member: ArchiveMember) -> tuple[Data, int, int | None]:
-        """Spread the stored stretches of a sparse file over its size."""
+        """Place the stored ranges of a sparse file over its full size."""
         pairs = map.pairs
         charge = self.result.extraction.session.budget.charge(_PIECE_SIZE * (len(pairs) // 2 + 1), "a sparse map")
         parts: list[Range] = []
@@ -307,16 +308,16 @@ class TarParser(ArchiveParser):
             end = offset + length
         if end < map.real_size:
             rest = map.real_size - end
-            # What a broken map says no more of is not known to be zeros.
+            # The part that a broken map no longer describes is unknown, not zeros.
             parts.append((ZeroData(rest) if map.problem is None else MissingData(rest)).range(0, rest))
         content = SparseContent(parts, member.name, charge)
         return content, 0, content.size
 
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
-        """Read every member through; what is said of one then is not said while it is found."""
+        """Read every member; problems in a member are reported by this instead of while members are found."""
         visits = super().check(strict=strict)
         while True:
-            self._checking = True  # not while it is suspended: another thread may list the archive meanwhile
+            self._checking = True  # reset while suspended: another thread may list the archive meanwhile
             try:
                 visit = next(visits, None)
             finally:
@@ -326,12 +327,12 @@ class TarParser(ArchiveParser):
             yield visit
 
     def examine(self, member: ArchiveMember, sink: Sink | None, skip: Skip | None) -> Verdict:
-        """Read a member through; what was never written of it may be wrong, and nothing else."""
+        """Read a member; only bytes of it that were never written may be wrong."""
         verdict = super().examine(member, sink, skip)
         if member.finding is not None and member.finding.code == "unwritten" and member.extra is None:
             found = stretches_unwritten(self.walker.source, member.start, member.end)
             verdict.suspect = tuple((low - member.start, high - low) for low, high in found)
-            verdict.source = None  # the file system knows of it, and tells whoever asks
+            verdict.source = None  # the file system reports it to every reader
         elif verdict.status is Status.COMPLETE and self._tail is None:
             self._tail = zeros_to_the_end(self.walker.source, member)
             if self._tail is not None:
@@ -339,5 +340,5 @@ class TarParser(ArchiveParser):
         return verdict
 
     def missing(self) -> int | None:
-        """Return how many bytes the member lacks in which a cut archive ends."""
+        """Return how many bytes are missing of the member at the end of a truncated archive."""
         return self._missing if self.result.root.known_status is Status.TRUNCATED else None

@@ -1,4 +1,4 @@
-"""What is decided about a member of a tar archive when something is wrong around it: its end, its size, its tail."""
+"""Decides about a member of a tar archive when something around it is wrong: its end, size and tail."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pparse.parsers.tar.source import TarSource
     from pparse.parsers.tar.walk import TarWalker
 
-_CHAIN: Final = 1_000  # headers followed to find out whether a size lies
-_SEARCHED: Final = 16 * MIB  # of a cut member, looked through for headers in any case
+_CHAIN: Final = 1_000  # headers followed to check a size
+_SEARCHED: Final = 16 * MIB  # bytes of a truncated member that are always searched for headers
 # How far the length of a gap may be from what was estimated: a factor, and bytes.
 _FACTOR: Final = 16
 _SLACK: Final = 256 * KIB
@@ -30,36 +30,38 @@ def padded(size: int) -> int:
 
 
 class Body:
-    """Where the stored bytes of a member are: ``[start, end)``, ``size`` of them declared (None: not known).
-
-    ``next`` is where to go on; ``pieces``, ``status``, ``code`` and ``reason`` where it is not simply that; ``place``:
-    ``(offset, length)`` of what is wrong, if it is known.
-    """
+    """The stored bytes ``[start, end)`` of a member."""
 
     __slots__ = ("code", "end", "next", "pieces", "place", "reason", "size", "start", "status")
 
     def __init__(self, start: int, size: int | None) -> None:
         self.start = start
+        """Offset of the first byte."""
         self.size = size
+        """Declared size; None if it is not known."""
         self.end = start + (size or 0)
+        """Offset after the last byte."""
         self.next = start + padded(size or 0)
+        """Offset at which to continue."""
         self.pieces: tuple[Range, ...] | None = None
+        """The parts of the content, if it is not simply ``[start, end)``."""
         self.status = Status.COMPLETE
         self.code = ""
         self.reason = ""
         self.place: tuple[int, int] | None = None
+        """Offset and length of the wrong bytes, if known."""
 
     def spoil(self, status: Status, code: str, reason: str) -> None:
-        """Note what is wrong; the first reason stays."""
+        """Set what is wrong; the first reason stays."""
         if not self.reason:
             self.status, self.code, self.reason = status, code, reason
 
 
 def trusts_end(source: TarSource, start: int, end: int) -> bool:
-    """Say whether a member that ends beyond the data is to be looked through for headers.
+    """Say whether to search a member that ends beyond the data for headers.
 
-    A cut archive is common and a size that lies is rare: a large member is looked through only if the data end as a
-    whole archive does, with two blocks of zeros.
+    Truncated archives are common and wrong sizes are rare, so a large member is searched only if the data end as a
+    complete archive does, with two blocks of zeros.
     """
     if end - start <= _SEARCHED:
         return True
@@ -68,10 +70,10 @@ def trusts_end(source: TarSource, start: int, end: int) -> bool:
 
 
 def leads_past(source: TarSource, pos: int, end: int, data_end: int | None) -> bool:
-    """Say whether the members from the header at ``pos`` on lead past ``end``, to which another member claims to go.
+    """Say whether the members from the header at ``pos`` on lead past ``end``, the declared end of another member.
 
-    They do not in an archive that is a member itself. ``data_end`` is where the data end, if that is before ``end``:
-    then members that lead to it exactly, zeros included, count.
+    In a nested archive, they do not. ``data_end`` is the end of the data if that is before ``end``: then members that
+    lead exactly to it, zeros included, count, too.
     """
     for _ in range(_CHAIN):
         found = source.probe(pos)
@@ -96,7 +98,7 @@ def leads_past(source: TarSource, pos: int, end: int, data_end: int | None) -> b
 
 
 def holds_archive(source: TarSource, pos: int, end: int) -> bool:
-    """Say whether the members from the header at ``pos`` on are an archive: zeros follow, up to ``end``."""
+    """Say whether the members from the header at ``pos`` on are a whole archive: zeros follow, up to ``end``."""
     for _ in range(_CHAIN):
         found = source.probe(pos)
         if not isinstance(found, TarHeader):
@@ -107,9 +109,9 @@ def holds_archive(source: TarSource, pos: int, end: int) -> bool:
 
 
 def rejoin(walker: TarWalker, body: Body, gap: Gap) -> None:
-    """Put a member together around gaps of which nobody knows how long they are, the first of them at ``gap``.
+    """Put a member together around gaps of unknown length, the first of them ``gap``.
 
-    Its tail is what lies before the next header, if its size leaves room for it: the number of lost bytes follows.
+    Its tail is the bytes before the next header, if its size leaves room for them; the number of lost bytes follows.
     """
     source, size = walker.source, body.size or 0
     after = walker.search_from(gap.offset + (gap.length or 0), None)
@@ -127,7 +129,7 @@ def rejoin(walker: TarWalker, body: Body, gap: Gap) -> None:
     if not fits or source.read(after - padding, padding)[0].strip(b"\0"):
         end = gap.offset
         body.spoil(
-            Status.DAMAGED, "gap", f"it breaks off after {end - body.start:,} of {size:,} bytes, where others are lost"
+            Status.DAMAGED, "gap", f"it breaks off after {end - body.start:,} of {size:,} bytes, where bytes are lost"
         )
         body.end = body.next = end
         return
@@ -145,7 +147,7 @@ def _gaps_between(source: TarSource, first: Gap, end: int) -> list[Gap]:
 
 
 def _pieces(source: TarSource, body: Body, gaps: list[Gap], missing: int, after: int, size: int) -> tuple[Range, ...]:
-    """Return what is there of a member, and stretches that are lost between; one alone is known in its length."""
+    """Return the known parts of a member, and the lost ranges between; a single one has a known length."""
     pieces: list[Range] = []
     expected = sum(gap.length or 0 for gap in gaps)
     pos, left, estimated = body.start, size, 0
@@ -170,7 +172,7 @@ def _pieces(source: TarSource, body: Body, gaps: list[Gap], missing: int, after:
 
 
 def _to_the_end(source: TarSource, body: Body) -> None:
-    """No header follows: what is left goes to the member, as far as its size allows."""
+    """Give the rest of the data to the member, as far as its size allows, since no header follows."""
     end = source.known_end()
     tail = source.trim_zeros(body.start, end)
     body.end, body.next = min(body.end, tail), max(min(body.next, end), min(body.end, tail))

@@ -1,7 +1,7 @@
-"""The bytes of a tar archive as its walker needs them: single blocks, what stands in them, and where headers are.
+"""The bytes of a tar archive as its walker needs them: single blocks, their meaning, and the positions of headers.
 
-One stretch of the archive is kept at a time. It grows while reading goes on in sequence, and is small after a jump, so
-that large members cost one small read each.
+One range of the archive is kept at a time. It grows while reading is sequential, and is small after a jump, so large
+members cost one small read each.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 _FIRST: Final = 4 * KIB
 _MOST: Final = 128 * KIB
 _KEPT: Final = 8 * KIB
-_SEARCH: Final = 256 * KIB  # looked at together while a header is searched
+_SEARCH: Final = 256 * KIB  # bytes searched at a time for a header
 _REMEMBERED: Final = 64
 
 
 class Blank(enum.Enum):
-    """What a block is that is no header."""
+    """What a block is that is not a header."""
 
     ZERO = "zeros"
     END = "nothing: the archive ends here"
     CUT = "less than a block: the archive ends in it"
-    GAP = "lost, in a gap of which nobody knows how long it is"
+    GAP = "lost, in a gap of unknown length"
     BAD = "anything else"
 
 
 class TarSource:
-    """Blocks of an archive; ``data``, ``start`` and ``end`` (None: not known) as of its extraction."""
+    """The blocks of an archive; ``data``, ``start`` and ``end`` (None: not known) are those of its extraction."""
 
     def __init__(self, extraction: Extraction) -> None:
         self.data: Data = extraction.data
@@ -55,12 +55,12 @@ class TarSource:
 
     @property
     def name(self) -> str:
-        """Name of what is read, for findings."""
+        """Name of the source, for findings."""
         return self._extraction.name
 
     @property
     def has_holes(self) -> bool:
-        """Whether parts of the file were never written: one question to the file system."""
+        """Whether parts of the file were never written, by one query of the file system."""
         if self._holes is None:
             end = self.data.size if self.end is None else self.end
             self._holes = end is not None and next(self.data.holes(self.start, end), None) is not None
@@ -69,22 +69,22 @@ class TarSource:
     # -- bytes -------------------------------------------------------------------------------------------------------
 
     def offer(self, block: bytes, base: int) -> None:
-        """Take over a stretch that somebody else read."""
+        """Use a block that was already read."""
         if base + len(block) > self._base + len(self._block) or base < self._base:
             self._block, self._base = block, base
 
     def stretch(self, pos: int) -> tuple[bytes, int]:
-        """Return a stretch of bytes and where it begins; it has the block at ``pos``, unless data end there."""
+        """Return a range of bytes and its offset. It contains the block at ``pos``, unless the data end there."""
         have = self._base + len(self._block) - pos
         if pos < self._base or have < BLOCK:
             near = self._base <= pos and -have <= len(self._block)
             self._size = min(4 * self._size, _MOST) if near else _FIRST
-            # A little of what came before stays: extended headers are read when what follows them was seen.
+            # Keep a little of what came before: extended headers are read after the header that follows.
             if near and have > -_KEPT:
                 end = pos + have
                 kept = self._block[-_KEPT:]
                 self._block, self._base = kept + self._pread(end, self._size), end - len(kept)
-            if not near or pos >= self._base + len(self._block):  # a jump; or a gap is between
+            if not near or pos >= self._base + len(self._block):  # a jump, or a gap in between
                 self._block, self._base = self._pread(pos, self._size), pos
         return self._block, self._base
 
@@ -97,7 +97,7 @@ class TarSource:
             return b""
 
     def read(self, pos: int, count: int) -> tuple[bytes, list[tuple[int, int]]]:
-        """Return up to ``count`` bytes at ``pos``, zeros for unknown ones, and the stretches of these, from 0."""
+        """Return up to ``count`` bytes at ``pos``, zeros for unknown ones, and the unknown ranges, from ``pos``."""
         if count <= BLOCK:
             block, base = self.stretch(pos)
             found = block[pos - base : pos - base + count]
@@ -109,9 +109,9 @@ class TarSource:
         return found, [(at - pos, length) for at, length in unknown]
 
     def reach(self, start: int, end: int) -> int:
-        """Return where the bytes from ``start`` on end, ``end`` at most; gaps of known extent do not count."""
+        """Return where the bytes from ``start`` on end, at most ``end``; gaps of known length are passed."""
         if self._base <= start and end - _KEPT <= self._base + len(self._block) < end:
-            self.stretch(end - BLOCK)  # so little further that what is between is kept
+            self.stretch(end - BLOCK)  # so close that the bytes between are kept
         if self._block and self._base <= end <= self._base + len(self._block):
             # The bytes before it were read, or jumped over.
             return max(start, self._before_the_last_gap(start, end))
@@ -119,7 +119,7 @@ class TarSource:
         if end <= start:
             return end
         if limit is None or self.data.access is not Access.FREE:
-            # Decoded as far as that, the data know of their gaps and their end.
+            # Decoded up to there, the data know their gaps and their end.
             there = self._pread(end - 1 if self.end is None else min(end, self.end) - 1, 1)
             if not there and self.data.size is None:
                 gap = self.data.next_gap(end - 1)
@@ -137,11 +137,11 @@ class TarSource:
         return end
 
     def known_end(self) -> int:
-        """Return where the bytes of the archive end in fact; a source of unknown size is read through for that."""
+        """Return where the bytes of the archive really end; a source of unknown size is read to its end for that."""
         return self._before_the_last_gap(self.start, self._extraction.known_end())
 
     def gap_in(self, start: int, end: int) -> Gap | None:
-        """Return the first gap that touches ``[start, end)`` and of which nobody knows how long it is."""
+        """Return the first gap of unknown length that touches ``[start, end)``."""
         if not self.data.gaps:
             return None
         while (gap := self.data.next_gap(start)) is not None and gap.offset < end and gap.length is not None:
@@ -151,7 +151,7 @@ class TarSource:
         return None
 
     def lost_in(self, start: int, end: int) -> tuple[int, int]:
-        """Return how many bytes of ``[start, end)`` lie in gaps of known extent, and in how many of them."""
+        """Return the number of bytes of ``[start, end)`` in gaps of known length, and the number of these gaps."""
         lost = count = 0
         at = start
         while self.data.gaps and (gap := self.data.next_gap(at)) is not None and gap.offset < end and gap.length:
@@ -163,7 +163,7 @@ class TarSource:
     # -- blocks ------------------------------------------------------------------------------------------------------
 
     def probe(self, pos: int) -> TarHeader | Blank:
-        """Say what stands in the block at ``pos``, where a header is expected."""
+        """Return what the block at ``pos`` is, where a header is expected."""
         found = self._probed.get(pos)
         if found is None:
             if len(self._probed) >= _REMEMBERED:
@@ -186,7 +186,7 @@ class TarSource:
         return Blank.ZERO if raw == ZEROS and known >= BLOCK // 2 else Blank.BAD
 
     def skip_zeros(self, pos: int) -> int:
-        """Return where the first block at or behind ``pos`` begins that is not known to be zeros."""
+        """Return the first block position at or after ``pos`` that is not known to be zeros."""
         while True:
             block, base = self.stretch(pos)
             part = block[pos - base :] if pos != base else block
@@ -196,7 +196,7 @@ class TarSource:
             pos += len(part) // BLOCK * BLOCK
 
     def trim_zeros(self, start: int, end: int) -> int:
-        """Return where the last block in ``[start, end)`` ends that is not zeros; ``start`` if all are."""
+        """Return the end of the last block in ``[start, end)`` that is not zeros; ``start`` if all are zeros."""
         while end > start:
             count = min(_MOST, end - start)
             raw, unknown = self.read(end - count, count)
@@ -211,10 +211,10 @@ class TarSource:
     # -- headers behind damage ---------------------------------------------------------------------------------------
 
     def search(self, pos: int, grid: int | None, stop: int | None = None) -> int | None:
-        """Return where the first header at or behind ``pos`` stands, before ``stop``; None if there is none.
+        """Return the position of the first header at or after ``pos``, before ``stop``; None if there is none.
 
-        A header with its magic and a checksum that agrees counts at any offset. On the grid (any position of a block,
-        if that is known) so does one without magic (v7), and one of which all but the checksum is as it should be.
+        A header with a magic and a right checksum counts at any offset. On the grid (any position of a block, if
+        known), a header without magic (v7), or with only its checksum damaged, counts, too.
         """
         step = 2 * _FIRST
         with self._extraction.session.budget.charge(2 * _SEARCH, "a search for headers"):
@@ -222,7 +222,7 @@ class TarSource:
                 self._extraction.session.check_cancelled()
                 gap = self.gap_in(pos, pos + step)
                 raw, unknown = self.read(pos, step if gap is None else max(0, gap.offset - pos))
-                gap = self.gap_in(pos, pos + step)  # reading may have found one
+                gap = self.gap_in(pos, pos + step)  # reading may have found a gap
                 if gap is not None:
                     raw = raw[: max(0, gap.offset - pos)]
                 found = self._first(raw, unknown, pos, grid) if len(raw) >= BLOCK else None
@@ -239,14 +239,14 @@ class TarSource:
 
     def _first(self, raw: bytes, unknown: list[tuple[int, int]], base: int, grid: int | None) -> int | None:
         """Return the offset of the first header in ``raw``."""
-        last = len(raw) - BLOCK  # where the last one may begin
+        last = len(raw) - BLOCK  # offset of the last possible header
         best = last + 1
         place = raw.find(b"ustar", 257)
         while 0 <= place <= last + 257:
             at = place - 257
             aligned = grid is not None and (base + at - grid) % BLOCK == 0
             lost = _within(unknown, at)
-            # A name is at its beginning: behind zeros of padding, a header may sum up that lacks one of its own.
+            # It must begin with a name: after zero padding, a block without a name may have a right checksum.
             named = raw[at] or (lost and not lost[0][0])
             if named and _believed(raw[at : at + BLOCK], lost, aligned=aligned):
                 best = at
@@ -260,7 +260,7 @@ class TarSource:
 
 
 def _within(unknown: list[tuple[int, int]], at: int) -> list[tuple[int, int]]:
-    """Return the unknown stretches in the block at ``at``, counted from there."""
+    """Return the unknown ranges in the block at ``at``, relative to it."""
     found = []
     for first, length in unknown[max(0, bisect_right(unknown, at, key=_first_of) - 1) :] if unknown else ():
         if first >= at + BLOCK:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Pending:
-    """What extended headers said of the member that is to come; ``at``, where the first of them begins."""
+    """The content of extended headers for the next member; ``at`` is the offset of the first of them."""
 
     __slots__ = ("at", "link", "name", "only_global", "problem", "records")
 
@@ -28,11 +28,7 @@ class Pending:
 
 
 class Outcome:
-    """What a step came to.
-
-    ``member`` (None: no further one), ``pos``, where to go on (None: at the end), and what that makes of the archive:
-    a ``status`` (None: nothing) and a ``finding``; ``blank``: the same of zeros that stand before the member.
-    """
+    """The result of a step."""
 
     __slots__ = ("blank", "finding", "member", "pos", "status")
 
@@ -44,7 +40,12 @@ class Outcome:
         finding: Finding | None = None,
     ) -> None:
         self.member = member
+        """The member; None if there are no more."""
         self.pos = pos
+        """Where to continue; None at the end."""
         self.status = status
+        """The status that the archive gets from it; None for no change."""
         self.finding = finding
+        """The finding on the archive, if any."""
         self.blank: tuple[Status | None, Finding | None] = (None, None)
+        """The same for zeros before the member."""

@@ -1,18 +1,18 @@
-"""Goes through a tar archive from member to member, behind damage too.
+"""Goes through a tar archive from member to member, even after damage.
 
-`TarWalker.step` reads what stands at a position, and nothing it remembers but the global pax records changes the
-answer: reading can begin again at any member. Rules:
+`TarWalker.step` reads what is at a position. Apart from the global pax records, its result does not depend on earlier
+steps: reading can start at any member. The rules:
 
-- Zero blocks are not the end: archives may follow each other. The data end where they end.
-- A header is believed if its checksum agrees; one of which the checksum or a byte is damaged, where a header is due.
-- What follows a member must be a header, zeros or the end. If not, and a header stands *inside* of what the size says,
-  so that the members from there on lead past the member's end, the size lies: the member ends at that header.
-- A header that stands a few bytes *behind* where it was due, with the member's padding before it, is as many bytes late
-  as came into the member: it goes on for so many.
-- A block that is no header where one is due is a header destroyed: what lies between it and the next header is a
-  ``gap`` (a file, if extended headers before it are left that name it).
-- A gap of the data of which nobody knows how long it is ends all knowledge of positions: the next header is searched at
-  any offset. If the size of the member around the gap leaves room for it, what lies before that header is its tail.
+- Zero blocks are not the end: archives may be concatenated. The end is where the data end.
+- A header is accepted if its checksum agrees; where a header is expected, also with a damaged checksum or byte.
+- A member must be followed by a header, zeros or the end. If it is not, and a header *inside* of its declared size
+  leads past the member's end, the size is wrong: the member ends at that header.
+- A header a few bytes *after* the expected position, preceded by the member's padding, means that as many bytes were
+  inserted into the member: it is that much longer.
+- A block in place of a header that is not one counts as a destroyed header. The bytes between it and the next header
+  are a ``gap`` (or a file, if extended headers before it survive that name it).
+- After a gap of unknown length no position is known: the next header is searched at any offset. If the size of the
+  member around the gap leaves room for it, the bytes before that header are its tail.
 """
 
 from __future__ import annotations
@@ -62,28 +62,28 @@ _KINDS: Final = {
 }
 _EXTENDED: Final = frozenset((b"L", b"K", b"x", b"g", b"X"))
 _BODILESS: Final = frozenset((b"1", b"2", b"3", b"4", b"5", b"6", b"V"))
-_MAX_RECORDS: Final = 4 * MIB  # of the data of one pax header
+_MAX_RECORDS: Final = 4 * MIB  # bytes of data of one pax header
 _MAX_GLOBALS: Final = 256
 _MAGIC: Final = b"ustar"
-_UNPADDED: Final = "no padding follows it: bytes of it are wrong, missing or too many"
-_MOST_SHIFTED: Final = 8 << 10  # how far behind a member the rest of a torn header is looked for
+_UNPADDED: Final = "no padding follows it: its bytes are damaged, missing or too many"
+_MOST_SHIFTED: Final = 8 << 10  # how far after a member the rest of a torn header is searched
 
 
 class TarWalker:
-    """Reads members one by one; see the module."""
+    """Reads members one by one; see the module docstring."""
 
     def __init__(self, extraction: Extraction) -> None:
         self.source = TarSource(extraction)
         self._extraction = extraction
         self._limits = extraction.session.limits
-        self.globals: list[tuple[int, Records]] = []  # where each begins, and all in force from there on
-        self._found: tuple[int, int | None, int | None] | None = None  # the last search: from, grid modulo 512, result
-        self._unpadded: int | None = None  # where the data end inside of the padding of the last member
+        self.globals: list[tuple[int, Records]] = []  # the offset of each, and all records in force from there on
+        self._found: tuple[int, int | None, int | None] | None = None  # the last search: start, grid modulo 512, result
+        self._unpadded: int | None = None  # the end of the data, if inside the padding of the last member
 
     # -- a step ------------------------------------------------------------------------------------------------------
 
     def step(self, pos: int, *, keep_map: bool = False) -> Outcome:
-        """Read what stands at ``pos``: the next member, and where to go on.
+        """Read what is at ``pos``: the next member, and where to continue.
 
         With ``keep_map`` the map of a sparse member is left in its ``extra``.
         """
@@ -119,20 +119,20 @@ class TarWalker:
         return not self.source.read(pos, BLOCK)[0].strip(b"\0")
 
     def _end(self, begin: int, pos: int, zeros: int, pending: Pending | None) -> Outcome:
-        """The data end at ``pos``."""
+        """Return the outcome where the data end, at ``pos``."""
         if pending is not None and not pending.only_global:
             finding = self._finding(
-                "truncated", "the archive ends between an extended header and the member it is of", "", pos, None
+                "truncated", "the archive ends between an extended header and its member", "", pos, None
             )
             return Outcome(None, None, Status.TRUNCATED, finding)
         if begin == self._unpadded:
-            reason = "the archive ends inside of the padding of its last member"
+            reason = "the archive ends inside the padding of its last member"
             return Outcome(None, None, Status.TRUNCATED, self._finding("truncated", reason, "", pos, None))
         if begin == self.source.start and not zeros and pending is None:
             return Outcome(None, None, None, self._finding("empty", "the archive is empty", "", pos, None, "warning"))
         if zeros < 2:
-            marks = "one of the two blocks of zeros" if zeros else "no blocks of zeros"
-            reason = f"the archive ends with {marks} that mark its end: it may have been cut"
+            marks = "only one of the two blocks of zeros" if zeros else "none of the two blocks of zeros"
+            reason = f"the archive ends with {marks} that mark its end; it may be truncated"
             return Outcome(None, None, None, self._finding("no-end-mark", reason, "", pos, None, "warning"))
         return Outcome(None, None)
 
@@ -150,7 +150,7 @@ class TarWalker:
         )
 
     def search_from(self, pos: int, grid: int | None) -> int | None:
-        """Return where the first header at or behind ``pos`` stands; what was searched last is not searched again."""
+        """Return the position of the first header at or after ``pos``; the last search is not repeated."""
         rest = None if grid is None else grid % BLOCK
         known = self._found
         if known is not None and known[0] <= pos and known[1] == rest and (known[2] is None or pos <= known[2]):
@@ -162,7 +162,7 @@ class TarWalker:
     # -- extended headers --------------------------------------------------------------------------------------------
 
     def _extend(self, header: TarHeader, pos: int, pending: Pending) -> int:
-        """Take over what an extended header at ``pos`` says; return where to go on."""
+        """Apply an extended header at ``pos``; return where to continue."""
         source, start = self.source, pos + BLOCK
         size = header.size
         pending.only_global = pending.only_global and header.letter == b"g"
@@ -171,14 +171,14 @@ class TarWalker:
         if not header.sound or size is None or source.reach(start, start + size) < start + size or self._is_bad(end):
             after = self.search_from(start, pos)
             if after is not None and (size is None or after < end):
-                pending.note("the size of an extended header lies")
+                pending.note("the size of an extended header is wrong")
                 size, end = after - start, after
         if size is None:
             size, end = 0, start
         is_name = header.letter in (b"L", b"K")
         limit = self._limits.name_bytes if is_name else min(self._limits.header_bytes, _MAX_RECORDS)
         if size > limit:
-            pending.note(f"an extended header of {count_words(size, 'byte')} was passed over")
+            pending.note(f"an extended header of {count_words(size, 'byte')} was skipped")
             return source.reach(start, end)
         data, unknown = source.read(start, size)
         if unknown:
@@ -209,19 +209,19 @@ class TarWalker:
                 self._note_globals(pos, records, pending)
 
     def _note_globals(self, pos: int, records: Records, pending: Pending) -> None:
-        """Keep global records that say something of files; they hold for all that follows."""
+        """Keep global records that describe files; they apply to everything after them."""
         records = [(key, value) for key, value in records if key in (b"path", b"linkpath", b"size", b"mtime")]
         if not records or (self.globals and self.globals[-1][0] >= pos):
             return
         if len(self.globals) >= _MAX_GLOBALS or sum(len(key) + len(value) for key, value in records) > 64 << 10:
-            pending.note("there are too many global pax records; these were passed over")
+            pending.note("there are too many global pax records; these were skipped")
             return
         merged = dict(self.globals[-1][1]) if self.globals else {}
         merged.update(records)
         self.globals.append((pos, list(merged.items())))
 
     def _attributes(self, pos: int, pending: Pending | None) -> Attributes:
-        """Return what the pax records in force at ``pos`` say."""
+        """Return the attributes in the pax records in force at ``pos``."""
         attributes = Attributes()
         for begin, records in reversed(self.globals):
             if begin < pos:
@@ -234,7 +234,7 @@ class TarWalker:
     # -- members -----------------------------------------------------------------------------------------------------
 
     def _member(self, header: TarHeader, pos: int, pending: Pending | None, keep_map: bool) -> Outcome:
-        """Make the member whose header stands at ``pos``."""
+        """Return the outcome for the member whose header is at ``pos``."""
         attributes = self._attributes(pos, pending)
         raw_name, raw_link = header.raw_name, header.raw_link
         problem = header.problem
@@ -245,7 +245,7 @@ class TarWalker:
         problem = problem or attributes.problem
         kind = _KINDS.get(header.letter, "file")
         if kind == "file" and header.letter == b"\0" and raw_name.endswith(b"/"):
-            kind = "folder"  # as v7 had it
+            kind = "folder"  # as in v7
         size = header.size if attributes.size is None else attributes.size
         start, map = pos + BLOCK, None
         if header.letter == b"S":
@@ -253,7 +253,7 @@ class TarWalker:
         body = self._body(header, kind, pos, start, size)
         declared = kind
         if kind not in ("file", "other") and body.size and header.letter != b"D":
-            kind = "file"  # there are bytes, whatever the type says
+            kind = "file"  # it has bytes, whatever the type says
         if attributes.sparse is not None:
             map = self._pax_map(attributes, body)
         if map is not None:
@@ -263,7 +263,7 @@ class TarWalker:
         if problem is not None:
             body.spoil(Status.DAMAGED, "malformed", problem)
         if header.letter == b"M":
-            body.spoil(Status.TRUNCATED, "truncated", "it begins in another volume: this is the rest of it")
+            body.spoil(Status.TRUNCATED, "truncated", "it begins in another volume; this is its rest")
         member = ArchiveMember(
             name_of(raw_name),
             raw_name,
@@ -279,7 +279,7 @@ class TarWalker:
             extra=None if map is None else map if keep_map else True,
         )
         if declared != kind and not body.reason:
-            reason = f"its type says {declared}; it holds bytes, and is a file"
+            reason = f"its type says {declared}, but it holds bytes: read as a file"
             member.finding = self._finding("kind", reason, member.name, member.start, member.compressed_size, "note")
             return Outcome(member, body.next, None, member.finding)
         return self._outcome(member, body)
@@ -293,12 +293,12 @@ class TarWalker:
         return Outcome(member, body.next, body.status, member.finding)
 
     def _old_map(self, header: TarHeader, pos: int) -> tuple[SparseMap, int]:
-        """Read an old GNU sparse map, and the blocks of it that follow the header; return where the data begin."""
+        """Read an old GNU sparse map, with its blocks after the header; return it and where the data begin."""
         map, more = old_map(header.raw)
         while more:
             block, unknown = self.source.read(pos, BLOCK)
             if len(block) < BLOCK or unknown:
-                map.problem = map.problem or "its sparse map is lost or cut"
+                map.problem = map.problem or "its sparse map is lost or truncated"
                 pos += BLOCK if unknown else 0
                 break
             try:
@@ -309,7 +309,7 @@ class TarWalker:
         return map, pos
 
     def _pax_map(self, attributes: Attributes, body: Body) -> SparseMap:
-        """Return the map that pax records have, or that stands before the data."""
+        """Return the map in pax records, or before the data."""
         if attributes.map is not None:
             return SparseMap(attributes.map, attributes.real_size)
         text = MapText()
@@ -327,7 +327,7 @@ class TarWalker:
     # -- the bytes of a member ---------------------------------------------------------------------------------------
 
     def _body(self, header: TarHeader, kind: str, pos: int, start: int, size: int | None) -> Body:
-        """Find out where the stored bytes of a member are, and where to go on."""
+        """Find the stored bytes of a member, and where to continue."""
         source = self.source
         if size and (header.letter in _BODILESS or kind == "folder") and header.letter != b"D":
             # Some writers give a size to links and folders, and no bytes.
@@ -358,7 +358,7 @@ class TarWalker:
         return body
 
     def _note_lost(self, body: Body) -> None:
-        """Note gaps of known extent."""
+        """Record gaps of known length."""
         if body.pieces is None and self.source.data.gaps:
             lost, count = self.source.lost_in(body.start, body.end)
             if lost:
@@ -367,7 +367,7 @@ class TarWalker:
         note_unwritten(self.source, body)
 
     def _until_header(self, body: Body, pos: int, header: TarHeader) -> None:
-        """The size is lost: the member goes on to the next header, or as digits that are left of its size say."""
+        """Handle a lost size: the member extends to the next header, or as the intact digits of its size say."""
         after = self.search_from(body.start, pos)
         if after is None:
             body.next = self.source.known_end()
@@ -378,12 +378,12 @@ class TarWalker:
             body.size = size_that_fits(header.raw[124:136], body.end - body.start)
         if body.size is not None:
             body.end = body.start + body.size
-            body.spoil(Status.DAMAGED, "malformed", "its size is damaged; what follows it tells what it was")
+            body.spoil(Status.DAMAGED, "malformed", "its size is damaged, and restored from what follows")
         else:
             body.spoil(Status.DAMAGED, "malformed", "its size is lost; it is taken to end at the next header")
 
     def _cut_body(self, body: Body, pos: int, there: int, sound: bool) -> None:
-        """The data end inside of the member; or its size lies."""
+        """Handle data that end inside the member, unless its size is wrong."""
         if trusts_end(self.source, body.start, there):
             after = self.search_from(body.start, pos)
             after = after if not sound or after != body.start else None
@@ -394,7 +394,7 @@ class TarWalker:
         body.end = body.next = there
 
     def _check_size(self, body: Body, pos: int) -> None:
-        """No header follows the member: find out whether its size lies, or the next header is destroyed."""
+        """Handle a member without a header after it: its size is wrong, or the next header is destroyed."""
         after = self.search_from(body.start, pos)
         if after is None:
             if self._has_more(body):
@@ -404,18 +404,18 @@ class TarWalker:
                 self._cut_at(body, after)
         elif after > body.next and not self._has_grown(body, after):
             if self._has_more(body) and (after - body.start) % BLOCK == 0:
-                # Only on the grid: where bytes are missing or came in, the sizes are right, and headers may be lost.
+                # Only on the grid: if bytes are missing or inserted, the sizes are right, and headers may be lost.
                 self._cut_at(body, after)
             elif self._has_more(body):
                 body.spoil(Status.DAMAGED, "malformed", _UNPADDED)
             elif (after - body.next) % BLOCK and not self._header_was_here(body, after):
-                body.spoil(Status.DAMAGED, "malformed", "what follows it is shifted: bytes came in, here or behind it")
+                body.spoil(Status.DAMAGED, "malformed", "what follows it is shifted: bytes were inserted there")
 
     def _has_grown(self, body: Body, after: int) -> bool:
-        """Say whether bytes came into the member, so that it goes on behind its size; it is made to end there then.
+        """Say whether bytes were inserted into the member, so that it extends beyond its size; if so, move its end.
 
-        The header at ``after`` is so far from where it was due as the bytes are too many. As much padding as the member
-        had precedes it; and there is no other header that was lost.
+        The header at ``after`` is then as far from its expected position as there are inserted bytes. The member's
+        padding comes before it, and no other header was lost.
         """
         more = after - body.next
         padding, unknown = self.source.read(body.end + more, body.next - body.end)
@@ -426,20 +426,20 @@ class TarWalker:
         body.spoil(
             Status.DAMAGED,
             "size",
-            f"bytes came into it: {body.size or 0:,} are declared, and it goes on for {count_words(more, 'byte')} more",
+            f"bytes were inserted: {body.size or 0:,} are declared, and it has {count_words(more, 'byte')} more",
         )
         body.end, body.next, body.size = body.end + more, after, body.end + more - body.start
         return True
 
     def _check_last(self, body: Body, pos: int) -> None:
-        """Zeros follow the member: bytes of it may be missing, so that it reaches over the last headers.
+        """Handle a member followed by zeros: bytes of it may be missing, so that it reaches over the last headers.
 
-        One that lies across its end, where padding should be, tells; or an empty member right before the zeros, if that
-        is the one header in it. An archive that is a member itself begins with a header, and has more of them.
+        A header across its end, in place of padding, shows that; or an empty member right before the zeros, if its
+        header is the only one inside. A nested archive begins with a header, and has more of them.
         """
         source = self.source
         if source.data.access is not Access.FREE or isinstance(source.probe(body.start), TarHeader):
-            return  # decoded data are not to be read backwards
+            return  # decoded data should not be read backwards
         tail = source.trim_zeros(max(body.start, body.next - _MOST_SHIFTED), body.next)
         last = source.probe(tail - BLOCK) if tail - BLOCK > body.start else None
         if body.end < body.next and self._has_more(body):
@@ -455,10 +455,10 @@ class TarWalker:
             self._cut_at(body, tail - BLOCK)
 
     def _header_was_here(self, body: Body, after: int) -> bool:
-        """Say whether what shifts the header at ``after`` lies behind the member: in the header that followed it.
+        """Say whether the bytes that shift the header at ``after`` lie after the member, in the header after it.
 
-        The magic of that header is left. Or the padding is all zeros, and a name begins right behind it: had bytes come
-        in (or gone) before that, there would be something else in the padding, or more of it.
+        The magic of that header is left. Or the padding is all zeros, and a name begins right after it: if bytes had
+        been inserted or lost before that, the padding would be different.
         """
         head, unknown = self.source.read(body.next, min(after - body.next, _MOST_SHIFTED))
         if unknown or not head:
@@ -466,12 +466,12 @@ class TarWalker:
         return _MAGIC in head or (body.end < body.next and head[0] != 0 and not self._has_more(body))
 
     def _has_more(self, body: Body) -> bool:
-        """Say whether the padding of a member holds anything."""
+        """Say whether the padding of a member is not all zeros."""
         padding, _ = self.source.read(body.end, body.next - body.end)
         return bool(padding.strip(b"\0"))
 
     def _check_suspect(self, body: Body, pos: int) -> None:
-        """The header is damaged, and the size may be what is damaged in it: any header before its end decides."""
+        """Handle a damaged header, whose size may be wrong: any header before the member's end decides."""
         after = self.search_from(body.start, pos)
         if after is None:
             if self._has_more(body):
@@ -483,12 +483,12 @@ class TarWalker:
             self._cut_at(body, after)
 
     def _cut_at(self, body: Body, after: int) -> None:
-        """The size lies: the member ends where the next one begins."""
+        """Handle a wrong size: the member ends where the next one begins."""
         body.spoil(
             Status.DAMAGED,
             "size",
-            f"its size lies: {body.size or 0:,} bytes are declared, and {after - body.start:,} "
-            "come before what follows",
+            f"its size is wrong: {body.size or 0:,} bytes are declared, and {after - body.start:,} "
+            "come before the next header",
         )
         body.end = body.next = after
         body.size = after - body.start
@@ -496,7 +496,7 @@ class TarWalker:
     # -- damage ------------------------------------------------------------------------------------------------------
 
     def _cut_header(self, pos: int, pending: Pending | None) -> Outcome:
-        """The data end inside of a header: a member without content, if it can be told, else a gap."""
+        """Handle data that end inside a header: a member without content if it is recognised, else a gap."""
         from pparse.parsers.tar.headers import judge_header
 
         raw, unknown = self.source.read(pos, BLOCK)
@@ -506,7 +506,7 @@ class TarWalker:
         name = attributes.path or (pending.name if pending is not None else None)
         name = name or (header.raw_name if header is not None else None)
         at, end = pos if pending is None else pending.at, pos + there
-        reason = "the archive ends inside of its header"
+        reason = "the archive ends inside its header"
         if name is None or (header is not None and header.letter in _EXTENDED):
             member = ArchiveMember(f"gap {pos}", b"", "gap", at, pos, end, end - pos)
         else:
@@ -518,7 +518,7 @@ class TarWalker:
         return self._outcome(member, body)
 
     def _lost(self, begin: int, pos: int, zeros: int, pending: Pending | None) -> Outcome:
-        """No header stands where one is due: go on at the next one, and give what lies before it."""
+        """Handle a missing header: continue at the next one, and return the bytes before it."""
         source = self.source
         gap = source.gap_in(pos, pos + BLOCK)
         if gap is not None and gap.length is not None:
@@ -528,7 +528,7 @@ class TarWalker:
         end = after
         if end is None:
             end = source.known_end()
-            if end <= pos:  # a gap goes on to the end
+            if end <= pos:  # a gap extends to the end
                 reason = "the bytes from here to the end of the archive are lost"
                 return Outcome(None, None, Status.TRUNCATED, self._finding("truncated", reason, "", pos, None))
             body_end = source.trim_zeros(pos, end)
@@ -545,19 +545,19 @@ class TarWalker:
             if size is not None and size <= body.end - body.start:
                 body.end, body.size = body.start + size, size
                 body.next = min(end, body.start + padded(size))
-            body.spoil(Status.DAMAGED, "malformed", "its header is destroyed; an extended header tells its name")
+            body.spoil(Status.DAMAGED, "malformed", "its header is destroyed; its name comes from an extended header")
             member = ArchiveMember(name_of(name), name, "file", at, body.start, body.end, body.size)
             return self._outcome(member, body)
         whole = source.gap_in(pos, body.end) is None
         if gap is not None and gap.offset <= pos and (gap.length or 0) >= body.end - pos:
             reason = "an unknown number of bytes is lost here, with the headers in them"
         elif gap is not None:
-            reason = "the header is lost; these bytes are what is left before the next one"
+            reason = "the header is lost; these are the bytes before the next one"
         else:
-            reason = f"no header stands here; {count_words(body.end - pos, 'byte')} before the next one, or the end"
+            reason = f"a header is missing here; {count_words(body.end - pos, 'byte')} up to the next one, or the end"
         member = ArchiveMember(f"gap {pos}", b"", "gap", at, pos, body.end, body.end - pos if whole else None)
         if after is None and zeros >= 2 and gap is None and not source.lost_in(pos, body.end)[0]:
-            # Behind the mark of the end, and nothing in it is an archive: somebody else's bytes.
+            # After the end mark, and not an archive: foreign bytes.
             reason = f"{count_words(body.end - pos, 'byte')} follow the end of the archive"
             member.finding = self._finding("trailing", reason, member.name, pos, member.compressed_size, "warning")
             return Outcome(member, body.next, None, member.finding)

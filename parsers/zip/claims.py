@@ -6,13 +6,7 @@ from pparse.parsers.zip.records import STREAMED, CentralEntry, LocalHeader
 
 
 class Extent:
-    """The stored bytes ``[start, end)`` of a member, and where scanning goes on (``next``).
-
-    ``size`` and ``crc`` of the content (None: unknown) and ``compressed_size`` as somebody says, or as measured.
-    ``code`` and ``reason`` say what is wrong (empty: nothing), ``cut`` that it is an end that is missing. ``missing``
-    bytes are lost somewhere in ``[gap_start, gap_end)``; None where there is no such gap. ``rival`` is a CRC that
-    somebody else says of it, if another one.
-    """
+    """The stored bytes ``[start, end)`` of a member, and where scanning continues (``next``)."""
 
     __slots__ = (
         "code",
@@ -35,27 +29,34 @@ class Extent:
         self.end = end
         self.next = following
         self.size = size
+        """Size of the content; None if unknown."""
         self.crc = crc
+        """CRC-32 of the content; None if unknown."""
         self.compressed_size = end - start
+        """Bytes stored, as declared or measured."""
         self.code = self.reason = ""
+        """What is wrong, as a code and in words; empty if nothing is."""
         self.cut = False
+        """Whether the end is missing."""
         self.missing: int | None = None
+        """Number of bytes that are lost somewhere in ``[gap_start, gap_end)``; None if there is no such gap."""
         self.gap_start = self.gap_end = 0
         self.rival: int | None = None
+        """A differing CRC-32 from another record."""
 
     @property
     def content(self) -> int:
-        """How many bytes it holds, as far as known; of unknown ones, how many are stored."""
+        """Size of the content if known, else the number of bytes stored."""
         return self.compressed_size if self.size is None else self.compressed_size and self.size
 
     def blame(self, code: str, reason: str, *, cut: bool = False) -> Extent:
-        """Say what is wrong, and return this."""
+        """Set what is wrong, and return this extent."""
         self.code, self.reason, self.cut = code, reason, cut
         return self
 
 
 class Claim:
-    """What somebody says of a member: ``compressed_size``, ``size``, ``crc``; ``listed``: the directory says it."""
+    """Declared values of a member: ``compressed_size``, ``size``, ``crc``; ``listed``: by the directory."""
 
     __slots__ = ("compressed_size", "crc", "listed", "size")
 
@@ -67,7 +68,7 @@ class Claim:
 
 
 def claims_of(header: LocalHeader, entry: CentralEntry | None) -> list[Claim]:
-    """Return what directory and local header say of a member's bytes; zeros before a descriptor say nothing."""
+    """Return the values that directory and local header declare; zeros with a descriptor declare nothing."""
     claims = []
     if entry is not None:
         claims.append(Claim(entry.compressed_size, entry.size, entry.crc, listed=True))
@@ -89,7 +90,7 @@ def followed(have: int, compressed_size: int) -> str:
 
 
 def note_contradiction(extent: Extent, claim: Claim, claims: list[Claim]) -> Extent:
-    """Note that the local header and the directory do not agree; the one that fits the file is right."""
+    """Record that local header and directory disagree; the one that fits the file is right."""
     if len(claims) < 2:
         return extent
     other = claims[1] if claim is claims[0] else claims[0]
@@ -99,18 +100,18 @@ def note_contradiction(extent: Extent, claim: Claim, claims: list[Claim]) -> Ext
         claim.crc,
     ):
         who = "local header" if claim.listed else "directory"
-        extent.blame("contradiction", f"the {who} says other sizes, or another CRC, than fit the file")
+        extent.blame("contradiction", f"the {who} has sizes or a CRC that do not fit the file")
     return extent
 
 
 def note_cut(extent: Extent, compressed_size: int | None) -> Extent:
-    """Say that the data end before the member does, if so."""
+    """Record that the data end before the member does, if so."""
     have = extent.end - extent.start
     if compressed_size is None:
-        return extent.blame("truncated", f"the archive ends in it, after {have:,} bytes", cut=True)
+        return extent.blame("truncated", f"the archive ends inside it, after {have:,} bytes", cut=True)
     if compressed_size > have:
         extent.compressed_size = compressed_size
         return extent.blame(
-            "truncated", f"the archive ends in it, after {have:,} of {compressed_size:,} bytes", cut=True
+            "truncated", f"the archive ends inside it, after {have:,} of {compressed_size:,} bytes", cut=True
         )
     return extent

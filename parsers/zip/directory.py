@@ -1,10 +1,10 @@
-"""The central directory of a zip archive: finding it, checking that it is the archive's own, and reading it.
+"""The central directory of a zip archive: finds it, checks that it belongs to the archive, and reads it.
 
-A directory is trusted when it accounts for the file: its entries follow each other to its very end, local headers of
-the same names stand where it says, and no other local header precedes the first of them. So the directory of a zip
-that is stored *in* a damaged zip is not taken for that of the outer one.
+A directory is trusted if it accounts for the file: its entries follow each other to its very end, local headers with
+the same names are where it says, and no other local header comes before the first of them. So the directory of a zip
+stored *in* a damaged zip is not taken for that of the outer one.
 
-Everything is read in blocks; a directory of a million entries costs no memory, unless entries overlap.
+Everything is read in blocks. A directory of a million entries takes no memory, unless entries overlap.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ if TYPE_CHECKING:
     from pparse.budget import Charge, MemoryBudget
     from pparse.data.base import Data
 
-# Read at once; above the length of the longest entry (46 + 3 * 65,535).
+# Bytes read at once: more than the longest entry (46 + 3 * 65,535).
 BLOCK: Final = 256 * KIB
-# How far from the end of the data a directory may end, with what is behind it.
+# How far from the end of the data a directory may end.
 TAIL: Final = MIB + 64 * KIB + END_SIZE
-# How much of what precedes the first entry is looked through for local headers that are not listed.
+# How many bytes before the first entry are searched for local headers that are not listed.
 PREFIX: Final = 16 * MIB
 # Entries may overlap by this much: some writers miscount a descriptor.
 TOLERANCE: Final = 32
 SAMPLES: Final = 32
-# Overlaps of so many entries may be damage of the directory.
+# Up to so many overlapping entries may be damage of the directory.
 _FEW: Final = 1_000
 
 # signature, flags, CRC, packed, lengths of name, extra field and comment, offset
@@ -70,7 +70,7 @@ _CENTRALS: Final = lazy_pattern(re.escape(CENTRAL))
 
 
 def known_bytes(data: Data, offset: int, length: int) -> bytes:
-    """Return up to ``length`` bytes at ``offset``, as far as they are known."""
+    """Return up to ``length`` bytes at ``offset``, ending before the first unknown one."""
     if not data.gaps:
         return data.pread(offset, length)
     chunk, unknown = data.read_known(offset, length)
@@ -78,7 +78,7 @@ def known_bytes(data: Data, offset: int, length: int) -> bytes:
 
 
 def local_at(data: Data, pos: int, end: int, *, broken: bool = False) -> LocalHeader | None:
-    """Return the local header at ``pos`` if all of it is known; None otherwise. ``broken``: whatever its signature."""
+    """Return the local header at ``pos`` if all of it is known; None otherwise. ``broken`` ignores its signature."""
     head = known_bytes(data, pos, max(0, min(LOCAL_SIZE + 128, end - pos)))
     if len(head) < LOCAL_SIZE or (not broken and not head.startswith(LOCAL)):
         return None
@@ -89,7 +89,7 @@ def local_at(data: Data, pos: int, end: int, *, broken: bool = False) -> LocalHe
 
 
 def cut_header(data: Data, pos: int, end: int) -> bool:
-    """Say whether a local header begins at ``pos`` and the data end in it."""
+    """Say whether a local header begins at ``pos`` and the data end inside it."""
     head = known_bytes(data, pos, max(0, min(LOCAL_SIZE, end - pos)))
     if not head or not (head.startswith(LOCAL) or LOCAL.startswith(head)):
         return False
@@ -99,9 +99,7 @@ def cut_header(data: Data, pos: int, end: int) -> bool:
 class Directory:
     """A directory that accounts for the archive.
 
-    Its entries lie in ``[begin, end)``, ``count`` of them; a member's local header stands at its offset plus ``shift``;
-    the lowest of these is ``first``. ``finish`` is where the archive ends, its comment included, ``declared`` how many
-    entries the end record names. ``zip64``: some of them have zip64 fields; ``torn``: local headers are damaged.
+    Its entries are in ``[begin, end)``. A member's local header is at its offset plus ``shift``.
     """
 
     __slots__ = (
@@ -120,14 +118,23 @@ class Directory:
 
     def __init__(self, begin: int, shift: int, survey: _Survey) -> None:
         self.begin = begin
+        """Offset of the first entry."""
         self.end = survey.end
+        """Offset after the last entry."""
         self.shift = shift
+        """What to add to a stored offset to get a position."""
         self.count = survey.count
+        """Number of entries."""
         self.first = survey.lowest + shift if survey.count else begin
+        """Offset of the first local header."""
         self.finish = survey.end
+        """Offset of the end of the archive, with its comment."""
         self.declared = 0
+        """Number of entries that the end record gives."""
         self.zip64 = survey.zip64
+        """Whether some entries have zip64 fields."""
         self.torn = False
+        """Whether local headers are damaged."""
         self._overlaps = array("q")
         self._charge: Charge | None = None
 
@@ -137,12 +144,12 @@ class Directory:
         return bool(self._overlaps)
 
     def overlaps(self, at: int) -> bool:
-        """Say whether the entry at ``at`` claims bytes of a member that begins before it."""
+        """Say whether the entry at ``at`` claims bytes of an earlier member."""
         place = bisect_left(self._overlaps, at)
         return place < len(self._overlaps) and self._overlaps[place] == at
 
     def set_overlaps(self, places: array[int], budget: MemoryBudget) -> None:
-        """Keep where the entries stand (ascending) that claim bytes of others. Raises `LimitError`."""
+        """Store the offsets (ascending) of entries that claim bytes of other members. Raise `LimitError`."""
         if places:
             self._charge = budget.charge(8 * len(places), "a list of overlapping members")
         self._overlaps = places
@@ -151,10 +158,10 @@ class Directory:
 def find_directory(data: Data, start: int, end: int, budget: MemoryBudget) -> Directory | None:
     """Return the directory of the archive ``data[start:end]``; None if there is none that accounts for it.
 
-    Raises `LimitError` if overlapping members are more than fit the budget.
+    Raise `LimitError` if a list of overlapping members exceeds the budget.
     """
     if any(not gap.exact for gap in data.gaps):
-        return None  # offsets behind such a gap mean nothing
+        return None  # offsets after such a gap have no meaning
     for at in end_records(data, start, end):
         found = _check_end(data, at, start, end, budget)
         if found is not None:
@@ -163,7 +170,7 @@ def find_directory(data: Data, start: int, end: int, budget: MemoryBudget) -> Di
 
 
 def end_records(data: Data, start: int, end: int) -> Iterator[int]:
-    """Yield where end records may stand, the last one first, as far as `TAIL` from the end."""
+    """Yield the possible offsets of end records, the last one first, within `TAIL` bytes from the end."""
     high, step, lowest = end, 4 * KIB, max(start, end - TAIL)
     while high > lowest:
         low = max(lowest, high - step)
@@ -175,7 +182,7 @@ def end_records(data: Data, start: int, end: int) -> Iterator[int]:
 
 
 def read_end_at(data: Data, at: int, start: int, end: int) -> tuple[EndRecord, int] | None:
-    """Return the end record at ``at``, zip64 seen to, and where the directory before it ends."""
+    """Return the end record at ``at``, with zip64 values, and where the directory before it ends."""
     record = read_end(known_bytes(data, at, min(END_SIZE, end - at)))
     if record is None:
         return None
@@ -204,7 +211,7 @@ def _check_end(data: Data, at: int, start: int, end: int, budget: MemoryBudget) 
             continue
         if begin < stop and known_bytes(data, begin, len(CENTRAL)) not in (CENTRAL, SIGNATURE):
             continue  # before more of it is read
-        data.keep(begin, stop)  # members are read in turn with it
+        data.keep(begin, stop)  # members are read alternately with it
         survey = _survey(data, begin, stop)
         if survey is None:
             continue
@@ -214,7 +221,7 @@ def _check_end(data: Data, at: int, start: int, end: int, budget: MemoryBudget) 
             continue
         overlaps = array("q") if survey.ordered else _find_overlaps(data, directory, budget)
         if 0 < len(overlaps) <= max(2, min(survey.count // 4, _FEW)):
-            continue  # a size or an offset is wrong, rather than all of it a bomb
+            continue  # more likely a wrong size or offset than a bomb
         directory.set_overlaps(overlaps, budget)
         return directory
     return None
@@ -244,7 +251,7 @@ def _survey(data: Data, at: int, end: int) -> _Survey | None:
     learned = _Survey()
     samples, odd = learned.samples, learned.odd
     lowest, lowest_at, ordered = 0, -1, True
-    reached, count = 1 << 64, 0  # so that the first entry is looked at
+    reached, count = 1 << 64, 0  # so that the first entry is checked
     # Locals save a tenth of the time.
     survey, central, size, reserved, full, local = _SURVEY, CENTRAL, CENTRAL_SIZE, RESERVED, FULL, LOCAL_SIZE
     while at < end:
@@ -325,12 +332,12 @@ def _compare_headers(data: Data, directory: Directory, places: list[int], start:
             wrong += 1
             torn = torn or header is None
         if place == places[0] and (right or (wrong and directory.first != start)):
-            return bool(right), torn  # the first one of all: enough
+            return bool(right), torn  # the very first one is enough
     return right >= wrong, torn
 
 
 def _denies(data: Data, directory: Directory, place: int) -> bool:
-    """Say whether the file denies an odd entry: its flags, or that a member with a CRC has no bytes."""
+    """Say whether the file contradicts an odd entry: its flags, or a CRC of a member without bytes."""
     entry = entry_at(data, place, directory.end)
     if entry is None:
         return True
@@ -344,12 +351,12 @@ def _denies(data: Data, directory: Directory, place: int) -> bool:
 
 
 def _has_locals(data: Data, low: int, high: int, end: int) -> bool:
-    """Say whether there is a local header in ``[low, high)``, where the directory knows of none."""
+    """Say whether there is a local header in ``[low, high)``, where the directory lists none."""
     return next(local_headers(data, low, min(high, low + PREFIX), end), None) is not None
 
 
 def local_headers(data: Data, low: int, high: int, end: int) -> Iterator[int]:
-    """Yield where sane local headers begin in ``[low, high)``; they may reach as far as ``end``."""
+    """Yield the offsets of plausible local headers in ``[low, high)``; they may extend to ``end``."""
     while low < high:
         block, _ = data.read_known(low, min(BLOCK, high - low + len(LOCAL) - 1, end - low))
         for match in _LOCALS.finditer(block):
@@ -362,7 +369,7 @@ def local_headers(data: Data, low: int, high: int, end: int) -> Iterator[int]:
 
 
 def _find_overlaps(data: Data, directory: Directory, budget: MemoryBudget) -> array[int]:
-    """Return where the entries stand that claim bytes of a member before them (in the file, then in the list)."""
+    """Return the offsets of entries that claim bytes of an earlier member (by position, then by list order)."""
     offsets, lengths, places = array("q"), array("q"), array("q")
     with budget.charge(48 * directory.count, "comparing where members lie"):
         for at, entry in entries(data, directory.begin, directory.end):
@@ -381,7 +388,7 @@ def _find_overlaps(data: Data, directory: Directory, budget: MemoryBudget) -> ar
 
 
 def entries(data: Data, at: int, end: int) -> Iterator[tuple[int, CentralEntry]]:
-    """Yield ``(where it stands, entry)`` from ``at`` to ``end``, or as far as they follow each other."""
+    """Yield ``(offset, entry)`` from ``at`` to ``end``, as long as entries follow each other."""
     while at < end:
         block = known_bytes(data, at, min(BLOCK, end - at))
         pos = 0
@@ -405,11 +412,11 @@ def entry_at(data: Data, at: int, end: int) -> CentralEntry | None:
 
 
 class Hints:
-    """Entries of a directory that is not whole, or does not fit: what they say is believed where the file agrees.
+    """Entries of an incomplete or contradictory directory, believed only where the file agrees.
 
-    ``shifts`` are what may have to be added to an offset to get a position, the likeliest first. Behind a gap of
-    unknown length no position follows from an offset. ``whole``: the archive's own directory is all there and lies
-    where its end record says, so a member begins where it says, whatever stands there now.
+    ``shifts`` are candidates for the number to add to an offset to get a position, the likeliest first. After a gap of
+    unknown length no position follows from an offset. ``whole``: the archive's own directory is complete and lies where
+    its end record says, so its positions are certain, even if the local header there is destroyed.
     """
 
     def __init__(self, data: Data, start: int, end: int, budget: MemoryBudget) -> None:
@@ -422,13 +429,13 @@ class Hints:
         self._names = KeyTable(())
         self.shifts: list[int] = []
         self._reach = min((gap.offset for gap in data.gaps if not gap.exact), default=end)
-        self.trusted = False  # whether local headers were found where entries say, or it lies where it should
+        self.trusted = False  # whether local headers are where entries say, or the directory is where it should be
         self.whole = False
-        self._apart = False  # no two members share bytes, as the entries say
+        self._apart = False  # no two members share bytes, according to the entries
         self._cached: dict[int, CentralEntry | None] = {}
         try:
             self._collect(budget)
-        except LimitError:  # then without them
+        except LimitError:  # go on without them
             self._offsets, self._places, self._names = array("q"), array("q"), KeyTable(())
         if self._offsets:
             self._find_shifts()
@@ -465,7 +472,7 @@ class Hints:
     def _without_nested(
         self, offsets: array[int], places: array[int], names: array[int], ends: array[int]
     ) -> tuple[array[int], array[int], array[int], array[int]]:
-        """Leave out entries among the members, which are of archives in this one, if its own directory is all there."""
+        """Drop entries that lie between members, in nested archives, if the archive's own directory is complete."""
         own = self._own_directory()
         if own is None:
             return offsets, places, names, ends
@@ -478,7 +485,7 @@ class Hints:
         return tuple(array("q", (column[number] for number in kept)) for column in (offsets, places, names, ends))  # type: ignore[return-value]
 
     def _own_directory(self) -> tuple[int, int, EndRecord] | None:
-        """Return where the last directory begins and ends by its end record, and that; None if there is none."""
+        """Return begin and end of the last directory by its end record, and the record; None if there is none."""
         for at in end_records(self._data, self._start, self._end):
             found = read_end_at(self._data, at, self._start, self._end)
             if found is not None:
@@ -487,11 +494,11 @@ class Hints:
 
     @property
     def first_place(self) -> int:
-        """Where the first entry stands."""
+        """Offset of the first entry."""
         return min(self._places)
 
     def _find_shifts(self) -> None:
-        """Find out what offsets are counted from, by the local headers that stand where some entries say."""
+        """Find what to add to offsets, by the local headers that some entries lead to."""
         wanted = [self._start]
         exact = False  # whether a directory lies where its end record says, counted from the start
         for number, at in enumerate(end_records(self._data, self._start, self._end)):
@@ -522,7 +529,7 @@ class Hints:
         return header is not None and header.raw_name == entry.raw_name
 
     def entry(self, ordinal: int) -> CentralEntry | None:
-        """Return one entry, by its rank among all offsets."""
+        """Return an entry by its rank among all offsets."""
         place = self._places[ordinal]
         if place not in self._cached:
             if len(self._cached) >= 256:
@@ -531,9 +538,9 @@ class Hints:
         return self._cached[place]
 
     def for_header(self, pos: int, header: LocalHeader) -> CentralEntry | None:
-        """Return the entry of the member whose local header stands at ``pos``; None if none has its name.
+        """Return the entry of the member whose local header is at ``pos``; None if no entry has its name.
 
-        An entry with the right offset comes first; then one with the same name and CRC or size, the nearest one.
+        An entry with the right offset is preferred; then the nearest with the same name, and the same CRC or size.
         """
         for shift in self.shifts:
             for ordinal in self._at(pos - shift):
@@ -561,14 +568,14 @@ class Hints:
             place += 1
 
     def entry_for(self, pos: int) -> CentralEntry | None:
-        """Return the entry whose local header should stand at ``pos``, whatever is there."""
+        """Return the entry whose local header should be at ``pos``, whatever is there."""
         if self.trusted and pos < self._reach:
             for ordinal in self._at(pos - self.shifts[0]):
                 return self.entry(ordinal)
         return None
 
     def next_position(self, pos: int) -> int | None:
-        """Return the first position from ``pos`` on where a local header should stand; None if none is known."""
+        """Return the first position from ``pos`` on where a local header should be; None if none is known."""
         if not self.trusted:
             return None
         place = bisect_left(self._offsets, pos - self.shifts[0])

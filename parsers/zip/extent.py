@@ -1,7 +1,7 @@
-"""Where the bytes of a zip member end that nobody says the size of: by decoding them, or by the descriptor behind them.
+"""Finds where the bytes of a zip member of unknown size end: by decoding them, or by the descriptor after them.
 
-Both are linear in the input. What is decoded or summed up in vain is counted, and an input that makes us do that again
-and again is not followed (`Work`).
+Both take time linear in the input. Bytes that are decoded or summed up in vain are counted, and a file that causes too
+much of it is given up (`Work`).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from pparse.tree.host import Session
 
 BLOCK: Final = 256 * KIB
-# Read for a decoder: a little first, as most of what is measured may be tiny; then more each time, up to `_STEP`.
+# Bytes read for a decoder: few at first, since most members measured are tiny; then more each time, up to `_STEP`.
 _FIRST_STEP: Final = 1 * KIB
 _STEP: Final = 64 * KIB
-# Descriptors kept in mind; beyond that the oldest are looked for again when they are asked for.
+# How many descriptors are remembered; beyond that the oldest are searched again.
 _MOST: Final = 20_000
-# No member holds more: a size above that is the next record, read as one.
+# No member is larger: a larger size is really the next record.
 _MOST_SIZE: Final = 1 << 48
-# Before one of these, a descriptor without signature may stand.
+# A descriptor without signature may come before one of these.
 _MARKS: Final = lazy_pattern(rb"PK(?:\x07\x08|\x03\x04|\x01\x02|\x05\x06|\x06\x06|\x06\x08)")
 _UNSIGNED: Final = tuple((length, layout) for length, signed, layout in LAYOUTS if not signed)
 _SIGNED: Final = tuple((length, layout) for length, signed, layout in LAYOUTS if signed)
@@ -40,7 +40,7 @@ LZMA_HEAD: Final = 4
 
 
 class Work:
-    """How many bytes may still be read in vain."""
+    """The number of bytes that may still be read in vain."""
 
     __slots__ = ("left",)
 
@@ -48,25 +48,29 @@ class Work:
         self.left = 8 * size + 64 * MIB
 
     def spend(self, count: int) -> bool:
-        """Count bytes; False if that is more than there may be."""
+        """Count bytes; False if the limit is exceeded."""
         self.left -= count
         return self.left > 0
 
 
 class Measure:
-    """What decoding gave: where it ended (``end``), CRC and size of what came out, and the ``error`` that ended it."""
+    """The result of decoding."""
 
     __slots__ = ("crc", "end", "error", "size")
 
     def __init__(self, end: int, size: int, crc: int, error: PparseError | None) -> None:
         self.end = end
+        """Where the stream ended."""
         self.size = size
+        """Bytes decoded."""
         self.crc = crc
+        """CRC-32 of the bytes decoded."""
         self.error = error
+        """The error that ended decoding; None if there was none."""
 
 
 def lzma_alone(head: bytes, flags: int, size: int | None) -> bytes | None:
-    """Return the header of an lzma file ("alone") for the stream that ``head`` (9 bytes) begins; None if it is none."""
+    """Return the header of an .lzma file for a stream that begins with ``head`` (9 bytes); None if that is invalid."""
     if len(head) < LZMA_HEAD + 5 or head[2:4] != b"\5\0":
         return None
     open_end = flags & LZMA_END or size is None
@@ -74,19 +78,19 @@ def lzma_alone(head: bytes, flags: int, size: int | None) -> bytes | None:
 
 
 def measure(data: Data, start: int, end: int, method: int, flags: int, size: int | None, session: Session) -> Measure:
-    """Decode what begins at ``start``, to the end of its stream, of the data, or to damage."""
+    """Decode the stream at ``start`` up to its end, the end of the data, or damage."""
     codec = CODECS[method]
     at, crc, total = start, 0, 0
     error: PparseError | None = None
     stream = None
     base, step = start, _FIRST_STEP
     try:
-        # The dictionary of LZMA may be larger than anything it holds.
+        # The dictionary of LZMA may be larger than the content.
         stream = decompressor(codec, budget=session.budget, size=size if method == LZMA else None)
         if method == LZMA:
             head = lzma_alone(data.pread(start, min(LZMA_HEAD + 5, end - start)), flags, size)
             if head is None:
-                raise MalformedError("no LZMA properties begin the stream", offset=start)
+                raise MalformedError("the stream lacks LZMA properties", offset=start)
             at = start + LZMA_HEAD + 5
             base = at - len(head)
             stream.decompress(head, 0)
@@ -102,7 +106,7 @@ def measure(data: Data, start: int, end: int, method: int, flags: int, size: int
             out = stream.decompress(piece, 2 * _STEP)
             crc = crc32(out, crc)
             total += len(out)
-            session.limits.check("inflated_bytes", total, "what the member holds")
+            session.limits.check("inflated_bytes", total, "the content of the member")
     except (MalformedError, EndOfDataError, GapError, UnsupportedError, LimitError) as caught:
         error = caught
     reached = base + stream.consumed if stream is not None else start
@@ -112,7 +116,7 @@ def measure(data: Data, start: int, end: int, method: int, flags: int, size: int
 
 
 class Summing:
-    """CRC-32 of ``data[start:...]`` at ascending positions, each byte read once (but for the last 32)."""
+    """CRC-32 of ``data[start:...]`` at ascending positions; each byte is read once (except the last 32)."""
 
     __slots__ = ("_at", "_crc", "_data", "_work", "known")
 
@@ -124,8 +128,8 @@ class Summing:
         self.known = True  # no unknown byte so far
 
     def at(self, end: int) -> int | None:
-        """Return the CRC of everything before ``end``; None where bytes are unknown, or too much was read in vain."""
-        # Candidates may be a little out of order: the sum stays behind by more than the longest descriptor.
+        """Return the CRC of everything before ``end``; None if bytes are unknown, or too much was read in vain."""
+        # Candidates may be slightly out of order: the sum stays behind by more than the longest descriptor.
         while self.known and end - self._at > 32:
             chunk = self._read(min(BLOCK, end - 32 - self._at))
             self._crc = crc32(chunk, self._crc)
@@ -140,24 +144,24 @@ class Summing:
 
 
 class Descriptors:
-    """Finds the data descriptor of a member by where that begins: the size in the descriptor says so.
+    """Finds the data descriptor of a member by the begin of its bytes, with a size that matches the distance.
 
-    The data is looked through once, as far as is needed; what is found for other members is kept in mind.
+    The data are searched once, as far as needed; descriptors found for other members are remembered.
     """
 
     def __init__(self, data: Data, end: int, work: Work) -> None:
         self._data = data
         self._end = end
         self._work = work
-        self._from = self._to = -1  # what was looked through
+        self._from = self._to = -1  # the range that was searched
         self._found: dict[int, list[tuple[int, int, int]]] = {}  # start: (end, descriptor length, crc)
         self._count = 0
 
     def find(self, start: int, stop: int, *, check: bool) -> tuple[int, int, int] | None:
         """Return ``(end of the bytes, length of the descriptor, crc)`` of the member whose bytes begin at ``start``.
 
-        ``check``: what is stored is the content, so its CRC has to agree; where bytes are unknown, the size decides.
-        ``stop``: the descriptor must begin before that. None if there is none.
+        With ``check`` the stored bytes are the content, so their CRC must agree; if some are unknown, the size decides.
+        The descriptor must begin before ``stop``. None if there is none.
         """
         if not self._from <= start <= self._to:
             self._from = self._to = start
@@ -191,7 +195,7 @@ class Descriptors:
                 place = at if match[0] == DESCRIPTOR else at - length
                 self._note(block, place, first, length, layout, start)
         self._to = low + count
-        if self._to >= self._end:  # an unsigned descriptor may be the last there is, or the next record be cut
+        if self._to >= self._end:  # an unsigned descriptor may come last, or the next record may be cut
             for cut in range(4):
                 if block.endswith((b"PK\x03"[:cut], b"PK\x01"[:cut])):
                     for length, layout in _UNSIGNED:
@@ -218,9 +222,9 @@ class Descriptors:
 
 
 def descriptor_before(data: Data, at: int, start: int, least: int | None = None) -> tuple[int, int, int, int] | None:
-    """Return ``(end of the bytes, crc, packed, size)`` by a descriptor that ends at ``at``; None if there is none.
+    """Return ``(end of bytes, crc, compressed size, size)`` from a descriptor that ends at ``at``; None if none does.
 
-    The size in it must be the distance from ``start``; with ``least``, it must be that at least, and the descriptor
+    The size in it must be the distance from ``start``. With ``least`` it must be at least that, and the descriptor must
     have a signature (bytes are missing before it).
     """
     for length, signed, layout in LAYOUTS:

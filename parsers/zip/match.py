@@ -1,4 +1,4 @@
-"""Telling a zip archive by its end, or by what stands anywhere in the data."""
+"""Recognises a zip archive by its end, or by records anywhere in the data."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data
 
-# What is read of the end: the longest comment, and the record before it.
+# Bytes read at the end: the longest comment, and the record before it.
 TAIL_READ: Final = 64 * KIB + END_SIZE
-# What is read of a directory.
+# Bytes read of a directory.
 _ENTRIES_READ: Final = 4 * KIB
-# End records in the tail that are looked at.
+# The most end records in the tail that are checked.
 _MOST_ENDS: Final = 8
-# What is looked through at the front, and how many local headers in that.
+# Bytes searched at the front, and the most local headers checked there.
 _HEAD: Final = 64 * KIB
 _MOST_TRIED: Final = 64
-# A longer record is not looked for: to read it at each of many false signatures would take too long.
+# Longer records are not searched: reading one at each of many false signatures would take too long.
 _LONGEST: Final = 8 * KIB
 _SIGNS: Final = lazy_pattern(rb"PK(?:\x03\x04|\x01\x02)")
 
 
 def match_zip(data: Data, start: int, end: int) -> Confidence:
-    """Do what `ZipParser.match` says of ``data[start:end]``."""
+    """Implement `ZipParser.match` for ``data[start:end]``."""
     head = known_bytes(data, start, min(end - start, LOCAL_SIZE))
     if head.startswith(LOCAL):
         header = local_at(data, start, end)
@@ -62,19 +62,19 @@ def match_zip(data: Data, start: int, end: int) -> Confidence:
         return Confidence.CERTAIN
     if end - start < END_SIZE:
         return Confidence.NO
-    if data.size is None:  # what has to be decoded to its end for it is not looked at
+    if data.size is None:  # do not decode a stream to its end for this
         return _match_broken(data, start, end, head)
     by_tail = match_tail(data, start, end, TAIL_READ)
     if by_tail:
         return by_tail
     if _match_broken(data, start, end, head):
         return Confidence.LIKELY
-    # Behind a program that unpacks it, without a directory; a signature may stand in any program.
+    # After a program that unpacks it, without a directory; any program may contain a signature.
     return Confidence.POSSIBLE if _one_leads_on(data, start, end) else Confidence.NO
 
 
 def _one_leads_on(data: Data, start: int, end: int) -> bool:
-    """Say whether one of the first local headers found anywhere near the beginning leads on."""
+    """Say whether one of the first local headers near the beginning leads to another record."""
     places = local_headers(data, start, min(start + _HEAD, end), end)
     return any(_leads_on(data, at, end) for at, _ in zip(places, range(_MOST_TRIED), strict=False))
 
@@ -91,9 +91,10 @@ def _match_broken(data: Data, start: int, end: int, head: bytes) -> Confidence:
 
 
 def match_tail(data: Data, start: int, end: int, tail: int, *, at_end: bool = False) -> Confidence:
-    """LIKELY if an end record in the last ``tail`` bytes of ``data[start:end]`` leads to a directory.
+    """Return LIKELY if an end record in the last ``tail`` bytes of ``data[start:end]`` leads to a directory.
 
-    POSSIBLE if that lies so that the beginning of the archive is lost. ``at_end``: nothing but zeros may follow it.
+    Return POSSIBLE if its position shows that the beginning of the archive is lost. With ``at_end``, only zeros may
+    follow.
     """
     low = max(start, end - tail)
     block = known_bytes(data, low, end - low)
@@ -121,19 +122,19 @@ def match_tail(data: Data, start: int, end: int, tail: int, *, at_end: bool = Fa
 
 
 def _is_directory(data: Data, begin: int, stop: int) -> bool:
-    """Say whether entries follow each other from ``begin`` on, as far as is looked."""
+    """Say whether entries follow each other from ``begin`` on, as far as is read."""
     near = min(stop, begin + _ENTRIES_READ)
     reached, count = begin, 0
     for at, entry in entries(data, begin, near):
         reached, count = at + entry.length, count + 1
-    if not count:  # one that is longer than that
+    if not count:  # one entry that is longer than that
         longer = entry_at(data, begin, stop)
         return longer is not None and begin + longer.length <= stop
     return reached >= near or known_bytes(data, reached, 4)[:2] == b"PK"
 
 
 def _leads_on(data: Data, at: int, end: int) -> bool:
-    """Say whether another record follows the member whose local header stands at ``at``."""
+    """Say whether another record follows the member whose local header is at ``at``."""
     header = local_at(data, at, end)
     if header is None or header.compressed_size is None or header.flags & STREAMED:
         return False
@@ -141,7 +142,7 @@ def _leads_on(data: Data, at: int, end: int) -> bool:
 
 
 def find_record(data: Data, start: int, end: int, poll: Callable[[], object]) -> int | None:
-    """Return where the first sane local header, or entry of a directory, begins in ``data[start:end]``."""
+    """Return the offset of the first plausible local header or directory entry in ``data[start:end]``."""
     low = start
     while low < end:
         poll()

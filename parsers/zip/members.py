@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pparse.parsers.zip.directory import Directory
     from pparse.parsers.zip.scan import ScanStep
 
-# What a packed byte may yield at most.
+# The most bytes that one compressed byte can decode to.
 _MOST_INFLATED: Final = {DEFLATE: 1_100}
 _MOST_RATIO: Final = 1 << 15
 
@@ -73,9 +73,9 @@ class MemberMaker:
             ),
         )
         if directory.has_overlaps and directory.overlaps(at):
-            self._blame(member, Status.DAMAGED, "overlap", "its bytes are those of a member before it")
+            self._blame(member, Status.DAMAGED, "overlap", "its bytes belong to an earlier member")
         elif start >= directory.begin:
-            self._blame(member, Status.DAMAGED, "malformed", "it should begin behind all members")
+            self._blame(member, Status.DAMAGED, "malformed", "its offset points past the last member")
         elif not self._refuse(member, entry.extra) and not self._check_size(member):
             gap = self._extraction.data.next_gap(start) if self._extraction.data.gaps else None
             if gap is not None and gap.offset < end:
@@ -89,7 +89,7 @@ class MemberMaker:
         if cut_header(data, found.at, found.next):
             self._blame(member, Status.TRUNCATED, "truncated", "the archive ends in a local header")
         else:
-            self._blame(member, Status.DAMAGED, "gap", "no member can be told from these bytes")
+            self._blame(member, Status.DAMAGED, "gap", "these bytes belong to no known member")
         return member
 
     def scanned(self, found: ScanStep) -> ArchiveMember:
@@ -144,15 +144,15 @@ class MemberMaker:
         elif gap is not None and gap.offset < extent.end:
             self._blame(member, Status.DAMAGED, "gap", "bytes of it are missing")
         elif not header.whole:
-            self._blame(member, Status.DAMAGED, "name", "letters of its name are lost")
+            self._blame(member, Status.DAMAGED, "name", "part of its name is lost")
 
     def _pieces(self, extent: Extent) -> tuple[Range, ...]:
-        """Return the stored bytes of a member of which ``extent.missing`` bytes are lost."""
+        """Return the stored bytes of a member that lost ``extent.missing`` bytes."""
         from pparse.data.spliced import MissingData
 
         data, missing = self._extraction.data, extent.missing or 0
         head, tail = extent.gap_start - extent.start, max(0, extent.end - extent.gap_end)
-        head = min(head, max(0, extent.compressed_size - tail))  # damage may have brought bytes in, too
+        head = min(head, max(0, extent.compressed_size - tail))  # damage may have inserted bytes, too
         pieces = [data.range(extent.start, extent.start + head)]
         if missing:
             pieces.append(MissingData(missing).range(0, missing))
@@ -161,7 +161,7 @@ class MemberMaker:
         return tuple(pieces)
 
     def _refuse(self, member: ArchiveMember, extra: bytes) -> bool:
-        """Say whether the member cannot be read here, and why."""
+        """Say whether the member cannot be read, and add the reason."""
         note: ZipNote = member.extra
         if note.flags & (ENCRYPTED | MASKED):
             member.checksum = None
@@ -173,12 +173,12 @@ class MemberMaker:
         return True
 
     def _check_size(self, member: ArchiveMember) -> bool:
-        """Say whether the member cannot be as large as is said; its size then is not known."""
+        """Say whether the declared size is impossible; the size then becomes unknown."""
         method = member.extra.method
         most = _MOST_INFLATED.get(method, _MOST_RATIO) * (member.compressed_size + 64)
         if method == STORED or member.size is None or member.size <= most:
             return False
-        self._blame(member, Status.COMPLETE, "contradiction", f"{member.size:,} bytes do not fit into so few")
+        self._blame(member, Status.COMPLETE, "contradiction", f"so few bytes cannot decode to {member.size:,}")
         member.size = None
         return True
 

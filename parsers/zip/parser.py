@@ -1,4 +1,4 @@
-"""Zip archives, whole or not.
+"""Zip archives, complete or damaged.
 
 States::
 
@@ -7,9 +7,9 @@ States::
                           for the archive; else what stands at a position    of the directory, or of the data
                           of the archive (`pparse.parsers.zip.scan`)
 
-The root is a map of names to members. Where the directory is trusted, a member's ``at`` is its entry there, and its
-``start`` the local header, which is not read before the member is opened: ``[start, end)`` then is that header and the
-bytes, as far as the directory knows. Else ``at`` is the local header, and ``[start, end)`` the stored bytes.
+The root is a map of names to members. With a trusted directory, a member's ``at`` is its directory entry, and ``start``
+its local header, which is not read before the member is opened; ``[start, end)`` then holds header and bytes, as far as
+the directory knows. Otherwise ``at`` is the local header, and ``[start, end)`` the stored bytes.
 """
 
 from __future__ import annotations
@@ -70,15 +70,15 @@ if TYPE_CHECKING:
     from pparse.tree.result import Result
     from pparse.tree.visit import Member
 
-# Entries made visible at a time; when scanning, as long as they are near.
+# Entries added at a time; when scanning, as long as they are near each other.
 _GROUP: Final = 64
 _NEAR: Final = 256 * KIB
-# Members that are looked for, at most, because they are not where the directory says.
+# The most members that are searched because they are not where the directory says.
 _MOST_SEARCHES: Final = 16
 
 
 class ZipParser(ArchiveParser):
-    """A zip archive, also one that is cut, damaged, or has no directory."""
+    """A zip archive, also one that is truncated, damaged, or without a directory."""
 
     name = "zip"
     description = "zip archive"
@@ -106,9 +106,9 @@ class ZipParser(ArchiveParser):
     references = ("PKWARE APPNOTE.TXT 6.3.10", "Info-ZIP extrafld.txt")
     limitations = (
         "encrypted members, deflate64 and other rare methods are listed, not read",
-        "archives that are spread over several disks are read as far as their parts go",
+        "of archives spread over several disks, only the parts given are read",
         "DOS times have no time zone and are taken as UTC",
-        "symbolic links are told from files by the directory only",
+        "only the directory distinguishes symbolic links from files",
     )
 
     def __init__(self, result: Result) -> None:
@@ -119,20 +119,20 @@ class ZipParser(ArchiveParser):
         self._directory: Directory | None = None
         self._scanner: Scanner | None = None
         self._searches = 0
-        self._shown = False  # whether the notes on the archive as a whole were made
+        self._shown = False  # whether findings on the whole archive were added
 
     @classmethod
     def match(cls, reader: Reader) -> Confidence:
-        """CERTAIN by a sane local header or an empty directory, LIKELY by a directory behind something else.
+        """CERTAIN by a plausible local header or an empty directory, LIKELY by a directory after other data.
 
-        Also LIKELY: a first header whose signature is damaged. Only the head and the last 64 KiB are read, and a little
-        of a directory that is found by them.
+        Also LIKELY by a first header with a damaged signature. Reads only the head and the last 64 KiB, and a little of
+        a directory found by them.
         """
         return match_zip(reader.data, reader.start, reader.start + (reader.size or 0))
 
     @classmethod
     def match_further(cls, reader: Reader, *, thorough: bool) -> Confidence:
-        """LIKELY by a directory at the very end of data that begin as nothing known."""
+        """LIKELY by a directory at the very end of data of unknown type."""
         data, start = reader.data, reader.start
         if data.size is None:
             return Confidence.NO
@@ -141,14 +141,14 @@ class ZipParser(ArchiveParser):
 
     @classmethod
     def search(cls, reader: Reader, poll: Callable[[], object]) -> int | None:
-        """Return where the first local header or entry of a directory begins that may be one."""
+        """Return the offset of the first possible local header or directory entry."""
         return find_record(reader.data, reader.start, reader.start + (reader.size or 0), poll)
 
     # -- how it is read ----------------------------------------------------------------------------------------------
 
     @property
     def directory(self) -> Directory | None:
-        """The directory, if it accounts for the archive. Raises `LimitError`."""
+        """The directory, if it accounts for the archive. Raise `LimitError` if overlaps exceed the budget."""
         if not self._looked:
             extraction = self.result.extraction
             self._directory = find_directory(
@@ -175,13 +175,13 @@ class ZipParser(ArchiveParser):
         return (self._start if directory is None else directory.begin), self.expect_member, 0
 
     def expect_member(self, ctx: NodeContext, block: bytes, base: int) -> Step:
-        """Make visible what an entry of the directory says, or what stands at the position."""
+        """Add the members of the next directory entries, or of the records at the position."""
         if self.directory is not None:
             return self._list(ctx, self.directory, block, base)
         return self._scan(ctx)
 
     def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, Any, int] | None:
-        """Go on behind a gap of the data."""
+        """Continue after a gap in the data."""
         if self.directory is not None:
             return None
         pos, state, need = self._scan(ctx)
@@ -190,7 +190,7 @@ class ZipParser(ArchiveParser):
     # -- by the directory --------------------------------------------------------------------------------------------
 
     def _list(self, ctx: NodeContext, directory: Directory, block: bytes, base: int) -> Step:
-        """Make some entries of the directory visible: where they stand, and what they say if that is asked for."""
+        """Add some directory entries: their offsets, and their members if asked for."""
         if ctx.collected is None:
             self._note_archive(directory)
         asked = ctx.collected is not None or ctx.wanted_occurrence or ctx.index is None
@@ -207,7 +207,7 @@ class ZipParser(ArchiveParser):
             if asked:
                 entry = read_central(block, at)
                 if entry is None:
-                    raise MalformedError("no directory entry stands here", offset=pos, source=ctx.data.name)
+                    raise MalformedError("no directory entry is at this offset", offset=pos, source=ctx.data.name)
                 ctx.emit(self.entry_of(self.listed(entry, pos, directory)))
             else:
                 places.append(pos)
@@ -219,17 +219,17 @@ class ZipParser(ArchiveParser):
         return pos, DONE if pos >= directory.end else self.expect_member, need
 
     def listed(self, entry: CentralEntry, at: int, directory: Directory) -> ArchiveMember:
-        """Return the member that an entry of a trusted directory says."""
+        """Return the member that an entry of a trusted directory describes."""
         return self._maker.listed(entry, at, directory)
 
     def listed_member(self, at: int) -> ArchiveMember | None:
-        """Return the member whose directory entry stands at ``at``."""
+        """Return the member whose directory entry is at ``at``."""
         directory = self.directory
         entry = entry_at(self.result.extraction.data, at, directory.end) if directory is not None else None
         return None if entry is None or directory is None else self.listed(entry, at, directory)
 
     def _note_archive(self, directory: Directory) -> None:
-        """Say what is odd about an archive whose directory is sound; once."""
+        """Add findings on an archive with a sound directory, once."""
         if self._shown:
             return
         self._shown = True
@@ -241,7 +241,7 @@ class ZipParser(ArchiveParser):
         if directory.declared not in (directory.count, directory.count & 0xFFFF):
             self._note(
                 "count",
-                "the end record names another number of entries",
+                "the end record gives another number of entries",
                 directory.end,
                 None,
                 wanted=directory.declared,
@@ -283,7 +283,7 @@ class ZipParser(ArchiveParser):
         )
 
     def needs_proof(self, member: ArchiveMember) -> bool:
-        """Say whether only its CRC could tell that ``member`` is right: bytes at or before its own are not."""
+        """Say whether only the CRC can prove ``member`` right: its bytes, or bytes before them, are suspect."""
         note, directory = member.extra, self.directory
         if not isinstance(note, ZipNote) or member.checksum is None or member.status is not Status.COMPLETE:
             return False
@@ -293,7 +293,7 @@ class ZipParser(ArchiveParser):
         return lost or super().needs_proof(member)
 
     def members(self) -> Iterator[Member]:
-        """Yield what `pparse ls` lists; by a trusted directory, without making nodes."""
+        """Yield the rows of `pparse ls`; with a trusted directory, without making nodes."""
         directory = self.directory
         odd = directory is None or directory.has_overlaps or directory.torn
         if directory is None or odd or self.spoilt or self.result.extraction.data.flawed:
@@ -305,7 +305,7 @@ class ZipParser(ArchiveParser):
     # -- by scanning -------------------------------------------------------------------------------------------------
 
     def _scan(self, ctx: NodeContext) -> tuple[int, Any, int]:
-        """Make visible what stands at the position, and some more if that is near: one at a time is slow."""
+        """Add the member at the position, and more if they are near: one at a time is slow."""
         begin = pos = ctx.pos
         for _ in range(_GROUP):
             found = self.scanner.step(pos)
@@ -327,16 +327,16 @@ class ZipParser(ArchiveParser):
                 self._note(code, reason, offset, length, severity)
 
     def _close_scanned(self, ctx: NodeContext, *, whole: bool) -> None:
-        """Say why the directory is not trusted."""
+        """Add a finding on why the directory is not trusted."""
         end = self.scanner.end
         if end == self._start:
-            finding = Finding("empty", "there is nothing in it", source=self.result.extraction.name, offset=end)
+            finding = Finding("empty", "the archive is empty", source=self.result.extraction.name, offset=end)
             self.result.close_node(ctx.node, Status.TRUNCATED, finding)
             return
         reason = (
-            "its directory does not account for what is in it"
+            "its directory does not account for its content"
             if whole
-            else "its directory, which comes last, is missing or cut"
+            else "its directory, at the end, is missing or truncated"
         )
         finding = Finding(
             "directory" if whole else "truncated",
@@ -350,7 +350,7 @@ class ZipParser(ArchiveParser):
     # -- what a member holds -----------------------------------------------------------------------------------------
 
     def content(self, member: ArchiveMember) -> tuple[Data, int, int | None]:
-        """Return data, start and end of what ``member`` holds. Raises `UnsupportedError`, `MalformedError`."""
+        """Return data, start and end of the content of ``member``. Raise `UnsupportedError`, `MalformedError`."""
         note: ZipNote | None = member.extra
         data = self.result.extraction.data
         if note is None:
@@ -359,10 +359,10 @@ class ZipParser(ArchiveParser):
             raise UnsupportedError(member.finding.reason, path=member.name, offset=member.start)
         if member.finding is not None and member.finding.code == "overlap":
             header = local_at(data, member.start, self.result.extraction.known_end())
-            if header is not None:  # else its offset is wrong, and no byte is to be had twice
+            if header is not None:  # else its offset is wrong, and no byte may belong to two members
                 raise MalformedError(member.finding.reason, path=member.name, offset=member.start)
         start, end = self._find_bytes(member) if note.listed else (member.start, member.end)
-        beyond = end > self.result.extraction.known_end()  # it was cut: that much arithmetic tells
+        beyond = end > self.result.extraction.known_end()  # it was cut, by its size
         if member.pieces is not None:
             from pparse.data.spliced import SplicedData
 
@@ -379,7 +379,7 @@ class ZipParser(ArchiveParser):
         return self.result.extraction.known_end() if data is self.result.extraction.data else data.size or 0
 
     def _find_bytes(self, member: ArchiveMember) -> tuple[int, int]:
-        """Return where the bytes of a listed member begin and end, by its local header. Raises `MalformedError`."""
+        """Return begin and end of the bytes of a listed member, by its local header. Raise `MalformedError`."""
         pos = member.start
         data, end = self.result.extraction.data, self.result.extraction.known_end()
         header = local_at(data, pos, end)
@@ -391,18 +391,18 @@ class ZipParser(ArchiveParser):
                 header = self.scanner.listed_header(pos)
             if header is None:
                 raise MalformedError(
-                    "its local header is damaged, and where its bytes begin cannot be told",
+                    "its local header is damaged, so the start of its bytes is not known",
                     path=member.name,
                     offset=pos,
                     source=self.result.extraction.name,
                 )
             self._note_member(
-                member, "local-header", "its local header is damaged; the directory has it", Severity.ERROR
+                member, "local-header", "its local header is damaged; its data come from the directory", Severity.ERROR
             )
         return pos + header.length, pos + header.length + member.compressed_size
 
     def _locate(self, member: ArchiveMember) -> tuple[int, LocalHeader | None]:
-        """Look for the local header of a listed member that is not where the directory says."""
+        """Search the local header of a listed member that is not where the directory says."""
         pos, end = self._start, self.scanner.end
         if self._searches < _MOST_SEARCHES:
             self._searches += 1
@@ -438,13 +438,13 @@ class ZipParser(ArchiveParser):
         )
 
     def _lzma_source(self, member: ArchiveMember, note: ZipNote, source: Range, size: int | None) -> Range:
-        """Return the stream of a member with the header that LZMA files have, in place of the zip's own."""
+        """Return the stream of a member with the header of .lzma files in place of the zip's own."""
         from pparse.data.base import BytesData
         from pparse.data.spliced import SplicedData
 
         head = lzma_alone(known_bytes(source.data, source.start, min(LZMA_HEAD + 5, len(source))), note.flags, size)
         if head is None:
-            raise MalformedError("no LZMA properties begin the stream", path=member.name, offset=source.start)
+            raise MalformedError("the stream lacks LZMA properties", path=member.name, offset=source.start)
         rest = source.data.range(source.start + LZMA_HEAD + 5, source.end)
         spliced = SplicedData([BytesData(head).range(0, len(head)), rest], source.data.name)
         return spliced.range(0, spliced.size or 0)
@@ -452,11 +452,11 @@ class ZipParser(ArchiveParser):
     # -- checks ------------------------------------------------------------------------------------------------------
 
     def examine(self, member: ArchiveMember, sink: Sink | None, skip: Skip | None) -> Verdict:
-        """Read the content through, and compare what the local header says with the directory.
+        """Read all of the content, and compare the local header with the directory.
 
-        Where they contradict each other about sizes, the one that the content agrees with is right. A content of which
-        they name different checksums agrees with one of them at most: it is not verified, and damaged if that is not
-        the one in the directory.
+        If they contradict each other about sizes, the one that the content agrees with is right. If they have different
+        checksums, the content agrees with at most one: it is not verified, and it is damaged unless that is the one in
+        the directory.
         """
         note: ZipNote | None = member.extra
         if note is None:
@@ -464,13 +464,13 @@ class ZipParser(ArchiveParser):
         if note.declared not in (member.kind, "file"):
             said = "socket" if note.declared == "other" else note.declared
             self._note_member(
-                member, "kind", f"its mode or name says {said}; it holds bytes, and is a file", Severity.NOTE
+                member, "kind", f"its mode or name says {said}, but it holds bytes: read as a file", Severity.NOTE
             )
         rival = note.rival
         if note.listed and (member.finding is None or member.finding.code not in ("overlap", "gap", "malformed")):
             header = local_at(self.result.extraction.data, member.start, self.result.extraction.known_end())
             if header is not None and not self._agrees(member, note, header):
-                self._note_member(member, "contradiction", "its local header says other sizes, method or CRC")
+                self._note_member(member, "contradiction", "its local header has other sizes, method or CRC")
                 rival = self._local_crc(member, header)
                 member = self._better(member)
         verdict = super().examine(member, sink, skip)
@@ -481,18 +481,18 @@ class ZipParser(ArchiveParser):
     def _compare_checksums(
         self, verdict: Verdict, member: ArchiveMember, crc: int, listed: int | None, rival: int | None
     ) -> None:
-        """Take back that a content with ``crc`` is verified, if the archive says another one anywhere."""
+        """Withdraw that content with ``crc`` is verified, if the archive has another CRC for it anywhere."""
         if listed not in (None, crc):
             verdict.verified = False
-            reason = f"its CRC-32 is {crc:08x}, as its local header says, and should be {listed:08x} by the directory"
+            reason = f"its CRC-32 is {crc:08x} as in its local header, but should be {listed:08x} by the directory"
             verdict.worsen(Status.DAMAGED, "checksum", reason)
         elif rival not in (None, crc):
             verdict.verified = None
-            reason = f"its CRC-32 is {crc:08x}; its local header or descriptor says {rival:08x}"
+            reason = f"its CRC-32 is {crc:08x}; its local header or descriptor has {rival:08x}"
             self._note_member(member, "checksum", reason)
 
     def _agrees(self, member: ArchiveMember, note: ZipNote, header: LocalHeader) -> bool:
-        """Say whether the local header (and the descriptor) of a listed member say what the directory does."""
+        """Say whether the local header (and the descriptor) of a listed member agree with the directory."""
         if header.raw_name != member.raw_name:
             shown = decode_name(header.raw_name, header.flags, header.extra)
             self._note_member(member, "name", f"its local header has another name: {shown[:200]}")
@@ -513,7 +513,7 @@ class ZipParser(ArchiveParser):
         )
 
     def _local_crc(self, member: ArchiveMember, header: LocalHeader) -> int | None:
-        """Return the CRC-32 that the local header of a listed member, or the descriptor behind it, says; None: none."""
+        """Return the CRC-32 in the local header of a listed member, or in its descriptor; None if there is none."""
         if header.flags & STREAMED:
             at = member.start + header.length + member.compressed_size
             block = known_bytes(self.result.extraction.data, at, 24)
@@ -521,7 +521,7 @@ class ZipParser(ArchiveParser):
         return header.crc if header.crc or header.compressed_size or header.size else None
 
     def _better(self, member: ArchiveMember) -> ArchiveMember:
-        """Return ``member`` as its local header says, if only that is right."""
+        """Return ``member`` with the values of its local header, if only these are right."""
         if super().examine(member, None, None).verified:
             return member
         found = self.scanner.alone(member.start)
@@ -554,17 +554,17 @@ class ZipParser(ArchiveParser):
         return unclaimed(self.extraction.data, self._start, self.extraction.known_end(), spans)
 
     def holds(self) -> str | None:
-        """Say which model its members are, if any."""
-        most = MOST_NAMES if self.directory is not None else 64  # beyond that, it must be searched for them
+        """Return the kind of model that the members form, if any."""
+        most = MOST_NAMES if self.directory is not None else 64  # more would mean searching the archive
         return held_model(member.name for member in islice(self.members(), most))
 
     def details(self) -> Iterator[tuple[str, str]]:
-        """Yield what `pparse info` shows."""
+        """Yield the lines of `pparse info`."""
         held = self.holds()
         if held is not None:
             yield "holds", f"{held}, whose tensors this version does not read yet"
         directory = self.directory
         if directory is None:
-            yield "directory", "missing or not to be trusted"
+            yield "directory", "missing or not trusted"
         else:
             yield "directory", f"{count_words(directory.count, 'entry')} at {directory.begin:,}"

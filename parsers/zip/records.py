@@ -1,6 +1,6 @@
 """The records of a zip archive, as pure functions over bytes: headers, extra fields, names, times.
 
-Nothing here reads a source or trusts an offset. A record that is not there is None, never an exception.
+Nothing here reads a source or trusts an offset. A record that does not exist is None, never an exception.
 
 Sources: PKWARE's APPNOTE.TXT 6.3.10; the extra fields of Info-ZIP (``extrafld.txt``); WinZip's AE-1 and AE-2.
 """
@@ -22,7 +22,7 @@ END64: Final = b"PK\x06\x06"
 LOCATOR: Final = b"PK\x06\x07"
 DESCRIPTOR: Final = b"PK\x07\x08"
 EXTRA_DATA: Final = b"PK\x06\x08"
-SIGNATURE: Final = b"PK\x05\x05"  # the digital signature behind a directory
+SIGNATURE: Final = b"PK\x05\x05"  # the digital signature after a directory
 
 LOCAL_SIZE: Final = 30
 CENTRAL_SIZE: Final = 46
@@ -33,7 +33,7 @@ LOCATOR_SIZE: Final = 20
 # Flags.
 ENCRYPTED: Final = 1
 LZMA_END: Final = 2  # method 14: the stream has an end mark
-STREAMED: Final = 8  # sizes and CRC follow the data
+STREAMED: Final = 8  # sizes and CRC come after the data
 UTF8: Final = 0x800
 MASKED: Final = 0x2000  # header values are masked: the directory is encrypted
 RESERVED: Final = 0xD780
@@ -72,10 +72,10 @@ METHODS: Final = {
     98: "ppmd",
     99: "encrypted",
 }
-# Methods that can be read here, by the name of the codec. These streams end by themselves.
+# Supported methods, with the name of the codec. These streams mark their own end.
 CODECS: Final = {8: "deflate", 12: "bz2", 14: "lzma", 20: "zstd", 93: "zstd", 95: "xz"}
 
-_UNIX: Final = (3, 19)  # creator systems whose attributes carry a unix mode
+_UNIX: Final = (3, 19)  # creator systems whose attributes hold a unix mode
 _KINDS: Final = {0o12: "symlink", 0o04: "folder", 0o01: "fifo", 0o02: "device", 0o06: "device", 0o14: "other"}
 
 _LOCAL: Final = Struct("<4sHHHHHIIIHH")
@@ -90,11 +90,7 @@ _CONTROL: Final = bytes([*range(32), 127])
 
 
 class LocalHeader:
-    """What stands before a member's bytes. ``compressed_size``, ``size`` and ``crc`` are None where the bytes are not
-    known.
-
-    ``whole``: whether all of the name is known.
-    """
+    """The header before a member's bytes. ``compressed_size``, ``size`` and ``crc`` are None if unknown."""
 
     __slots__ = (
         "compressed_size",
@@ -122,12 +118,13 @@ class LocalHeader:
         self.raw_name = raw_name
         self.extra = extra
         self.whole = True
+        """Whether all of the name is known."""
         self.length = LOCAL_SIZE + len(raw_name) + len(extra)
 
     def mask(self, unknown: list[tuple[int, int]]) -> bool:
-        """Forget what lies in the ``unknown`` stretches, ``(offset in the header, length)``; unknown letters become ?.
+        """Forget the bytes in the ``unknown`` ranges, ``(offset in the header, length)``; unknown letters become ?.
 
-        False if they hide what a header cannot do without.
+        Return False if a field that a header needs is unknown.
         """
         for first, count in unknown:
             last = first + count
@@ -146,7 +143,7 @@ class LocalHeader:
         return True
 
     def is_sane(self) -> bool:
-        """Say whether this may be a header rather than bytes that look like one."""
+        """Say whether this is plausible as a header."""
         return (
             self.version & 0xFF <= 63
             and self.method in METHODS
@@ -156,7 +153,7 @@ class LocalHeader:
 
 
 def local_length(block: bytes, at: int = 0) -> int:
-    """Return the length of the local header at ``at``, of which the fixed 30 bytes must be there."""
+    """Return the length of the local header at ``at``; its fixed 30 bytes must be in ``block``."""
     return (
         LOCAL_SIZE
         + int.from_bytes(block[at + 26 : at + 28], "little")
@@ -165,7 +162,7 @@ def local_length(block: bytes, at: int = 0) -> int:
 
 
 def may_be_local(head: bytes) -> bool:
-    """Say whether ``head`` may begin a local header, as far as it goes."""
+    """Say whether ``head`` may be the beginning of a local header."""
     if not head.startswith(LOCAL[: len(head)]) or len(head) < LOCAL_SIZE:
         return LOCAL.startswith(head[: len(LOCAL)]) and len(head) >= len(LOCAL)
     _, version, flags, method, *_ = _LOCAL.unpack_from(head)
@@ -173,10 +170,7 @@ def may_be_local(head: bytes) -> bool:
 
 
 def read_local(block: bytes, at: int = 0, *, broken: bool = False) -> LocalHeader | None:
-    """Return the local header at ``at``; None if it is not there, or not all of it.
-
-    ``broken``: whatever the signature says.
-    """
+    """Return the local header at ``at``; None if it is not there, or incomplete. ``broken`` ignores the signature."""
     if len(block) - at < LOCAL_SIZE:
         return None
     signature, *fields, name_length, extra_length = _LOCAL.unpack_from(block, at)
@@ -189,7 +183,7 @@ def read_local(block: bytes, at: int = 0, *, broken: bool = False) -> LocalHeade
 
 
 class CentralEntry:
-    """An entry of the central directory. ``offset`` as stored; ``length`` of the entry itself."""
+    """An entry of the central directory. ``offset`` is as stored; ``length`` is that of the entry itself."""
 
     __slots__ = (
         "compressed_size",
@@ -223,12 +217,12 @@ class CentralEntry:
         self.length = CENTRAL_SIZE + len(raw_name) + len(extra) + comment
 
     def is_sane(self) -> bool:
-        """Say whether this may be an entry rather than bytes that look like one."""
+        """Say whether this is plausible as an entry."""
         return self.method in METHODS and not self.flags & RESERVED and is_name(self.raw_name, self.flags)
 
 
 def read_central(block: bytes, at: int = 0) -> CentralEntry | None:
-    """Return the directory entry at ``at``; None if it is not there, or not all of it (its comment aside)."""
+    """Return the directory entry at ``at``; None if it is not there, or incomplete (except for its comment)."""
     if len(block) - at < CENTRAL_SIZE:
         return None
     signature, *fields = _CENTRAL.unpack_from(block, at)
@@ -242,14 +236,14 @@ def read_central(block: bytes, at: int = 0) -> CentralEntry | None:
 
 
 def central_length(block: bytes, at: int = 0) -> int:
-    """Return the length of the directory entry at ``at``, of which the fixed 46 bytes must be there."""
+    """Return the length of the directory entry at ``at``; its fixed 46 bytes must be in ``block``."""
     return CENTRAL_SIZE + sum(int.from_bytes(block[at + first : at + first + 2], "little") for first in (28, 30, 32))
 
 
 class EndRecord:
-    """The end of a directory: ``entries``, ``size`` and ``offset`` of it, on how many disks, and the ``comment``.
+    """The end record of a directory: number of ``entries``, ``size`` and ``offset`` of the directory, and disks.
 
-    ``comment`` is its length in bytes, ``length`` that of the record with it.
+    ``comment`` is the length of the comment in bytes, ``length`` that of the record with it.
     """
 
     __slots__ = ("comment", "disk", "disks_differ", "entries", "length", "offset", "size")
@@ -265,7 +259,7 @@ class EndRecord:
 
     @property
     def needs_64(self) -> bool:
-        """Whether a value is in the zip64 record."""
+        """Whether a value is stored in the zip64 record instead."""
         return self.entries == FULL16 or FULL in (self.size, self.offset)
 
 
@@ -290,7 +284,7 @@ def read_end64(block: bytes, at: int = 0) -> EndRecord | None:
 
 
 def read_locator(block: bytes, at: int = 0) -> int | None:
-    """Return where the zip64 locator at ``at`` says that the zip64 end record stands; None if it is not there."""
+    """Return the offset of the zip64 end record in the locator at ``at``; None if there is no locator."""
     if at < 0 or len(block) - at < LOCATOR_SIZE:
         return None
     signature, _, offset, _ = _LOCATOR.unpack_from(block, at)
@@ -299,7 +293,7 @@ def read_locator(block: bytes, at: int = 0) -> int | None:
 
 # -- descriptors -----------------------------------------------------------------------------------------------------
 
-# (length, signed, struct of crc, packed, size), longest first: a shorter one is the beginning, or the end, of a longer.
+# (length, signed, struct of crc, compressed size, size), longest first: a shorter one begins or ends a longer one.
 LAYOUTS: Final = (
     (24, True, Struct("<4xIQQ")),
     (20, False, Struct("<IQQ")),
@@ -309,9 +303,9 @@ LAYOUTS: Final = (
 
 
 def match_descriptor(block: bytes, at: int, crc: int | None, compressed_size: int, size: int | None) -> int:
-    """Return the length of the data descriptor at ``at`` that says just this; 0 if none of the four layouts does.
+    """Return the length of the data descriptor at ``at`` with exactly these values; 0 if none of the four layouts fits.
 
-    ``crc`` or ``size`` None: whatever it says.
+    ``crc`` or ``size`` None means any value.
     """
     for length, signed, layout in LAYOUTS:
         if len(block) - at < length or (signed and not block.startswith(DESCRIPTOR, at)):
@@ -323,7 +317,7 @@ def match_descriptor(block: bytes, at: int, crc: int | None, compressed_size: in
 
 
 def descriptor_crc(block: bytes, compressed_size: int, size: int | None) -> int | None:
-    """Return the CRC-32 in the data descriptor that begins ``block`` and says these sizes; None if none does."""
+    """Return the CRC-32 in a data descriptor with these sizes at the beginning of ``block``; None if there is none."""
     for length, signed, layout in LAYOUTS:
         if len(block) < length or (signed and not block.startswith(DESCRIPTOR)):
             continue
@@ -337,7 +331,7 @@ def descriptor_crc(block: bytes, compressed_size: int, size: int | None) -> int 
 
 
 def extra_fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield ``(id, value)`` of the extra fields; what is not well formed (padding) ends them."""
+    """Yield ``(id, value)`` of the extra fields, up to the first malformed one (padding)."""
     at = 0
     while len(extra) - at >= 4:
         number, length = _FIELD.unpack_from(extra, at)
@@ -349,14 +343,14 @@ def extra_fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def extra_field(extra: bytes, wanted: int) -> bytes | None:
-    """Return the value of the first extra field of that id; None if there is none."""
+    """Return the value of the first extra field with that id; None if there is none."""
     return next((value for number, value in extra_fields(extra) if number == wanted), None)
 
 
 def with_zip64(extra: bytes, *values: int) -> tuple[int, ...]:
-    """Return ``values`` (size, packed, offset, disk) with those that are all ones taken from the zip64 field.
+    """Return ``values`` (size, compressed size, offset, disk), those that are all ones replaced from the zip64 field.
 
-    The field holds only those, in this order, in 8 bytes (the disk in 4). What it lacks stays as it was.
+    The field holds only those, in this order, in 8 bytes each (the disk in 4). Values that it lacks stay unchanged.
     """
     field = extra_field(extra, 1)
     if field is None:
@@ -376,7 +370,7 @@ def with_zip64(extra: bytes, *values: int) -> tuple[int, ...]:
 
 
 def is_name(raw: bytes, flags: int) -> bool:
-    """Say whether ``raw`` may be a member's name: some bytes, none of them a control character, UTF-8 where said so."""
+    """Say whether ``raw`` may be a member's name: not empty, no control characters, valid UTF-8 if flagged as such."""
     if not raw or len(raw.translate(None, _CONTROL)) != len(raw):
         return False
     if flags & UTF8:
@@ -388,10 +382,10 @@ def is_name(raw: bytes, flags: int) -> bool:
 
 
 def decode_name(raw: bytes, flags: int, extra: bytes = b"") -> str:
-    """Return a member's name: UTF-8 where it is that, else code page 437; a unicode path field goes before.
+    """Return a member's name. A unicode path field takes precedence; else it is UTF-8 if valid, else code page 437.
 
-    That field (0x7075) counts only if its CRC is that of ``raw``. Flag 11 should say which of both it is; but common
-    writers (Info-ZIP in a UTF-8 locale, macOS) leave it out, and code page 437 is hardly ever UTF-8 by chance.
+    The field (0x7075) counts only if its CRC is that of ``raw``. Flag 11 should say which encoding it is, but common
+    writers (Info-ZIP in a UTF-8 locale, macOS) do not set it, and code page 437 is hardly ever valid UTF-8 by chance.
     """
     if extra and (field := extra_field(extra, 0x7075)) is not None and len(field) > 5 and field[0] == 1:
         try:
@@ -411,30 +405,31 @@ def decode_name(raw: bytes, flags: int, extra: bytes = b"") -> str:
 def kind_of(name: str, creator: int, external: int, size: int = 0) -> str:
     """Return ``folder``, ``symlink``, ``fifo``, ``device``, ``other`` or ``file``, by the name and the unix mode.
 
-    What has bytes (``size`` of them) is a file whatever they say, unless they may be the target of a symbolic link.
+    A member with bytes (``size`` of them) is a file whatever these say, unless the bytes may be the target of a
+    symlink.
     """
     kind = declared_kind(name, creator, external)
     return "file" if size and (kind != "symlink" or size > MOST_LINK) else kind
 
 
 def declared_kind(name: str, creator: int, external: int) -> str:
-    """Return what the name and the unix mode say that a member is."""
+    """Return the kind of a member by its name and unix mode."""
     kind = _KINDS.get(external >> 28, "file") if creator in _UNIX else "file"
     return "folder" if name.endswith("/") and kind in ("file", "folder") else "file" if kind == "folder" else kind
 
 
 def mode_of(creator: int, external: int) -> int | None:
-    """Return the permission bits; None where the creator's system has none."""
+    """Return the permission bits; None if the creator's system has none."""
     return external >> 16 & 0o7777 if creator in _UNIX and external >> 16 else None
 
 
 def method_name(method: int, flags: int) -> str:
-    """Return what the member is packed with, ``encrypted`` where that hides it."""
+    """Return the name of the compression method; ``encrypted`` if that hides it."""
     return "encrypted" if flags & (ENCRYPTED | MASKED) else METHODS.get(method, f"method {method}")
 
 
 def describe_encryption(method: int, extra: bytes) -> str:
-    """Return in words how an encrypted member is encrypted."""
+    """Describe how an encrypted member is encrypted."""
     field = extra_field(extra, 0x9901) if method == AES else None
     if field is None or len(field) < 7:
         return "encrypted" if method != AES else "encrypted (AES)"
@@ -444,22 +439,22 @@ def describe_encryption(method: int, extra: bytes) -> str:
 
 
 def dos_time(date: int, time: int) -> float | None:
-    """Return a DOS date and time as seconds since 1970; None for what is no date.
+    """Return a DOS date and time as seconds since 1970; None for an invalid date.
 
-    DOS times are local, and nobody knows where: they are taken as if they were UTC.
+    DOS times are local times of an unknown zone; they are taken as UTC.
     """
     year, month, day = 1980 + (date >> 9), date >> 5 & 15, date & 31
     hour, minute, second = time >> 11, time >> 5 & 63, 2 * (time & 31)
     if not 1 <= month <= 12 or not day or hour > 23 or minute > 59 or second > 59:
         return None
-    # Years that begin in March: the leap day comes last.
+    # Count years from March, so that the leap day comes last.
     year -= month < 3
     days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * ((month + 9) % 12) + 2) // 5 + day - 719_469
     return float(86_400 * days + 3_600 * hour + 60 * minute + second)
 
 
 def modified(date: int, time: int, extra: bytes) -> float | None:
-    """Return when a member was modified, in seconds since 1970: by the extra fields that know (UTC), else DOS time."""
+    """Return the modification time in seconds since 1970: from an extra field (UTC) if there is one, else DOS time."""
     if extra:
         found = None
         for number, value in extra_fields(extra):

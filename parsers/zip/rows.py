@@ -1,6 +1,6 @@
-"""The listing of a zip archive whose directory is trusted: rows straight from its entries, without nodes.
+"""The listing of a zip archive with a trusted directory: rows directly from its entries, without nodes.
 
-Also here: `ZipNote`, what the parser keeps of a member.
+Also `ZipNote`, the data that the parser keeps of a member.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # Methods that can be read.
 READABLE: Final = frozenset((STORED, *CODECS))
-# Names of which the hashes are kept in a set; more are kept closer together.
+# How many hashes of names are kept in a set; more are kept in a compact table.
 _MOST_NAMES: Final = 100_000
 # flags and method in one, size, lengths of name, extra field and comment, the upper byte of the unix mode, offset
 _LISTED: Final = Struct("<8xI12xIHHH7xBI").unpack_from
@@ -33,7 +33,7 @@ _LISTED: Final = Struct("<8xI12xIHHH7xBI").unpack_from
 _PLAIN: Final = frozenset(
     flags | method << 16 for flags in (0, 2, 4, 6, STREAMED, UTF8, STREAMED | UTF8) for method in READABLE
 )
-# Upper bytes of modes of files and folders, and of those that do not say what they are.
+# Upper bytes of modes of files and folders, and of modes without a kind.
 _MODES: Final = frozenset((*range(16), *range(0x40, 0x50), *range(0x80, 0x90)))
 
 
@@ -41,12 +41,7 @@ _NAME: Final = attrgetter("name")
 
 
 class ZipNote:
-    """What the parser keeps of a member.
-
-    ``flags``, ``method`` by number, ``listed`` (``start`` is a local header), ``sure``, whether the size can be relied
-    on; ``declared``, the kind that name and mode say; ``listed_crc``, the CRC-32 in the directory; ``rival``, one in
-    the local header or the descriptor that is not the member's; ``broken``: the local header is damaged.
-    """
+    """The data that the parser keeps of a member."""
 
     __slots__ = ("broken", "declared", "flags", "listed", "listed_crc", "method", "rival", "sure")
 
@@ -63,21 +58,29 @@ class ZipNote:
         broken: bool = False,
     ) -> None:
         self.flags = flags
+        """Flags of the member."""
         self.method = method
+        """Number of the compression method."""
         self.declared = declared
+        """Kind of the member by its name and mode."""
         self.listed = listed
+        """Whether the member comes from the directory, so that its ``start`` is a local header."""
         self.sure = sure
+        """Whether the size is reliable."""
         self.listed_crc = listed_crc
+        """CRC-32 in the directory."""
         self.rival = rival
+        """A differing CRC-32 in the local header or the descriptor."""
         self.broken = broken
+        """Whether the local header is damaged."""
 
 
 class ZipRow(Member):
-    """A row of a listing; its ``note``, the `ArchiveMember`, is made when asked for."""
+    """A row of a listing; its ``note``, the `ArchiveMember`, is made on demand."""
 
     __slots__ = ("_at", "_parser")
 
-    # Of the class: what need not be set for each costs nothing.
+    # Class attributes: values that are not set per row cost nothing.
     kind = "file"
     status = Status.COMPLETE
 
@@ -90,7 +93,7 @@ class ZipRow(Member):
 
     @property
     def note(self) -> Any:
-        """The `ArchiveMember`, read once more."""
+        """The `ArchiveMember`, read again."""
         return self._parser.listed_member(self._at)
 
 
@@ -101,9 +104,9 @@ class _ZipFolder(ZipRow):
 
 
 def listing(parser: ZipParser, directory: Directory) -> Iterator[Member]:
-    """Yield what is listed of the members in ``directory``; the second of two equal names as ``name#2``."""
+    """Yield the rows of the members in ``directory``; the second of two equal names as ``name#2``."""
     seen: set[int] = set()
-    names: NameCounter | None = None  # once a name comes again, or there are many
+    names: NameCounter | None = None  # made if a name repeats, or if there are many
     at = directory.begin
     while at < directory.end:
         rows, length = _rows(parser, directory, at)
@@ -121,7 +124,7 @@ def listing(parser: ZipParser, directory: Directory) -> Iterator[Member]:
         yield from rows
         at += length
     root = parser.result.root
-    if root.known_status is None:  # it went through
+    if root.known_status is None:  # all were read
         parser.result.close_node(root, Status.COMPLETE, None)
 
 
@@ -137,7 +140,7 @@ def _count_names(parser: ZipParser, directory: Directory, end: int) -> NameCount
 
 
 def _rows(parser: ZipParser, directory: Directory, base: int) -> tuple[list[Member], int]:
-    """Return the rows of a block of entries from ``base`` on, and their length. The entries were surveyed."""
+    """Return the rows of a block of entries from ``base`` on, and its length. The entries were checked before."""
     parser.result.extraction.session.check_cancelled()
     block = parser.result.extraction.data.pread(base, min(BLOCK, directory.end - base))
     shift, plain, zip64 = directory.shift, _PLAIN, directory.zip64
@@ -169,5 +172,5 @@ def _rows(parser: ZipParser, directory: Directory, base: int) -> tuple[list[Memb
             rows.append(Member(member.name, member.kind, member.start, member.size or 0, member.status, member))
         pos = following
     if not pos:
-        raise MalformedError("no directory entry stands here", offset=base, source=parser.result.extraction.name)
+        raise MalformedError("no directory entry is at this offset", offset=base, source=parser.result.extraction.name)
     return rows, pos

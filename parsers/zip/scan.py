@@ -1,14 +1,14 @@
-"""Reading a zip archive from the front, local header by local header, without trusting its directory.
+"""Reads a zip archive from the front, local header by local header, without trusting its directory.
 
-The bytes of a member end, in this order of trust:
+The end of a member's bytes is determined by, in this order of trust:
 
-1. where the directory says, if there its name stands at a local header and the next record follows, or the descriptor;
-2. where the local header says, if the same holds;
-3. where the stream ends by itself (deflate and others), perhaps with a descriptor in any of the four layouts;
-4. where a descriptor names just this distance and, for what is stored, the CRC measured.
+1. the directory, if a local header with its name is there and the next record, or the descriptor, follows;
+2. the local header, if the same holds;
+3. the end of the stream itself (deflate and others), perhaps with a descriptor in any of the four layouts;
+4. a descriptor that gives exactly this distance and, for stored members, the CRC measured.
 
-A member that fails any check ends at the last good byte, and what follows is looked through for the next record. A byte
-that belongs to one member is never read as the header of another, so archives that overlap themselves are harmless.
+A member that fails every check ends at the last good byte, and the search for the next record starts there. A byte of
+one member is never read as the header of another, so archives that overlap themselves are harmless.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ if TYPE_CHECKING:
     from pparse.data.base import Data, Gap
     from pparse.tree.host import Session
 
-_UNSURE: Final = "its local header is lost, and where its bytes may begin, none have the CRC-32 that they should"
-# Missing bytes that may be believed without a directory: as many as the gap was said to have, and this much more.
+_UNSURE: Final = "its local header is lost, and no possible begin of its bytes gives the right CRC-32"
+# Missing bytes that are accepted without a directory: the declared length of the gap, and this many more.
 _SLACK: Final = 64 << 10
 _MOST_KEPT: Final = 4096
-# How late a decoder notices damage, in compressed bytes, as a rule.
+# How late a decoder usually notices damage, in compressed bytes.
 _LATE: Final = 1 << 10
-# Records behind the end that a header names, at which a stored member may end after all.
+# How many records after the declared end are tried as the end of a stored member.
 _MOST_BEYOND: Final = 64
-# Bytes that came into a stored member, at most, so that it is taken to end at the next record.
+# The most bytes inserted into a stored member that still ends at the next record.
 _MOST_INSERTED: Final = 16 << 20
 
 
 class ScanStep:
-    """What stands at a position: a ``member`` (with ``header``, ``entry`` of the directory, ``extent``), a ``gap``, or
-    the ``end``. Scanning goes on at ``next``. ``notes`` are ``(code, offset, length, reason)`` of what was passed over.
+    """The record at a position: a ``member`` (with ``header``, ``entry`` of the directory, ``extent``), a ``gap``, or
+    the ``end``. Scanning continues at ``next``. ``notes`` are ``(code, offset, length, reason)`` of skipped bytes.
     """
 
     __slots__ = ("at", "closed", "entry", "extent", "header", "kind", "next", "notes")
@@ -74,7 +74,7 @@ class ScanStep:
 
 
 class Scanner(Walker):
-    """Scans ``data[start:end]``. What is found at a position does not depend on how scanning came there."""
+    """Scans ``data[start:end]``. The result at a position does not depend on the way there."""
 
     def __init__(self, data: Data, start: int, end: int, session: Session) -> None:
         super().__init__(data, start, end, session)
@@ -84,7 +84,7 @@ class Scanner(Walker):
     # -- one step ----------------------------------------------------------------------------------------------------
 
     def step(self, pos: int) -> ScanStep:
-        """Return what stands at ``pos``: a member, a gap, or (behind all records) the end."""
+        """Return what is at ``pos``: a member, a gap, or (after all records) the end."""
         at, records, closed = pos, False, False
         notes: list[tuple[str, int, int, str]] = []
         while at < self.end:
@@ -103,7 +103,7 @@ class Scanner(Walker):
                         notes.append(("prefix", at, following - at, "other bytes precede the archive"))
                 elif records:
                     notes.append(
-                        ("trailing", at, following - at, "bytes between or behind the records of the directory")
+                        ("trailing", at, following - at, "bytes between or after the records of the directory")
                     )
                 else:
                     found = ScanStep("gap", at, following)
@@ -117,7 +117,7 @@ class Scanner(Walker):
         return found
 
     def _is_torn(self, low: int, high: int) -> bool:
-        """Say whether bytes are missing in ``[low, high)``, or it begins with zeros where a header may have been."""
+        """Say whether bytes are missing in ``[low, high)``, or zeros at its beginning replace a header."""
         gap = self.data.next_gap(low) if self.data.gaps else None
         return (gap is not None and gap.offset < high) or self.read(low, LOCAL_SIZE)[0] == bytes(LOCAL_SIZE)
 
@@ -169,11 +169,11 @@ class Scanner(Walker):
             following = self._fit(start + claim.compressed_size, claim, streamed)
             if following is not None:
                 extent = Extent(start, start + claim.compressed_size, following, claim.size, claim.crc)
-                # A local header may have known the size, and not yet the CRC.
+                # A writer may have known the size, but not yet the CRC, when it wrote the local header.
                 if claim.crc is None and following > extent.end:
                     self._false_descriptor(extent, self.read(extent.end, 28)[0])
                 return note_contradiction(extent, claim, claims)
-        if streamed:  # what does not fit, and should not be there
+        if streamed:  # a descriptor that does not fit
             claims = [claim for claim in claims if claim.listed]
         extent = self._search(start, header, claims)
         if extent.crc is None and claims:
@@ -181,7 +181,7 @@ class Scanner(Walker):
         return extent
 
     def _fit(self, end: int, claim: Claim, streamed: bool) -> int | None:
-        """Return where scanning goes on if the bytes of a member end at ``end``; None if nothing speaks for that."""
+        """Return where scanning continues if the bytes of a member end at ``end``; None without evidence for that."""
         if end > self.end:
             return None
         block, _ = self.read(end, 28)
@@ -195,7 +195,7 @@ class Scanner(Walker):
             for length in LENGTHS:
                 if end + length < self.end and self.is_boundary(end + length):
                     return end + length
-            left = self.end - end  # the file ends in the descriptor, or with it
+            left = self.end - end  # the file ends inside or after the descriptor
             if 0 < left < LAYOUTS[0][0] or (left == LAYOUTS[0][0] and block.startswith(DESCRIPTOR)):
                 return self.end
         return None
@@ -230,10 +230,10 @@ class Scanner(Walker):
             following = None if claim is None else self._successor(start, min(end, self.end), header)
             if following is not None or (claim is not None and end <= self.end):
                 extent.end = extent.next = following or end
-                return extent.blame("malformed", "its compressed bytes do not end where they should")
+                return extent.blame("malformed", "its compressed data do not end where they should")
             return note_cut(extent, max(end, self.end + 1) - start)
         if not self.work.spend(found.end - start):
-            return Extent(start, self.end, self.end, size, None).blame("malformed", "where it ends cannot be told")
+            return Extent(start, self.end, self.end, size, None).blame("malformed", "its end cannot be determined")
         described = self._described(start, header) if claim is None else None
         if described is not None:
             extent = described
@@ -242,13 +242,13 @@ class Scanner(Walker):
             if claim is not None and following > end:
                 following = min(end, self.end)
             extent = Extent(start, following, following, size, None)
-        return extent.blame("malformed", f"its compressed bytes are damaged ({found.error.reason})")
+        return extent.blame("malformed", f"its compressed data are damaged ({found.error.reason})")
 
     def _next_behind(self, start: int, failed: int) -> int:
-        """Return where the next record begins if decoding what begins at ``start`` failed at ``failed``.
+        """Return where the next record begins if decoding from ``start`` failed at ``failed``.
 
-        A decoder notices damage late, so a record a little before that counts, too; one of a member that the
-        directory knows counts anywhere.
+        A decoder notices damage late, so a record slightly before that counts, too; one of a member in the directory
+        counts anywhere.
         """
         low = start if self.hints.trusted else max(start, failed - _LATE)
         while True:
@@ -261,7 +261,7 @@ class Scanner(Walker):
             low += 1
 
     def _measured(self, start: int, header: LocalHeader, claim: Claim | None, found: Measure) -> Extent:
-        """The stream ended by itself: look for its descriptor."""
+        """Handle a stream that ended by itself: search its descriptor."""
         compressed_size = found.end - start
         extent = Extent(start, found.end, found.end, found.size, None)
         if claim is not None:
@@ -288,11 +288,11 @@ class Scanner(Walker):
                 if claim is None and extent.crc is None and extent.next == extent.end < self.end:
                     described = self._described(start, header)
                     if described is not None:
-                        return described.blame("malformed", "its compressed bytes are damaged (they end elsewhere)")
+                        return described.blame("malformed", "its compressed data are damaged (they end elsewhere)")
         return extent
 
     def _described(self, start: int, header: LocalHeader) -> Extent | None:
-        """Return the extent of a streamed member whose bytes are damaged: its descriptor names the distance."""
+        """Return the extent of a streamed member with damaged bytes, by the distance in its descriptor."""
         if not header.flags & STREAMED:
             return None
         found = self._descriptors.find(start, self.end, check=False)
@@ -302,15 +302,15 @@ class Scanner(Walker):
         return Extent(start, said[0], found[0] + found[1], said[3], said[1])
 
     def _false_end(self, extent: Extent, compressed_size: int) -> Extent:
-        """The stream ended by itself, but not where it should: what follows the end is looked through."""
+        """Handle a stream that ended at the wrong place: search the bytes after its end."""
         following = self._next_behind(extent.start, extent.end)
         extent.end = extent.next = min(following, extent.start + compressed_size, self.end)
-        return extent.blame("malformed", "its compressed bytes are damaged (they end elsewhere)")
+        return extent.blame("malformed", "its compressed data are damaged (they end elsewhere)")
 
     def _false_descriptor(self, extent: Extent, block: bytes) -> None:
-        """Pass over a descriptor that contradicts what was measured, or was not known; take the CRC that is in it.
+        """Skip a descriptor that contradicts the measured values, or was not declared.
 
-        Its CRC is what should have come, if one of its sizes agrees.
+        If one of its sizes agrees, its CRC is the expected one.
         """
         compressed_size, size = extent.end - extent.start, extent.size
         for length, signed, layout in LAYOUTS:
@@ -322,11 +322,11 @@ class Scanner(Walker):
             if extent.crc is None and (said[1] == compressed_size or said[2] == size):
                 extent.crc = said[0]
             return
-        if 0 < self.end - extent.end < LAYOUTS[0][0]:  # the data end in it
+        if 0 < self.end - extent.end < LAYOUTS[0][0]:  # the data end inside it
             extent.next = self.end
 
     def _by_sum(self, start: int, header: LocalHeader, claim: Claim) -> Extent:
-        """Stored bytes that are not followed by what should follow: the CRC decides where they end."""
+        """Handle stored bytes that are not followed by the expected record: the CRC decides where they end."""
         end = start + claim.compressed_size
         summing = Summing(self.data, start, self.work)
         low, inside, beyond = start, -1, 0
@@ -345,7 +345,7 @@ class Scanner(Walker):
             low = at + 1
         if (
             not claim.compressed_size and summing.known and summing.at(self.end) == claim.crc
-        ):  # the last one; no size was said
+        ):  # the last member; no size was declared
             return Extent(start, self.end, self.end, None, claim.crc).blame(
                 "contradiction", f"it has {self.end - start:,} bytes, not 0"
             )
@@ -368,10 +368,10 @@ class Scanner(Walker):
         return note_cut(Extent(start, end, end, claim.size, claim.crc), claim.compressed_size)
 
     def _successor(self, start: int, end: int, header: LocalHeader) -> int | None:
-        """Return where in ``(start, end)`` the record begins that the directory has right behind the member.
+        """Return where in ``(start, end)`` the record begins that the directory lists right after the member.
 
-        It is there if bytes of the member are missing. An archive stored in it may hold members of the same names: the
-        last one counts. None if there is none.
+        It is there if bytes of the member are missing. A stored nested archive may hold members with the same names, so
+        the last one counts. None if there is none.
         """
         low, found = start + 1, None
         while self.hints and self.work.spend(SHORT):
@@ -385,9 +385,9 @@ class Scanner(Walker):
         return found
 
     def _late_successor(self, end: int, header: LocalHeader) -> int | None:
-        """Return where the record begins that the directory has right behind the member, if bytes came into that.
+        """Return where the record listed right after the member begins, if bytes were inserted into the member.
 
-        What came in, or what was there before, may look like records itself.
+        The inserted bytes, and those that were there before, may look like records themselves.
         """
         at = self.find_next(end)
         for _ in range(_MOST_BEYOND):
@@ -400,7 +400,7 @@ class Scanner(Walker):
         return None
 
     def _by_descriptor(self, start: int, header: LocalHeader) -> Extent:
-        """Nobody says how long it is: some descriptor does."""
+        """Handle a member without a declared size: find its descriptor."""
         gap = inexact_gap(self.data, start, self.end)
         stop = gap.offset if gap is not None else self.end
         check = header.method == STORED and not header.flags & (ENCRYPTED | MASKED)
@@ -413,13 +413,13 @@ class Scanner(Walker):
             return self._over_gap(start, header, None, gap)
         own = self._next_alike(start, header)
         if own < self.end:
-            return Extent(start, own, own, None, None).blame("malformed", "the descriptor that tells its size is lost")
+            return Extent(start, own, own, None, None).blame("malformed", "the descriptor with its size is lost")
         return note_cut(Extent(start, self.end, self.end, None, None), None)
 
     def _next_alike(self, start: int, header: LocalHeader) -> int:
-        """Return where a member begins that was written as the one with ``header`` was; else the end of the data.
+        """Return where the next member begins that was written like the one with ``header``; else the end of the data.
 
-        The bytes of a stored archive hold members too, which are not ours: what is not alike is passed over.
+        A stored archive holds members, too, which are not ours: headers written differently are skipped.
         """
         low = start
         if self.read(start, 4)[0].startswith(LOCAL):
@@ -439,7 +439,7 @@ class Scanner(Walker):
         return self.end
 
     def _inner_end(self, start: int) -> int:
-        """Return where a stored archive ends that begins at ``start``: its own end record says so."""
+        """Return where a stored archive that begins at ``start`` ends, by its own end record."""
         low = start
         while low < self.end and self.work.spend(SHORT):
             low = self.find_next(low, members=False)
@@ -452,7 +452,7 @@ class Scanner(Walker):
     # -- bytes that are missing --------------------------------------------------------------------------------------
 
     def _over_gap(self, start: int, header: LocalHeader, claim: Claim | None, gap: Gap) -> Extent:
-        """The bytes run into a gap of unknown length: the record behind it, and the size, tell what is missing."""
+        """Handle bytes that run into a gap of unknown length: next record and size tell how many are missing."""
         if gap.length is None:
             extent = Extent(start, gap.offset, self.end, claim.size if claim else None, claim.crc if claim else None)
             return note_cut(extent, claim.compressed_size if claim is not None else None)
@@ -485,13 +485,13 @@ class Scanner(Walker):
         extent.gap_start, extent.gap_end = gap_start, resumed
         if sure:
             extent.missing = missing
-        else:  # what stands behind the gap may belong to another member
+        else:  # the bytes after the gap may belong to another member
             extent.end = extent.next = extent.gap_end = gap_start
-            extent.missing = 0  # the end is missing: no bytes are made up for it
+            extent.missing = 0  # the end is missing: no bytes are invented for it
         return extent
 
     def alone(self, pos: int) -> ScanStep | None:
-        """Return the member whose local header stands at ``pos``, as if there were no directory."""
+        """Return the member whose local header is at ``pos``, ignoring the directory."""
         header = self.header_at(pos)
         if header is None:
             return None
@@ -501,7 +501,7 @@ class Scanner(Walker):
         return found
 
     def _descriptor_before(self, end: int, claim: Claim) -> int:
-        """Return the length of the descriptor before ``end`` that says what ``claim`` does; 0 if none does."""
+        """Return the length of the descriptor before ``end`` that agrees with ``claim``; 0 if there is none."""
         for length in LENGTHS:
             block, unknown = self.read(end - length, length)
             if not unknown and match_descriptor(block, 0, claim.crc, claim.compressed_size, claim.size) == length:
@@ -509,7 +509,7 @@ class Scanner(Walker):
         return 0
 
     def _follows(self, header: LocalHeader, following: int) -> bool | None:
-        """Say whether the record at ``following`` comes right behind the member with ``header``; None: nobody knows."""
+        """Say whether the record at ``following`` comes right after the member with ``header``; None if unknown."""
         if following >= self.end:
             return False
         other = self.header_at(following)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data
 
-# Bytes that are worth a file of their own.
+# The least number of bytes that are worth a file of their own.
 _LEAST: Final = 32
 _HEAD: Final = 64 * KIB
 # Directory and descriptor bytes belong to no member.

@@ -1,6 +1,6 @@
-"""Finding the records of a zip archive: what stands at a position, and where the next record begins.
+"""Finds the records of a zip archive: what is at a position, and where the next record begins.
 
-A header is judged by what is known of it; one that is broken, or lost in a gap, is found through the directory.
+A header is judged by its known bytes. One that is broken, or lost in a gap, is found through the directory.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _LOCALS: Final = lazy_pattern(re.escape(LOCAL))
 _BOUNDARIES: Final = (CENTRAL, END, END64, EXTRA_DATA)
 # Lengths of data descriptors, the likelier ones first.
 LENGTHS: Final = (24, 16, 20, 12)
-# Members whose header is lost of which it is remembered where their bytes begin.
+# For how many members with a lost header the begin of their bytes is remembered.
 _MOST_STARTS: Final = 4096
-# What is read for a header.
+# Bytes read for a header.
 SHORT: Final = 4 << 10
 
 
 class Walker:
-    """Looks at the records in ``data[start:end]``."""
+    """Reads the records in ``data[start:end]``."""
 
     def __init__(self, data: Data, start: int, end: int, session: Session) -> None:
         self.data = data
@@ -66,11 +66,11 @@ class Walker:
         self._block_at = 0
         self._unknown: list[tuple[int, int]] = []
         self.work = Work(end - start)
-        self.unsure: set[int] = set()  # of these, where no CRC agrees
-        self._starts: dict[int, int] = {}  # of members whose header is lost: where it was, and where the bytes begin
+        self.unsure: set[int] = set()  # positions of those without an agreeing CRC
+        self._starts: dict[int, int] = {}  # for members with a lost header: its position, and where the bytes begin
 
     def read(self, pos: int, count: int) -> tuple[bytes, list[tuple[int, int]]]:
-        """Return bytes at ``pos``, unknown ones as zeros, and where those are, counted from ``pos``."""
+        """Return bytes at ``pos``, unknown ones as zeros, and the unknown ranges, relative to ``pos``."""
         count = min(count, self.end - pos)
         if count <= 0:
             return b"", []
@@ -85,7 +85,7 @@ class Walker:
         return self._block[at : at + count], stretches
 
     def header_at(self, pos: int) -> LocalHeader | None:
-        """Return the local header at ``pos``, as far as it is known; None if none is there."""
+        """Return the local header at ``pos``, as far as it is known; None if there is none."""
         head, unknown = self.read(pos, LOCAL_SIZE)
         if len(head) < LOCAL_SIZE or not head.startswith(LOCAL) or _meets(unknown, 26, 30):
             return None
@@ -102,7 +102,7 @@ class Walker:
         return header
 
     def _leads_on(self, pos: int, header: LocalHeader) -> bool:
-        """Say whether a record follows where a header with an odd name, method or flag says that its member ends."""
+        """Say whether a record follows the member of a header with an odd name, method or flag."""
         if header.compressed_size is None or (header.flags & STREAMED and not header.compressed_size):
             return False
         end = pos + header.length + header.compressed_size
@@ -110,7 +110,7 @@ class Walker:
         return end == self.end or (not unknown and signature in (LOCAL, DESCRIPTOR, *_BOUNDARIES))
 
     def _is_extra(self, pos: int, header: LocalHeader) -> bool:
-        """Say whether the extra field may be one: a damaged length makes it cover the records that follow."""
+        """Say whether the extra field is plausible: a damaged length makes it cover the next records."""
         used = sum(4 + len(value) for _, value in extra_fields(header.extra))
         if used == len(header.extra):
             return True
@@ -123,14 +123,14 @@ class Walker:
         return True
 
     def listed_header(self, pos: int) -> LocalHeader | None:
-        """Return the local header that should stand at ``pos`` and is broken, if where the bytes begin can be told."""
+        """Return the broken local header that should be at ``pos``, if the begin of the bytes can be determined."""
         listed = self.listed_at(pos, meant=True)
         return None if listed is None else listed[0]
 
     def listed_at(self, pos: int, *, meant: bool) -> tuple[LocalHeader, CentralEntry] | None:
-        """Return the header that should stand at ``pos`` and is broken or unknown, as the directory says.
+        """Return the broken or unknown header that should be at ``pos``, with the values of the directory.
 
-        ``meant``: something speaks for this position besides the directory. Else the name must be there.
+        ``meant``: there is other evidence for this position. Otherwise the name must be there.
         """
         entry = self.hints.entry_for(pos)
         if entry is None or not entry.is_sane():
@@ -140,7 +140,7 @@ class Walker:
             block, unknown = self.read(pos, local_length(head))
             header = read_local(block, broken=True)
             if header is not None and header.raw_name == entry.raw_name:
-                if header.method != entry.method:  # broken as well
+                if header.method != entry.method:  # also broken
                     header.method, header.flags = entry.method, entry.flags
                 return header, entry
         start = self._start_before_next(pos, entry) if meant or unknown or self.hints.whole else None
@@ -155,7 +155,7 @@ class Walker:
         return header, entry
 
     def broken_at(self, pos: int) -> LocalHeader | None:
-        """Return the header at ``pos`` whose signature is broken, if its sizes lead to the next record."""
+        """Return the header with a broken signature at ``pos``, if its sizes lead to the next record."""
         head, unknown = self.read(pos, LOCAL_SIZE)
         if len(head) < LOCAL_SIZE or unknown:
             return None
@@ -168,7 +168,7 @@ class Walker:
         return header if alike == 3 or (alike and fits) else None
 
     def _start_before_next(self, pos: int, entry: CentralEntry) -> int | None:
-        """Return where the bytes of a member begin whose local header is lost: the next record says where they end."""
+        """Return where the bytes of a member with a lost local header begin, by their end at the next record."""
         least = pos + LOCAL_SIZE + len(entry.raw_name)
         end = self.hints.next_position(pos + 1)
         if end is None:
@@ -186,10 +186,10 @@ class Walker:
         return None
 
     def _start_by_content(self, pos: int, entry: CentralEntry) -> int | None:
-        """Return where the bytes of a member begin whose local header is lost, and perhaps the record behind it, too.
+        """Return where the bytes of a member begin if its local header, and perhaps the next record, is lost.
 
-        Its name and its extra field may be as long as in the directory, or the bytes end where the next one begins: the
-        CRC decides, and if it agrees with none, the first that is possible. None if nothing is.
+        Name and extra field may be as long as in the directory, or the bytes end where the next record begins. The CRC
+        decides; if it agrees with none, the first possible offset is returned. None if there is none.
         """
         known = self._starts.get(pos)
         if known is not None:
@@ -211,7 +211,7 @@ class Walker:
         return found
 
     def _sums_up(self, start: int, entry: CentralEntry) -> bool:
-        """Say whether a member whose bytes begin at ``start`` has the CRC that the directory says."""
+        """Say whether a member whose bytes begin at ``start`` has the CRC in the directory."""
         end = start + entry.compressed_size
         if entry.flags & (ENCRYPTED | MASKED) or not self.work.spend(entry.compressed_size):
             return False
@@ -225,7 +225,7 @@ class Walker:
     def find_next(self, pos: int, *, members: bool = True) -> int:
         """Return where the next record of an archive begins, from ``pos`` on; the end of the data if there is none.
 
-        A local header that is broken is found if the directory is sure of it.
+        A broken local header is found if the directory is certain of it.
         """
         while True:
             listed = self.hints.next_position(pos) if members else None
@@ -278,7 +278,7 @@ class Walker:
         return self.listed_at(pos, meant=False) is not None
 
     def record_length(self, pos: int) -> int:
-        """Return the length of the record of the directory at ``pos``; 0 if none is there."""
+        """Return the length of the directory record at ``pos``; 0 if there is none."""
         signature, unknown = self.read(pos, 4)
         if unknown or signature[:2] != b"PK":
             return 0
@@ -307,7 +307,7 @@ def _meets(unknown: list[tuple[int, int]], low: int, high: int) -> bool:
 
 
 def inexact_gap(data: Data, low: int, high: int) -> Gap | None:
-    """Return the first gap in ``[low, high)`` of which nobody knows how long it is; one without end is such a gap."""
+    """Return the first gap of unknown length in ``[low, high)``; one without an end counts."""
     gap = data.next_gap(low) if data.gaps else None
     while gap is not None and gap.offset < high:
         if not gap.exact or gap.length is None:

@@ -1,7 +1,7 @@
-"""The command line: one module per command, only the one asked for is imported.
+"""The command line: one module per command, imported only when it runs.
 
-Exit codes: 0 complete; 1 a bug of ours; 2 usage, or cannot open; 3 format not recognised; 4 something was truncated,
-damaged or missing (what could be had was still delivered); 130 and 141 on signals.
+Exit codes: 0 complete; 1 a bug in pparse; 2 usage, or cannot open; 3 format not recognised; 4 something is truncated,
+damaged or missing (the readable part was still printed or written); 130 and 141 on signals.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 # name: (module, one line for the help)
 COMMANDS: Final = {
     "ls": ("pparse.cli.ls", "list tensors, or the members of a document"),
-    "info": ("pparse.cli.info", "format, counts, sizes, metadata, status; where a cut file ends"),
-    "tree": ("pparse.cli.tree", "nodes, with what is wrong in place"),
+    "info": ("pparse.cli.info", "format, counts, sizes, metadata, status; where a truncated file ends"),
+    "tree": ("pparse.cli.tree", "the tree of nodes, with errors where they are"),
     "get": ("pparse.cli.get", "one node or tensor: text, --json, --raw, --npy; slices"),
-    "check": ("pparse.cli.check", "look at everything; each finding with its byte range"),
+    "check": ("pparse.cli.check", "check everything; each finding with its byte range"),
     "extract": ("pparse.cli.extract", "write the members of an archive to a folder, safely"),
     "recover": ("pparse.cli.recover", "save everything that can be saved of a damaged file"),
-    "index": ("pparse.cli.index", "index a gzip file, so that reads in its middle are quick"),
+    "index": ("pparse.cli.index", "index a gzip file, for fast reads in its middle"),
     "graph": ("pparse.cli.graph", "nodes and edges of a TensorFlow graph; what some outputs need"),
     "split": ("pparse.cli.split", "cut a big protocol buffer message into chunks (.cpb)"),
-    "merge": ("pparse.cli.merge", "put the chunks of a .cpb together again"),
+    "merge": ("pparse.cli.merge", "merge the chunks of a .cpb"),
     "formats": ("pparse.cli.formats", "formats, limitations, plug-ins"),
 }
 
@@ -37,13 +37,13 @@ Look into files that are too big, too broken or too dangerous to load.
 {commands}
 
 examples:
-  pparse ls model.safetensors               every tensor, and what became of it
+  pparse ls model.safetensors               every tensor with its status
   pparse ls model.safetensors '*.weight'    those that match
   pparse info half-a-download.safetensors   what is there, what is missing, where to resume
   pparse get model.safetensors 'h.0.attn.weight[0:2]'
 
-'pparse COMMAND --help' tells more of a command. Exit code 4 means that something in the file is cut, damaged or
-missing; what could be had was still delivered.
+'pparse COMMAND --help' describes a command. Exit code 4 means that something in the file is truncated, damaged or
+missing; what could be read was still delivered.
 """
 
 
@@ -86,9 +86,9 @@ def _dispatch(arguments: list[str]) -> int:
 
 def _unknown(command: str, arguments: list[str]) -> int:
     if os.path.exists(command) or "::" in command:
-        sys.stderr.write(f"pparse: say what to do with it, for example: pparse ls {' '.join(arguments)}\n")
+        sys.stderr.write(f"pparse: name a command, for example: pparse ls {' '.join(arguments)}\n")
     else:
-        sys.stderr.write(f"pparse: no command {command!r}; there are: {', '.join(COMMANDS)}\n")
+        sys.stderr.write(f"pparse: no command {command!r}; commands: {', '.join(COMMANDS)}\n")
     return 2
 
 
@@ -101,7 +101,7 @@ def _replace_closed_streams() -> None:
 
 
 def _silence_stdout() -> None:
-    """Let nothing be written when the interpreter flushes at its end."""
+    """Keep the interpreter from writing when it flushes at exit."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):

@@ -1,9 +1,9 @@
-"""Look at everything in a file, within the memory budget, and tell each finding with its byte range.
+"""Check everything in a file, within the memory budget, and report each finding with its byte range.
 
-Exit code 4 if something is cut, damaged, missing or never written. ``--strict`` gives the verdict of the format's own
-reference reader, and names what that lets pass. ``--sha256`` compares the whole file with what is said of it: by the
-file name in a download cache, by an LFS pointer, by a SHA256SUMS file beside it, or by you. Exit code 2 if there is
-nothing to compare a file with.
+Exit code 4 if something is truncated, damaged, missing or never written. ``--strict`` applies the rules of the format's
+reference reader, and names what that reader would accept. ``--sha256`` compares the whole file with its published
+digest: from the file name in a download cache, an LFS pointer, a SHA256SUMS file beside it, or the command line. Exit
+code 2 if there is no digest to compare with.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_files(parser)
     parser.add_argument(
-        "--strict", action="store_true", help="the reference reader's rules, and more; warnings count, too"
+        "--strict", action="store_true", help="apply the reference reader's rules, and more; warnings count as errors"
     )
     parser.add_argument(
         "--sha256",
         nargs="?",
         const="",
         metavar="EXPECTED",
-        help="compare the digest: with what is found beside the file, or with EXPECTED (64 hex digits, "
+        help="compare the digest: with one found beside the file, or with EXPECTED (64 hex digits, "
         "or the path of an LFS pointer or SHA256SUMS file; a path needs --sha256=PATH)",
     )
-    parser.add_argument("-R", "--recursive", action="store_true", help="the documents inside an archive, too")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no output, exit code only")
+    parser.add_argument("-R", "--recursive", action="store_true", help="also check the documents inside an archive")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no output, only the exit code")
     add_json(parser, lines="findings")
 
 
 def prepare(arguments: list[str]) -> list[str]:
-    """Give ``--sha256`` a value only after ``=``, or where 64 hex digits follow: it must not swallow FILE."""
+    """Accept a value of ``--sha256`` only after ``=``, or if it is 64 hex digits: it must not swallow FILE."""
     words: list[str] = []
     for word in arguments:
         if words and words[-1] == "--sha256=" and len(word) == 64 and not set(word.lower()) - set("0123456789abcdef"):
@@ -71,7 +71,7 @@ def prepare(arguments: list[str]) -> list[str]:
 def run(options: Any, out: Output) -> int:
     """Run the command."""
     if len(options.files) > 1 and options.sha256 and len(options.sha256) == 64 and not os.path.exists(options.sha256):
-        raise OptionError("one digest is not that of several files: name one file, or a list of digests")
+        raise OptionError("one digest cannot match several files; name one file, or a list of digests")
     options.verdicts = []
     code = each_file(options, out, _check)
     if options.several and not (options.quiet or options.json or options.jsonl):
@@ -88,14 +88,14 @@ def _check(options: Any, out: Output) -> int:
 
 
 def _check_one(options: Any, out: Output) -> int:
-    if not options.recursive:  # all is decoded, from front to end: jumping ahead by an index would be so much more
+    if not options.recursive:  # everything is decoded in order anyway: jumping ahead with an index would add to that
         options.options = [("index", "none"), *options.options]
     with open_file(options, out) as document:
         counts = {Severity.NOTE: 0, Severity.WARNING: 0, Severity.ERROR: 0}
         shown: list[dict[str, object]] = []
-        digests = 0  # of files, that agree with what was said of them
-        limits = 0  # things that a limit of ours, not the file, kept from being looked at
-        unasked = 0  # files that there was no digest to compare with
+        digests = 0  # number of files whose digest agrees
+        limits = 0  # parts that were not checked because of a limit of pparse
+        unasked = 0  # files without a digest to compare with
         for finding in _findings(document, options):
             counts[finding.severity] += 1
             limits += finding.code == "limit" and finding.severity is Severity.ERROR
@@ -162,10 +162,10 @@ def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
 
 
 def _findings_inside(name: str, extraction: Extraction, strict: bool) -> Iterator[Finding]:
-    """Check a document inside an archive; if it cannot even be begun with, or a limit ends it, that is the finding."""
+    """Check a document inside an archive; if it cannot be opened, or a limit ends the check, that is the finding."""
     try:
         for finding in extraction.check(strict=strict, around=False):
-            told = copy(finding)  # its own one keeps the source by which it is known
+            told = copy(finding)  # the original keeps its own source
             told.source = name
             yield told
     except (MalformedError, EndOfDataError, GapError) as error:
@@ -183,7 +183,7 @@ def _summary(
     options: Any,
     out: Output,
 ) -> str:
-    """Return the last line; ``words``: what was compared, if nothing is wrong and no limit was met."""
+    """Return the last line; ``words`` describe what was compared, if nothing is wrong and no limit was met."""
     found = [f"{count} {severity}{'' if count == 1 else 's'}" for severity, count in reversed(counts.items()) if count]
     verdict = out.paint("not whole", "red") if damaged else out.paint("ok", "green")
     if words is None and not damaged:

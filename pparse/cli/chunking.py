@@ -1,4 +1,4 @@
-"""What ``split`` and ``merge`` share: their outputs, notes, and what is told when something fails."""
+"""What ``split`` and ``merge`` share: outputs, notes, and errors."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ SUFFIXES: Final = (".cpb", ".pb")
 
 
 def add_folder_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the two commands have in common."""
-    parser.add_argument("--type", metavar="NAME", help="the message type, where the file does not show it")
-    parser.add_argument("--force", action="store_true", help="replace what is there under the name of the output")
+    """Declare the arguments that the two commands share."""
+    parser.add_argument("--type", metavar="NAME", help="the message type, if the file does not show it")
+    parser.add_argument("--force", action="store_true", help="replace an existing output")
     parser.add_argument(
-        "--follow-links", action="store_true", help="of a folder: copy what symbolic links name that lead out of it"
+        "--follow-links", action="store_true", help="of a folder: copy the targets of links that lead out of it"
     )
     parser.add_argument("--no-fingerprint", action="store_true", help="of a folder: write no fingerprint.pb")
     parser.add_argument("--json", action="store_true", help='one JSON document ("schema": 1)')
@@ -33,13 +33,13 @@ def add_folder_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def is_folder_job(options: Any) -> bool:
-    """Say whether a whole folder is to be written: the input is one, and the output is not named as a file."""
+    """Say whether to write a whole folder: the input is one, and the output is not named as a file."""
     output = options.output
     return os.path.isdir(options.file) and not (output.endswith(SUFFIXES) or output == "-" or is_special(output))
 
 
 def is_special(path: str) -> bool:
-    """Say whether a path is that of a device or a pipe, which is written into, and not replaced."""
+    """Say whether a path is a device or a pipe, which is written to and not replaced."""
     return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
@@ -51,7 +51,7 @@ def folder_options(options: Any, out: Output) -> dict[str, Any]:
     given = {name for name, _ in options.options} - {"verify"}
     if options.type not in (None, "tensorflow.SavedModel") or given or options.format:
         raise OptionError(
-            "a folder is split and merged as a SavedModel, without --type, -f and -O; for one file of it, name that"
+            "a folder is split and merged as a SavedModel, without --type, -f and -O; name a file in it to use these"
         )
     out.stats = IoStats(log=True) if options.trace_io else None
     return {
@@ -67,7 +67,7 @@ def folder_options(options: Any, out: Output) -> dict[str, Any]:
 
 
 def refuse_existing(paths: Iterable[str], options: Any) -> None:
-    """Raise `OptionError` for outputs that are there, or that are the input."""
+    """Raise `OptionError` for outputs that exist, or that are the input."""
     for path in paths:
         if not os.path.lexists(path):
             continue
@@ -76,7 +76,7 @@ def refuse_existing(paths: Iterable[str], options: Any) -> None:
         if os.path.isdir(path):
             raise OptionError(f"the output {path} is a folder")
         if not options.force:
-            raise OptionError(f"{path} is there already; name another output, or replace it with --force")
+            raise OptionError(f"{path} exists already; name another output, or replace it with --force")
 
 
 def share(part: int, whole: int) -> str:
@@ -85,7 +85,7 @@ def share(part: int, whole: int) -> str:
 
 
 def tell_folder(report: FolderReport, out: Output) -> None:
-    """Say what else is in the folder that was written."""
+    """Report what else is in the folder that was written."""
     files = f"{report.files:,} other file{'s' if report.files != 1 else ''}, {format_size(report.bytes)}, copied"
     values = report.fingerprint
     out.line(f"{safe(report.path)}: {files}; " + (f"fingerprint {values.singleprint}" if values else "no fingerprint"))
@@ -99,7 +99,7 @@ def tell_notes(notes: Iterable[str], out: Output) -> None:
 
 
 def folder_to_dict(report: FolderReport | None) -> dict[str, object]:
-    """Return what is said of a folder, as plain data for JSON; of a file, that there is none."""
+    """Return the report on a folder as plain data for JSON; for a file, that there is none."""
     if report is None:
         return {"folder": None, "copied_files": 0, "copied_bytes": 0, "fingerprint": None}
     values = report.fingerprint

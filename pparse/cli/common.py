@@ -41,7 +41,7 @@ DAMAGED: Final = 4
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """argparse makes a formatter for every argument; asking for the width itself, it would import shutil (2 ms)."""
+    """Formatter with a known width: argparse makes one per argument, and would import shutil (2 ms) for the width."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=_terminal_width())
@@ -58,7 +58,7 @@ def _terminal_width() -> int:
 
 
 def run_command(module: ModuleType, command: str, arguments: list[str]) -> int:
-    """Build the parser of one command, run it, and turn what goes wrong into a message and an exit code."""
+    """Build the parser of one command, run it, and turn errors into a message and an exit code."""
     parser = argparse.ArgumentParser(
         prog=f"pparse {command}",
         description=module.__doc__,
@@ -76,8 +76,8 @@ def run_command(module: ModuleType, command: str, arguments: list[str]) -> int:
     from pparse.cli.output import Output
 
     out = Output(color=options.color)
-    # Rows are many short-lived objects without cycles: the collector would only look at them again and again. But
-    # what is in a cycle may hold a decoder, so it must not wait for long.
+    # Rows are many short-lived objects without cycles, which the collector would scan again and again. But an object in
+    # a cycle may hold a decoder, so collection must not wait for long.
     gc.set_threshold(5_000)
     try:
         code: int = module.run(options, out)
@@ -89,7 +89,7 @@ def run_command(module: ModuleType, command: str, arguments: list[str]) -> int:
         return exit_code_of(error)
     except (BrokenPipeError, KeyboardInterrupt):
         raise
-    except OSError as error:  # of what we write
+    except OSError as error:  # of an output
         out.error(f"cannot write: {error}")
         return USAGE
     except MemoryError:
@@ -108,7 +108,7 @@ def _parse(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Na
     """Parse arguments with options anywhere among them (plain argparse refuses ``FILE --json NAME``)."""
     words = list(arguments)
     held: dict[str, str] = {}
-    if "--" in words:  # what follows is no option, even if it looks like one; no argument can hold a NUL
+    if "--" in words:  # no options follow, even if they look like one; no argument can hold a NUL
         at = words.index("--")
         for number in range(at + 1, len(words)):
             if words[number].startswith("-"):
@@ -126,12 +126,12 @@ def _parse(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Na
     return options
 
 
-# What the exit code of several files is: the first of these that one of them has.
+# The exit code for several files is the first of these that one of them has.
 _WORST: Final = (BUG, USAGE, UNKNOWN_FORMAT, DAMAGED)
 
 
 def add_files(parser: argparse.ArgumentParser, more: str = "") -> None:
-    """Declare FILE, of which there may be several; ``more`` says what an argument is that is no file."""
+    """Declare FILE, one or more; ``more`` describes arguments that are not files."""
     parser.add_argument("files", metavar="FILE", nargs="+", help=f"files, folders, or outer::inner{more}")
 
 
@@ -144,7 +144,7 @@ def is_there(word: str) -> bool:
 
 
 def split_files(words: list[str]) -> tuple[list[str], list[str]]:
-    """Return the files among ``words``, of which the first is one in any case, and what is none."""
+    """Return the files among ``words`` (the first always is one), and the other words."""
     others = [word for word in words[1:] if not is_there(word)]
     return [words[0], *(word for word in words[1:] if is_there(word))], others
 
@@ -152,7 +152,7 @@ def split_files(words: list[str]) -> tuple[list[str], list[str]]:
 def each_file(options: Any, out: Output, run_one: Callable[[Any, Output], int], *, heading: bool = False) -> int:
     """Run a command on each of ``options.files``, as ``options.file``; return the worst exit code.
 
-    What is wrong with one does not keep the others from being looked at. With --json they become one document.
+    An error in one file does not end the others. With --json the results become one document.
     """
     files = options.files
     options.several = len(files) > 1
@@ -187,7 +187,7 @@ def each_file(options: Any, out: Output, run_one: Callable[[Any, Output], int], 
 
 
 def row_of(options: Any, row: dict[str, object]) -> dict[str, object]:
-    """Return a row of --jsonl; where there are several files, with the one that it is of."""
+    """Return a row of --jsonl; for several files, with the name of its file."""
     return {"file": options.file, **row} if getattr(options, "several", False) else row
 
 
@@ -203,7 +203,7 @@ def exit_code_of(error: PparseError) -> int:
 
 
 def exit_code_for(findings: Iterable[Finding], *, damaged: bool = False, strict: bool = False) -> int:
-    """Return 4 if something is wrong with the file, else 0; ``strict``: also if something about it is odd."""
+    """Return 4 if something is wrong with the file, else 0. With ``strict``, warnings count, too."""
     counted = (Severity.ERROR, Severity.WARNING) if strict else (Severity.ERROR,)
     return DAMAGED if damaged or any(finding.severity in counted for finding in findings) else OK
 
@@ -211,14 +211,14 @@ def exit_code_for(findings: Iterable[Finding], *, damaged: bool = False, strict:
 def _key_value(text: str) -> tuple[str, str]:
     key, mark, value = text.partition("=")
     if not key or not mark:
-        raise argparse.ArgumentTypeError(f"write NAME=VALUE, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, not {text!r}")
     return key, value
 
 
 def _limit(text: str) -> tuple[str, int]:
     name, value = _key_value(text)
     if name not in Limits.DEFAULTS:
-        raise argparse.ArgumentTypeError(f"no limit {name!r}; there are: {', '.join(Limits.DEFAULTS)}")
+        raise argparse.ArgumentTypeError(f"no limit {name!r}; limits: {', '.join(Limits.DEFAULTS)}")
     found = size(value)
     if not found:
         raise argparse.ArgumentTypeError(f"the limit {name} must be at least 1")
@@ -228,12 +228,12 @@ def _limit(text: str) -> tuple[str, int]:
 def _budget(text: str) -> int:
     found = size(text)
     if found < MIB:
-        raise argparse.ArgumentTypeError(f"at least 1MiB is needed, not {text!r}")
+        raise argparse.ArgumentTypeError(f"must be at least 1MiB, not {text!r}")
     return found
 
 
 def size(text: str) -> int:
-    """Read a size for argparse."""
+    """Parse a size for argparse."""
     try:
         return parse_size(text)
     except ValueError as error:
@@ -241,7 +241,7 @@ def size(text: str) -> int:
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
-    """Add the options that every command on a file has."""
+    """Add the options shared by all commands on a file."""
     group = parser.add_argument_group("common options")
     group.add_argument("-f", "--format", metavar="NAME", help="read it as this format (see 'pparse formats')")
     group.add_argument(
@@ -254,9 +254,9 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         help="an option of the format; repeatable",
     )
     group.add_argument(
-        "--budget", metavar="SIZE", type=_budget, default=64 * MIB, help="memory that may be kept and buffered (64MiB)"
+        "--budget", metavar="SIZE", type=_budget, default=64 * MIB, help="memory for caches and buffers (64MiB)"
     )
-    group.add_argument("--scratch", metavar="DIR", help="folder for scratch files, where a format needs them")
+    group.add_argument("--scratch", metavar="DIR", help="folder for scratch files, if a format needs them")
     group.add_argument(
         "--limit",
         dest="limits",
@@ -266,7 +266,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         type=_limit,
         help="lift a limit that an error message named; repeatable",
     )
-    group.add_argument("--trace-io", action="store_true", help="tell which bytes were read, on stderr")
+    group.add_argument("--trace-io", action="store_true", help="report on stderr which bytes were read")
     group.add_argument(
         "--color",
         choices=("auto", "always", "never"),
@@ -304,12 +304,12 @@ def open_file(options: Any, out: Any) -> Extraction:
 
 
 def add_strict(parser: argparse.ArgumentParser) -> None:
-    """Add ``--strict``, for commands that do not compare a file with the rules of its reference reader."""
+    """Add ``--strict``, for commands that do not apply the rules of a reference reader."""
     parser.add_argument("--strict", action="store_true", help="exit code 4 for warnings, too")
 
 
 def add_json(parser: argparse.ArgumentParser, *, lines: str | None = None) -> None:
-    """Add ``--json``, and ``--jsonl`` where ``lines`` says of what."""
+    """Add ``--json``, and ``--jsonl`` if ``lines`` says what its lines are."""
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--json", action="store_true", help='one JSON document ("schema": 1)')
     if lines is not None:

@@ -1,4 +1,4 @@
-"""JSON of values that are nested deeper than the encoder of the standard library recurses."""
+"""JSON of values that are nested too deep for the recursive encoder of the standard library."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, Final
 
-# Levels that are indented: blanks would grow with the square of the depth.
+# The most levels that are indented: blanks grow with the square of the depth.
 _INDENTED: Final = 200
 
 
 def deep_dumps(
     value: Any, *, default: Callable[[Any], Any], indent: int | None = None, ensure_ascii: bool = True
 ) -> str:
-    """Return what `json.dumps` returns, of any depth; what it cannot write is indented as far as its 200th level."""
+    """Return the result of `json.dumps` for any depth; values too deep for it are indented down to level 200."""
     try:
         return dumps(value, default=default, indent=indent, ensure_ascii=ensure_ascii)
     except RecursionError:
@@ -24,7 +24,7 @@ def deep_dumps(
 
 
 def _pieces(value: Any, default: Callable[[Any], Any], indent: int | None, ensure_ascii: bool) -> Iterator[str]:
-    """Yield the text of a value, with a stack of what is open: the items to come, and what closes it."""
+    """Yield the text of a value, with a stack of open containers: the remaining items, and the closing text."""
     stack: list[tuple[Iterator[tuple[str, Any]], str]] = [(iter([("", value)]), "")]
     is_first = True
     while stack:

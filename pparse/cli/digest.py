@@ -1,8 +1,8 @@
-"""SHA-256 of whole files, and where to find what it should be.
+"""SHA-256 of whole files, and where to find the expected digest.
 
-Sources, in this order: what the user says; the blob's name in a Hugging Face cache (a symbolic link to
-``blobs/<sha256>``); the note that ``huggingface_hub`` keeps beside a download (second line of
-``.cache/huggingface/download/NAME.metadata``); ``NAME.sha256`` beside the file; a line of ``SHA256SUMS`` (and the other
+Sources, in this order: the command line; the blob's name in a Hugging Face cache (a symbolic link to
+``blobs/<sha256>``); the metadata that ``huggingface_hub`` keeps for a download (second line of
+``.cache/huggingface/download/NAME.metadata``); ``NAME.sha256`` beside the file; a line of ``SHA256SUMS`` (or the other
 usual names) there; an LFS pointer ``NAME.pointer`` there.
 """
 
@@ -41,10 +41,10 @@ _MAX_TEXT: Final = 16 << 20
 
 
 def check_digests(document: Extraction, expected: str) -> Iterator[Finding]:
-    """Compare the document's file, or each of its shards, with its digest; yield a finding for each."""
+    """Compare the file of the document, or each of its shards, with its digest; yield one finding per file."""
     files = _files(document)
     if expected and _HEX.fullmatch(expected) and len(files) > 1:
-        raise PathError("one digest cannot be that of several shards; give a SHA256SUMS file", path=expected)
+        raise PathError("one digest cannot match several shards; give a SHA256SUMS file", path=expected)
     for name, data in files:
         yield _check(document, name, data, expected)
 
@@ -67,10 +67,10 @@ def _files(document: Extraction) -> list[tuple[str, FileData | None]]:
 
 def _check(document: Extraction, name: str, data: FileData | None, expected: str) -> Finding:
     if data is None:
-        return Finding("no-digest", "there is no file to digest", severity=Severity.WARNING, source=name)
+        return Finding("no-digest", "there is no file to hash", severity=Severity.WARNING, source=name)
     wanted, origin, size = _expected(data.path, expected)
     if wanted is None and expected:
-        return Finding("no-digest", f"{expected} has no digest for it", source=name)
+        return Finding("no-digest", f"{expected} has no digest for this file", source=name)
     if wanted is None:
         return Finding(
             "no-digest",
@@ -95,7 +95,7 @@ def _check(document: Extraction, name: str, data: FileData | None, expected: str
 
 
 def digest(document: Extraction, data: FileData) -> str:
-    """Return the SHA-256 of a whole file, streamed."""
+    """Return the SHA-256 of a whole file, read as a stream."""
     import hashlib
 
     session = document.session
@@ -116,7 +116,7 @@ def digest(document: Extraction, data: FileData) -> str:
 
 
 def _expected(path: str, said: str) -> tuple[str | None, str, int | None]:
-    """Return the digest to expect, where it comes from, and the size if that is told too."""
+    """Return the expected digest, where it comes from, and the expected size if known."""
     if said:
         if _HEX.fullmatch(said):
             return said.lower(), "the command line", None
@@ -131,7 +131,7 @@ def _expected(path: str, said: str) -> tuple[str | None, str, int | None]:
     text = _read_text(os.path.join(folder, ".cache", "huggingface", "download", name + ".metadata"))
     lines = text.splitlines() if text else []
     if len(lines) > 1 and _HEX.fullmatch(lines[1].strip()):
-        return lines[1].strip().lower(), "the download's own note", None
+        return lines[1].strip().lower(), "the metadata of the download", None
     for candidate in (name + ".sha256", *_SUM_FILES, name + ".pointer"):
         text = _read_text(os.path.join(folder, candidate))
         if text is not None:

@@ -1,4 +1,4 @@
-"""Tensors into files of a form that others read: .npy, .npz, .safetensors and .csv, a block at a time."""
+"""Writes tensors to files for other programs: .npy, .npz, .safetensors and .csv, a block at a time."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _BLOCK: Final = 4 << 20
 
 
 def form_of(path: str | None) -> str | None:
-    """Return the form that the extension of ``path`` names, if any."""
+    """Return the file type of the extension of ``path``; None if it is not one of these."""
     return None if path is None else next((form for form in FORMS if path.lower().endswith(form)), None)
 
 
 class Item:
-    """A tensor to be written: its ``name``, and its array as a whole (of a slice, of another type) or in blocks."""
+    """A tensor to write: its ``name``, and its array as a whole (a slice, or converted) or in blocks."""
 
     def __init__(self, tensor: Tensor, array: Any = None, dtype: Any = None) -> None:
         self.name = tensor.name
@@ -46,12 +46,12 @@ class Item:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether numpy does not know its type, and reads it back as bytes without meaning."""
+        """Whether numpy does not know the type, and reads it back as plain bytes."""
         return self.dtype.isbuiltin != 1
 
 
 def note_of(items: Sequence[Item], form: str) -> str | None:
-    """Return what to say of types that numpy cannot read back, if there are any."""
+    """Return a note about types that numpy cannot read back; None if there are none."""
     names = sorted({str(item.dtype) for item in items if item.is_foreign})
     if form not in (".npy", ".npz") or not names:
         return None
@@ -59,7 +59,7 @@ def note_of(items: Sequence[Item], form: str) -> str | None:
 
 
 def kept_metadata(viewer: Any, form: str) -> dict[str, str]:
-    """Return the ``__metadata__`` of a safetensors source for a file of that form; of a set, the first shard's."""
+    """Return the ``__metadata__`` of a safetensors source for a file of type ``form``; of a set, the first shard's."""
     if form != ".safetensors" or viewer is None:
         return {}
     found: Mapping[str, Any] = viewer.metadata if viewer.format == "safetensors" else {}
@@ -68,15 +68,15 @@ def kept_metadata(viewer: Any, form: str) -> dict[str, str]:
             try:
                 found = viewer.shard_viewer(name).metadata
                 break
-            except PparseError:  # it is said elsewhere what became of this shard
+            except PparseError:  # the status of this shard is reported elsewhere
                 continue
     return {key: value for key, value in found.items() if isinstance(value, str)}
 
 
 def write_items(items: Sequence[Item], form: str, stream: BinaryIO, metadata: dict[str, str]) -> None:
-    """Write ``items`` in that form, and ``metadata`` into .safetensors.
+    """Write ``items`` to a file of type ``form``, and ``metadata`` if that is .safetensors.
 
-    Raises the errors of `Tensor.blocks`, and `OptionError` if the form holds one tensor only.
+    Raise the errors of `Tensor.blocks`, and `OptionError` for several tensors in a file for one.
     """
     if form == ".npz":
         _write_npz(items, stream)
@@ -132,7 +132,7 @@ def _write_safetensors(items: Sequence[Item], stream: BinaryIO, metadata: dict[s
 
 
 def _write_csv(item: Item, stream: BinaryIO) -> None:
-    """Write a row for each of the last dimension; of one dimension, a value a line."""
+    """Write a line for each row along the last dimension; with one dimension, a line for each value."""
     width = item.shape[-1] if len(item.shape) > 1 else 1
     row: list[str] = []
     for part in item.blocks():
@@ -145,7 +145,7 @@ def _write_csv(item: Item, stream: BinaryIO) -> None:
 
 
 def dtype_named(name: str | None) -> Any:
-    """Return the numpy type of ``--dtype``. Raises `OptionError`."""
+    """Return the numpy type of ``--dtype``. Raise `OptionError` if there is none."""
     if name is None:
         return None
     from pparse.tensors.dtype import DType
@@ -153,4 +153,4 @@ def dtype_named(name: str | None) -> Any:
     try:
         return DType.of(name).numpy
     except ValueError as error:
-        raise OptionError(f"--dtype {name}: no element type; for example float32, float16, int64") from error
+        raise OptionError(f"--dtype {name}: not an element type; use float32, float16 or int64, for example") from error

@@ -1,8 +1,8 @@
-"""Write the members of an archive to a folder, safely; those that are cut or damaged too, as far as they go.
+"""Write the members of an archive to a folder, safely; truncated and damaged ones too, as far as they can be read.
 
-No name leads out of the folder, nothing there is replaced, no link or device is made, and there are limits to what a
-small file may grow to. A tar.gz counts as one archive; --recursive enters those inside. Without MEMBER, all of them.
-If it is stopped half-way, the same command goes on.
+No name leads out of the folder, no file there is replaced, no link or device is created, and limits stop small files
+that expand without bounds. A tar.gz counts as one archive; --recursive also enters archives inside. Without MEMBER, all
+members are written. If it is stopped, the same command continues.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE", help="an archive or a compressed file, or outer::inner")
     parser.add_argument(
-        "members", metavar="MEMBER", nargs="*", help="only these: names as 'pparse ls' prints, or globs"
+        "members", metavar="MEMBER", nargs="*", help="only these members: names as 'pparse ls' prints them, or globs"
     )
     parser.add_argument("-o", "--output", metavar="DIR", required=True, help="the folder to write to, new or empty")
     parser.add_argument("-r", "--recursive", action="store_true", help="enter archives inside the archive")
     add_target_arguments(parser)
     add_strict(parser)
-    parser.add_argument("-v", "--verbose", action="store_true", help="show every file, not only those not whole")
-    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show every file, not only incomplete ones")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print only errors")
     parser.add_argument("--json", action="store_true", help='print the summary as one JSON document ("schema": 1)')
 
 
@@ -75,7 +75,7 @@ def run(options: Any, out: Output) -> int:
         except LimitError:
             listing.close()
             out.flush()
-            out.error(f"stopped at a limit; what was written until then is in {options.output}")
+            out.error(f"stopped at a limit; the files written so far are in {options.output}")
             raise
         except KeyboardInterrupt:
             tell_interrupted(options, out, listing)
@@ -111,14 +111,14 @@ def _refuse_others(document: Extraction) -> None:
     parser = document.parse().parser
     if not isinstance(parser, ArchiveParser | StreamParser):
         raise UnsupportedError(
-            f"it is {parser.name}, no archive; 'pparse get' writes parts of it, 'pparse recover' saves what is whole"
+            f"{parser.name} is not an archive; 'pparse get' writes parts of it, 'pparse recover' saves what is whole"
         )
 
 
 class _Wanted:
-    """Says whether a member is among those asked for, and which patterns matched none.
+    """Says whether a member was asked for, and which patterns matched none.
 
-    ``identity``: what a run is known by that is gone on with.
+    ``identity`` is the choice as plain data, so that a stopped run can be continued.
     """
 
     def __init__(self, patterns: list[str]) -> None:

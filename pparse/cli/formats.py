@@ -1,4 +1,4 @@
-"""Show which formats there are, built in and from plug-ins; with a NAME, everything that is known of it."""
+"""List the formats, built in and from plug-ins; with NAME, show everything about one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EXAMPLES: Final = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("name", metavar="NAME", nargs="?", help="tell all of one format; an extension names it, too")
+    parser.add_argument("name", metavar="NAME", nargs="?", help="show everything about one format (name or extension)")
     parser.add_argument("-q", "--quiet", action="store_true", help="names only")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colours")
     add_json(parser)
@@ -74,12 +74,12 @@ def run(options: Any, out: Output) -> int:
         table.row(known.name, " ".join(known.extensions), known.told_by, known.what)
     table.close()
     out.line("A zip that holds a model (PyTorch, TorchScript, .pt2, Keras, .npz) is said to; its members are read.")
-    out.line("'pparse formats NAME' tells options, limitations and references of one")
+    out.line("'pparse formats NAME' shows options, limitations and references of a format")
     return OK if rows else UNKNOWN_FORMAT
 
 
 def _looked_up(registry: Registry, word: str) -> tuple[str, Named | None]:
-    """Return the name of the format that a word names, by its extension too, and what it is if it is not read."""
+    """Return the format that a word names, also by extension, and its description if it is not read."""
     if word in registry.names() or named_as(word) is not None:
         return word, named_as(word)
     extension = "." + word.lower().removeprefix(".")
@@ -88,7 +88,7 @@ def _looked_up(registry: Registry, word: str) -> tuple[str, Named | None]:
 
 
 def _tell_named(known: Named, options: Any, out: Output) -> int:
-    """Say what a format is that is recognised and not read, and what reads it."""
+    """Describe a format that is recognised but not read, and what reads it."""
     if options.json:
         from json import dumps
 

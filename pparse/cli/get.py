@@ -1,8 +1,8 @@
 """Get one thing out of a file: a tensor, a slice of it, or a node.
 
-PATH is tried as the exact name of a tensor, then as a name with a slice (``name[0:2, ..., 1]``), then as a node's path:
-a tensor comes before a node of the same path. ``[a:b]`` also cuts a piece out of a record, a text or an archive's
-member. Only the bytes of that thing are read.
+PATH is tried as the exact name of a tensor, then as a name with a slice (``name[0:2, ..., 1]``), then as the path of a
+node: a tensor comes before a node with the same path. ``[a:b]`` also cuts a piece out of a record, a text or an
+archive's member. Only the bytes of the result are read.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o",
         "--output",
         metavar="OUT",
-        help="write there, whole or not at all; members of archives as far as they go. A tensor is written in the form "
-        "of the extension: .npy .npz .safetensors .json .csv; a node as .json, or as text; other names need --raw",
+        help="write to this file, completely or not at all; archive members as far as readable. The extension gives "
+        "the form of a tensor: .npy .npz .safetensors .json .csv; a node is .json or else text; other names need --raw",
     )
     parser.add_argument(
         "-p",
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         dest="patterns",
-        help="every tensor that matches, into one .npz or .safetensors (-o); repeatable",
+        help="write all tensors that match to one .npz or .safetensors (-o); repeatable",
     )
     parser.add_argument("--dtype", metavar="TYPE", help="convert a tensor to this type, for example float32")
     form = parser.add_mutually_exclusive_group()
@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--partial",
         choices=("prefix", "fill"),
-        help="of a truncated tensor, the whole rows, or the full shape with zeros; of a truncated "
+        help="of a truncated tensor, the complete rows, or the full shape with zeros; of a truncated "
         "record, the bytes that are there",
     )
     parser.set_defaults(jsonl=False)
@@ -104,7 +104,7 @@ def run(options: Any, out: Output) -> int:
 
 
 def _refuse_contradictions(options: Any) -> None:
-    """Refuse options that ask for two forms at once. Raises `OptionError`."""
+    """Raise `OptionError` for options that ask for two forms at once."""
     said = ".npy" if options.npy else ".json" if options.json else None
     named = form_of(options.output)
     if said is not None and named not in (None, said):
@@ -144,7 +144,7 @@ def _find_tensor(
     document: Extraction, viewer: Viewer, path: str
 ) -> tuple[Tensor | Node, tuple[Any, ...] | None] | Node:
     """Return the tensor, or else the node, at ``path``, and what of it is asked for."""
-    # The name as it is, and as `ls` shows what cannot be printed.
+    # The name as it is, and as `ls` shows unprintable characters.
     for name in dict.fromkeys((path, unescaped(path))):
         tensor = viewer.find(name)
         if tensor is not None:
@@ -161,7 +161,7 @@ def _find_tensor(
         if parts is not None and (node := _sliced_at(document, *parts)) is not None:
             return node, parts[1]
         if isinstance(error, ChildKeyError | ChildIndexError) and error.path != "the root":
-            raise  # the path led somewhere, and says where it ends
+            raise  # the path is valid up to a point, which the error names
         if viewer.names_may_be_lost and (extent := viewer.extent()).at_least:
             raise EndOfDataError(_where_it_may_be(extent.missing_files), path=path, source=document.name) from error
         suggestions = viewer.suggest(parts[0] if parts is not None else path)
@@ -171,15 +171,15 @@ def _find_tensor(
 
 
 def _where_it_may_be(missing: int) -> str:
-    """Say what may hold a tensor that was not found: shards that are ``missing``, or the rest of a cut header."""
+    """Say where a missing tensor may be: in ``missing`` shards, or in the lost part of a truncated header."""
     if not missing:
-        return "no tensor of this name in what there is of the header, which is cut"
+        return "no tensor of this name in the header, which is truncated"
     are = "1 shard that may hold it is" if missing == 1 else f"{missing:,} shards that may hold it are"
     return f"no tensor of this name in the shards that can be read; {are} missing"
 
 
 def _find_node(document: Extraction, path: str) -> Node:
-    """Return the node at ``path``; of an archive that has none there, say so of the name as it was typed."""
+    """Return the node at ``path``. For an archive without it, the error has the name as it was typed."""
     parser = document.result.parser
     try:
         return document.node(path)
@@ -195,9 +195,9 @@ def _find_node(document: Extraction, path: str) -> Node:
 
 
 def _sliced_at(document: Extraction, path: str, index: tuple[Any, ...]) -> Node | None:
-    """Return the scalar node at a path, of which bytes can be sliced; None if there is none.
+    """Return the scalar node at a path, for a slice of its bytes; None if there is no node.
 
-    Raises `PathError` if it is a container, and ``index`` could be no step of a path.
+    Raise `PathError` if it is a container, and ``index`` cannot be a step of a path.
     """
     try:
         node = document.node(path)
@@ -209,4 +209,4 @@ def _sliced_at(document: Extraction, path: str, index: tuple[Any, ...]) -> Node 
         return None
     if node.shape == LIST:
         raise PathError(f"lists have no slices; {f'{path}[0]'!r} is an element", path=path)
-    raise PathError(f"it is of the kind {node.kind}, and only bytes and texts have slices", path=path)
+    raise PathError(f"it is of kind {node.kind}; only bytes and texts have slices", path=path)

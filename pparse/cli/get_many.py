@@ -1,4 +1,4 @@
-"""``pparse get -p``: every tensor that matches, into one file."""
+"""``pparse get -p``: writes all tensors that match to one file."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.tensors.tensor import Tensor
 
-# Tensors left out that are named one by one.
+# The most left-out tensors that are named one by one.
 _NAMED: Final = 10
 
 
 def give_many(document: Extraction, options: Any, out: Output) -> int:
-    """Write every tensor that matches a pattern and is whole; name the others."""
+    """Write every complete tensor that matches a pattern; name the incomplete ones."""
     form = form_of(options.output)
     if options.path is not None or form is None or options.raw or options.npy or options.json:
-        raise OptionError("-p writes tensors into one file: -o x.npz or x.safetensors, without PATH and --raw")
+        raise OptionError("-p writes tensors to one file: use -o x.npz or -o x.safetensors, without PATH and --raw")
     viewer = viewer_for(document)
     if viewer is None:
         raise PathError(f"{document.format} has no tensors", path=options.patterns[0])
@@ -47,8 +47,8 @@ def give_many(document: Extraction, options: Any, out: Output) -> int:
     _tell_lost(lost, len(whole), out)
     if texts and not whole and not lost:
         raise UnsupportedError(
-            "only texts match, and they are no array of numbers: 'pparse get FILE NAME --json' "
-            "shows one tensor of them",
+            "only tensors of texts match, which are not arrays of numbers: 'pparse get FILE NAME --json' "
+            "shows one of them",
             path=texts[0].name,
         )
     if texts:
@@ -66,13 +66,13 @@ def _complain(matches: Matcher, out: Output) -> bool:
 
 
 def _tell_lost(lost: list[Tensor], whole: int, out: Output) -> None:
-    """Name the tensors that are not whole."""
+    """Name the tensors that are not complete."""
     for tensor in lost[:_NAMED]:
         there = f"{tensor.available_nbytes:,} of its {tensor.stored_nbytes:,} bytes are there"
         reason = tensor.finding.reason if tensor.finding is not None else there
         out.error(f"{tensor.name}: {tensor.status}: {reason}; left out")
     if len(lost) > _NAMED:
-        out.error(f"not whole, and left out: {count_words(len(lost) - _NAMED, 'other tensor')}")
+        out.error(f"not complete, and left out: {count_words(len(lost) - _NAMED, 'other tensor')}")
     if lost:
         written = f"{whole:,} of {count_words(whole + len(lost), 'tensor')} written"
-        out.error(written if whole else "none of the tensors that match is whole: nothing was written")
+        out.error(written if whole else "none of the matching tensors is complete: nothing was written")

@@ -1,4 +1,4 @@
-"""``pparse get``: a node, a member of an archive, or a piece of one."""
+"""``pparse get``: writes a node, a member of an archive, or a slice of one."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from pparse.tree.node import Node
 
 
-# Kinds of texts, which are sliced by characters, and of JSON's numbers, which may be long, and constants.
+# Kinds of texts, which are sliced by characters; of JSON's numbers, which may be long; and of constants.
 _TEXTS: Final = frozenset(("string", "text"))
 _NUMBERS: Final = frozenset(("number", "true", "false", "null"))
-# Bytes that a number of a binary format takes at most.
+# The most bytes of a number in a binary format.
 _LONGEST_NUMBER: Final = 16
 
 
 def _known_status(node: Node) -> Status | None:
-    """Return what is known of a node now, without loading it; None if that is nothing."""
+    """Return the known status of a node, without loading it; None if it is not known."""
     return node.status if node.known_status is Status.COMPLETE else node.known_status
 
 
@@ -46,7 +46,7 @@ def _is_member(node: Node) -> bool:
 
 
 def give_node(node: Node, options: Any, out: Output) -> int:
-    """Give a node: as text, JSON, or the bytes it is made of; a member of an archive as its content."""
+    """Write a node as text, JSON, or its bytes; a member of an archive as its content."""
     _choose_form(node, options)
     if _is_member(node) and not options.json:
         return give_member(node.result.parser, node.note, options.path or node.path, options, out)
@@ -54,7 +54,7 @@ def give_node(node: Node, options: Any, out: Output) -> int:
         if options.output is None and sys.stdout.isatty():
             return refuse_terminal(out)
         if _known_status(node) is Status.MISSING:
-            node.load()  # raises, with the numbers
+            node.load()  # raises, with offset and sizes
         write(options.output, out, lambda stream: copy(node.open(), stream))
         return OK if _known_status(node) in (None, Status.COMPLETE) else DAMAGED
     if options.partial == "prefix" and node.shape == SCALAR and _known_status(node) is Status.TRUNCATED:
@@ -67,13 +67,13 @@ def give_node(node: Node, options: Any, out: Output) -> int:
             out.write(piece)
     else:
         out.write(safe_lines(text) + "\n")
-    if node.finding is not None and node.finding.code == UNSURE_NUMBER:  # the value is whole: nothing else would say it
+    if node.finding is not None and node.finding.code == UNSURE_NUMBER:  # nothing else reports it
         out.error(f"{node.path or 'the root'}: {node.finding.reason}")
     return OK if _known_status(node) in (None, Status.COMPLETE) else DAMAGED
 
 
 def _choose_form(node: Node, options: Any) -> None:
-    """Have a node written as JSON if the extension says so. Raises `PathError` for a form that only tensors have."""
+    """Choose JSON for a node if the extension says so. Raise `PathError` for a form that only tensors have."""
     refuse_dtype(options)
     as_bytes = options.raw or (_is_member(node) and not options.json)
     form = ".npy" if options.npy else None if as_bytes else form_of(options.output)
@@ -84,27 +84,27 @@ def _choose_form(node: Node, options: Any) -> None:
 
 
 def refuse_dtype(options: Any) -> None:
-    """Refuse ``--dtype`` of what is no tensor. Raises `OptionError`."""
+    """Raise `OptionError` for ``--dtype`` on something that is not a tensor."""
     if options.dtype is not None:
-        raise OptionError("--dtype converts tensors, and this is none")
+        raise OptionError("--dtype converts tensors, and this is not one")
 
 
 def _refuse_extension(path: str | None, what: str) -> None:
-    """Refuse a name whose extension asks for something else than text. Raises `OptionError`."""
+    """Raise `OptionError` for a file name whose extension does not mean text."""
     if path is None or (os.path.exists(path) and not os.path.isfile(path)):
         return
     ending = os.path.splitext(path)[1]
     if ending.lower() not in ("", ".txt"):
         raise OptionError(
-            f"{path}: {ending} does not say in which form to write {what}: "
-            "--raw writes the bytes as they are, the extensions .json and .txt text"
+            f"{path}: {ending} does not say how to write {what}: "
+            "use --raw for the bytes as they are, or the extensions .json and .txt for text"
         )
 
 
 def give_slice(node: Node, index: tuple[Any, ...], options: Any, out: Output) -> int:
-    """Give some characters of a text, or some bytes of a record, a member or another scalar; only those are read."""
+    """Write some characters of a text, or some bytes of a record, a member or another scalar; only these are read."""
     if _is_number(node):
-        raise PathError(f"it is of the kind {node.kind}, and only bytes and texts have slices", path=node.path)
+        raise PathError(f"it is of kind {node.kind}; only bytes and texts have slices", path=node.path)
     cut = index[0] if len(index) == 1 else None
     if not isinstance(cut, slice) or cut.step not in (None, 1) or node.shape != SCALAR:
         raise PathError("bytes and texts take one slice, [a:b]", path=node.path)
@@ -130,20 +130,20 @@ def give_slice(node: Node, index: tuple[Any, ...], options: Any, out: Output) ->
 
 
 def _is_number(node: Node) -> bool:
-    """Return whether the bytes of a scalar are those of a number, a truth value or the like: pieces mean nothing."""
+    """Return whether a scalar is a number, a boolean or the like, so that slices of it have no meaning."""
     if node.kind in _NUMBERS:
         return True
     if node.kind in _TEXTS or _is_member(node) or node.shape != SCALAR or len(node.open()) > _LONGEST_NUMBER:
         return False
     try:
         value = node.load()
-    except PparseError:  # what is wrong with it is told where it is read
+    except PparseError:  # errors are reported when it is read
         return False
     return not isinstance(value, bytes)
 
 
 def _part(node: Node, cut: slice, options: Any) -> tuple[int, Range]:
-    """Return where in a scalar a slice begins, and a reader of its bytes. Raises if they are not all there."""
+    """Return the offset of a slice in a scalar, and a reader of its bytes. Raise if some bytes are missing."""
     parser: object = node.result.parser
     if isinstance(parser, ArchiveParser) and _is_member(node):
         parser.open_member(node.note).confirm()
@@ -180,7 +180,7 @@ def _part(node: Node, cut: slice, options: Any) -> tuple[int, Range]:
 
 
 def _give_text(node: Node, text: str, cut: slice, options: Any, out: Output) -> int:
-    """Give some characters of a text."""
+    """Write some characters of a text."""
     shown = text[cut]
     if options.json:
         shown = _slice_json(node, cut.indices(len(text))[0], shown, options)
@@ -261,19 +261,19 @@ def give_member(parser: Any, member: Any, path: str, options: Any, out: Output) 
         verdict = parser.verify(member, _Beginning(stream))
         if verdict.status is Status.COMPLETE and verdict.verified is not True and _look_at_end(parser):
             again = _Beginning(stream)
-            again.restart()  # it may be other bytes now
+            again.restart()  # its bytes may be different now
             verdict = parser.verify(member, again)
 
     write(options.output, out, read_into)
     if verdict is None or verdict.status is Status.COMPLETE:
         return OK
-    written = "what precedes the first loss was written" if verdict.gaps else "it was written, and may be wrong"
+    written = "the part before the first loss was written" if verdict.gaps else "it was written, and may be wrong"
     out.error(f"{path}: {verdict.status}: {verdict.reason}; {written}")
     return DAMAGED
 
 
 def _look_at_end(parser: Any) -> bool:
-    """Look at the ends of the streams that an archive is in, if that costs little; say whether one contradicts."""
+    """Check the ends of the streams around an archive, if that is cheap; say whether one contradicts its checksum."""
     extraction = extraction_of(parser.result) if isinstance(parser, Parser) else None
     data = extraction.data if extraction is not None else None
     while extraction is not None and extraction.implicit and isinstance(data, ResumedData) and data.left <= LITTLE:
@@ -286,20 +286,20 @@ def _look_at_end(parser: Any) -> bool:
 
 
 class _Beginning:
-    """Writes a content as far as nothing is missing; where the stream can go back, begins again when told to."""
+    """Writes content up to the first missing byte; on `restart`, begins again if the output can seek."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._whole = True
 
     def __call__(self, offset: int, chunk: bytes, unknown: list[tuple[int, int]], /) -> None:
-        """Write ``chunk`` up to the first byte that is unknown."""
+        """Write ``chunk`` up to its first unknown byte."""
         if self._whole:
             self._stream.write(chunk[: unknown[0][0] - offset] if unknown else chunk)
             self._whole = not unknown
 
     def restart(self) -> None:
-        """Begin again; what a pipe got stays, and then nothing more is written to it."""
+        """Begin again. A pipe keeps what it got, and nothing more is written to it."""
         try:
             self._stream.seek(0)
             self._stream.truncate()
@@ -309,13 +309,13 @@ class _Beginning:
 
 
 class StreamMember:
-    """A compressed stream in the place of an archive with one member."""
+    """A compressed stream that acts as an archive with one member."""
 
     def __init__(self, parser: StreamParser) -> None:
         self._parser = parser
 
     def verify(self, member: None, sink: Any) -> Any:
-        """Read the content through."""
+        """Read all of the content."""
         return self._parser.verify(sink)
 
     def open_member(self, member: None) -> Extraction:
@@ -329,7 +329,7 @@ def _show_member(parser: Any, member: Any, out: Output) -> int:
         return refuse_terminal(out)
     out.write(safe_lines(head.decode("utf-8", "replace")))
     if len(head) == MIB:
-        out.error("this was the first MiB; use -o FILE or a pipe for all of it")
+        out.error("these were the first MiB; use -o FILE or a pipe for everything")
     return OK
 
 
@@ -344,5 +344,5 @@ def _is_text(head: bytes) -> bool:
 
 
 def safe_lines(text: str) -> str:
-    """Return text for a terminal, line breaks kept."""
+    """Return text that is safe for a terminal, with its line breaks."""
     return "\n".join(safe(line) for line in text.split("\n"))

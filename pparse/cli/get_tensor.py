@@ -1,4 +1,4 @@
-"""``pparse get``: a tensor, or a slice of one."""
+"""``pparse get``: writes a tensor, or a slice of one."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from pparse.cli.output import Output
     from pparse.tensors.tensor import Tensor
 
-# As text, only so much of a tensor is read; the middle of a larger one is left out.
+# As text, at most so much of a tensor is read; the middle of a larger one is left out.
 _TEXT_LIMIT: Final = 64 * MIB
-# Texts of a tensor that are shown, and how much of each.
+# How many texts of a tensor are shown, and how much of each.
 _STRINGS_SHOWN: Final = 100
 _STRING_BYTES: Final = 4096
 
 
 def write_chosen(items: list[Item], form: str, options: Any, out: Output, metadata: dict[str, str]) -> None:
-    """Write tensors, and what their source says of itself, into one file, in the form of its extension."""
+    """Write tensors, and the metadata of their source, to one file of the type that its extension names."""
     note = note_of(items, form)
     write(options.output, out, lambda stream: write_items(items, form, stream, metadata))
     if note is not None:
@@ -39,16 +39,16 @@ def write_chosen(items: list[Item], form: str, options: Any, out: Output, metada
 def give_tensor(
     tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output, metadata: Callable[[str], dict[str, str]]
 ) -> int:
-    """Give a tensor or a slice of it: as text, as bytes, or in the form of the extension.
+    """Write a tensor or a slice of it: as text, as bytes, or in the form that the extension names.
 
-    ``metadata`` returns what of the source's metadata a file of that form keeps.
+    ``metadata`` returns the metadata of the source that a file of that form keeps.
     """
     code = OK if tensor.status is Status.COMPLETE else DAMAGED
     named = form_of(options.output)
     if options.raw and named is not None:
         raise OptionError(
             f"{options.output} asks for {named}, and --raw for the bytes as they are stored: "
-            "leave --raw out, or give another name"
+            "leave --raw out, or use another name"
         )
     if options.dtype is not None and tensor.is_text:
         raise OptionError(f"--dtype {options.dtype}: texts cannot be converted")
@@ -59,14 +59,12 @@ def give_tensor(
     if options.output and form is None and not options.raw and not special:
         ending = os.path.splitext(options.output)[1] or "a name without an extension"
         raise OptionError(
-            f"{options.output}: {ending} does not say in which form to write: .npy .npz .safetensors .json .csv do; "
-            "--raw writes the bytes as they are stored"
+            f"{options.output}: {ending} does not say which form to write; use .npy .npz .safetensors .json .csv, "
+            "or --raw for the bytes as they are stored"
         )
     if form is not None and tensor.is_text:
         tensor._refuse_if_not_whole()
-        raise UnsupportedError(
-            f"texts are no array of numbers, as {form} holds them; --json writes texts", path=tensor.name
-        )
+        raise UnsupportedError(f"texts are not arrays of numbers like {form}; --json writes texts", path=tensor.name)
     as_npy = form == ".npy"
     if form is not None and (not as_npy or options.dtype is not None or _is_foreign(tensor)):
         if options.output is None and sys.stdout.isatty():
@@ -90,7 +88,7 @@ def _array(tensor: Tensor, index: tuple[Any, ...] | None, partial: str | None) -
         try:
             found = tensor[index]
             return np.array(found, object) if isinstance(found, bytes) else np.asarray(found)
-        except (IndexError, ValueError) as error:  # numpy's own words for what the slice asks
+        except (IndexError, ValueError) as error:  # numpy's own message about the slice
             if isinstance(error, PparseError):
                 raise
             raise PathError(str(error), path=tensor.name) from error
@@ -98,7 +96,7 @@ def _array(tensor: Tensor, index: tuple[Any, ...] | None, partial: str | None) -
 
 
 def _converted(array: Any, options: Any) -> Any:
-    """Return an array in the type that ``--dtype`` asks for."""
+    """Return an array converted to the type of ``--dtype``."""
     if options.dtype is None:
         return array
     return array.astype(dtype_named(options.dtype))
@@ -173,7 +171,7 @@ def _text_or_hex(text: bytes) -> str | dict[str, str]:
 
 
 def _show_strings(strings: Iterable[bytes], out: Output) -> None:
-    """Write texts, one a line; what is no UTF-8 with escapes."""
+    """Write texts, one a line; bytes that are not UTF-8 as escapes."""
     for number, text in enumerate(strings):
         if number == _STRINGS_SHOWN:
             out.line("…")
@@ -204,10 +202,10 @@ def _tensor_json(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, ou
 
 
 def _plain(array: Any) -> Any:
-    """Return an array as nested lists that JSON can hold: complex numbers as pairs, NaN and infinities as text."""
+    """Return an array as nested lists for JSON: complex numbers as pairs, NaN and infinities as text."""
     import numpy as np
 
-    if np.ma.isMaskedArray(array):  # what is not there is null, not a number
+    if np.ma.isMaskedArray(array):  # missing values are null, not a number
         whole = np.array(_plain(array.filled(0)), dtype=object)
         mask = np.asarray(array.mask).reshape(array.shape + (1,) * (whole.ndim - array.ndim))
         whole[np.broadcast_to(mask, whole.shape)] = None

@@ -1,7 +1,7 @@
-"""Show the graph of a TensorFlow model: its nodes and edges, what it consumes and makes, its functions.
+"""Show the graph of a TensorFlow model: its nodes and edges, inputs and outputs, and functions.
 
-Without --dot, --json or --jsonl a summary. With --outputs only the nodes that these outputs need (what TensorFlow's
-extract_sub_graph keeps); with -o such a part is written as a GraphDef of its own.
+Without --dot, --json or --jsonl, a summary. With --outputs, only the nodes that these outputs need (the result of
+TensorFlow's extract_sub_graph); -o writes such a part as a separate GraphDef.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ EXAMPLES: Final = """examples:
   pparse graph saved_model.cpb --function __inference_call_42 --jsonl
 """
 
-# Names that a summary shows.
+# The most names that a summary shows.
 _SHOWN: Final = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE", help="a file, a folder, or outer::inner")
-    parser.add_argument("--outputs", metavar="NAME,...", help="only the nodes that these need (a port is passed over)")
-    parser.add_argument("--inputs", action="store_true", help="only the names of what must be fed, one a line")
+    parser.add_argument("--outputs", metavar="NAME,...", help="only the nodes that these need (ports are ignored)")
+    parser.add_argument("--inputs", action="store_true", help="only the names of the inputs to feed, one a line")
     parser.add_argument("--function", metavar="NAME", help="the body of this function instead of the graph")
     parser.add_argument("--meta-graph", metavar="N", type=_number_of, default=0, help="which one of a SavedModel (0)")
     parser.add_argument(
-        "--max-nodes", metavar="N", type=_number_of, default=None, help="refuse to index graphs of more nodes (500000)"
+        "--max-nodes", metavar="N", type=_number_of, default=None, help="refuse graphs with more nodes (500000)"
     )
     parser.add_argument(
-        "-o", "--output", metavar="OUT", help="write a GraphDef, or what --dot, --json or --jsonl print, to this file"
+        "-o", "--output", metavar="OUT", help="write a GraphDef, or the result of --dot, --json, --jsonl, to this file"
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="names of nodes only")
     group = parser.add_mutually_exclusive_group()
@@ -103,18 +103,18 @@ def _graph_of(document: Extraction, options: Any) -> TensorflowGraph:
 
 
 def _frame(document: Extraction) -> Status:
-    """Return the status of the document as far as it was looked at."""
+    """Return the status of the document as far as it was read."""
     return document_status(document, damaged=exit_code_for(document.findings) == DAMAGED)
 
 
 def _status(document: Extraction, graph: Graph) -> Status:
-    """Return the status of the document and of what it says."""
+    """Return the status of the document and its content."""
     status = _frame(document)
     return Status.DAMAGED if status is Status.COMPLETE and exit_code_for(graph.findings) == DAMAGED else status
 
 
 def _emit(pieces: Iterable[str], options: Any, out: Output) -> None:
-    """Write pieces of text to the output, or to the file that was named."""
+    """Write pieces of text to the output, or to the file given."""
     if options.output is None:
         for piece in pieces:
             out.write(piece)
@@ -127,7 +127,7 @@ def _emit(pieces: Iterable[str], options: Any, out: Output) -> None:
 
 
 def _inputs(graph: Graph, part: Any) -> Iterator[str]:
-    """Yield the names of what a graph, or a part of it, must be fed with."""
+    """Yield the names of the inputs that a graph, or a part of it, needs."""
     if part is graph:
         yield from graph.inputs
         return
@@ -156,7 +156,7 @@ def _count(part: Any) -> str:
 def _summary(
     document: Extraction, whole: TensorflowGraph, graph: Graph, part: Any, wanted: list[str], out: Output
 ) -> None:
-    """Tell what there is, a field a line."""
+    """Print a summary, one field a line."""
     parser = document.parse().parser
     _field(out, "file", safe(document.path))
     _field(out, "format", f"{parser.name}: {parser.description}")
@@ -183,7 +183,7 @@ def _summary(
 
 
 def _ends(graph: Graph, part: Any, wanted: list[str], out: Output) -> None:
-    """Tell the outputs of a graph, those that were asked for, or the results of a function."""
+    """Print the outputs of a graph (all, or those asked for), or the results of a function."""
     from pparse.viewers.tensorflow.graph import FunctionGraph
 
     if part is not graph:
@@ -195,7 +195,7 @@ def _ends(graph: Graph, part: Any, wanted: list[str], out: Output) -> None:
 
 
 def _counts(graph: Graph, part: Any) -> tuple[dict[str, int], int, int]:
-    """Return how many nodes there are of each operation, the edges, and those of control."""
+    """Return the number of nodes per operation, of edges, and of control edges."""
     index = graph.index
     if part is graph:
         return graph.operations, index.edge_count, index.control_count
@@ -229,7 +229,7 @@ def _listed(out: Output, label: str, shown: list[str], count: int) -> None:
 def _json(
     document: Extraction, whole: TensorflowGraph, graph: Graph, part: Any, wanted: list[str], options: Any
 ) -> Iterator[str]:
-    """Yield pieces of the one document; lists of names are streamed, too."""
+    """Yield pieces of the JSON document; lists of names are streamed, too."""
     from json import dumps
 
     operations, edges, control = _counts(graph, part)

@@ -1,9 +1,9 @@
-"""Index a gzip file: places about every 4 MiB of what it holds where decoding can begin.
+"""Index a gzip file: find places about every 4 MiB of its content where decoding can begin.
 
-FILE.pindex is written (about 0.5 % of what FILE holds), and from then on used by whatever reads FILE: a read in the
-middle does not decode all that precedes it. FILE is decoded once, and its checksums are compared. An index never gives
-wrong bytes: if FILE was changed, it is left aside. Other commands are told of an index elsewhere by -O index=OUT; with
--O index=none they use none.
+Writes FILE.pindex (about 0.5 % of the content). Every command that reads FILE then uses it: a read in the middle need
+not decode everything before it. FILE is decoded once, and its checksums are compared. An index never gives wrong bytes:
+if FILE has changed, the index is ignored. Other commands use an index elsewhere with -O index=OUT, and none with
+-O index=none.
 """
 
 from __future__ import annotations
@@ -38,30 +38,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE", help="a gzip file")
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("-o", "--output", metavar="OUT", help="the index (FILE.pindex)")
+    where.add_argument("-o", "--output", metavar="OUT", help="the index to write (FILE.pindex)")
     where.add_argument(
         "--cache",
         action="store_true",
-        help="write it to the cache ($XDG_CACHE_HOME or ~/.cache), where it is found too",
+        help="write it to the cache ($XDG_CACHE_HOME or ~/.cache), where it is also found",
     )
     parser.add_argument(
         "--spacing",
         metavar="SIZE",
         type=_spacing,
         default=_spacing(_SPACING),
-        help=f"content between two places; less: quicker reads, larger index ({_SPACING})",
+        help=f"content between two places; smaller: faster reads, larger index ({_SPACING})",
     )
     parser.add_argument(
-        "--check", action="store_true", help="write nothing: compare the index that is there with all of FILE"
+        "--check", action="store_true", help="write nothing; compare the existing index with all of FILE"
     )
-    parser.add_argument("--force", action="store_true", help="replace what is there, even if it is no index")
+    parser.add_argument("--force", action="store_true", help="replace an existing file, even if it is not an index")
     parser.add_argument("--json", action="store_true", help='one JSON document ("schema": 1)')
 
 
 def _spacing(text: str) -> int:
     found = size(text)
     if found < 64 << 10:  # what gzip_indexing allows, which is not imported here
-        raise argparse.ArgumentTypeError(f"at least 64KiB is needed, not {text!r}")
+        raise argparse.ArgumentTypeError(f"must be at least 64KiB, not {text!r}")
     return found
 
 
@@ -74,7 +74,7 @@ def run(options: Any, out: Output) -> int:
     for name, _ in options.options:
         raise PathError("this command has no such option (-O)", path=name)
     if options.file == "-" or ("::" in options.file and not os.path.exists(options.file)):
-        raise OptionError(f"{options.file} is not a file of its own; only such a file can be indexed")
+        raise OptionError(f"{options.file} is not a separate file; only such a file can be indexed")
     out.stats = IoStats(log=True) if options.trace_io else None
     with FileData(options.file, stats=out.stats) as data:
         source = data.range(0, data.size or 0)
@@ -84,7 +84,7 @@ def run(options: Any, out: Output) -> int:
 
 def _refuse_others(source: Range) -> None:
     if not source.data.pread(0, 3).startswith(b"\x1f\x8b\x08"):
-        raise FormatError("this is no gzip file; only those are indexed", source=source.data.name)
+        raise FormatError("not a gzip file; only gzip files are indexed", source=source.data.name)
 
 
 def _place(options: Any, source: Range) -> str:
@@ -97,7 +97,7 @@ def _place(options: Any, source: Range) -> str:
 
 
 def _refuse_existing(path: str, options: Any) -> None:
-    """Raise `OptionError` for an output that is something else than an index."""
+    """Raise `OptionError` for an output that exists and is not an index."""
     from pparse.compressed.gzip_index import NAME
 
     if not os.path.lexists(path):
@@ -110,7 +110,7 @@ def _refuse_existing(path: str, options: Any) -> None:
         return
     with open(path, "rb") as file:
         if file.read(len(NAME)) != NAME:
-            raise OptionError(f"{path} is there already, and no index; name another output, or replace it with --force")
+            raise OptionError(f"{path} exists and is not an index; name another output, or replace it with --force")
 
 
 def _build(options: Any, out: Output, source: Range) -> int:
@@ -124,7 +124,7 @@ def _build(options: Any, out: Output, source: Range) -> int:
         try:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         except OSError as error:
-            reason = f"cannot make the folder: {error.strerror or error}"
+            reason = f"cannot create the folder: {error.strerror or error}"
             raise SourceError(reason, errno=error.errno, source=os.path.dirname(path)) from error
     try:
         with AtomicFile(path, sweep=True) as file:
@@ -136,7 +136,7 @@ def _build(options: Any, out: Output, source: Range) -> int:
                 limits=Limits(**dict(options.limits)),
                 progress=out.progress,
             )
-            if report.error is not None and not report.size:  # nothing to be written
+            if report.error is not None and not report.size:  # nothing to write
                 failed = copy(report.error)
                 failed.reason = f"{failed.reason}; no index was written"
                 failed.source = source.data.name
@@ -148,7 +148,7 @@ def _build(options: Any, out: Output, source: Range) -> int:
 
 
 def _tell(options: Any, out: Output, path: str, report: IndexReport) -> None:
-    """Say what was written."""
+    """Report what was written."""
     error = report.error
     if options.json:
         from json import dumps
@@ -183,10 +183,10 @@ def _tell(options: Any, out: Output, path: str, report: IndexReport) -> None:
         rest = report.source - report.end
         left = f"; the {count_words(rest, 'byte')} from {report.end:,} on are not indexed" if rest else ""
         error.source = options.file
-        out.error(f"{error}; the index of what precedes that was written{left}")
+        out.error(f"{error}; the index of the part before that was written{left}")
     elif report.size > 2 * options.spacing and report.size // report.points > 2 * options.spacing:
         out.line(
-            f"{out.paint('note', 'dim')}    points are {format_size(report.size // report.points)} apart, for the "
+            f"{out.paint('note', 'dim')}    points are {format_size(report.size // report.points)} apart, since the "
             "file has few places where decoding can begin"
         )
 
@@ -202,7 +202,7 @@ def _check(options: Any, out: Output, source: Range) -> int:
     else:
         found, errors = find_index(options.file, source, budget)
         if found is None:
-            raise errors[0] if errors else SourceError("there is no index of it", source=options.file)
+            raise errors[0] if errors else SourceError("it has no index", source=options.file)
         index = found
     try:
         check_index(index, source, budget=budget, limits=Limits(**dict(options.limits)), progress=out.progress)
@@ -227,6 +227,6 @@ def _check(options: Any, out: Output, source: Range) -> int:
         )
     else:
         part = "" if index.complete else f" of the first {index.size:,} bytes"
-        out.line(f"{safe(index.name)}: {count_words(index.points, 'point')}{part}, all of them right")
+        out.line(f"{safe(index.name)}: {count_words(index.points, 'point')}{part}, all correct")
     index.close()
     return OK

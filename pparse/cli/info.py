@@ -1,4 +1,4 @@
-"""Say what a file is: format, counts, sizes, metadata, status; of a cut file, where it ends and where to resume."""
+"""Describe a file: format, counts, sizes, metadata, status; for a truncated file, where it ends and where to resume."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
 
 
 def _facts(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield names and values of metadata as text; those of maps in it, under ``name.key``, ``name[0].key``."""
+    """Yield names and values of metadata as text; nested ones as ``name.key``, ``name[0].key``."""
     waiting: list[tuple[str, Any]] = [(str(name), value) for name, value in reversed(list(metadata.items()))]
     while waiting:
         name, value = waiting.pop()
@@ -137,7 +137,7 @@ def _facts(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _details(viewer: Any) -> list[tuple[str, str]]:
-    """Return what only some viewers know."""
+    """Return facts that only some viewers have."""
     parser = viewer.parser
     if viewer.is_set:
         return [
@@ -167,7 +167,7 @@ def _document(document: Extraction, options: Any, out: Output) -> int:
     if options.json:
         from json import dumps
 
-        shown = {label: text for label, text in details if label != "metadata"}  # which has a key of its own
+        shown = {label: text for label, text in details if label != "metadata"}  # which has its own key
         out.line(
             dumps(
                 {

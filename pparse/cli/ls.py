@@ -1,6 +1,6 @@
 """List the tensors of a model, or the members of any other document.
 
-A file that is cut or damaged is listed as far as it goes: every tensor with what became of it, then where the file ends
+A truncated or damaged file is listed as far as it can be read: every tensor with its status, then where the file ends
 and where to resume the download.
 """
 
@@ -61,14 +61,14 @@ EXAMPLES: Final = """examples:
 """
 
 
-# What a group takes, its name apart; groups are charged in steps.
+# Memory of a group without its name; groups are charged in steps.
 _GROUP: Final = 600
 _STEP: Final = 64 << 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    add_files(parser, "; behind the first, what is no file is a PATTERN")
+    add_files(parser, "; after the first, an argument that is not a file is a PATTERN")
     parser.add_argument(
         "-p",
         "--pattern",
@@ -78,16 +78,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="patterns",
         help="only names that match this glob; repeatable",
     )
-    parser.add_argument("--regex", action="store_true", help="PATTERN is a regular expression, found anywhere")
+    parser.add_argument("--regex", action="store_true", help="PATTERN is a regular expression, matched anywhere")
     parser.add_argument(
         "--sort",
         choices=("name", "size", "offset", "none"),
         default=None,
-        help=f"order of rows (name, numbers in order; none above {SORT_UP_TO:,} rows, or a quarter of --budget)",
+        help=f"order of rows (by name, numbers by value; unsorted above {SORT_UP_TO:,} rows or a quarter of --budget)",
     )
-    parser.add_argument("--group", action="store_true", help="collapse names that differ in numbers only")
-    parser.add_argument("-R", "--recursive", action="store_true", help="walk archives inside an archive, too")
-    parser.add_argument("-l", "--long", action="store_true", help="mode, time, method and packed size of members")
+    parser.add_argument("--group", action="store_true", help="collapse names that differ only in numbers")
+    parser.add_argument("-R", "--recursive", action="store_true", help="also list archives inside an archive")
+    parser.add_argument("-l", "--long", action="store_true", help="mode, time, method and compressed size of members")
     parser.add_argument("-q", "--quiet", action="store_true", help="names only")
     parser.add_argument("--bytes", action="store_true", help="sizes in bytes")
     add_strict(parser)
@@ -123,7 +123,7 @@ def _tensor_offset(tensor: Tensor) -> tuple[str, int]:
 
 
 class _Listing:
-    """Streams tensors, counting all of them and passing on those that match."""
+    """Streams tensors: counts all of them, and passes on those that match."""
 
     def __init__(self, viewer: Any, matches: Callable[[str], bool]) -> None:
         self.viewer = viewer
@@ -248,7 +248,7 @@ def _show_groups(tensors: Iterable[Tensor], size: Callable[[int], str], charge: 
 
 
 def _fill_in(name: str, ranges: list[tuple[int, int]]) -> str:
-    """Put the ranges of numbers back where they were taken out."""
+    """Put the ranges of numbers back into a name."""
     words = iter([str(low) if low == high else f"{{{low}..{high}}}" for low, high in ranges])
     return re.sub("\0", lambda _: next(words, "N"), name)
 
@@ -333,8 +333,8 @@ def _list_members(document: Extraction, options: Any, matches: Callable[[str], b
 
 
 class _Counted:
-    """Passes members on, and counts all of them: ``rows``; of the kind that the format is about ``count``, of which
-    ``whole``; ``unsupported``; and whether any is ``damaged``."""
+    """Passes members on and counts them: ``rows``, all members; ``count``, those of the main kind of the format, and
+    ``whole``, the complete ones among them; ``unsupported``; ``damaged``, whether any is."""
 
     def __init__(self, members: Iterable[Member], word: str) -> None:
         self._members = members
@@ -355,10 +355,10 @@ class _Counted:
 
 
 def _drained_members(document: Extraction, options: Any) -> Iterator[Member]:
-    """Yield the members of a document; in a compressed stream, none before the end of that was seen.
+    """Yield the members of a document; of a compressed stream, none before its end was reached.
 
-    A stream may contradict itself at its end, and the rows must say so, as the findings do. To walk an archive in it
-    is to decode it: rows are held meanwhile, and if they are too many for that, the rest is decoded twice.
+    A stream may contradict its checksum at its end; the rows must say so, as the findings do. Walking an archive in it
+    means decoding it. The rows are held meanwhile; if they are too many, the rest is decoded twice.
     """
     inner = document.parsed
     if inner.outermost is inner:
@@ -399,7 +399,7 @@ def _long_table(out: Output) -> Table:
 
 
 def _long_cells(member: Member, size: Callable[[int], str]) -> tuple[str, str, str, str]:
-    """Return mode, time, method and packed size of an archive's member, as far as it has them."""
+    """Return mode, time, method and compressed size of an archive's member, as far as it has them."""
     import time
 
     note = member.note
@@ -438,7 +438,7 @@ def _close_members(document: Extraction, counted: _Counted, size: Callable[[int]
 
 
 def archive_member_to_dict(note: Any) -> dict[str, object]:
-    """Return what an archive says of a member besides, as plain data for JSON; nothing for members of others."""
+    """Return the archive attributes of a member as plain data for JSON; empty for members of other formats."""
     if note is None:
         return {}
     checksum = note.checksum

@@ -1,4 +1,4 @@
-"""Patterns of names, and what to say if nothing matches them."""
+"""Patterns of names, and suggestions if nothing matches them."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Final
 
-# Names that are kept to say which of them was meant.
+# How many names are kept for suggestions.
 _KEPT: Final = 5_000
-# Patterns without a match that are complained of one by one.
+# The most patterns without a match that are reported one by one.
 _COMPLAINTS: Final = 10
 
 
 class Matcher:
-    """Says which names match one of ``patterns`` or ``words``: globs, or regular expressions that are found anywhere.
+    """Tells which names match one of ``patterns`` or ``words``: globs, or regular expressions that match anywhere.
 
-    ``words`` stand where a file may stand on the command line, so each may be meant as one. Without any pattern all
-    names match. While a pattern has not matched, names are remembered that look like what was asked for.
+    ``words`` come from places of the command line where a file may stand, so each may be meant as a file. Without any
+    pattern all names match. Until every pattern has matched, similar names are collected for suggestions.
     """
 
     def __init__(self, patterns: Sequence[str], words: Sequence[str] = (), *, regex: bool = False) -> None:
@@ -37,7 +37,7 @@ class Matcher:
         self._names: list[str] = []
 
     def __call__(self, name: str) -> bool:
-        """Return whether ``name`` is to be shown."""
+        """Return whether to show ``name``."""
         if not self._unmet:
             return not self._met or any(pattern.test(name) for pattern in self._met)
         self._asked += 1
@@ -53,7 +53,7 @@ class Matcher:
         return found
 
     def complaints(self) -> Iterator[str]:
-        """Yield what to tell of each pattern that nothing matched, with patterns, names or files that are near."""
+        """Yield a message for each pattern without a match, with similar patterns, names or files."""
         for pattern in self._unmet[:_COMPLAINTS]:
             yield pattern.complaint(self._names, self._asked)
         if len(self._unmet) > _COMPLAINTS:
@@ -61,7 +61,7 @@ class Matcher:
 
 
 class _Pattern:
-    """A pattern, and what was met that is spelled like it. ``word``: it may have been meant as a file."""
+    """A pattern, and similar names that were seen. ``word``: it may have been meant as a file."""
 
     def __init__(self, text: str, *, regex: bool, word: bool = False) -> None:
         self.text = text
@@ -69,17 +69,17 @@ class _Pattern:
         self._is_plain = not set(text) & set("*?[](){}|^$+\\" if regex else "*?[")
         self._is_path = word and self._is_plain and _FILE.search(text.partition("::")[0]) is not None
         self._wanted = "" if regex else text.strip("*?").lower()
-        self._inside: dict[str, int] = {}  # parts of names, spelled as there, that were given as a whole name
+        self._inside: dict[str, int] = {}  # parts of names, as spelled there, that equal the pattern
 
     def look_inside(self, name: str) -> None:
-        """Note where a name that does not match holds what was asked for."""
+        """Record where a name that does not match contains the pattern."""
         at = name.lower().find(self._wanted) if self._wanted else -1
         if at >= 0:
             part = name[at : at + len(self._wanted)]
             self._inside[part] = self._inside.get(part, 0) + 1
 
     def complaint(self, names: list[str], asked: int) -> str:
-        """Return what to tell if nothing matched, of ``asked`` names, of which ``names`` are the first."""
+        """Return the message if nothing matched among ``asked`` names; ``names`` are the first of these."""
         what = f"no name matches {self.text!r}"
         files = _near_files(self.text) if self._is_path else []
         if self._inside and not files:
@@ -93,12 +93,12 @@ class _Pattern:
         return f"{what}; names look like {_quoted(names[0])}" if names and self._is_plain else what
 
 
-# What looks like a file: with a folder, or an extension.
+# Text that looks like a file: it has a folder or an extension.
 _FILE: Final = lazy_pattern(r"/|\.[A-Za-z0-9_]{1,12}$")
 
 
 def _near_files(path: str) -> list[str]:
-    """Return up to three files that exist and whose path is near ``path``, which may name something in one."""
+    """Return up to three existing files with a path similar to ``path``, which may name something inside one."""
     outer, mark, inner = path.partition("::")
     folder, name = os.path.split(outer)
     try:
@@ -112,7 +112,7 @@ def _near_files(path: str) -> list[str]:
         return SequenceMatcher(None, one.lower(), other.lower()).ratio()
 
     stem = name.partition(".")[0]
-    # One extension that both have does not make them near.
+    # A common extension does not make them similar.
     near = [(nearness(name, other), other) for other in there if nearness(stem, other.partition(".")[0]) >= 0.6]
     best = sorted(((ratio, other) for ratio, other in near if ratio >= 0.6), key=lambda pair: (-pair[0], pair[1]))
     return [os.path.join(folder, other) + mark + inner for _, other in best[:3]]
@@ -134,6 +134,6 @@ def _glob(pattern: str) -> Callable[[str], bool]:
     from fnmatch import translate
 
     match = re.compile(translate(pattern)).match
-    # An exact name may hold brackets and stars itself.
-    below = pattern.rstrip("/") + "/"  # a folder of an archive stands for all in it
+    # An exact name may contain brackets and stars.
+    below = pattern.rstrip("/") + "/"  # a folder of an archive stands for everything in it
     return lambda name: name == pattern or match(name) is not None or name.startswith((below, f"./{below}"))

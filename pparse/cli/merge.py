@@ -1,9 +1,9 @@
 """Merge the chunks of a .cpb into one plain protocol buffer message.
 
-FILE is a .cpb; OUT is the message file (- for standard output). FOLDER is a SavedModel folder with a saved_model.cpb:
-OUT is the new folder, with all other files copied, and a new fingerprint; with OUT ending in .pb, the message alone is
-written. The chunks are checked before the first byte is written; nothing is left behind where one is lost or damaged.
-The message need not fit into memory.
+FILE is a .cpb; OUT is the message file (- for standard output). FOLDER is a SavedModel folder with a saved_model.cpb;
+OUT is then the new folder, with all other files copied and a new fingerprint. If OUT ends in .pb, only the message is
+written. The chunks are checked before the first byte is written; if one is lost or damaged, nothing is left behind. The
+message need not fit into memory.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--verify",
         choices=("all", "touched", "headers"),
         default=None,
-        help="which hashes of chunks are checked: all (the default), of up to 4 MiB, none",
+        help="which hashes of chunks are checked: all (the default), those of up to 4 MiB, none",
     )
     add_folder_arguments(parser)
 
@@ -70,14 +70,14 @@ def run(options: Any, out: Output) -> int:
         if options.type is not None and _is_misfit(error):
             out.error(f"check --type: the chunks do not fit {options.type}, or are damaged")
         out.error(
-            f"nothing was written; 'pparse check {options.file}' lists all that is wrong, and 'pparse ls', 'tree' and "
-            "'get' still give what is whole"
+            f"nothing was written; 'pparse check {options.file}' lists all errors, and 'pparse ls', 'tree' and "
+            "'get' still show what is whole"
         )
         return DAMAGED
 
 
 def _is_misfit(error: PparseError) -> bool:
-    """Say whether chunks could be read, but are not what the message type has there."""
+    """Say whether chunks could be read, but do not match the message type."""
     return type(error) is MalformedError and error.fault is not Fault.UNREADABLE
 
 
@@ -123,7 +123,7 @@ def _merge_file(options: Any, out: Output) -> int:
 
 
 def _merge_to_device(document: Extraction, path: str, out: Output) -> MergeReport:
-    """Merge into a device or a pipe, which is written into, and not replaced."""
+    """Merge into a device or a pipe, which is written to and not replaced."""
     from pparse.proto_splitter.stream_merge import merge_to_stream
 
     try:
@@ -138,7 +138,7 @@ def _merge_to_device(document: Extraction, path: str, out: Output) -> MergeRepor
 
 
 def _refuse_unmergeable(document: Extraction, options: Any) -> None:
-    """Raise `OptionError` for what is not in chunks, or is of no known type."""
+    """Raise `OptionError` if the document is not in chunks, or its type is not known."""
     from pparse.parsers.cpb.parser import CpbParser
     from pparse.parsers.protobuf.parser import ProtobufParser
     from pparse.proto_splitter.stream_merge import check_end, check_first
@@ -149,10 +149,10 @@ def _refuse_unmergeable(document: Extraction, options: Any) -> None:
         raise FormatError(f"{error.reason}; only a .cpb can be merged", source=error.source) from error
     if isinstance(parser, CpbParser) and (parser.chunks is not None or parser.problem is not None):
         if parser.chunks is not None and parser.root_type is None:
-            check_end(parser)  # of a cut or damaged file the type is not seen for another reason
+            check_end(parser)  # in a truncated or damaged file, that is why the type is not known
             check_first(parser)
             raise OptionError(
-                f"the message type of {document.name} is not known, and a .cpb does not name it: use --type NAME "
+                f"the message type of {document.name} is not known, and a .cpb does not name it; use --type NAME "
                 "(tensorflow.SavedModel, tensorflow.GraphDef, …); a type of your own needs -O descriptor=FILE"
             )
         return
@@ -170,14 +170,14 @@ def _warnings(report: MergeReport) -> list[str]:
     if not report.too_large:
         return []
     warning = (
-        f"the message takes {report.size:,} bytes: protobuf, and so TensorFlow, parses none above 2,147,483,647 "
-        "(2 GiB - 1); pparse reads it all the same"
+        f"the message takes {report.size:,} bytes: protobuf, and so TensorFlow, cannot parse more than 2,147,483,647 "
+        "(2 GiB - 1); pparse can read it"
     )
     return [warning]
 
 
 def _tell(options: Any, out: Output, report: MergeReport, folder: FolderReport | None, notes: list[str]) -> None:
-    """Say what was written."""
+    """Report what was written."""
     if options.json:
         from json import dumps
 

@@ -1,4 +1,4 @@
-"""How things are shown: the table printer, status words, safe text, the report on a cut file."""
+"""Text output: the table printer, status words, safe text, the report on a truncated file."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _ESCAPE: Final = r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))"
 
 
 class _Visible(dict[int, str | int]):
-    """Code points to what is shown, made as they are asked for.
+    """Maps code points to what is shown, computed on demand.
 
-    Control characters (C0, DEL, C1), line breaks, marks of direction and what has no width could make a name say
-    something else on a terminal; surrogates cannot be written at all.
+    Control characters (C0, DEL, C1), line breaks, direction marks and characters without width could make a name look
+    different on a terminal; surrogates cannot be written at all.
     """
 
     def __missing__(self, code: int) -> str | int:
@@ -51,7 +51,7 @@ _VISIBLE: Final = _Visible()
 
 
 def safe(text: str) -> str:
-    """Return ``text`` with everything visible that could mislead on a terminal."""
+    """Return ``text`` with everything escaped that could mislead on a terminal."""
     return text if text.isascii() and text.isprintable() else text.translate(_VISIBLE)
 
 
@@ -69,12 +69,12 @@ def unescaped(text: str) -> str:
 
 
 def shorten(text: str, width: int = 400) -> str:
-    """Return ``text`` with the middle left out where it is very long (a path through a thousand lists)."""
+    """Return ``text`` with the middle left out if it is very long (a path through a thousand lists)."""
     return text if len(text) <= width else f"{text[: width // 2]} … {text[-width // 2 :]}"
 
 
 class Output:
-    """Standard output: buffered, in whatever encoding the terminal has, coloured only where wanted."""
+    """Standard output: buffered, in the encoding of the terminal, coloured if wanted."""
 
     def __init__(self, *, color: str = "auto") -> None:
         self._out = sys.stdout
@@ -91,7 +91,7 @@ class Output:
         self.write(text + "\n")
 
     def write(self, text: str) -> None:
-        """Write text as it is; a terminal's progress line makes room for it."""
+        """Write text as it is; a progress line on the terminal is cleared first."""
         if self.terminal:
             self.progress.clear()
         self._out.write(text)
@@ -102,7 +102,7 @@ class Output:
         return self._out.buffer
 
     def flush(self) -> None:
-        """Let everything out, and the trace of reads if it was asked for."""
+        """Flush the output, and print the trace of reads if asked for."""
         self.progress.clear()
         self._out.flush()
         stats, self.stats = self.stats, None
@@ -113,7 +113,7 @@ class Output:
             sys.stderr.write(f"read {stats.bytes} bytes in {stats.reads} reads{more}\n")
 
     def error(self, text: str) -> None:
-        """Write a message for the person on stderr."""
+        """Write a message to stderr."""
         self.progress.clear()
         try:
             sys.stderr.write(f"pparse: {shorten(safe(text), 2_000)}\n")
@@ -121,18 +121,18 @@ class Output:
             sys.stderr.write(f"pparse: {text!a}\n")
 
     def paint(self, text: str, color: str) -> str:
-        """Return ``text`` in a colour, where colours are wanted."""
+        """Return ``text`` in a colour, if colours are on."""
         return f"\x1b[{_COLORS[color]}m{text}\x1b[0m" if self.color else text
 
     def status(self, status: Status, verified: bool | None = None, *, pad: int = 0) -> str:
-        """Return a status as people see it: ``complete`` only with what was verified beside it."""
+        """Return a status for display; ``complete`` always with what was verified."""
         text = status_words(status, verified)
         color = {Status.COMPLETE: "green", Status.UNSUPPORTED: "yellow"}.get(status, "red")
         return self.paint(text.ljust(pad), color)
 
     def findings(self, findings: Iterable[Finding], limit: int | None = None) -> int:
         """Write findings, a line each, at most ``limit``; return how many there were."""
-        if limit is not None:  # errors first: a few of them must not drown in warnings
+        if limit is not None:  # errors first: they must not be lost among warnings
             findings = sorted(findings, key=lambda finding: finding.severity is not Severity.ERROR)
         count = 0
         for finding in findings:
@@ -159,13 +159,13 @@ def status_words(status: Status, verified: bool | None) -> str:
 
 
 class Table:
-    """Rows with aligned columns, without keeping them: widths come from the first rows and grow when they must.
+    """Rows with aligned columns, not kept in memory: widths come from the first rows and grow when needed.
 
     ``align`` has ``<`` or ``>`` per column; the last column is not padded.
     """
 
     WINDOW = 100
-    LETTERS = 1 << 18  #: so much text waits for its widths, at most
+    LETTERS = 1 << 18  #: most characters of text that wait for the widths
 
     def __init__(self, out: Output, header: Sequence[str], align: str) -> None:
         self._out = out
@@ -179,11 +179,11 @@ class Table:
 
     @property
     def has_written(self) -> bool:
-        """Whether any row was written yet."""
+        """Whether any row was written."""
         return self._started
 
     def row(self, *cells: str) -> None:
-        """Add a row; its text must be safe."""
+        """Add a row of safe text."""
         if self._started:
             self._write(cells)
             return
@@ -193,7 +193,7 @@ class Table:
             self.close()
 
     def close(self) -> None:
-        """Write the rows that wait."""
+        """Write the waiting rows."""
         if not self._started:
             self._started = True
             for cells in self._waiting:
@@ -206,7 +206,7 @@ class Table:
             self._waiting = []
 
     def _widen(self, cells: Sequence[str]) -> None:
-        # One very long name must not push all others off the screen.
+        # One very long name must not push the other columns off the screen.
         for column, cell in enumerate(cells):
             if self._widths[column] < len(cell) <= 80:
                 self._widths[column] = len(cell)
@@ -225,12 +225,12 @@ class Table:
 
 
 def shape_words(shape: Sequence[int]) -> str:
-    """Return a shape for people: ``4096×1024``, ``scalar``."""
+    """Return a shape for display: ``4096×1024``, ``scalar``."""
     return "×".join(map(str, shape)) if shape else "scalar"
 
 
 def cut_to_dict(document: Extraction, status: Status) -> dict[str, object]:
-    """Return what is known of what a cut document lacks, as plain data for JSON."""
+    """Return what is known of the missing part of a truncated document, as plain data for JSON."""
     files = _to_resume(document, status)
     return {
         "missing_bytes": (
@@ -242,7 +242,7 @@ def cut_to_dict(document: Extraction, status: Status) -> dict[str, object]:
 
 
 def to_resume(document: Extraction) -> list[Resume]:
-    """Return which files to resume to have all of a document, by what is known of it now."""
+    """Return the files to resume in order to complete a document, as far as is known now."""
     from pparse.document.registry import viewer_for
     from pparse.recovery.judgement import document_status
 
@@ -251,12 +251,12 @@ def to_resume(document: Extraction) -> list[Resume]:
         return viewer.extent().resume if viewer is not None else _to_resume(document, document_status(document))
     except PASSING:
         raise
-    except PparseError:  # too little of it is there for that
+    except PparseError:  # too little of it exists for that
         return []
 
 
 def _to_resume(document: Extraction, status: Status) -> list[Resume]:
-    """Return which files to resume for a document without tensors: the outermost one, if that was cut."""
+    """Return the files to resume for a document without tensors: the outermost one, if that was truncated."""
     if status is Status.COMPLETE:
         return []
     hole = first_hole(document)
@@ -268,13 +268,13 @@ def _to_resume(document: Extraction, status: Status) -> list[Resume]:
 
 
 def _report_whole_around(out: Output, document: Extraction) -> None:
-    """Say that there is no download to resume: it is not the outermost file that was cut."""
+    """Report that there is no download to resume: not the outermost file was truncated."""
     outer = safe(outermost_file(document).name)
-    out.line(f"no download to resume: {outer} around it is not cut here; this was cut before it was put in")
+    out.line(f"no download to resume: {outer} around it is not truncated here; this was truncated before it was put in")
 
 
 def report_document_cut(out: Output, document: Extraction, status: Status) -> None:
-    """Say where a document without tensors ends if it is cut, what is known of what is missing, and where to resume."""
+    """Report where a truncated document without tensors ends, what is missing as far as known, and where to resume."""
     files = _to_resume(document, status) if status in (Status.TRUNCATED, Status.DAMAGED) else []
     if files and files[0].hole:
         what = f"{safe(files[0].file)} around it" if is_inside(document) else "the file"
@@ -293,11 +293,11 @@ def report_document_cut(out: Output, document: Extraction, status: Status) -> No
         of_content = " of what comes out of it" if _is_packed(document) else ""
         known = f"{count_words(missing, 'byte')}{of_content} {'is' if missing == 1 else 'are'} missing at least"
     else:
-        known = f"how much is missing, {document.format} does not say"
+        known = f"{document.format} does not tell how much is missing"
     if not files:
         if is_inside(document):
             _report_whole_around(out, document)
-        return  # its end is there: the findings say what is wrong
+        return  # its end exists: the findings say what is wrong
     cut = f"the document ends at byte {size} inside its {kind}" if missing is None else f"the file ends at byte {size}"
     first, *more = resume_lines(files)
     out.line(f"{out.paint('truncated', 'red')}: {cut}; {known}; {safe(first)}")
@@ -306,7 +306,7 @@ def report_document_cut(out: Output, document: Extraction, status: Status) -> No
 
 
 def _is_packed(document: Extraction) -> bool:
-    """Say whether bytes of a document are not those of the file, but come out of a compressed stream."""
+    """Say whether the bytes of a document come from a compressed stream, not directly from the file."""
     return document.parsed.data is not outermost_file(document).data
 
 
@@ -322,9 +322,9 @@ def parameters_words(parameters: dict[str, int], *, noun: bool = True) -> str:
 def report_cut(
     out: Output, extent: Extent, document: Extraction, tensor: Tensor | None = None, *, most: int | None = 10
 ) -> None:
-    """Say of a file that is not whole: actual and expected size, missing bytes, first tensor hit, what to resume.
+    """Report on an incomplete model: actual and expected size, missing bytes, first tensor affected, what to resume.
 
-    Not more than ``most`` files are named, and how many there are.
+    At most ``most`` files are named; then their number is given.
     """
     missing = extent.missing_bytes
     if not missing and not extent.missing_files:
@@ -344,7 +344,7 @@ def report_cut(
         return
     least = "at least " if extent.at_least else ""
     lacks = f"; {count_words(extent.missing_files, 'file')} missing" if extent.missing_files else ""
-    there = f"{extent.actual or 0:,} bytes are there"  # of files that are missing, nobody said how large they are
+    there = f"{extent.actual or 0:,} bytes are there"  # the size of missing files is not known
     if missing:
         there = (
             f"{extent.actual:,} of {least}{extent.expected:,} bytes are there, "
@@ -352,7 +352,7 @@ def report_cut(
         )
     word = "damaged" if extent.status is Status.DAMAGED else "truncated"
     out.line(out.paint(word, "red") + f": {there}{lacks}")
-    unnamed = "" if extent.missing_files else least  # what a cut header would go on to name
+    unnamed = "" if extent.missing_files else least  # a truncated header would name more
     if extent.first_hit is not None:
         detail = ""
         if tensor is not None:

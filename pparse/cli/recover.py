@@ -1,9 +1,9 @@
-"""Save everything that can be saved of a damaged or cut file, whatever it is, into a folder.
+"""Save everything that can be saved of a damaged or truncated file, of any format, into a folder.
 
-All layers are gone through: a tar.gz that holds a zip that holds a checkpoint. What is whole comes out as it was, what
-is not as far as it goes, with zeros where bytes are lost; model files in a form that their own library opens. The
-folder's RECOVERY.json tells of every file what it is worth, and where bytes are missing. FILE is only read. If it is
-stopped half-way, the same command goes on.
+All layers are unpacked: a tar.gz that holds a zip that holds a checkpoint. Complete files are written unchanged, others
+as far as they can be read, with zeros in place of lost bytes; model files in a form that their own library opens.
+RECOVERY.json in the folder lists the status of every file, and where bytes are missing. FILE is only read. If it is
+stopped, the same command continues.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EXAMPLES: Final = """examples:
   pparse recover disk-image.bin -f tar -o saved
 """
 
-# Files that are not whole are shown one by one; so many of them. Of those that nothing was written of, so many.
+# How many incomplete files are shown one by one, and how many files without content in a row.
 _SHOWN: Final = 40
 _SHOWN_LOST: Final = 3
 
@@ -45,19 +45,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target_arguments(parser)
     add_strict(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help="a line for each file and tensor, however many")
-    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print only errors")
     parser.add_argument("--json", action="store_true", help='print the summary as one JSON document ("schema": 1)')
 
 
 def add_target_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what `pparse extract` has, too."""
+    """Declare the arguments that `pparse extract` shares."""
     parser.add_argument("--force", action="store_true", help="write into a folder that holds files (none is replaced)")
     parser.add_argument(
         "--max-output",
         metavar="SIZE",
         type=size,
         default=None,
-        help="bytes that may be written (16GiB, or 200 times the input + 64MiB if less)",
+        help="the most bytes to write (16GiB, or 200 times the input + 64MiB if less)",
     )
 
 
@@ -76,14 +76,14 @@ def run(options: Any, out: Output) -> int:
         except FormatError as error:
             out.error(str(error))
             if document.is_folder:
-                out.error("of a folder, the model in it is recovered; run it on each other file by itself")
+                out.error("for a folder, only the model in it is recovered; run it on each other file separately")
             elif options.format is None and _may_be_named(document, error):
                 out.error("name the format with -f (see 'pparse formats') if you know what the file was")
             return exit_code_of(error)
         except LimitError:
             listing.close()
             out.flush()
-            out.error(f"stopped at a limit; what was written until then is in {options.output}")
+            out.error(f"stopped at a limit; the files written so far are in {options.output}")
             raise
         except KeyboardInterrupt:
             tell_interrupted(options, out, listing)
@@ -100,7 +100,7 @@ def run(options: Any, out: Output) -> int:
 
 
 def _may_be_named(document: Extraction, error: FormatError) -> bool:
-    """Whether it would help to name the format: something is there, and it is not known to be something else."""
+    """Say whether naming the format could help: the file has bytes, and is not known to be of another format."""
     return not (error.option or isinstance(error, NothingThereError)) and known_other(document) is None
 
 
@@ -110,29 +110,29 @@ def exit_code(options: Any, outcome: Outcome) -> int:
 
 
 def tell_interrupted(options: Any, out: Output, listing: FileTable) -> None:
-    """Say what can be done after an interruption."""
+    """Say how to continue after an interruption."""
     listing.close()
     out.flush()
-    out.error(f"interrupted; the same command goes on where it was, and finds what it needs in {options.output}")
+    out.error(f"interrupted; the same command continues from here, with what it keeps in {options.output}")
 
 
 def tell_full(options: Any, out: Output, listing: FileTable, error: SourceError) -> None:
-    """Say what can be done if ``error`` is that of a full disk."""
+    """Say how to continue if ``error`` means that the disk is full."""
     from pparse.recovery.target import is_disk_full
 
     listing.close()
     out.flush()
     if is_disk_full(error):
-        out.error(f"with more room the same command goes on where it was, and finds what it needs in {options.output}")
+        out.error(f"with more room the same command continues from here, with what it keeps in {options.output}")
 
 
 def tell_course(out: Output, outcome: Outcome) -> None:
-    """Say what an earlier run had done, which limits cost files something, and how to lift them."""
+    """Report what an earlier run had done, which limits files met, and how to lift them."""
     if outcome.resumed:
         done = "1 member was" if outcome.resumed == 1 else f"{outcome.resumed:,} members were"
-        out.line(f"{done} there already: this went on with a run that was stopped")
+        out.line(f"{done} there already: this continued a run that was stopped")
     for met in outcome.limits.values():
-        out.line(f"{count_words(met.files, 'file')} met a limit, and cannot be whole here: lift it with {met.option}")
+        out.line(f"{count_words(met.files, 'file')} met a limit, and is cut here; lift it with {met.option}")
 
 
 def _tell(options: Any, out: Output, outcome: Outcome, findings: Any, listing: FileTable) -> None:
@@ -161,7 +161,7 @@ def _tell(options: Any, out: Output, outcome: Outcome, findings: Any, listing: F
 
 
 def _checked(summary: Summary) -> str:
-    """Say how many of the files, which are all complete, a checksum confirmed."""
+    """Say how many of the files, all complete, were confirmed by a checksum."""
     count, confirmed = summary.files, summary.confirmed
     if not confirmed:
         return f"no checksum covers {'it' if count == 1 else 'them'}"
@@ -171,7 +171,7 @@ def _checked(summary: Summary) -> str:
 
 
 def _tell_use(out: Output, summary: Summary, where: str) -> None:
-    """Say what the files are good for."""
+    """Say what the files can be used for."""
     missing = "which bytes are missing (they are zeros)" if summary.gaps else ""
     doubtful = "which may be wrong" if summary.doubtful else ""
     said = " and ".join(filter(None, (missing, doubtful))) or "what is wrong with them"
@@ -194,16 +194,16 @@ def outcome_to_dict(options: Any, outcome: Outcome, findings: Any, files: list[d
 
 
 class FileTable:
-    """Shows the files that are not whole as they come, up to forty, and says how many more there are.
+    """Shows incomplete files as they come, up to forty, and says how many more there are.
 
-    ``every``: the whole ones, too. ``fold``: of what nothing was written of, only the first few.
+    ``every`` shows complete ones, too; ``fold`` shows only the first few of files without content.
     """
 
     def __init__(
         self, out: Output, *, quiet: bool, every: bool = False, keep: bool = False, fold: bool = False
     ) -> None:
-        self.kept: list[dict[str, object]] = []  # for JSON: all of them
-        self.useful = 0  # files with something in them
+        self.kept: list[dict[str, object]] = []  # all files, for JSON
+        self.useful = 0  # files with content
         self._keep = keep
         self._out = out
         self._quiet = quiet
@@ -211,12 +211,12 @@ class FileTable:
         self._table = Table(out, ("STATUS", "SIZE", "FILE", "WHY"), "<><<")
         self._most = 1 << 62 if every and not fold else _SHOWN
         self._fold = fold
-        self._lost = 0  # in a row, that nothing was written of
+        self._lost = 0  # files in a row of which nothing was written
         self._more = 0
         self._rows = 0
 
     def add(self, file: RecoveredFile) -> None:
-        """Show a file, if it is to be shown."""
+        """Show a file, if it should be shown."""
         whole = file.status is Status.COMPLETE
         copied = file.path is not None and file.path.rpartition("/")[2].startswith("as-found.")
         self.useful += file.bytes > 0 and not copied and not (file.reason or "").startswith("0 of ")
@@ -241,21 +241,21 @@ class FileTable:
         )
 
     def _end_fold(self) -> None:
-        """Say how many more there are that nothing was written of."""
+        """Say how many more files have no content."""
         if self._lost > _SHOWN_LOST and not self._quiet:
             self._table.row("missing", "", f"… and {self._lost - _SHOWN_LOST:,} more", "-v shows all")
         self._lost = 0
 
     def begin_again(self) -> None:
-        """Forget what was told: a stream contradicted itself at its end, and everything is told once more."""
+        """Start over: a stream contradicted its checksum at its end, and every file is reported again."""
         self.kept = []
         if self._table.has_written:
-            self._out.line("… the stream contradicts itself at its end; once more, with what that says:")
+            self._out.line("… the stream contradicts its checksum at its end; once more, with that known:")
         self._table = Table(self._out, ("STATUS", "SIZE", "FILE", "WHY"), "<><<")
         self._more = self._rows = self._lost = 0
 
     def close(self) -> None:
-        """Show what waits."""
+        """Show the waiting rows."""
         if self._quiet:
             return
         self._end_fold()

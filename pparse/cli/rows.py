@@ -1,4 +1,4 @@
-"""Rows of a listing in order: held as long as they are few and light, else streamed in the order of the file."""
+"""Sorted rows of a listing: held and sorted while they are few and small, else streamed in file order."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from pparse.tensors.tensor import Tensor
     from pparse.tree.visit import Member
 
-# Up to here rows are held to sort them; more are streamed in file order.
+# Up to this number rows are held and sorted; more are streamed in file order.
 SORT_UP_TO: Final = 20_000
-# Of the budget, rows may take a quarter; three, if somebody asked for them to be sorted.
+# Rows may take a quarter of the budget; three quarters if the user asked for an order.
 _PARTS: Final = 4
 # Rows are charged in steps.
 _STEP: Final = 64 << 10
-# What a member takes, its name and what the format knows of it apart.
+# Memory of a member without its name and the data of its format.
 _MEMBER: Final = 600
 
 _NUMBERS: Final = lazy_pattern(r"([0-9]{1,18})")
@@ -31,26 +31,26 @@ _NUMBERS: Final = lazy_pattern(r"([0-9]{1,18})")
 
 def natural(name: str) -> list[str | int]:
     """Return a sort key that puts layer 2 before layer 10."""
-    # Text and numbers take turns, so that numbers are only compared with numbers.
+    # Text and numbers alternate, so that numbers are only compared with numbers.
     parts: list[str | int] = list(_NUMBERS.split(name))
     parts[1::2] = map(int, parts[1::2])
     return parts
 
 
 def member_weight(member: Member) -> int:
-    """Return about how many bytes a member takes while it is held; its format may hold the raw name, too."""
+    """Return about how many bytes of memory a member takes; its format may hold the raw name, too."""
     return _MEMBER + 2 * getsizeof(member.name)
 
 
 def tensor_weight(tensor: Tensor, each: int) -> int:
-    """Return about how many bytes a tensor takes while it is held; ``each``: what one of its format takes at least."""
+    """Return about how many bytes of memory a tensor takes; ``each`` is the least for its format."""
     return each + 2 * getsizeof(tensor.name) + 160 * len(tensor.spans) + 32 * len(tensor.shape)
 
 
 class Held:
-    """Rows that are held, ``items``, charged to ``budget`` by their ``weight``: as many as a part of it has room for.
+    """Rows that are held in ``items``, charged to ``budget`` by their ``weight``, as many as its share has room for.
 
-    Not more than `SORT_UP_TO`, unless somebody ``asked`` for an order, who gets more of the budget, too.
+    At most `SORT_UP_TO` rows, unless the user ``asked`` for an order, which also allows more of the budget.
     """
 
     def __init__(self, budget: MemoryBudget, weight: Callable[[Any], int], *, asked: bool = False) -> None:
@@ -62,7 +62,7 @@ class Held:
         self._charge: Charge = budget.charge(0, "the rows that are held to be sorted")
 
     def fill(self, rows: Iterator[Any]) -> bool:
-        """Take rows as long as there is room, and one more; return whether that were all."""
+        """Take rows while there is room, and one more; return whether those were all."""
         for row in rows:
             self.items.append(row)
             self._taken += self._weight(row)
@@ -84,7 +84,7 @@ class Held:
         return True
 
     def drain(self) -> Iterator[Any]:
-        """Yield the rows, and give back what they took."""
+        """Yield the rows, and release their memory."""
         self.items.reverse()
         while self.items:
             yield self.items.pop()
@@ -94,7 +94,7 @@ class Held:
 def in_order(
     rows: Iterable[Any], how: str | None, held: Held, out: Output, *, name: Any, size: Any, offset: Any
 ) -> Iterator[Any]:
-    """Yield ``rows`` in order, ``how`` None: by name; if they cannot be held, as they are in the file, and say so."""
+    """Yield ``rows`` sorted (``how`` None: by name); if they cannot be held, in file order with a note."""
     if how == "none":
         yield from rows
         return
@@ -109,7 +109,7 @@ def in_order(
             items.sort(key=lambda item: natural(name(item)))
     elif how is not None:
         out.error(
-            f"note: more than {len(held.items):,} rows, which the memory budget has no room to sort: they come in the "
+            f"note: more than {len(held.items):,} rows, too many to sort in the memory budget: they are in the "
             "order of the file; a larger --budget sorts more"
         )
     yield from held.drain()

@@ -1,9 +1,9 @@
 """Split a big protocol buffer message into chunks: a .cpb, as TensorFlow's proto_splitter writes them.
 
-FILE is a SavedModel, a GraphDef, or any message whose type is named (--type); PREFIX.cpb is written. Of a message
-within the limit a copy is written, PREFIX.pb. FOLDER is a SavedModel folder: PREFIX is the new folder, with all other
-files copied, and a new fingerprint; with PREFIX ending in .cpb its message alone is split. The message is read from the
-disk as it is cut, and need not fit into memory.
+FILE is a SavedModel, a GraphDef, or any message whose type is given (--type); PREFIX.cpb is written, or a copy in
+PREFIX.pb if the message is within the limit. FOLDER is a SavedModel folder; PREFIX is then the new folder, with all
+other files copied and a new fingerprint. If PREFIX ends in .cpb, only the message is split. The message is read from
+disk while it is split, and need not fit into memory.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ EXAMPLES: Final = """examples:
 # What TensorFlow's own splitter allows.
 _DEFAULT: Final = "1GiB"
 _TYPE_HINT: Final = (
-    "name it with --type (tensorflow.SavedModel, tensorflow.GraphDef, …); a type of your own needs -O descriptor=FILE"
+    "name it with --type (tensorflow.SavedModel, tensorflow.GraphDef, …); your own type needs -O descriptor=FILE"
 )
 
 
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         metavar="PREFIX",
         required=True,
-        help="write PREFIX.cpb (a suffix .cpb is taken off), or the folder PREFIX",
+        help="write PREFIX.cpb (a suffix .cpb is dropped), or the folder PREFIX",
     )
     parser.add_argument(
         "--max-size",
@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _max_size(text: str) -> int:
     found = size(text)
     if found < 1:
-        raise argparse.ArgumentTypeError(f"a chunk must be allowed at least one byte, not {text!r}")
+        raise argparse.ArgumentTypeError(f"must be at least one byte, not {text!r}")
     return found
 
 
@@ -126,22 +126,22 @@ def _split_file(options: Any, out: Output) -> int:
     with _open(options, out) as document:
         _refuse_unsplittable(document)
         outputs = (f"{prefix}.cpb", f"{prefix}.pb")
-        own = [path for path in outputs if is_read(document, path)]  # the splitter does not touch it
+        own = [path for path in outputs if is_read(document, path)]  # which the splitter does not touch
         refuse_existing([path for path in outputs if path not in own], options)
         report = split_document(
             document, prefix, limit=options.max_size, writer_options=options.compression, progress=out.progress
         )
     notes = _merge_line(options, report)
     if report.removed:
-        notes.append(f"{report.removed} was removed: it would have stood beside the new file")
+        notes.append(f"{report.removed} was removed, since it belonged to an earlier output")
     if report.chunked and own:
-        notes.append(f"{prefix}.pb is left as it is; where both are there, the .cpb counts")
+        notes.append(f"{prefix}.pb was left as it is; if both exist, the .cpb takes precedence")
     _tell(options, out, report, None, notes)
     return OK
 
 
 def _merge_line(options: Any, report: SplitReport) -> list[str]:
-    """Return what to add where the type of what was written is not seen by its looks."""
+    """Return a hint how to merge a message whose type cannot be recognised by its content."""
     import shlex
 
     import pparse
@@ -165,18 +165,18 @@ def _merge_line(options: Any, report: SplitReport) -> list[str]:
 
 
 def _prefix(output: str) -> str:
-    """Return the output without a suffix that will be given to it."""
+    """Return the output without the suffix that will be added to it."""
     suffix = next((suffix for suffix in SUFFIXES if output.endswith(suffix)), "")
     prefix = output[: len(output) - len(suffix)]
     if not suffix and (prefix.endswith(os.sep) or os.path.isdir(prefix)):
         raise OptionError(f"{output} is a folder; name a file in it: {os.path.join(output, 'saved_model')}")
     if not os.path.basename(prefix):
-        raise OptionError(f"{output} is no name of a file")
+        raise OptionError(f"{output} is not a file name")
     return prefix
 
 
 def _open(options: Any, out: Output) -> Extraction:
-    """Open the file; as a message of the type that was named, where it does not look like anything."""
+    """Open the file; as a message of the given type if its format is not recognised."""
     if options.type is not None:
         options.options = [*options.options, ("message", options.type)]
     document = open_file(options, out)
@@ -196,14 +196,14 @@ def _open(options: Any, out: Output) -> Extraction:
 
 
 def _refuse_unsplittable(document: Extraction) -> None:
-    """Raise `OptionError` for what is in chunks already, is no message, or is of no known type."""
+    """Raise `OptionError` if the document is in chunks already, is not a message, or has no known type."""
     from pparse.parsers.cpb.parser import CpbParser
     from pparse.parsers.protobuf.parser import ProtobufParser
 
     parser = document.parse().parser
     if isinstance(parser, CpbParser) and (parser.chunks is not None or parser.problem is not None):
         raise OptionError(
-            f"{document.name} is in chunks already (.cpb); merge it first, to split it anew: "
+            f"{document.name} is in chunks already (.cpb); to split it again, merge it first: "
             f"pparse merge {document.name} -o OUT"
         )
     if not isinstance(parser, ProtobufParser):
@@ -213,9 +213,9 @@ def _refuse_unsplittable(document: Extraction) -> None:
 
 
 def _tell(options: Any, out: Output, report: SplitReport, folder: FolderReport | None, notes: list[str]) -> None:
-    """Say what was written."""
+    """Report what was written."""
     if options.max_size > report.limit:
-        lowered = f"--max-size was lowered to {report.limit:,} (2 GiB - 1): protobuf parses no message above it"
+        lowered = f"--max-size was lowered to {report.limit:,} (2 GiB - 1): protobuf cannot parse a larger message"
         notes.append(lowered)
     if options.json:
         from json import dumps

@@ -1,4 +1,4 @@
-"""Show the nodes of a file, with what is wrong with them in place.
+"""Show the nodes of a file, with errors where they are.
 
 Containers below the depth are marked as not loaded; ``-d all`` walks the whole document in one pass.
 """
@@ -48,7 +48,7 @@ def _count(text: str) -> int:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    add_files(parser, "; behind the first, what is no file is a PATH: the node to begin at")
+    add_files(parser, "; after the first, an argument that is not a file is a PATH: the node to begin at")
     parser.add_argument("-d", "--depth", type=_depth, default=2, metavar="N", help="levels to show, or 'all' (2)")
     parser.add_argument(
         "-n",
@@ -66,7 +66,7 @@ def run(options: Any, out: Output) -> int:
     """Run the command."""
     options.files, paths = split_files(options.files)
     if len(paths) > 1:
-        raise PathError("no file, and a second path; a tree begins at one node", path=paths[1])
+        raise PathError("not a file, and the second path; a tree begins at one node", path=paths[1])
     options.path = paths[0] if paths else ""
     return each_file(options, out, _show_tree, heading=True)
 
@@ -135,7 +135,7 @@ class _Shower:
             )
 
     def end(self, document: Any) -> None:
-        """End the output with the findings that have no place in the tree."""
+        """End the output with the findings that belong to no node shown."""
         if self.options.json:
             from json import dumps
 
@@ -187,7 +187,7 @@ class _Shower:
         )
 
     def more(self, depth: int, count: int) -> None:
-        """Say that children are not shown."""
+        """Report that children are not shown."""
         self._omitted += count
         if self._text:
             self.out.line("  " * depth + self.out.paint(f"… {count:,} more (-n 0 shows all)", "dim"))
@@ -240,7 +240,7 @@ class _Shower:
         if self.options.quiet:
             self.out.line(safe(path()) or "(root)")
             return
-        # What was made up from other pieces (a list of files) has no bytes of its own.
+        # A node made from other pieces (a list of files) has no bytes of its own.
         where = "" if start == end == 0 else f"  [0x{start:x}..{f'0x{end:x}' if end is not None else ''})"
         if shape != SCALAR:
             content = self.out.paint(f"{kind} {{…}}" if shape == "map" else f"{kind} […]", "bold")

@@ -1,4 +1,4 @@
-"""Where results go: standard output, a file that is written whole or not at all, a pipe."""
+"""Writes results: to standard output, to a file (completely or not at all), or to a pipe."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def write(path: str | None, out: Output, give: Callable[[BinaryIO], object]) -> None:
-    """Have ``give`` write to a file, whole or not at all; to standard output without ``path``."""
+    """Let ``give`` write to a file, completely or not at all; without ``path``, to standard output."""
     if path is None:
         give(out.binary())
         out.binary().flush()
@@ -37,7 +37,7 @@ def write(path: str | None, out: Output, give: Callable[[BinaryIO], object]) -> 
 
 
 def write_binary(path: str | None, out: Output, give: Callable[[BinaryIO], object], code: int) -> int:
-    """`write` what is not for a terminal, and return ``code``; on a terminal, say so."""
+    """`write` binary data, and return ``code``; refuse to write to a terminal."""
     if path is None and sys.stdout.isatty():
         return refuse_terminal(out)
     write(path, out, give)
@@ -45,25 +45,25 @@ def write_binary(path: str | None, out: Output, give: Callable[[BinaryIO], objec
 
 
 def refuse_terminal(out: Output) -> int:
-    """Say that bytes do not go to a terminal; return the exit code."""
+    """Report that binary data do not go to a terminal; return the exit code."""
     out.error("binary data is not for a terminal; use -o FILE or a pipe")
     return USAGE
 
 
 def copy(reader: Range, stream: BinaryIO) -> None:
-    """Write all that is left of ``reader``, a mebibyte at a time."""
+    """Write the rest of ``reader``, a mebibyte at a time."""
     while chunk := reader.read(MIB):
         stream.write(chunk)
 
 
 def pieces(text: str) -> Iterator[str]:
-    """Yield a text, and the end of its line, a mebibyte at a time: encoded as a whole it would be there once more."""
+    """Yield a text and a line break, encoded, a mebibyte at a time: encoded as a whole it would be in memory twice."""
     for at in range(0, len(text), MIB):
         yield text[at : at + MIB]
     yield "\n"
 
 
 def write_lines(text: str, stream: BinaryIO) -> None:
-    """Write a text and the end of its line."""
+    """Write a text and a line break."""
     for piece in pieces(text):
         stream.write(piece.encode("utf-8", "backslashreplace"))

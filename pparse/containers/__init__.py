@@ -1,1 +1,1 @@
-"""Archives and streams, and what is read of what they hold."""
+"""Formats that hold files: archives and compressed streams, and how their content is read."""

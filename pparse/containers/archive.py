@@ -1,10 +1,10 @@
-"""Archives: parsers of files that hold files (tar, zip), and what is read of a member.
+"""Archives: base class of parsers of files that hold files (tar, zip), and reading of members.
 
-An archive's root is a map of names to members. A member's content is a child extraction: a stretch of the same data
-where it is stored as it is, else data of its own. What lies between members and cannot be told is a child of kind
-``gap``; its bytes can be had all the same.
+An archive's root is a map of names to members. A member's content is a child extraction: a range of the same data if it
+is stored as it is, else separate data. Unidentified bytes between members are a child of kind ``gap``, which can be
+read, too.
 
-A name is shown as it is stored. It is no path to write to: `pparse.recovery.names` makes one of it.
+A name is shown as stored. It must not be used as a path to write to: `pparse.recovery.names` makes a safe path of it.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ if TYPE_CHECKING:
     from pparse.tree.node import Node
     from pparse.tree.result import Result
 
-_SHORT: Final = "bytes of it are gone, and nothing tells where: the archive goes on before its end"
-CUT_BEFORE: Final = "no member of this name in what there is of the archive, which is cut"
-_LONG: Final = "bytes came into it, and nothing tells where: it goes on beyond its size"
-# Members of which it is remembered that they are not whole.
+_SHORT: Final = "bytes of it are missing at an unknown place: the archive continues before its end"
+CUT_BEFORE: Final = "no member of this name in the archive, which is truncated"
+_LONG: Final = "bytes were inserted at an unknown place: it extends beyond its size"
+# For how many members it is remembered that they are not whole.
 _MOST_SPOILT: Final = 1 << 14
-# Members whose content is kept open: they take 6 KiB each.
+# The most members whose content is kept open; each takes 6 KiB.
 ENTERED: Final = 500
 
 
 class ArchiveParser(Parser):
-    """Base of the parsers of archives: the state `expect_member` and `content` are theirs, the rest is here."""
+    """Base class of archive parsers. They implement the state `expect_member`, and `content`."""
 
     child_state = "expect_member"
     member_word = "file"
@@ -66,24 +66,24 @@ class ArchiveParser(Parser):
     def __init__(self, result: Result) -> None:
         super().__init__(result)
         self.extraction = extraction_of(result)
-        self._entered: deque[str] = deque()  # the members that were entered last, by name
-        self._opened: WeakValueDictionary[int, Extraction] = WeakValueDictionary()  # by where members' headers are
-        # What was read through and is not whole: (where its header, its bytes begin) -> what is wrong with it.
+        self._entered: deque[str] = deque()  # names of the members that were entered last
+        self._opened: WeakValueDictionary[int, Extraction] = WeakValueDictionary()  # by the offset of the header
+        # Members that were read and are not whole: (offset of header, of bytes) -> what is wrong.
         self.spoilt: dict[tuple[int, int], tuple[Status, Finding | None]] = {}
         self._compared = [0, 0]  # files that the last check read, and those for which a checksum agrees
 
     def shape(self, kind: str) -> str:
-        """The root is a map; members are scalars, the bytes they hold."""
+        """The root is a map; members are scalars: their content."""
         return MAP if kind == self.name else "scalar"
 
     # -- what a format says ------------------------------------------------------------------------------------------
 
     def expect_member(self, ctx: NodeContext, block: bytes, base: int) -> Step:
-        """Make the member visible whose header (or entry of a directory) stands at ``ctx.pos``."""
+        """Add the member whose header (or directory entry) is at ``ctx.pos``."""
         raise NotImplementedError
 
     def content(self, member: ArchiveMember) -> tuple[Data, int, int | None]:
-        """Return data, start and end of what ``member`` holds. Raises `UnsupportedError`, `MalformedError`."""
+        """Return data, start and end of the content of ``member``. Raise `UnsupportedError`, `MalformedError`."""
         raise NotImplementedError
 
     # -- what follows ------------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class ArchiveParser(Parser):
         )
 
     def recall(self, member: ArchiveMember) -> None:
-        """Give ``member`` the status it had when it was read through, if that was worse than what its header says."""
+        """Set the status of ``member`` to that of an earlier reading, if that was worse than what its header says."""
         known = self.spoilt.get((member.at, member.start)) if self.spoilt else None
         if known is not None and member.status is Status.COMPLETE:
             member.status, member.finding = known
@@ -113,7 +113,7 @@ class ArchiveParser(Parser):
             self._take_suspect(member, data)
 
     def _take_suspect(self, member: ArchiveMember, data: Data) -> None:
-        """Let what is known against the bytes of a member without a checksum count for it."""
+        """Mark a member without a checksum as damaged if its bytes are suspect."""
         parts = member.pieces or (data.range(member.start, member.end),)
         reasons = (part.data.why_suspect(part.start, part.end) for part in parts)
         found = next((reason for reason in reasons if reason is not None), None)
@@ -129,7 +129,7 @@ class ArchiveParser(Parser):
             )
 
     def needs_proof(self, member: ArchiveMember) -> bool:
-        """Say whether only a checksum of its own could tell that ``member`` is right: its bytes are in doubt."""
+        """Say whether only its own checksum can prove ``member`` right, since its bytes are in doubt."""
         data = self.extraction.data
         return (
             member.checksum is not None
@@ -139,18 +139,18 @@ class ArchiveParser(Parser):
         )
 
     def _remember(self, member: ArchiveMember, verdict: Verdict) -> None:
-        """Keep what reading ``member`` through came to: it counts for whoever asks for it, or its bytes, afterwards."""
+        """Remember the verdict on ``member``: it applies to all later uses of the member or its bytes."""
         if verdict.source is not None and verdict.verified is not None and not verdict.gaps:
             data, start = verdict.source
             if verdict.verified:
                 data.vouch(start, start + verdict.size)
             elif data.contradiction is None:
-                data.condemn(start, start + verdict.size, verdict.reason or "its checksum does not agree")
+                data.condemn(start, start + verdict.size, verdict.reason or "its checksum is wrong")
         elif verdict.source is not None and verdict.suspect:
             data, start = verdict.source
             if data.why_suspect(start, start + verdict.size) is None:
                 for offset, length in verdict.suspect:
-                    data.condemn(start + offset, start + offset + length, verdict.reason or "its size is another")
+                    data.condemn(start + offset, start + offset + length, verdict.reason or "its size is wrong")
         verdict.source = None
         if verdict.status is Status.COMPLETE or verdict.code == "limit" or len(self.spoilt) >= _MOST_SPOILT:
             return
@@ -158,7 +158,7 @@ class ArchiveParser(Parser):
         self.spoilt[member.at, member.start] = verdict.status, finding
         index = self.result.root.index
         if index is not None:
-            index.group = None  # the entries read last, with what was known then
+            index.group = None  # drop the entries read last, which have the old status
 
     def files(self) -> Iterator[ArchiveMember]:
         """Yield every member, in the order of the archive."""
@@ -166,7 +166,7 @@ class ArchiveParser(Parser):
             yield entry.note
 
     def members(self) -> Iterator[Member]:
-        """Yield what `pparse ls` lists; the second of two equal names as ``name#2``."""
+        """Yield the rows of `pparse ls`; the second of two equal names as ``name#2``."""
         names = NameCounter()
         for member in self.files():
             size = member.compressed_size if member.size is None else member.size
@@ -176,11 +176,11 @@ class ArchiveParser(Parser):
                 self.recall(member)
             yield Member(self.listed_name(member, names), member.kind, member.start, size or 0, member.status, member)
         root = self.result.root
-        if root.known_status is None:  # all was gone through without the engine, which would do so again to know
+        if root.known_status is None:  # all were read without the engine, which would read again for the status
             self.result.close_node(root, Status.COMPLETE, None)
 
     def listed_name(self, member: ArchiveMember, names: NameCounter) -> str:
-        """Return the name under which a member is listed and can be asked for."""
+        """Return the name under which a member is listed and found."""
         if member.kind == "gap":
             return f"gap {member.start}"
         number = names.add(member.name)
@@ -212,14 +212,14 @@ class ArchiveParser(Parser):
         return iter(())
 
     def holds(self) -> str | None:
-        """Say in words which model the members are, by their names; None: of none that is known."""
+        """Describe the model that the members form, by their names; None if it is not a known one."""
         return None
 
     def enter(self, name: str) -> Extraction:
         """Return the content of the member ``name`` as an extraction.
 
-        Raises `PathError` if there is none, or it is a folder or a link; `EndOfDataError` if the archive is cut and may
-        have had one; `UnsupportedError`.
+        Raise `PathError` if there is no such member, or it is a folder or a link; `EndOfDataError` if it may be in the
+        missing part of a truncated archive; `UnsupportedError` if it cannot be read.
         """
         extraction = self.extraction
         kid = extraction.children.get(name)
@@ -244,14 +244,14 @@ class ArchiveParser(Parser):
         return kid
 
     def _forget(self, name: str) -> None:
-        """Let go of a member that was entered long ago, if nothing was found out that the archive does not know."""
+        """Release a member that was entered long ago, unless it has findings that the archive does not have."""
         children = self.extraction.children
         kid = children.get(name)
         if kid is not None and not kid.data.flawed and not any(result.findings for result in kid.results.values()):
             del children[name]
 
     def open_member(self, member: ArchiveMember, name: str | None = None) -> Extraction:
-        """Return the content of ``member`` as an extraction. Raises `UnsupportedError`, `MalformedError`."""
+        """Return the content of ``member`` as an extraction. Raise `UnsupportedError`, `MalformedError`."""
         data, start, end = self.content(member)
         extraction = self.extraction
         if self.lacks_bytes_inside(member, data, end):
@@ -265,7 +265,7 @@ class ArchiveParser(Parser):
         return opened
 
     def load_scalar(self, node: Node) -> Any:
-        """Return the bytes of a member: all of them, or an error that says what is wrong with it."""
+        """Return all bytes of a member. Raise an error if it is not whole."""
         member: ArchiveMember = node.note
         session = self.extraction.session
         session.limits.check("scalar_bytes", member.size or 0, "the member", path=node.path)
@@ -274,7 +274,7 @@ class ArchiveParser(Parser):
         if verdict.status is not Status.COMPLETE:
             if verdict.code != "limit":
                 self.result.close_node(node, verdict.status, None)
-            reason = f"{verdict.reason}; 'pparse extract' writes what is there"
+            reason = f"{verdict.reason}; 'pparse extract' writes what can be read"
             error = EndOfDataError if verdict.status is Status.TRUNCATED else MalformedError
             raise error(reason, path=node.path, source=self.extraction.name)
         return keep.content()
@@ -287,17 +287,17 @@ class ArchiveParser(Parser):
         return data.range(start, end)
 
     def verify(self, member: ArchiveMember, sink: Sink | None = None, skip: Skip | None = None) -> Verdict:
-        """Read the content of ``member`` through and say what became of it; see `read_through`.
+        """Read all content of ``member`` and return a verdict; see `read_through`.
 
-        What is found out counts from then on, by whatever way the member is looked at. A member that a limit of ours
-        refuses is UNSUPPORTED, and the reason says how to lift it.
+        The verdict applies to all later uses of the member. A member refused by a limit is UNSUPPORTED, and the reason
+        says how to lift the limit.
         """
         verdict = self.examine(member, sink, skip)
         self._remember(member, verdict)
         return verdict
 
     def examine(self, member: ArchiveMember, sink: Sink | None, skip: Skip | None) -> Verdict:
-        """Do what `verify` does, but for remembering it; for formats that know more than one checksum."""
+        """Do what `verify` does, without remembering it. Override it for formats with several checksums."""
         session = self.extraction.session
         opened = self._opened.get(member.at)
         try:
@@ -316,7 +316,7 @@ class ArchiveParser(Parser):
             verdict.suspect = ((0, verdict.size),)
         if data is not self.extraction.data and opened is None:
             data.close()
-        # The checksum of a stream around it proves bytes, not where the member ends: only one of its own does.
+        # The checksum of a stream around it proves bytes, not where the member ends; only its own does.
         proved = verdict.verified is True and member.checksum is not None
         if not proved and member.status is not Status.COMPLETE:
             verdict.verified = verdict.verified and None
@@ -325,24 +325,24 @@ class ArchiveParser(Parser):
         return verdict
 
     def lacks_bytes_inside(self, member: ArchiveMember, data: Data, end: int | None) -> bool:
-        """Say whether a stored member ends before its size though the archive goes on: bytes of it are gone, and
-        nobody knows where; what is behind that place has shifted."""
+        """Say whether a stored member ends before its size though the archive continues: bytes are missing at an
+        unknown place, and those after it have shifted."""
         extraction = self.extraction
         short = end is not None and member.size is not None and end - member.start < member.size
         return short and data is extraction.data and member.checksum is not None and (end or 0) < extraction.known_end()
 
     def has_bytes_too_many(self, member: ArchiveMember, data: Data, start: int, end: int | None) -> bool:
-        """Say whether a stored member goes on beyond its size: bytes came into it, and nobody knows where."""
+        """Say whether a stored member extends beyond its size: bytes were inserted at an unknown place."""
         long = end is not None and member.size is not None and end - start > member.size
         return long and data is self.extraction.data and member.checksum is not None
 
     def is_suspect(self, member: ArchiveMember) -> bool:
-        """Say whether it is known that the content of ``member`` is not whole."""
+        """Say whether the content of ``member`` is known to be incomplete or damaged."""
         spoilt = (member.at, member.start) in self.spoilt
         return spoilt or member.status in (Status.TRUNCATED, Status.DAMAGED)
 
     def confirms_itself(self) -> bool:
-        """Say whether every member has a checksum, and agrees with it."""
+        """Say whether every member has a checksum, and it agrees."""
         if self.result.findings.errors:
             return False
         count = 0
@@ -353,9 +353,9 @@ class ArchiveParser(Parser):
         return count > 0 and not self.result.findings.errors
 
     def prove(self, opened: Extraction) -> Finding | None:
-        """Read the member that ``opened`` is through, for its checksum; return what is wrong with it.
+        """Read the member of ``opened`` for its checksum; return what is wrong with it.
 
-        A member that has none, in an archive whose bytes nothing is known against, need not be read for that.
+        A member without a checksum, in an archive whose bytes are not suspect, is not read.
         """
         if opened.origin is None:
             return None
@@ -366,7 +366,7 @@ class ArchiveParser(Parser):
         return self._finding(self.verify(member), member, opened.name)
 
     def confirm_member(self, opened: Extraction) -> None:
-        """Read the member that ``opened`` is through for its checksum, if it is small and that was not done yet."""
+        """Read the member of ``opened`` for its checksum, if it is small and was not read before."""
         member: ArchiveMember | None = opened.origin[1] if opened.origin is not None else None
         if member is None or member.size is None:
             return
@@ -379,7 +379,7 @@ class ArchiveParser(Parser):
                 self.result.findings.add(finding)
 
     def _finding(self, verdict: Verdict, member: ArchiveMember, name: str) -> Finding | None:
-        """Return what ``verdict`` says of ``member`` as a finding with a place; None where all is well."""
+        """Return ``verdict`` on ``member`` as a finding with an offset; None if nothing is wrong."""
         finding = verdict.finding(name, self.extraction.name)
         if finding is not None and finding.offset is None:
             finding.offset, finding.length = member.start, member.compressed_size
@@ -389,7 +389,7 @@ class ArchiveParser(Parser):
         return finding
 
     def suspect(self) -> None:
-        """Put in doubt what was decoded before a place where the archive breaks off, if nothing else explains that.
+        """Mark decoded bytes before a break in the archive as suspect, if nothing else explains the break.
 
         A stream can be damaged without its decoder noticing. If no header stands where a member ends, and no gap and
         nothing else is in doubt near it, bytes of that member are wrong, or too many: since its own header the archive
@@ -405,13 +405,11 @@ class ArchiveParser(Parser):
                 gap = data.next_gap(start)
                 explained = (gap is not None and gap.offset < member.end) or data.why_suspect(start, member.end)
                 if not explained:
-                    data.add_suspect_range(
-                        start, end, "no header follows where this ends: bytes of it are wrong, or too many"
-                    )
+                    data.add_suspect_range(start, end, "no header follows its end: bytes of it are wrong, or too many")
             before = member
 
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
-        """Read every member through."""
+        """Read every member."""
         self.suspect()
         root = self.result.root
         yield Visit.of(root, 0)
@@ -441,7 +439,7 @@ class ArchiveParser(Parser):
             )
 
     def checksums(self) -> tuple[int, int, str]:
-        """Return how many files there are, and for how many of them a checksum of their own agrees."""
+        """Return how many files there are, for how many their own checksum agrees, and the word for them."""
         return self._compared[0], self._compared[1], "file"
 
 
@@ -460,9 +458,9 @@ def _refused(error: PparseError) -> Verdict:
 def documents_in(
     result: Result, findings: FindingList | None = None, prefix: str = ""
 ) -> Iterator[tuple[str, Extraction]]:
-    """Yield what of the members of an archive some parser recognises, with its name in it; not what is in those.
+    """Yield the members of an archive whose format is recognised, with their names; not the members of those.
 
-    What a limit refuses is among ``findings`` (None: the archive's), at ``prefix`` and its name.
+    Members refused by a limit are added to ``findings`` (None: the archive's), under ``prefix`` and their name.
     """
     parser = result.parser
     if not isinstance(parser, ArchiveParser):
@@ -481,7 +479,7 @@ def documents_in(
             (result.findings if findings is None else findings).add(
                 Finding(
                     "limit",
-                    f"not looked into: {error.reason}",
+                    f"not entered: {error.reason}",
                     path=prefix + quoted(name),
                 )
             )
@@ -492,10 +490,10 @@ def documents_in(
 
 
 def documents_below(result: Result) -> Iterator[tuple[str, Extraction]]:
-    """Yield every document in an archive, and in archives in it, with the path to it.
+    """Yield every document in an archive, and in nested archives, with its path.
 
-    Containers come before what is in them. Those beyond the limits ``nesting`` and ``containers`` are not entered: a
-    finding of ``result`` says so, of the latter one.
+    Containers come before their content. Those beyond the limits ``nesting`` and ``containers`` are not entered; for
+    the latter, ``result`` gets a finding.
     """
     limits = result.extraction.session.limits
     entered = 0
@@ -523,22 +521,22 @@ def documents_below(result: Result) -> Iterator[tuple[str, Extraction]]:
 
 
 def nested_too_deep(limits: Limits, path: str, source: str = "") -> Finding:
-    """Return the finding on a container that is not looked into, as too many lie around it."""
+    """Return the finding on a container that is nested too deep to be entered."""
     option = limits.option("nesting")
-    how = f"; lift it with {option}" if option else ", which is as deep as it goes"
+    how = f"; lift it with {option}" if option else ", which is the maximum"
     return Finding(
         "limit",
-        f"not looked into: containers in containers are not entered below the limit nesting={limits.nesting}{how}",
+        f"not entered: it is nested deeper than the limit nesting={limits.nesting}{how}",
         path=path,
         source=source,
     )
 
 
 def too_many_containers(limits: Limits, path: str, source: str = "") -> Finding:
-    """Return the finding on a container that is not entered, as that was done with so many."""
+    """Return the finding on a container that is not entered, since too many were."""
     return Finding(
         "limit",
-        f"no more containers are entered above the limit containers={limits.containers}; lift it with "
+        f"not entered: more containers than the limit containers={limits.containers}; lift it with "
         f"--limit containers={4 * limits.containers}",
         path=path,
         source=source,
@@ -546,5 +544,5 @@ def too_many_containers(limits: Limits, path: str, source: str = "") -> Finding:
 
 
 def quoted(name: str) -> str:
-    """Return a member's name as a part of a path to an extraction."""
+    """Return a member's name, quoted for a path to an extraction."""
     return join_extraction([name])

@@ -1,6 +1,6 @@
-"""What is read of a content from front to end, behind gaps too: the bytes, and a `Verdict` on them.
+"""Reads content from front to end, even behind gaps: the bytes, and a `Verdict` on them.
 
-The one place that decides what a file out of an archive or a stream is: complete, truncated, damaged or unsupported.
+The one place that decides about a file from an archive or stream: complete, truncated, damaged or unsupported.
 """
 
 from __future__ import annotations
@@ -23,47 +23,49 @@ if TYPE_CHECKING:
     from pparse.errors import PparseError
 
     class Sink(Protocol):
-        """Takes a content as it comes."""
+        """Receives content piece by piece."""
 
         def __call__(self, offset: int, chunk: bytes, unknown: list[tuple[int, int]], /) -> object:
-            """Take ``chunk``, at ``offset`` of the content; ``unknown``: stretches of it, (offset there, length)."""
+            """Receive ``chunk`` at ``offset``; the ranges ``unknown``, (offset in it, length), are lost."""
 
         def restart(self) -> None:
-            """Forget what came: at its end the data turned out to be damaged, and are given once more."""
+            """Forget everything: the data turned out to be damaged at their end, and are sent again."""
 
     # called with the number of zeros that need not be read
     Skip = Callable[[int], object]
 
-# Read at once while a content is streamed.
+# Bytes read at a time.
 _STEP: Final = 1 * MIB
-# Stretches of one content that are kept apart; beyond that, close ones are joined.
+# The most ranges of one content that are kept separate; beyond that, close ones are joined.
 _MOST_GAPS: Final = 65_536
 
 
 class Verdict:
-    """What became of a content that was read through.
-
-    ``status`` and ``verified`` as everywhere; ``reason`` in words, None where all is well; ``size``: bytes of the
-    content as far as known, gaps of known length included; ``gaps``: ``(offset, length)``, length None where nobody
-    knows how many bytes are missing; ``suspect``: ``(offset, length)`` of what is there and may be wrong.
-    """
+    """The result of reading content."""
 
     __slots__ = ("code", "gaps", "offset", "passed", "reason", "size", "source", "status", "suspect", "verified")
 
     def __init__(self) -> None:
         self.status = Status.COMPLETE
+        """Status of the content."""
         self.verified: bool | None = None
+        """True if a checksum agrees; None if there is none."""
         self.code = ""
+        """Code of the finding; empty if nothing is wrong."""
         self.reason: str | None = None
+        """What is wrong, in words; None if nothing is."""
         self.offset: int | None = None
         self.size = 0
+        """Bytes of the content as far as known, with gaps of known length."""
         self.gaps = GapLog()
+        """``(offset, length)`` of missing bytes; the length is None if it is not known."""
         self.suspect: tuple[tuple[int, int], ...] = ()
-        self.passed: list[tuple[int, int]] = []  # where gaps of unknown length were passed over, and how much in all
-        self.source: tuple[Data, int] | None = None  # what was read, and where in it this begins
+        """``(offset, length)`` of bytes that may be wrong."""
+        self.passed: list[tuple[int, int]] = []  # gaps of unknown length: offset, and the bytes skipped so far
+        self.source: tuple[Data, int] | None = None  # the data that were read, and the offset of the content in them
 
     def worsen(self, status: Status, code: str, reason: str) -> None:
-        """Note what is wrong; reasons add up, the status is that of the worst."""
+        """Add a problem: reasons are joined, the worst status is kept."""
         if self.reason is None:
             self.code, self.reason = code, reason
         elif reason not in self.reason:
@@ -72,12 +74,12 @@ class Verdict:
             self.status = status
 
     def place(self, size: int) -> None:
-        """Put all of a content of ``size`` bytes in doubt if it is damaged, and nothing tells where."""
+        """Mark all of the content, ``size`` bytes, as suspect if it is damaged at an unknown place."""
         if self.status is Status.DAMAGED and size and not self.gaps and not self.suspect:
             self.suspect = ((0, size),)
 
     def finding(self, path: str, source: str) -> Finding | None:
-        """Return the finding that says so; None where all is well."""
+        """Return the verdict as a finding; None if nothing is wrong."""
         if self.reason is None:
             return None
         return Finding(self.code, self.reason, path=path, source=source, offset=self.offset)
@@ -96,29 +98,29 @@ _WORSE: Final = {
 
 
 class GapLog:
-    """Stretches that are missing, in order, bounded: beyond some thousands, close ones become one."""
+    """Missing ranges, in order. Their number is bounded: beyond some thousands, close ones are joined."""
 
     __slots__ = ("_apart", "_lengths", "_offsets")
 
     def __init__(self) -> None:
         self._offsets = array("q")
-        self._lengths = array("q")  # -1: nobody knows
+        self._lengths = array("q")  # -1: unknown
         self._apart = 0
 
     def add(self, offset: int, length: int | None) -> None:
-        """Add a stretch, which must lie behind those before."""
+        """Add a range, which must come after the ones before."""
         offsets, lengths = self._offsets, self._lengths
         if offsets and length is not None and lengths[-1] >= 0 and offset - offsets[-1] - lengths[-1] <= self._apart:
             lengths[-1] = offset + length - offsets[-1]
             return
         if len(offsets) >= _MOST_GAPS and not self._join():
-            lengths[-1] = -1  # they cannot be told apart any more
+            lengths[-1] = -1  # they can no longer be kept apart
             return
         self._offsets.append(offset)
         self._lengths.append(-1 if length is None else length)
 
     def _join(self) -> bool:
-        """Join stretches that are close, until a quarter is gone. False if that cannot be."""
+        """Join ranges that are close, until their number is a quarter less; False if that is not possible."""
         while self._apart < 1 << 40:
             self._apart = max(16, 4 * self._apart)
             offsets, lengths = array("q"), array("q")
@@ -135,12 +137,12 @@ class GapLog:
 
     @property
     def known(self) -> int:
-        """Bytes missing, as far as their number is known."""
+        """Number of missing bytes, as far as known."""
         return sum(length for length in self._lengths if length > 0)
 
     @property
     def exact(self) -> bool:
-        """Whether the length of each is known."""
+        """Whether the length of every range is known."""
         return -1 not in self._lengths
 
     def __iter__(self) -> Iterator[tuple[int, int | None]]:
@@ -162,12 +164,12 @@ def read_through(
     sink: Sink | None = None,
     skip: Skip | None = None,
 ) -> Verdict:
-    """Read ``data[start:end]`` from front to end, behind gaps too, and say what became of it.
+    """Read ``data[start:end]`` from front to end, even behind gaps, and return a verdict.
 
-    ``end`` None: to the end of the data. ``size`` is what the content should have, ``checksum`` what it should give.
-    ``sink`` gets everything, in order, offsets counted from ``start``; where nobody knows how many bytes are missing,
-    what follows is given as if none were; ``skip``, if given, gets holes of a sparse
-    file instead. Raises what says nothing of the data, and `LimitError`.
+    ``end`` None means the end of the data. ``size`` is the expected size of the content, ``checksum`` the expected
+    checksum. ``sink`` gets everything, in order, with offsets counted from ``start``. After a gap of unknown length the
+    following bytes are sent as if none were missing. ``skip``, if given, gets the holes of a sparse file instead.
+    Source errors and `LimitError` propagate.
     """
     meant = _Meant(data, start, end, size, checksum)
     while True:
@@ -180,7 +182,7 @@ def read_through(
 
 
 class Collector:
-    """A sink that keeps the bytes; ``check`` is called with their number before more are kept, and may raise."""
+    """A sink that keeps the bytes. ``check`` is called with the new total before bytes are kept, and may raise."""
 
     def __init__(self, check: Callable[[int], object]) -> None:
         self._check = check
@@ -192,27 +194,27 @@ class Collector:
         self._chunks.append(chunk)
 
     def restart(self) -> None:
-        """Forget what came."""
+        """Forget everything."""
         self._chunks = []
 
     def content(self) -> bytes:
-        """Return all of it."""
+        """Return all bytes."""
         return b"".join(self._chunks)
 
 
 class Beginning:
-    """A sink that keeps the first ``most`` bytes: `content`."""
+    """A sink that keeps the first ``most`` bytes in ``content``."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self.content = b""
 
     def __call__(self, offset: int, chunk: bytes, unknown: list[tuple[int, int]], /) -> None:
-        """Keep what there is room for."""
+        """Keep as much as there is room for."""
         self.content += chunk[: self._most - len(self.content)]
 
     def restart(self) -> None:
-        """Forget what came."""
+        """Forget everything."""
         self.content = b""
 
 
@@ -249,7 +251,7 @@ def _read_once(session: Session, meant: _Meant, sink: Sink | None, skip: Skip | 
     own = meant.compares_itself
     crc = _Crc32() if meant.crc is not None and not own else None  # else it need not be added up again
     offset = start
-    held = 0  # bytes that are lost, and may be the last
+    held = 0  # lost bytes that may be the last ones
     try:
         while end is None or offset < end:
             session.check_cancelled()
@@ -275,14 +277,14 @@ def _read_once(session: Session, meant: _Meant, sink: Sink | None, skip: Skip | 
             if not chunk:
                 break
             found = _next_inexact(data, offset, offset + len(chunk)) if data.gaps else None
-            if found is not None:  # it was found while reading: what is behind it has no sure place
+            if found is not None:  # found while reading: the position of what follows is uncertain
                 chunk = chunk[: found.offset - offset]
                 unknown = [(first, count) for first, count in unknown if first < found.offset]
                 if not chunk:
                     continue
             offset += len(chunk)
             lost = _lost_at_end(unknown, offset)
-            if lost == len(chunk):  # nothing may follow: then it is cut here
+            if lost == len(chunk):  # if nothing follows, the content is truncated here
                 held += lost
                 continue
             before = offset - len(chunk) - held
@@ -313,7 +315,7 @@ def _judge_own(verdict: Verdict, meant: _Meant) -> bool:
 
 
 def _lost_at_end(unknown: list[tuple[int, int]], end: int) -> int:
-    """Return how many of the last bytes before ``end`` are lost; takes them out of ``unknown``."""
+    """Return how many of the last bytes before ``end`` are lost; remove them from ``unknown``."""
     lost = 0
     while unknown and sum(unknown[-1]) == end - lost:
         lost += unknown.pop()[1]
@@ -323,7 +325,7 @@ def _lost_at_end(unknown: list[tuple[int, int]], end: int) -> int:
 def _give(
     verdict: Verdict, chunk: bytes, unknown: list[tuple[int, int]], at: int, crc: _Crc32 | None, sink: Sink | None
 ) -> None:
-    """Count ``chunk``, which stands at ``at`` in the data, and pass it on."""
+    """Count ``chunk``, which is at ``at`` in the data, and pass it on."""
     if not chunk:
         return
     shift = verdict.size - at
@@ -338,7 +340,7 @@ def _give(
 
 
 def _next_inexact(data: Data, offset: int, end: int) -> Gap | None:
-    """Return the first gap in ``[offset, end)`` of which nobody knows how many bytes are missing."""
+    """Return the first gap of unknown length in ``[offset, end)``."""
     while offset < end:
         gap = data.next_gap(offset)
         if gap is None or gap.offset >= end or gap.end is None:
@@ -350,7 +352,7 @@ def _next_inexact(data: Data, offset: int, end: int) -> Gap | None:
 
 
 class _Crc32:
-    """CRC-32 of a content as it comes."""
+    """CRC-32 of content, computed piece by piece."""
 
     __slots__ = ("_update", "value")
 
@@ -374,7 +376,7 @@ def _judge(verdict: Verdict, meant: _Meant, came: int, held: int, crc: _Crc32 | 
     short = max(held, there - came if size is None else size - verdict.size, 0)
     wanted = verdict.size + short if size is None else size
     if size is not None and not verdict.gaps.exact:
-        short = 0  # that many are missing somewhere in the middle
+        short = 0  # number of bytes missing somewhere in the middle
     if crc is not None and not verdict.gaps and not short and verdict.size == wanted:
         verdict.verified = crc.value == meant.crc
         if verdict.verified:
@@ -387,13 +389,13 @@ def _judge(verdict: Verdict, meant: _Meant, came: int, held: int, crc: _Crc32 | 
     elif error is not None and verdict.verified is not True and size is None and meant.end is None:
         _judge_end(verdict, data, error)
     if size is not None and verdict.size > size:
-        verdict.suspect = ((0, verdict.size),)  # bytes came in somewhere
+        verdict.suspect = ((0, verdict.size),)  # bytes were inserted somewhere
         verdict.worsen(Status.DAMAGED, "malformed", f"it holds {verdict.size:,} bytes and should hold {size:,}")
     if verdict.verified is False and crc is not None:
         verdict.suspect = verdict.suspect or ((0, verdict.size),)
         verdict.worsen(Status.DAMAGED, "checksum", f"its CRC-32 is {crc.value:08x} and should be {meant.crc:08x}")
     if verdict.verified is None and verdict.reason is None and data.is_proved(meant.start, came):
-        verdict.verified = True  # by the checksum of the stream around it, say
+        verdict.verified = True  # by the checksum of the stream around it, for example
 
 
 def _judge_bytes(verdict: Verdict, meant: _Meant, came: int) -> None:
@@ -433,7 +435,7 @@ def _judge_end(verdict: Verdict, data: Data, error: PparseError) -> None:
 
 
 def _placed(verdict: Verdict, stretches: list[tuple[int, int]], start: int) -> Iterator[tuple[int, int]]:
-    """Yield ``(offset, length)`` in the content of stretches of the data, where ``start`` begins the content."""
+    """Yield ``(offset, length)`` in the content of ranges of the data; the content begins at ``start``."""
     for low, high in stretches[:_MOST_GAPS]:
         shift = max((passed for at, passed in verdict.passed if at <= low), default=0)
         yield low - start - shift, high - low
@@ -449,10 +451,7 @@ def status_of(error: PparseError | None) -> Status:
 
 
 def refuse_without_content(member: ArchiveMember, name: str, archive: str) -> None:
-    """Refuse to read a member as a file that has no content of its own: an empty file is something else.
-
-    Raises `PathError`.
-    """
+    """Raise `PathError` for a member without content of its own, which must not be read as an empty file."""
     if member.kind in ("file", "other", "gap") or member.size:
         return
     if member.kind != "folder":

@@ -12,21 +12,13 @@ if TYPE_CHECKING:
 
     from pparse.data.reader import Range
 
-# Places in a table of names, a power of two: at first, and from where on it grows by 2 instead of 4.
+# Sizes of a table of names, powers of two: the first, and the one from which it grows by 2 instead of 4.
 _LEAST_NAMES: Final = 1024
 _MANY_NAMES: Final = 1 << 18
 
 
 class ArchiveMember:
-    """What an archive says of one member.
-
-    ``name`` (``/`` between folders; not safe to write to) and ``raw_name``, as stored; ``kind``: file, folder, symlink,
-    hardlink, device, fifo, gap or other; ``size`` of the content (None: unknown) and ``compressed_size``, stored bytes;
-    ``at``, where its header begins, and ``[start, end)``, its stored bytes, in offsets of the extraction's data;
-    ``mtime`` in seconds since 1970, or None; ``mode``: permission bits, or None; ``link``: the target; ``method`` of
-    compression; ``checksum``: ``("crc32", value)`` of the content, or None; ``pieces``: what the content is made of,
-    where that is not simply ``[start, end)``; ``extra``: whatever the parser wants.
-    """
+    """What an archive says about a member. Offsets are those of the extraction's data."""
 
     __slots__ = (
         "at",
@@ -70,42 +62,57 @@ class ArchiveMember:
         extra: Any = None,
     ) -> None:
         self.name = name
+        """Name, with ``/`` between folders. Not safe to write to."""
         self.raw_name = raw_name
+        """Name as stored."""
         self.kind = kind
+        """Kind: file, folder, symlink, hardlink, device, fifo, gap or other."""
         self.at = at
+        """Offset of the header."""
         self.start = start
+        """Offset of the first stored byte."""
         self.end = end
+        """Offset after the last stored byte."""
         self.size = size
+        """Size of the content in bytes; None if unknown."""
         self.compressed_size = end - start if compressed_size is None else compressed_size
+        """Number of stored bytes."""
         self.mtime = mtime
+        """Modification time in seconds since 1970, or None."""
         self.mode = mode
+        """Permission bits, or None."""
         self.link = link
+        """Target of a link."""
         self.method = method
+        """Compression method."""
         self.checksum = checksum
+        """``("crc32", value)`` of the content, or None."""
         self.status = status
         self.finding = finding
         self.pieces = pieces
+        """The parts of the content, if that is not simply ``[start, end)``."""
         self.extra = extra
+        """Data of the parser."""
 
     def __repr__(self) -> str:
         return f"<ArchiveMember {self.name!r}, {self.kind}, {self.size} bytes at {self.at}: {self.status}>"
 
 
 class NameCounter:
-    """Says which one of equal names a name is, in 16 to 32 bytes a name (64 while they are few).
+    """Counts equal names, in 16 to 32 bytes per name (64 while there are few).
 
-    A set of hashes with open addressing; Python's own would hold an object for every hash.
+    A set of hashes with open addressing; Python's own set would hold an object per hash.
     """
 
     __slots__ = ("_again", "_room", "_table")
 
     def __init__(self) -> None:
-        self._table = array("q", bytes(8 * _LEAST_NAMES))  # 0: nothing there; half of it stays free
+        self._table = array("q", bytes(8 * _LEAST_NAMES))  # 0 is a free slot; half of them stay free
         self._room = _LEAST_NAMES // 2
         self._again: dict[str, int] = {}
 
     def add(self, name: str) -> int:
-        """Return 1 for the first ``name``, 2 for the second … (told apart by hash)."""
+        """Return 1 for the first ``name``, 2 for the second … (compared by hash)."""
         table = self._table
         key = hash(name) or 1
         mask = len(table) - 1

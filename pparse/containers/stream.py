@@ -1,8 +1,8 @@
-"""Compressed streams as documents: parsers of files that hold one other file (gzip, bz2, xz, zstd …).
+"""Compressed streams as documents: base class of parsers of files that hold one other file (gzip, bz2, xz, zstd …).
 
-The tree of a stream is a map: ``content``, the bytes it holds; ``gaps``, the stretches of the file that had to be
-passed over; and what the format says besides. Whoever opens a stream without naming its format gets the document
-inside, if a parser recognises that: the steps of decompression are implicit.
+The tree of a stream is a map: ``content``, the decompressed bytes; ``gaps``, the ranges of the file that had to be
+skipped; and format-specific data. Opening a stream without naming its format returns the document inside, if that is
+recognised: decompression is implicit.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class StreamParser(Parser):
     """
 
     codec: ClassVar[str] = ""
-    # How names end that name such streams, and what is left of them for the content.
+    # Suffixes of such streams, and what replaces them in the name of the content.
     suffixes: ClassVar[dict[str, str]] = {}
     member_word = "file"
     notes_findings = True
@@ -63,15 +63,15 @@ class StreamParser(Parser):
 
     @property
     def checks(self) -> bool:
-        """Whether a checksum covers what the stream holds."""
+        """Whether a checksum covers the content."""
         return CODECS[self.codec].checked
 
     # -- the content -------------------------------------------------------------------------------------------------
 
     @property
     def content(self) -> ResumedData:
-        """What the stream holds. Raises `UnsupportedError` if the codec's library is missing."""
-        content = self._content  # no lock where it is there: `note_problems` asks, see there
+        """The decompressed content. Raise `UnsupportedError` if the codec's library is missing."""
+        content = self._content  # no lock if it exists: `note_problems` may ask, see there
         if content is None:
             with self.lock:
                 content = self._content = self._content or self._open_content()
@@ -106,11 +106,11 @@ class StreamParser(Parser):
         return None
 
     def is_indexed(self) -> bool:
-        """Say whether there is an index, and nothing was found that it does not fit."""
+        """Say whether there is an index without a known contradiction."""
         return False
 
     def content_name(self) -> str:
-        """Return the name of the content: that of the file without what stands for the compression."""
+        """Return the name of the content: that of the file without the suffix of the compression."""
         name = self.extraction.name.replace("\\", "/").rpartition("/")[2]
         lower = name.lower()
         for suffix, left in self.suffixes.items():
@@ -136,7 +136,7 @@ class StreamParser(Parser):
             return None
 
     def enter(self, name: str) -> Extraction:
-        """Return the content, by its name. Raises `PathError`."""
+        """Return the content, by its name. Raise `PathError` for another name."""
         known = self.content_name()
         if name not in (known, "content"):
             raise PathError(f"{self.extraction.path} ({self.name}) holds one file, {known!r}", path=name)
@@ -145,25 +145,25 @@ class StreamParser(Parser):
     # -- what is wrong -----------------------------------------------------------------------------------------------
 
     def drain(self, *, unless_indexed: bool = False) -> None:
-        """Decode to the end, so that all that is wrong is among the findings; ``unless_indexed``: or leave it, if there
-        is an index, and it fits as far as it was used."""
+        """Decode to the end, so that all errors are among the findings; ``unless_indexed`` does not decode if there is
+        an index without a known contradiction."""
         if unless_indexed and self.is_indexed():
             return
         self.content.finish()
         self.note_problems()
 
     def confirm(self) -> None:
-        """Decode to the end if little is left of the stream, and little comes out of it."""
+        """Decode to the end if little of the stream and of its content is left."""
         content = self._content
         if content is not None and not content.finished and content.left <= LITTLE:
             with suppress(LimitError):
                 content.available(LITTLE_UNPACKED, 1)
 
     def note_problems(self) -> None:
-        """Add what is wrong with the stream to the findings, once it is known.
+        """Add known errors of the stream to the findings.
 
-        The stream calls this with its lock held, in whatever thread came to its end: nothing here may wait for the
-        session's.
+        The stream calls this with its lock held, in any thread that reached its end: it must not wait for the session's
+        lock.
         """
         if self._noted or self._content is None or not self._content.finished:
             return
@@ -220,7 +220,7 @@ class StreamParser(Parser):
         yield Entry("gaps", "gaps", start, end)
 
     def fill(self, node: Node, index: ChildIndex) -> bool:
-        """Index the children of the root, or the gaps (for which everything is decoded)."""
+        """Index the children of the root, or the gaps (which decodes everything)."""
         entries = self.root_children() if node.parent is None else self.entries_of(node)
         for entry in entries:
             index.add_entry(entry)
@@ -241,12 +241,12 @@ class StreamParser(Parser):
             )
 
     def judge(self, node: Node) -> None:
-        """Find out how the stream ends, by decoding it."""
+        """Determine how the stream ends, by decoding it."""
         self.drain()
         self.result.close_node(node, self._status(), None)
 
     def load_scalar(self, node: Node) -> Any:
-        """Return the content, if all of it is there; the value of anything else."""
+        """Return the content, if it is whole; or the value of another scalar."""
         if node.kind != "content":
             return super().load_scalar(node)
         session = self.extraction.session
@@ -256,7 +256,7 @@ class StreamParser(Parser):
         if verdict.status is not Status.COMPLETE:
             error: type[PparseError] = EndOfDataError if verdict.status is Status.TRUNCATED else MalformedError
             raise error(
-                f"{verdict.reason}; 'pparse extract' writes what is there",
+                f"{verdict.reason}; 'pparse extract' writes what can be read",
                 path=node.path,
                 source=self.extraction.name,
             )
@@ -269,7 +269,7 @@ class StreamParser(Parser):
         return self.content.range(0, self.inner().known_end())
 
     def verify(self, sink: Sink | None = None) -> Verdict:
-        """Read the content through and say what became of it; see `pparse.containers.content.read_through`."""
+        """Read all of the content and return a verdict; see `pparse.containers.content.read_through`."""
         verdict = read_through(self.extraction.session, self.content, 0, None, sink=sink)
         self.note_problems()
         return verdict
@@ -277,7 +277,7 @@ class StreamParser(Parser):
     # -- listings ----------------------------------------------------------------------------------------------------
 
     def members(self) -> Iterator[Member]:
-        """Yield the content, decoding it to its end to know what it is like."""
+        """Yield the content, after decoding it to its end."""
         self.drain()
         content = self.content
         size = content.size
@@ -299,7 +299,7 @@ class StreamParser(Parser):
             self.result.findings.add(
                 Finding(
                     "gaps",
-                    f"{len(gaps)} stretches of the content are lost",
+                    f"{len(gaps)} ranges of the content are lost",
                     severity=Severity.NOTE,
                     source=self.extraction.name,
                 )

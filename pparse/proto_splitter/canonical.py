@@ -5,12 +5,13 @@ order of map keys ("Tidx" before "T"). So files written by Python, and all messa
 of C++, field by field with the schema, without building the message. The rules:
 
 - Fields come in the order of their numbers; unknown fields (a number not in the schema, or another wire type) come
-last, in the order found. - Of a singular scalar the last value is kept, of a oneof the last member. The parts of a
-singular message are merged. Scalars without presence are left out if they are zero (by their bits: minus zero is kept).
+  last, in the order found.
+- Of a singular scalar the last value is kept, of a oneof the last member. The parts of a singular message are merged.
+  Scalars without presence are left out if they are zero (by their bits: minus zero is kept).
 - Lists of scalars are written as declared, packed or not, whichever way they came; varints in their shortest form, cut
-to the 32 bits or the one bit that the type has. - Entries of a map are sorted by key: strings by their bytes, numbers
-by value. The last of equal keys is kept. Key and value are written even if they are zero; unknown fields in an entry
-are dropped.
+  to the 32 bits or the one bit that the type has.
+- Entries of a map are sorted by key: strings by their bytes, numbers by value. The last of equal keys is kept. Key and
+  value are written even if they are zero; unknown fields in an entry are dropped.
 
 What is not written is not checked: a value that a later one replaces need not be well-formed, and strings need not be
 UTF-8 (TensorFlow refuses to read such files).

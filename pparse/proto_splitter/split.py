@@ -3,13 +3,14 @@
 Rules:
 
 - The root splitter owns the chunks and the tree. A child (``parent_splitter=``, ``fields_in_parent=``) adds its chunks
-to the root's, under the tag of its parent and its own. Only the root may be asked to `split` or `write`. - The tree is
-flat: the root's own chunk, and one entry per further chunk; `ComposableSplitter.need_order` describes the exception.
-Indices are those of the final list, in whatever order chunks were inserted. - Splitting changes the message *in place*:
-its parts become chunks without a copy where possible, and the rest of the root message is itself the first chunk.
-TensorFlow's splitter does the same, and a message that fills half of the memory needs it. ``copy=True`` splits a copy.
-`pparse.proto_splitter.Merger.merge` merges the chunks again. - Every chunk that is a message has at most `max_size`
-bytes, or `split` raises `SplitError`. Chunks of bytes (values of one field) have no limit, since they are not parsed.
+  to the root's, under the tag of its parent and its own. Only the root may be asked to `split` or `write`.
+- The tree is flat: the root's own chunk, and one entry per further chunk; `ComposableSplitter.need_order` describes the
+  exception. Indices are those of the final list, in whatever order chunks were inserted.
+- Splitting changes the message *in place*: its parts become chunks without a copy where possible, and the rest of the
+  root message is itself the first chunk. TensorFlow's splitter does the same, and a message that fills half of the
+  memory needs it. ``copy=True`` splits a copy. `pparse.proto_splitter.Merger.merge` merges the chunks again.
+- Every chunk that is a message has at most `max_size` bytes, or `split` raises `SplitError`. Chunks of bytes (values of
+  one field) have no limit, since they are not parsed.
 """
 
 from __future__ import annotations

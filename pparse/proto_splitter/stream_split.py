@@ -4,13 +4,15 @@ The message need not fit into memory, and may exceed the 2 GiB that protobuf can
 the result. The rules:
 
 - A field above a third of the limit is *large*. A large message is taken apart itself; if the rest is still large, it
-becomes a chunk at its own tag. In a list an empty element keeps its place. - A large ``bytes`` or ``string`` field
-becomes a chunk of its bytes, of any size. - The rest of a message with its own chunks is cut between fields into slices
-within the limit. All slices have the tag of the message and are merged in order, as protobuf's parsers merge a message
-in pieces. - Map values are addressed by key only if they are messages; packed numbers are cut between two numbers. -
-Fields whose meaning depends on other fields are not moved: a singular field or a map key that occurs twice, members of
-a oneof that occur together. Nor are extensions, which TensorFlow's Merger cannot find. - A part above the limit that
-cannot be cut further (such as an element of a repeated ``bytes`` field) is a `SplitError`.
+  becomes a chunk at its own tag. In a list an empty element keeps its place.
+- A large ``bytes`` or ``string`` field becomes a chunk of its bytes, of any size.
+- The rest of a message with its own chunks is cut between fields into slices within the limit. All slices have the tag
+  of the message and are merged in order, as protobuf's parsers merge a message in pieces.
+- Map values are addressed by key only if they are messages; packed numbers are cut between two numbers.
+- Fields whose meaning depends on other fields are not moved: a singular field or a map key that occurs twice, members
+  of a oneof that occur together. Nor are extensions, which TensorFlow's Merger cannot find.
+- A part above the limit that cannot be cut further (such as an element of a repeated ``bytes`` field) is a
+  `SplitError`.
 """
 
 from __future__ import annotations

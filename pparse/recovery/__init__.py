@@ -1,4 +1,4 @@
-"""What was found in a file put on the disk: names made safe, a folder that is not left, limits, and a report.
+"""Writes what was found in a file to disk: safe names, a folder that is never left, limits, and a report.
 
 ::
 

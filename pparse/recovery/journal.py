@@ -1,22 +1,22 @@
-"""What a run has done so far, noted in the folder that it writes to, so that the same command can go on.
+"""Records what a run has done, in the folder that it writes to, so that the same command can continue it.
 
-One JSON array a line, only ever appended to. A line that is not whole was being written when the run was killed, and
-is dropped. What is done twice must be told apart from what somebody else did, so names are noted before they are taken:
-
+One JSON array a line, only ever appended to. A line that is incomplete was being written when the run was killed, and
+is dropped. Names are recorded before they are taken, so that a file of the run can be told from a file of somebody
+else:
 =====================================  ===============================================================================
-``{"journal": 1, "run": {…}}``         the first line: what run it is; only the same one goes on
-``["folder", path]``                   a folder is about to be made
+``{"journal": 1, "run": {…}}``         the first line: what run it is; only the same run continues
+``["folder", path]``                   a folder is about to be created
 ``["unit", number, key]``              a unit of work begins: a member, a document
 ``["name", path, known]``              a whole file is about to get its name
-``["claim", path]``                    an empty file is about to take the name first, where there are no hard links
+``["claim", path]``                    an empty file is about to take the name first, if there are no hard links
 ``["file", parts, path, known, …]``    a file has its name, known are its inode, size and time; path null: discarded
 ``["told", status, gaps, known]``      an entry of the report
 ``["found", list, finding]``           a finding
-``["omitted", list, count, errors]``   findings that were only counted
+``["omitted", list, count, errors]``   findings that were counted but not kept
 ``["done"]``, ``["entered"]``          the unit is done; or it was a container, whose members are units of their own
 =====================================  ===============================================================================
 
-A unit that was not done when the run was killed is done again from its beginning, with the same number.
+A unit that was not finished when the run was killed is repeated from its beginning, with the same number.
 """
 
 from __future__ import annotations
@@ -38,34 +38,36 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = 1
 _BLOCK: Final = 64 << 10
-_LONGEST: Final = 64 * MIB  # a line: the gaps of a file are bounded, names too
+_LONGEST: Final = 64 * MIB  # of a line: the gaps of a file are bounded, and so are names
 _FLUSHED: Final = 64 << 10
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Journal:
-    """The journal of the open file ``descriptor``.
+    """The journal in the open file ``descriptor``.
 
-    ``run`` is that of the first line, None in a new file: `begin` writes it then. ``name_key`` hashes a path, for the
-    table of folders. ``pending``: where the unit begins that was not done.
+    ``name_key`` hashes a path, for the table of folders.
     """
 
     def __init__(self, descriptor: int, budget: MemoryBudget, name_key: Callable[[str], int]) -> None:
         self.descriptor = descriptor
+        """Descriptor of the file."""
         self._name_key = name_key
         self._lines = _Lines(descriptor)
         self._buffer = bytearray()
         self._made = HashTable(budget)
-        self._units = array("Q")  # where the unit of each number begins; 0: it is not done
+        self._units = array("Q")  # offset of each unit, by number; 0: it is not done
         self._charge = budget.charge(0, "the journal")
         self.pending: int | None = None
+        """Offset of the unit that was begun and not finished; None if there is none."""
         self.run: dict[str, Any] | None = None
+        """Description of the run, from the first line; None in a new file until `begin` writes it."""
         self._read()
 
     # -- what was done before ------------------------------------------------------------------------------------------
 
     def _read(self) -> None:
-        """Look through all of it, and cut off what is not whole."""
+        """Read and index the whole journal, and cut off an incomplete line."""
         end = 0
         first = self._lines.at(0)
         head = _decoded(first[0]) if first is not None else None
@@ -77,7 +79,7 @@ class Journal:
                 try:
                     begun = self._index(entry, offset, begun)
                 except (IndexError, ValueError):
-                    break  # no line of ours
+                    break  # not a line of a journal
                 end = stop
             self.pending = None if begun is None else begun[1]
         try:
@@ -86,7 +88,7 @@ class Journal:
             raise _cannot_write(error) from error
 
     def _index(self, entry: list[Any], offset: int, begun: tuple[int, int] | None) -> tuple[int, int] | None:
-        """Note one line; return the unit that is not done behind it. Raises ValueError and IndexError."""
+        """Index one line; return the unit that is unfinished after it. Raise ValueError or IndexError."""
         if entry[0] == "folder":
             self._made.add(self._name_key(str(entry[1])))
         elif entry[0] == "unit":
@@ -98,13 +100,13 @@ class Journal:
             if begun is not None and begun[0] == len(self._units):
                 self._charge.resize(8 * (len(self._units) + 1))
                 self._units.append(begun[1])
-            elif begun is not None:  # done again, since its files were changed
+            elif begun is not None:  # repeated, since its files had changed
                 self._units[begun[0]] = begun[1]
             return None
         return begun
 
     def entries(self, offset: int) -> Iterator[tuple[int, int, list[Any]]]:
-        """Yield the lines from ``offset`` on: where each begins and ends, and what it says."""
+        """Yield begin, end and content of each line from ``offset`` on."""
         while (found := self._lines.at(offset)) is not None:
             entry = _decoded(found[0])
             if not isinstance(entry, list) or not entry:
@@ -113,12 +115,12 @@ class Journal:
             offset = found[1]
 
     def names(self) -> Iterator[tuple[str, list[Any]]]:
-        """Yield all files that have got their names: the path, and what is known of it. Raises `SourceError`."""
+        """Yield path and known attributes of all files that have their names. Raise `SourceError`."""
         for entry in self._all("name"):
             yield entry[1], entry[2]
 
     def folders(self) -> Iterator[str]:
-        """Yield the paths of all folders that were made. Raises `SourceError`."""
+        """Yield the paths of all folders that were created. Raise `SourceError`."""
         for entry in self._all("folder"):
             yield entry[1]
 
@@ -131,17 +133,17 @@ class Journal:
                 yield entry
 
     def unit(self, number: int) -> int | None:
-        """Return where the unit ``number`` begins, if it is done."""
+        """Return the offset of the unit ``number`` if it is done, else None."""
         offset = self._units[number] if number < len(self._units) else 0
         return offset or None
 
     def made_folder(self, path: str) -> bool:
-        """Say whether the folder ``path`` was made by the run that this one goes on with."""
+        """Say whether the folder ``path`` was created by the run that this one continues."""
         return self._name_key(path) in self._made
 
     @property
     def units(self) -> int:
-        """How many units were done before."""
+        """Number of units that were done before."""
         return len(self._units)
 
     # -- what is done now ----------------------------------------------------------------------------------------------
@@ -153,17 +155,17 @@ class Journal:
         self.flush()
 
     def put(self, *entry: object, flush: bool = False) -> None:
-        """Add a line; ``flush``: what comes next relies on it. Raises `SourceError`."""
+        """Add a line. ``flush`` if the next step relies on it. Raise `SourceError`."""
         self._append(entry)
         if flush or len(self._buffer) >= _FLUSHED:
             self.flush()
 
     def put_unit(self, number: int, key: str) -> None:
-        """Add the line with which a unit begins; ``key``: hexadecimal digits."""
+        """Add the line that begins a unit; ``key`` is hexadecimal digits."""
         self._buffer += b'["unit",%d,"%s"]\n' % (number, key.encode("ascii"))
 
     def put_end(self, *, entered: bool) -> None:
-        """Add the line with which a unit ends, and hand over what was added. Raises `SourceError`."""
+        """Add the line that ends a unit, and flush. Raise `SourceError`."""
         self._buffer += b'["entered"]\n' if entered else b'["done"]\n'
         self.flush()
 
@@ -171,7 +173,7 @@ class Journal:
         self._buffer += _encode(entry).encode("ascii") + b"\n"
 
     def flush(self) -> None:
-        """Hand over to the system what was added. Raises `SourceError`."""
+        """Write the added lines to the file. Raise `SourceError`."""
         view = memoryview(bytes(self._buffer))
         self._buffer = bytearray()
         try:
@@ -181,7 +183,7 @@ class Journal:
             raise _cannot_write(error) from error
 
     def close(self) -> None:
-        """Give the memory back; the file stays open."""
+        """Release the memory; the file stays open."""
         self._made.close()
         self._charge.release()
 
@@ -197,7 +199,7 @@ class _Lines:
         self._base = 0
 
     def at(self, offset: int) -> tuple[bytes, int] | None:
-        """Return the line that begins at ``offset``, and where the next one does; None if there is no whole one."""
+        """Return the line at ``offset`` and the offset of the next; None if there is no complete line."""
         size = _BLOCK
         while True:
             start = offset - self._base

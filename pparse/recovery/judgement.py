@@ -1,7 +1,7 @@
-"""What its own format says of a document: the verdict of `pparse check`, for whoever writes it to the disk.
+"""The verdict of `pparse check` on a document, for code that writes the document to disk.
 
-The one place that decides whether a document is whole once everything in it was looked at, so that `pparse check` and
-`pparse recover` come to the same.
+This is the one place that decides whether a document is whole after everything in it was checked, so `pparse check` and
+`pparse recover` agree.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.tensors.viewer import Extent
 
-# What makes a document not whole; UNSUPPORTED is no fault of its bytes.
+# Statuses of a document that is not whole. UNSUPPORTED says nothing against its bytes.
 BROKEN: Final = (Status.TRUNCATED, Status.DAMAGED, Status.MISSING)
 
-# Codes of findings on bytes that cannot be what they were.
+# Codes of findings about bytes that cannot be the original ones.
 _CHANGED: Final = ("malformed", UNSURE_NUMBER)
 
 
 class Judgement:
-    """What became of a document: ``status``, and ``findings``, everything that is odd or wrong with it.
-
-    ``verified``: whether checksums of its own confirmed all of it (None: it has none, or not everywhere). ``suspect``:
-    offset and length of what cannot be what it was, in the document.
-    """
+    """The result of checking a document."""
 
     __slots__ = ("findings", "status", "suspect", "verified")
 
     def __init__(self, limit: int) -> None:
         self.status = Status.COMPLETE
+        """Status of the document."""
         self.findings = FindingList(limit)
+        """Everything that is odd or wrong with it."""
         self.verified: bool | None = None
+        """True if its own checksums confirm all of it; None if it has none, or not for every part."""
         self.suspect: list[tuple[int, int]] = []
+        """Offset and length of each range of the document that cannot be original."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is wrong, as far as it could be looked at."""
+        """Whether nothing is wrong, as far as it could be checked."""
         return self.status not in BROKEN
 
     @property
@@ -54,7 +54,7 @@ class Judgement:
         return self.is_whole and not any(finding.severity is not Severity.NOTE for finding in self.findings)
 
     def count_for(self, verdict: Verdict) -> None:
-        """Let this count for the ``verdict`` on the document's bytes: all the bytes of a cut file are there."""
+        """Add this result to ``verdict``, which is only about the bytes: a truncated file may have all its bytes."""
         if self.is_whole:
             if verdict.verified is None and verdict.status is Status.COMPLETE:
                 verdict.verified = self.verified
@@ -70,10 +70,10 @@ class Judgement:
 
 
 def judge(extraction: Extraction) -> Judgement:
-    """Look at all of a document, as `Extraction.check` does, and say what became of it.
+    """Check all of a document, as `Extraction.check` does, and return the result.
 
-    What it stands on (the archives and streams around it) is to be drained before. A limit that keeps it from being
-    looked at is a finding. Raises what says nothing of the data.
+    Drain the archives and streams around it first. A limit that prevents checking becomes a finding. Source errors
+    propagate.
     """
     from pparse.document.registry import viewer_for
 
@@ -92,7 +92,7 @@ def judge(extraction: Extraction) -> Judgement:
     except PASSING:
         raise
     except LimitError as error:
-        found.findings.add(Finding("limit", f"not looked into: {error.reason}", severity=Severity.WARNING))
+        found.findings.add(Finding("limit", f"not checked: {error.reason}", severity=Severity.WARNING))
     except PparseError as error:
         found.status = cut_status(True, damaged=not isinstance(error, EndOfDataError))
         found.findings.add(Finding("malformed", error.reason, offset=error.offset))
@@ -106,15 +106,16 @@ def judge(extraction: Extraction) -> Judgement:
 
 
 def compared(document: Extraction, extent: Extent | None, digests: int = 0) -> str:
-    """Say in words what a check of ``document`` went through, and which checksums were compared and agree.
+    """Describe what a check of ``document`` read, and which checksums were compared and agree.
 
-    ``extent`` of its viewer, if it has one; ``digests`` of whole files that agree with what is said of these elsewhere.
+    ``extent`` is that of its viewer, if it has one; ``digests`` the number of whole files whose digest given elsewhere
+    agrees.
     """
     things, agreed, word = document.parse().parser.checksums() or (0, 0, "")
     listed, of = count_words(things, word) if word else "", ""
     if extent is not None:
         listed = count_words(extent.count, "tensor")
-        if things:  # the chunks that they are in
+        if things:  # number of chunks that hold them
             of = f" of {count_words(things, word)}"
         else:
             things, agreed = extent.count, extent.verified
@@ -132,7 +133,7 @@ def compared(document: Extraction, extent: Extent | None, digests: int = 0) -> s
 
 
 def _streams_checked(document: Extraction) -> Iterator[str]:
-    """Yield the formats of the compressed streams around a document whose checksums were compared, and agree."""
+    """Yield the formats of the compressed streams around a document whose checksums were compared and agree."""
     from pparse.containers.stream import StreamParser
 
     inner: Extraction | None = document.parsed
@@ -145,7 +146,7 @@ def _streams_checked(document: Extraction) -> Iterator[str]:
 
 
 def document_status(document: Extraction, *, damaged: bool = False) -> Status:
-    """Return the status of a document without tensors; ``damaged``: something in it is, if not its frame."""
+    """Return the status of a document without tensors; ``damaged`` if something inside it is."""
     root = document.root
     status = root.status if root.shape != SCALAR else root.known_status or Status.COMPLETE
     outer = document.parsed.parent if document.parsed.implicit else None
@@ -157,5 +158,5 @@ def document_status(document: Extraction, *, damaged: bool = False) -> Status:
 
 
 def _is_fault(finding: Finding) -> bool:
-    """Whether a finding says that the file is not whole: an error, but for one about a limit of ours."""
+    """Whether a finding says that the file is not whole: any error except one about a limit."""
     return finding.severity is Severity.ERROR and finding.code != "limit"

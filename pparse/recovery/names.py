@@ -1,9 +1,9 @@
-"""Names out of an archive made fit for the disk: whatever was stored, what comes out lies below the folder written to.
+"""Makes names from an archive safe for the disk: whatever was stored, the result is below the folder written to.
 
-The name is a claim of a file that nobody vouches for. It may lead out of the folder (``../x``, ``/x``, ``C:\\x``), end
-early (a NUL), mean a device (``CON.txt``), look like another (a mark that turns the direction of writing), or be
-megabytes long. `safe_name` gives path parts that do none of that, the same ones each time, and the same on all systems
-but for characters that only Windows forbids.
+The stored name is untrusted. It may lead out of the folder (``../x``, ``/x``, ``C:\\x``), end early (a NUL), mean a
+device (``CON.txt``), imitate another name (a mark that reverses the writing direction), or have megabytes. `safe_name`
+returns path parts without any of that. The result is always the same, and the same on all systems except for characters
+that only Windows forbids.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from typing import Final
 
 UNNAMED: Final = "unnamed"
-MAX_COMPONENT: Final = 255  # bytes of UTF-8: what ext4, APFS and NTFS take
-MAX_PATH: Final = 4095  # bytes of UTF-8: what Linux takes, less the NUL at the end
+MAX_COMPONENT: Final = 255  # bytes of UTF-8: the limit of ext4, APFS and NTFS
+MAX_PATH: Final = 4095  # bytes of UTF-8: the limit of Linux, without the NUL at the end
 MAX_DEPTH: Final = 100  # parts of a path
-_MAX_TEXT: Final = 1 << 16  # characters that are looked at, half of them at each end
-_MAX_SUFFIX: Final = 32  # bytes: what comes after the last dot of a name is no suffix if it is longer
-_MAX_PLAIN: Final = 100  # bytes: a name for file systems that take no long ones
+_MAX_TEXT: Final = 1 << 16  # characters that are used, half of them from each end
+_MAX_SUFFIX: Final = 32  # bytes: a longer text after the last dot of a name is not a suffix
+_MAX_PLAIN: Final = 100  # bytes: a name for file systems that refuse long ones
 _WINDOWS: Final = os.name == "nt"
 _DEVICES: Final = frozenset(
     ["CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$", "CLOCK$"]
@@ -32,7 +32,7 @@ _DEVICES: Final = frozenset(
 )
 _FORBIDDEN: Final = str.maketrans(dict.fromkeys('<>:"|?*', "_"))  # on Windows; a colon there names a hidden stream
 _DRIVE: Final = lazy_pattern(r"[A-Za-z]:")
-# What has no width, or turns the direction of writing, or breaks a line: first and last code point of each run.
+# Characters without width, that reverse the writing direction, or that break a line: first and last of each run.
 _HIDDEN: Final = (
     (0x00, 0x1F),
     (0x7F, 0x9F),
@@ -57,12 +57,12 @@ _HIDDEN: Final = (
 
 
 class _Harmless(dict[int, str | int]):
-    """Code points to what stands for them in a name, worked out as they are asked for."""
+    """Maps code points to their replacement in a name, computed on demand."""
 
     def __missing__(self, code: int) -> str | int:
         if 0xDC80 <= code <= 0xDCFF:  # a byte that could not be decoded (PEP 383)
             return f"%{code - 0xDC00:02X}"
-        if 0xD800 <= code <= 0xDFFF:  # half a character: no file system takes it
+        if 0xD800 <= code <= 0xDFFF:  # half of a surrogate pair: no file system accepts it
             return f"%u{code:04X}"
         return "_" if any(first <= code <= last for first, last in _HIDDEN) else code
 
@@ -75,10 +75,10 @@ def safe_name(
 ) -> tuple[str, ...]:
     """Return the parts of a path for a member stored as ``name`` (``raw``: the bytes it was decoded from, if known).
 
-    There is at least one part; none is empty, ``.`` or ``..``, has a separator or a character that is not shown, is a
-    device of Windows, ends in a dot or a space, or has more than `MAX_COMPONENT` bytes; all of them are at most
-    ``depth``, and `MAX_PATH` bytes with their separators. Bytes that are not UTF-8 appear as ``%E9``. With ``windows``
-    the characters that are forbidden there go, too. Applied to its own answer it changes nothing.
+    There is at least one part. No part is empty, ``.`` or ``..``, contains a separator or an invisible character, is a
+    device of Windows, ends in a dot or a space, or has more than `MAX_COMPONENT` bytes. There are at most ``depth``
+    parts, and `MAX_PATH` bytes with separators. Bytes that are not UTF-8 appear as ``%E9``. With ``windows``,
+    characters that are forbidden there are replaced, too. The function is idempotent.
     """
     text = _shortened(_decoded(name, raw))
     if not (text.isascii() and text.isprintable() and "\\" not in text):
@@ -89,36 +89,36 @@ def safe_name(
     _strip_drive(parts, network=text.startswith("//"))
     parts = [_component(part, windows) for part in parts]
     size = sum(map(_size, parts)) + len(parts) - 1
-    while size > MAX_PATH:  # the name of the file stays, and the folders at the root
+    while size > MAX_PATH:  # keep the name of the file and the folders at the root
         size -= _size(parts.pop(-2)) + 1
     return tuple(parts) or (UNNAMED,)
 
 
 def changed(name: str, parts: Iterable[str]) -> bool:
-    """Say whether ``parts`` are another path than the stored ``name``: ``./a//b/`` and ``a/b`` are the same one."""
+    """Say whether ``parts`` differ from the stored ``name`` as a path: ``./a//b/`` and ``a/b`` are the same."""
     if len(name) > _MAX_TEXT or name.startswith("/"):
         return True
     return [part for part in name.split("/") if part not in ("", ".")] != list(parts)
 
 
 def names_root(name: str) -> bool:
-    """Say whether ``name`` is that of the folder itself, such as the ``./`` with which many a tar begins."""
+    """Say whether ``name`` is that of the folder itself, such as ``./``, the first member of many tar archives."""
     return len(name) <= MAX_PATH and all(part in ("", ".", "..") for part in name.replace("\\", "/").split("/"))
 
 
 def numbered(part: str, number: int, *, folder: bool = False) -> str:
-    """Return what a name that is taken becomes: ``a~2.txt`` for a file, ``a.b~2`` for a folder; never too long."""
+    """Return a new name for one that is taken: ``a~2.txt`` for a file, ``a.b~2`` for a folder; never too long."""
     stem, suffix = (part, "") if folder else _split_suffix(part)
     return _cut(stem, MAX_COMPONENT - _size(suffix) - len(str(number)) - 1) + f"~{number}{suffix}"
 
 
 def plain(part: str) -> str:
-    """Return a short name of ASCII letters and digits for a part that a file system refuses."""
+    """Return a short name of ASCII letters and digits, to replace a part that a file system refuses."""
     return _component(re.sub(r"[^A-Za-z0-9._~-]", "_", part), windows=True, limit=_MAX_PLAIN)
 
 
 def fold(part: str) -> str:
-    """Return what is the same for all names that some file system takes for one: case and composition do not count."""
+    """Return a key that is equal for names that some file system takes for the same: ignores case and composition."""
     if part.isascii():
         return part.lower()
     from unicodedata import normalize
@@ -127,7 +127,7 @@ def fold(part: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return ``text`` with everything in it escaped that a terminal obeys, that misleads, or that cannot be written."""
+    """Return ``text`` with control characters, misleading and unencodable characters escaped."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(
@@ -136,23 +136,23 @@ def printable(text: str) -> str:
 
 
 def _decoded(name: str, raw: bytes | None) -> str:
-    """Return ``name``; where it was decoded with a loss, the bytes are asked again."""
+    """Return ``name``; decoded from ``raw`` again if the first decoding lost characters."""
     if raw is None or "\ufffd" not in name or len(raw) > 4 * _MAX_TEXT:
         return name
     try:
         raw.decode()
     except UnicodeDecodeError:
         return raw.decode("utf-8", "surrogateescape")
-    return name  # what stands for a lost character was stored as such
+    return name  # the replacement character was stored as such
 
 
 def _shortened(text: str) -> str:
-    """Return both ends of a text that is longer than any path: no work is done on the rest."""
+    """Return both ends of a text that is longer than any path; the rest is dropped unread."""
     return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT // 2] + text[-_MAX_TEXT // 2 :]
 
 
 def _strip_drive(parts: list[str], *, network: bool) -> None:
-    """Take ``C:`` and the ``?`` of ``\\\\?\\`` from the front; ``C:x``, relative to a drive, becomes ``C_x``."""
+    """Remove ``C:`` and the ``?`` of ``\\\\?\\`` from the front; ``C:x``, relative to a drive, becomes ``C_x``."""
     at = 0
     while at < len(parts) and (_DRIVE.fullmatch(parts[at]) or (network and parts[at] == "?")):
         at += 1
@@ -169,7 +169,7 @@ def _component(part: str, windows: bool, limit: int = MAX_COMPONENT) -> str:
     if _size(part) > limit:
         stem, suffix = _split_suffix(part)
         part = _cut(stem, limit - _size(suffix)) + suffix
-    kept = part.rstrip(". ")  # Windows drops these, which would make it another name
+    kept = part.rstrip(". ")  # Windows drops these, which would change the name
     return kept + "_" * (len(part) - len(kept))
 
 

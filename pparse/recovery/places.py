@@ -1,15 +1,15 @@
-"""How a folder is written below, one name at a time, so that no link inside of it is ever followed.
+"""Writes below a folder, one name at a time, without ever following a link inside of it.
 
-Where the system can open a name relative to an open folder (all but Windows), nothing is looked up by path, and what
-others move or plant meanwhile cannot lead elsewhere. On Windows each name is looked at before it is used, links and
-junctions are refused, and a file is compared with its name after it was opened; who can write to the folder at the same
-moment can win that race, as with any program there.
+If the system can open a name relative to an open folder (all but Windows), nothing is looked up by path, and files that
+others move or plant meanwhile cannot redirect the writes. On Windows each name is checked before it is used, links and
+junctions are refused, and a file is compared with its name after it was opened. Someone who can write to the folder at
+the same moment can win that race, as with any program there.
 
-All raise OSError: FileExistsError where a name is taken, NotADirectoryError where `enter` finds no folder or a link.
+All methods raise OSError: FileExistsError if a name is taken, NotADirectoryError if `enter` finds no folder, or a link.
 
-A file gets its final name by a hard link, which fails where the name is taken, and the old name goes; on Windows by a
-rename, which fails there, too. File systems without hard links get an empty file first, made only if the name is free,
-which the rename then replaces.
+A file gets its final name by a hard link, which fails if the name is taken; then the old name is removed. On Windows it
+is renamed, which fails there, too. On file systems without hard links an empty file is created first, only if the name
+is free, and replaced by the rename.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ ANCHORED: Final = (
     and hasattr(os, "O_NOFOLLOW")
     and hasattr(os, "O_DIRECTORY")
 )
-# What systems and file systems say that make no hard links, or no more of one file.
+# Errors of systems and file systems that make no hard links, or no more for one file.
 _NO_LINKS: Final = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK)
 _LINKS: Final = hasattr(os, "link") and os.link in os.supports_dir_fd and os.link in os.supports_follow_symlinks
 
 
 class AnchoredPlaces:
-    """A place is the descriptor of an open folder; who gets one gives it back with `leave`."""
+    """Places as descriptors of open folders. Every place must be closed with `leave`."""
 
     def root(self, folder: str) -> int:
-        """Open the folder that everything is written below; the only one that may be named by a link."""
+        """Open the root folder for all writing; the only one that may be reached by a link."""
         return os.open(folder, _FOLDER)
 
     def again(self, place: int) -> int:
-        """Return the same place once more."""
+        """Return a second reference to a place."""
         return os.dup(place)
 
     def leave(self, place: int) -> None:
@@ -63,18 +63,18 @@ class AnchoredPlaces:
         os.close(place)
 
     def is_empty(self, place: int, but: str = "") -> bool:
-        """Say whether nothing is in there, or nothing but ``but``."""
+        """Say whether the folder is empty, except for ``but``."""
         if os.scandir not in os.supports_fd:
             return all(name == but for name in os.listdir(place))
         with os.scandir(place) as found:
             return all(entry.name == but for entry in found)
 
     def names(self, place: int) -> list[str]:
-        """Return the names of what is in there."""
+        """Return the names in the folder."""
         return os.listdir(place)
 
     def look(self, place: int, name: str) -> os.stat_result | None:
-        """Return what has the name ``name``, be it a link; None if nothing has."""
+        """Return the status of ``name``, without following a link; None if it does not exist."""
         with suppress(FileNotFoundError):
             return os.stat(name, dir_fd=place, follow_symlinks=False)
         return None
@@ -84,21 +84,21 @@ class AnchoredPlaces:
         try:
             return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=place)
         except OSError as error:
-            # A link gives ENOTDIR, ELOOP or EMLINK, as the system likes.
+            # A link gives ENOTDIR, ELOOP or EMLINK, depending on the system.
             if self._is_folder(place, name):
                 raise
-            raise NotADirectoryError(error.errno, "is no folder", name) from error
+            raise NotADirectoryError(error.errno, "is not a folder", name) from error
 
     def make_folder(self, place: int, name: str) -> None:
-        """Make the folder ``name``."""
+        """Create the folder ``name``."""
         os.mkdir(name, 0o777, dir_fd=place)
 
     def create(self, place: int, name: str) -> int:
-        """Make the file ``name``, open for writing."""
+        """Create the file ``name`` and open it for writing."""
         return os.open(name, _FLAGS, 0o666, dir_fd=place)
 
     def remove(self, place: int, name: str, descriptor: int) -> None:
-        """Unlink ``name`` if it still is the file of ``descriptor``; close that."""
+        """Remove ``name`` if it still is the file of ``descriptor``; close the descriptor."""
         try:
             same = _same(os.stat(name, dir_fd=place, follow_symlinks=False), os.fstat(descriptor))
         finally:
@@ -107,7 +107,7 @@ class AnchoredPlaces:
             os.unlink(name, dir_fd=place)
 
     def own(self, place: int, name: str) -> int:
-        """Open the file ``name`` of ours for reading and writing, made if it is missing."""
+        """Open our own file ``name`` for reading and writing; create it if it is missing."""
         return _regular(os.open(name, _OWN, 0o600, dir_fd=place), name)
 
     def unlink(self, place: int, name: str) -> None:
@@ -119,13 +119,13 @@ class AnchoredPlaces:
         os.rmdir(name, dir_fd=place)
 
     def rename(self, source: int, old: str, place: int, new: str) -> None:
-        """Give the file ``old`` of ``source`` the name ``new``; a file or link of that name is replaced."""
+        """Rename the file ``old`` of ``source`` to ``new``, replacing a file or link of that name."""
         os.rename(old, new, src_dir_fd=source, dst_dir_fd=place)
 
     def move(self, source: int, old: str, place: int, new: str, claiming: Callable[[], object]) -> None:
-        """Give the file ``old`` of ``source`` the name ``new``, if nothing has that.
+        """Rename the file ``old`` of ``source`` to ``new``, if that name is free.
 
-        ``claiming`` is called before an empty file takes the name, where there are no hard links.
+        ``claiming`` is called before an empty file takes the name, on file systems without hard links.
         """
         try:
             if not _LINKS:
@@ -140,10 +140,10 @@ class AnchoredPlaces:
             os.unlink(old, dir_fd=source)
 
     def finish(self, place: int, name: str, descriptor: int, changed: int | None) -> os.stat_result:
-        """Close the file, and set when it was changed last, in nanoseconds, unless that is None; return what it is."""
+        """Close the file, set its modification time (nanoseconds) unless that is None, and return its status."""
         try:
             if changed is not None:
-                with suppress(OSError, OverflowError):  # a time that the file system cannot keep
+                with suppress(OSError, OverflowError):  # a time that the file system cannot store
                     os.utime(descriptor, ns=(changed, changed))
             return os.fstat(descriptor)
         finally:
@@ -155,34 +155,34 @@ class AnchoredPlaces:
 
 
 class PathPlaces:
-    """A place is the absolute path of a folder, each part of which below the root was looked at on the way."""
+    """Places as absolute paths of folders. Each part below the root was checked on the way."""
 
     def root(self, folder: str) -> str:
-        """Return the folder that everything is written below; the only one that may be named by a link."""
+        """Return the root folder for all writing; the only one that may be reached by a link."""
         path = os.path.realpath(folder)
         if os.name != "nt" or path.startswith("\\\\?\\"):
             return path
-        # This form has no limit of 260 characters, and no meaning for names such as CON.
+        # This form has no limit of 260 characters, and no special names such as CON.
         return "\\\\?\\UNC" + path[1:] if path.startswith("\\\\") else "\\\\?\\" + path
 
     def again(self, place: str) -> str:
-        """Return the same place once more."""
+        """Return a second reference to a place."""
         return place
 
     def leave(self, place: str) -> None:
-        """Nothing is open."""
+        """Do nothing: a path needs no closing."""
 
     def is_empty(self, place: str, but: str = "") -> bool:
-        """Say whether nothing is in there, or nothing but ``but``."""
+        """Say whether the folder is empty, except for ``but``."""
         with os.scandir(place) as found:
             return all(entry.name == but for entry in found)
 
     def names(self, place: str) -> list[str]:
-        """Return the names of what is in there."""
+        """Return the names in the folder."""
         return os.listdir(place)
 
     def look(self, place: str, name: str) -> os.stat_result | None:
-        """Return what has the name ``name``, be it a link; None if nothing has."""
+        """Return the status of ``name``, without following a link; None if it does not exist."""
         with suppress(FileNotFoundError):
             return os.lstat(os.path.join(place, name))
         return None
@@ -191,47 +191,47 @@ class PathPlaces:
         """Return the folder ``name``."""
         path = os.path.join(place, name)
         if not _is_real_folder(os.lstat(path)):
-            raise NotADirectoryError(0, "is no folder", name)
+            raise NotADirectoryError(0, "is not a folder", name)
         return path
 
     def make_folder(self, place: str, name: str) -> None:
-        """Make the folder ``name``."""
+        """Create the folder ``name``."""
         self._check(place)
         os.mkdir(os.path.join(place, name))
 
     def create(self, place: str, name: str) -> int:
-        """Make the file ``name``, open for writing."""
+        """Create the file ``name`` and open it for writing."""
         self._check(place)
         path = os.path.join(place, name)
-        if os.path.lexists(path):  # even a link to nothing, through which Windows would create a file
+        if os.path.lexists(path):  # even a broken link, through which Windows would create a file
             raise FileExistsError(0, "is there", name)
         descriptor = os.open(path, _FLAGS | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOINHERIT", 0), 0o666)
         try:
             self._check(place)
             if not _same(os.lstat(path), os.fstat(descriptor)):
-                raise NotADirectoryError(0, "was replaced while it was made", name)
+                raise NotADirectoryError(0, "was replaced while it was created", name)
         except OSError:
             os.close(descriptor)
             raise
         return descriptor
 
     def remove(self, place: str, name: str, descriptor: int) -> None:
-        """Unlink ``name`` if it still is the file of ``descriptor``; close that."""
+        """Remove ``name`` if it still is the file of ``descriptor``; close the descriptor."""
         path = os.path.join(place, name)
         try:
             self._check(place)
             same = _same(os.lstat(path), os.fstat(descriptor))
         finally:
-            os.close(descriptor)  # Windows does not remove what is open
+            os.close(descriptor)  # Windows does not remove open files
         if same:
             os.unlink(path)
 
     def own(self, place: str, name: str) -> int:
-        """Open the file ``name`` of ours for reading and writing, made if it is missing."""
+        """Open our own file ``name`` for reading and writing; create it if it is missing."""
         self._check(place)
         path = os.path.join(place, name)
         if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
-            raise FileExistsError(errno.EEXIST, "is no file of ours", name)
+            raise FileExistsError(errno.EEXIST, "is not a file of this program", name)
         return _regular(os.open(path, _OWN, 0o600), name)
 
     def unlink(self, place: str, name: str) -> None:
@@ -245,14 +245,14 @@ class PathPlaces:
         os.rmdir(os.path.join(place, name))
 
     def rename(self, source: str, old: str, place: str, new: str) -> None:
-        """Give the file ``old`` of ``source`` the name ``new``; a file or link of that name is replaced."""
+        """Rename the file ``old`` of ``source`` to ``new``, replacing a file or link of that name."""
         self._check(place)
         os.replace(os.path.join(source, old), os.path.join(place, new))
 
     def move(self, source: str, old: str, place: str, new: str, claiming: Callable[[], object]) -> None:
-        """Give the file ``old`` of ``source`` the name ``new``, if nothing has that.
+        """Rename the file ``old`` of ``source`` to ``new``, if that name is free.
 
-        ``claiming`` is called before an empty file takes the name, where there are no hard links.
+        ``claiming`` is called before an empty file takes the name, on file systems without hard links.
         """
         self._check(place)
         origin, path = os.path.join(source, old), os.path.join(place, new)
@@ -270,7 +270,7 @@ class PathPlaces:
             os.unlink(origin)
 
     def finish(self, place: str, name: str, descriptor: int, changed: int | None) -> os.stat_result:
-        """Close the file, and set when it was changed last, in nanoseconds, unless that is None; return what it is."""
+        """Close the file, set its modification time (nanoseconds) unless that is None, and return its status."""
         try:
             written = os.fstat(descriptor)
         finally:
@@ -286,19 +286,19 @@ class PathPlaces:
     @staticmethod
     def _check(place: str) -> None:
         if not _is_real_folder(os.lstat(place)):
-            raise NotADirectoryError(0, "is no folder", os.path.basename(place))
+            raise NotADirectoryError(0, "is not a folder", os.path.basename(place))
 
 
 Places = AnchoredPlaces | PathPlaces
 
 
 def places() -> Places:
-    """Return the safest way that this system has."""
+    """Return the safest implementation for this system."""
     return AnchoredPlaces() if ANCHORED else PathPlaces()
 
 
 def _claim(places: Places, place: Any, name: str, claiming: Callable[[], object]) -> None:
-    """Make ``name`` an empty file if nothing has that name, and say so before."""
+    """Create ``name`` as an empty file if the name is free; call ``claiming`` first."""
     if places.look(place, name) is not None:
         raise FileExistsError(errno.EEXIST, "is there", name)
     claiming()
@@ -308,7 +308,7 @@ def _claim(places: Places, place: Any, name: str, claiming: Callable[[], object]
 def _regular(descriptor: int, name: str) -> int:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise FileExistsError(errno.EEXIST, "is no file of ours", name)
+        raise FileExistsError(errno.EEXIST, "is not a file of this program", name)
     return descriptor
 
 

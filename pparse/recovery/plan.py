@@ -1,4 +1,4 @@
-"""What an extraction or a recovery is to do, and what it is begun with."""
+"""What an extraction or a recovery should do, and where it begins."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
 
 class ExtractionPlan:
-    """What to write: ``recursive``, enter containers; ``unclaimed``, write what lies between members; ``salvage``,
-    write model files that are not whole in a form that their library opens; ``drain``, read streams to their end first,
-    so that what their checksums say is known; ``wanted``, which members of the outermost container."""
+    """What `extract` and `recover` write."""
 
     __slots__ = ("drain", "recursive", "salvage", "unclaimed", "wanted")
 
@@ -30,16 +28,21 @@ class ExtractionPlan:
         wanted: Callable[[str], bool] | None = None,
     ) -> None:
         self.recursive = recursive
+        """Whether to enter containers."""
         self.unclaimed = unclaimed
+        """Whether to write bytes that lie between members."""
         self.salvage = salvage
+        """Whether to write incomplete model files in a form that their library opens."""
         self.drain = drain
+        """Whether to read streams to their end first, so that their checksums are compared."""
         self.wanted = wanted
+        """Selects members of the outermost container by name; None for all."""
 
 
 def recognise(document: Extraction) -> Result:
-    """Return what the best parser makes of a document, or of a container that is somewhere in it.
+    """Parse a document, or a container that is found somewhere in it, with the best parser.
 
-    Raises `FormatError` if there is none.
+    Raise `FormatError` if there is none.
     """
     try:
         return document.parse()
@@ -63,5 +66,5 @@ def recognise(document: Extraction) -> Result:
 
 
 def base_name(path: str) -> str:
-    """Return the last part of a path, "file" if it has none."""
+    """Return the last part of a path; "file" if it has none."""
     return path.replace("\\", "/").rstrip("/").rpartition("/")[2] or "file"

@@ -1,4 +1,4 @@
-"""`recover`: everything that can be saved of a document, written to a folder with a report of each file.
+"""`recover`: writes everything that can be saved of a document to a folder, with a report on each file.
 
 Two runs on the same input give the same files. The input is only read.
 """
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 
 
 class Outcome:
-    """What came of it.
-
-    ``summary`` of the files; ``errors`` and ``warnings``: how many findings there are of each kind; ``limits``: those
-    that cost files something, by name; ``resumed``: units of work that were done by an earlier run, with which this one
-    went on.
-    """
+    """The result of `recover` or `extract`."""
 
     __slots__ = ("errors", "limits", "resumed", "summary", "warnings")
 
     def __init__(self, summary: Summary, findings: FindingList, limits: dict[str, LimitMet], resumed: int) -> None:
         self.summary = summary
+        """Counts of the files."""
         self.errors = findings.errors
+        """Number of findings that are errors."""
         self.warnings = sum(finding.severity is Severity.WARNING for finding in findings)
+        """Number of findings that are warnings."""
         self.limits = limits
+        """Limits that cut files or left them out, by name."""
         self.resumed = resumed
+        """Units of work that were done by an earlier run, which this one continued."""
 
     @property
     def is_whole(self) -> bool:
@@ -58,9 +58,9 @@ def open_target(
     exist_ok: bool = False,
     run: Mapping[str, object] | None = None,
 ) -> Target:
-    """Return the folder to write to. Raises `OptionError` if it holds something and ``exist_ok`` is not given.
+    """Return the folder to write to. Raise `OptionError` if it is not empty and ``exist_ok`` is not set.
 
-    ``run``: what is done, see `Target`.
+    ``run`` describes what is done, see `Target`.
     """
     session = document.session
     most = default_max_output(document.size) if max_output is None else max_output
@@ -87,14 +87,14 @@ def recover(
 ) -> Outcome:
     """Write everything that can be saved of ``document`` into ``folder``, through all containers in it.
 
-    Every file is in ``RECOVERY.json`` there; ``tell`` is called with each. A file that meets a limit is cut there or
-    left out; what an earlier call left unfinished, with the same arguments, is gone on with. Raises `LimitError` at a
-    limit that ends everything (what was written until then stays, and is in the report), `OptionError`, `SourceError`:
-    where the disk is full there may be no room for the report; with more room the same call goes on.
+    ``RECOVERY.json`` there lists every file; ``tell`` is called with each. A file that meets a limit is cut there or
+    left out. An earlier call with the same arguments that was not finished is continued. Raise `LimitError` at a limit
+    that ends everything (the files written until then stay, and are in the report), `OptionError`, `SourceError`. If
+    the disk is full there may be no room for the report; with more room the same call continues.
     """
-    result = recognise(document)  # nothing is made for a file that nobody recognises
+    result = recognise(document)  # nothing is created for a file of unknown format
     if os.path.lexists(os.path.join(folder, REPORT_NAME)) and not is_unfinished(folder):
-        with suppress(OSError):  # a run that was killed when this was all that was left to do
+        with suppress(OSError):  # a run that was killed when only this was left to do
             os.rmdir(os.path.join(folder, WORK_NAME))
         raise OptionError(f"there is a {REPORT_NAME} in {os.fspath(folder)}; name another folder")
     plan = ExtractionPlan(recursive=True, unclaimed=True, salvage=True, drain=True)
@@ -124,7 +124,7 @@ def recover(
 
 
 def _finish(report: RecoveryReport, findings: FindingList) -> Summary:
-    """Finish the report; nothing is left of one for which there is no room."""
+    """Finish the report; remove it if there is no room for it."""
     try:
         return report.finish(findings)
     except BaseException:
@@ -133,7 +133,7 @@ def _finish(report: RecoveryReport, findings: FindingList) -> Summary:
 
 
 def is_unfinished(folder: str | os.PathLike[str]) -> bool:
-    """Say whether a run was stopped that wrote to ``folder``."""
+    """Say whether ``folder`` holds an unfinished run."""
     return os.path.lexists(os.path.join(folder, WORK_NAME, JOURNAL_NAME))
 
 
@@ -148,12 +148,12 @@ def extract(
     tell: Callable[[RecoveredFile], object] | None = None,
     begin_again: Callable[[], object] | None = None,
 ) -> Outcome:
-    """Write the members of an archive (``wanted``: of these names) into ``folder``, partial ones too.
+    """Write the members of an archive into ``folder``, incomplete ones too; ``wanted`` selects them by name.
 
-    ``recursive`` enters archives in it. ``tell`` is called with each file. If a compressed stream contradicts itself at
-    its end, the files that were told of as complete are removed, ``begin_again`` is called, and everything is written
-    and told once more. Raises as `recover` does, and goes on as it does; what ``wanted`` chooses it must say as
-    ``wanted.identity`` then, as plain data.
+    ``recursive`` enters archives inside. ``tell`` is called with each file. If a compressed stream contradicts its
+    checksum at its end, the files reported as complete are removed, ``begin_again`` is called, and everything is
+    written and reported once more. Raises as `recover`, and continues an earlier call in the same way; ``wanted`` then
+    needs an attribute ``identity`` that describes its choice as plain data.
     """
     from pparse.recovery.report import Summary
 

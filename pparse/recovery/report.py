@@ -1,4 +1,4 @@
-"""``RECOVERY.json``: what became of every file, written as the files are, so that a million of them need no memory.
+"""``RECOVERY.json``: the result for every file. Written along with the files, so a million of them need no memory.
 
 ::
 
@@ -6,7 +6,7 @@
                              "reason", "doubtful": [[offset, length], …], "gaps": [[offset, length | null], …]}, …],
      "fill": …, "findings": [Finding.to_dict(), …], "omitted_findings": n, "summary": {…}}
 
-One file a line, ASCII only, no times of the run and no folders of the machine: the same input gives the same bytes.
+One file a line, ASCII only, without times of the run or folders of the machine: the same input gives the same bytes.
 """
 
 from __future__ import annotations
@@ -33,31 +33,26 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = 1
 _BLOCK: Final = 64 << 10
-_NEXT_GAPS: Final = 1 << 10  # gaps that are turned into text at a time
+_NEXT_GAPS: Final = 1 << 10  # gaps that are converted to text at a time
 _ABSOLUTE: Final = lazy_pattern(r"/|\\|[A-Za-z]:[/\\]")
 
 
 def doubtful_name(name: str) -> str:
-    """Return the name of the file beside ``name`` that holds what may be wrong: ``model.doubtful.safetensors``."""
+    """Return the name of the file beside ``name`` for bytes that may be wrong: ``model.doubtful.safetensors``."""
     folder, slash, base = name.rpartition("/")
     stem, dot, suffix = base.rpartition(".")
     return f"{folder}{slash}{stem}.doubtful.{suffix}" if dot and stem else f"{name}.doubtful"
 
 
 def is_set_apart(path: str) -> bool:
-    """Say whether a file has such a name."""
+    """Say whether a file has a name as `doubtful_name` gives it."""
     return path.endswith(".doubtful") or ".doubtful." in path.rpartition("/")[2]
 
 
 class RecoveredFile:
     """One file of the report; the attributes are those of its JSON object.
 
-    ``path`` below the target, with slashes, None if nothing was written; ``status`` a `Status`; ``verified`` whether a
-    checksum of its own confirmed it (None: it has none); ``bytes`` written; ``sha256`` of them, in hexadecimal;
-    ``source`` the container it was in, ``offset`` where it begins there; ``mtime`` seconds since 1970; ``raw_name`` the
-    name as stored, where ``path`` differs; ``reason`` in words for what is not complete; ``doubtful`` pairs ``(offset,
-    length)`` in the file of what is there and may be wrong, ``gaps`` of what is not, the length None where nobody knows
-    it. These may be an iterator: `RecoveryReport.add` reads them once.
+    ``doubtful`` and ``gaps`` may be iterators: `RecoveryReport.add` reads them once.
     """
 
     __slots__ = (
@@ -92,21 +87,33 @@ class RecoveredFile:
         gaps: Iterable[Gap] = (),
     ) -> None:
         self.path = path
+        """Path below the target, with slashes; None if nothing was written."""
         self.status = status
+        """Status of the file."""
         self.verified = verified
+        """Whether its own checksum confirmed it; None if it has none."""
         self.bytes = bytes
+        """Bytes written."""
         self.sha256 = sha256
+        """SHA-256 of the bytes written, in hexadecimal."""
         self.source = source
+        """The container that it was in."""
         self.offset = offset
+        """Offset in that container."""
         self.mtime = mtime
+        """Modification time, in seconds since 1970."""
         self.raw_name = raw_name
+        """The stored name, if it differs from `path`."""
         self.reason = reason
+        """Why the file is not complete, in words."""
         self.doubtful = doubtful
+        """Pairs ``(offset, length)`` of bytes in the file that may be wrong."""
         self.gaps = gaps
+        """Pairs ``(offset, length)`` of missing bytes in the file; the length is None if it is not known."""
 
     @classmethod
     def written(cls, file: TargetFile, status: Status, **known: Any) -> RecoveredFile:
-        """Return the entry of a file that was written; ``known`` are the attributes that the file cannot tell."""
+        """Return the entry for a file that was written; ``known`` are the attributes that the file does not have."""
         return cls(
             file.path, status, bytes=file.bytes, sha256=file.sha256, mtime=file.mtime, raw_name=file.raw_name, **known
         )
@@ -128,7 +135,7 @@ class RecoveredFile:
         }
 
     def __str__(self) -> str:
-        """Return one line for people; nothing in it can mislead a terminal."""
+        """Return one readable line, with control characters escaped."""
         name = self.path if self.path is not None else self.raw_name or "?"
         why = f": {printable(self.reason)}" if self.reason else ""
         mark = "verified" if self.verified and self.status is Status.COMPLETE else ""
@@ -139,13 +146,7 @@ class RecoveredFile:
 
 
 class Summary:
-    """What a recovery came to: ``counts`` of files by `Status`, ``verified`` files, ``bytes``, ``gaps``, ``gap_bytes``.
-
-    ``confirmed`` are the complete ones of those verified: the content of an archive may agree with its checksum, and
-    not be whole by its own format.
-    ``not_written`` counts files that nothing could be had of, ``doubtful`` those with bytes that may be wrong;
-    ``set_apart`` names files made of nothing else, the first 1,000. As text, one line.
-    """
+    """Counts over all files of a recovery. As text, one line."""
 
     __slots__ = (
         "bytes",
@@ -161,13 +162,17 @@ class Summary:
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(Status, 0)
+        """Number of files, by `Status`."""
         self.verified = self.bytes = self.gaps = self.gap_bytes = self.not_written = self.doubtful = 0
+        """Counts: verified files, bytes written, gaps, bytes in gaps, files not written, files with doubtful bytes."""
         self.confirmed = 0
+        """Number of verified files that are complete. A file with a right checksum may be invalid by its format."""
         self.set_apart: list[str] = []
+        """Names of files that only hold bytes in doubt; the first 1,000."""
 
     @property
     def files(self) -> int:
-        """How many files there are, those not written included."""
+        """Number of files, including those not written."""
         return sum(self.counts.values())
 
     @property
@@ -187,12 +192,12 @@ class Summary:
             self.set_apart.append(file.path)
 
     def add_gap(self, length: int | None) -> None:
-        """Count a gap."""
+        """Count a gap of ``length`` bytes; None if the length is not known."""
         self.gaps += 1
         self.gap_bytes += length or 0
 
     def to_dict(self) -> dict[str, object]:
-        """Return it as plain data."""
+        """Return the counts as plain data."""
         return {
             "files": self.files,
             **{str(status): count for status, count in self.counts.items()},
@@ -218,14 +223,15 @@ class Summary:
 
 
 class RecoveryReport:
-    """Writes the report into ``target``; under its name it appears with `finish` only. ``summary`` counts.
+    """Writes the report into ``target``. It gets its name when `finish` is called.
 
-    ``fill`` says, as plain data, what stands in the files for bytes that are lost. As a context manager it is finished
-    at the end, and discarded if an error comes through.
+    ``fill`` describes, as plain data, what the files have in place of lost bytes. As a context manager it finishes the
+    report at the end, and discards it after an exception.
     """
 
     def __init__(self, target: Target, *, fill: object = None, name: str = REPORT_NAME) -> None:
         self.summary = Summary()
+        """Counts over all files so far."""
         self._fill = fill
         self._buffer = bytearray(b'{"schema": %d, "files": [' % SCHEMA)
         self._separator = "\n"
@@ -233,7 +239,7 @@ class RecoveryReport:
         self._file = target.atomic(name)
 
     def add(self, file: RecoveredFile) -> None:
-        """Write the entry of a file; its gaps are read here. Raises `SourceError`."""
+        """Write the entry of a file, and read its gaps. Raise `SourceError`."""
         text = _dump(file.to_dict())
         self._put(f'{self._separator}{text[:-1]}, "gaps": [')
         separator = ""
@@ -245,7 +251,7 @@ class RecoveryReport:
         self.summary.add(file)
 
     def finish(self, findings: FindingList | Iterable[Finding] = ()) -> Summary:
-        """Write ``findings`` and what remains, and give the report its name. Raises `SourceError`."""
+        """Write ``findings`` and the summary, and give the report its name. Raise `SourceError`."""
         if self._done:
             return self.summary
         self._put(f'\n], "fill": {_dump(self._fill)}, "findings": [')
@@ -261,7 +267,7 @@ class RecoveryReport:
         return self.summary
 
     def discard(self) -> None:
-        """Remove what was written, unless it is finished."""
+        """Remove the report, unless it is finished."""
         if not self._done:
             self._done = True
             self._file.discard()
@@ -286,7 +292,7 @@ class RecoveryReport:
 
 
 def _gaps_text(gaps: Iterable[Gap], summary: Summary) -> Iterator[str]:
-    """Yield the inside of a list of gaps, some at a time."""
+    """Yield the content of a list of gaps as text, some at a time."""
     parts: list[str] = []
     for offset, length in gaps:
         summary.add_gap(length)
@@ -307,7 +313,7 @@ def _dump(value: object) -> str:
 
 
 def _writable(value: object) -> object:
-    """Return ``value`` without half characters, which many readers of JSON refuse."""
+    """Return ``value`` without lone surrogates, which many readers of JSON refuse."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
@@ -316,14 +322,14 @@ def _writable(value: object) -> object:
 
 
 def _number(value: float | None) -> float | None:
-    """Return a time as JSON can say it: whole ones without a fraction, none for what is no number."""
+    """Return a time for JSON: integers without a fraction, None if it is not a number."""
     if value is None or not math.isfinite(value):
         return None
     return int(value) if value == int(value) else value
 
 
 def _without_folder(source: str) -> str:
-    """Return the name of a source; where it is on this machine is nobody's business. ``a.zip::b.tar`` is kept whole."""
+    """Return the name of a source without its folder on this machine. ``a.zip::b.tar`` is kept whole."""
     first, separator, rest = source.partition("::")
     if _ABSOLUTE.match(first):
         first = re.split(r"[/\\]", first.rstrip("/\\"))[-1]

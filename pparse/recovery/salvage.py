@@ -1,8 +1,8 @@
-"""Model files that are cut or damaged, written so that their own libraries open what is left of them.
+"""Writes truncated or damaged model files such that their own libraries open what is left of them.
 
-`salvage` knows a form for safetensors, Riegeli, chunked protos (``.cpb``) and plain protocol buffer messages. Beside
-the file itself there may be ``name.partial/``, a folder with the pieces that no valid file can hold, and
-``name.rest.json``, which lists what the file does not have. All is streamed; the same input gives the same bytes.
+`salvage` has a form for safetensors, Riegeli, chunked protos (``.cpb``) and plain protocol buffer messages. Beside the
+file itself it may write ``name.partial/``, a folder with the pieces that no valid file can hold, and
+``name.rest.json``, which lists what the file lacks. Everything is streamed; the same input gives the same bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pparse.tree.result import Result
 
 _MAX_HOLES: Final = 10_000
-# What came of an attempt.
+# Results of an attempt.
 _SAVED: Final = "saved"
 _UNHARMED: Final = "unharmed"
 _NOTHING: Final = "nothing"
@@ -36,19 +36,19 @@ MODELS: Final = ("safetensors", "riegeli", "cpb", *PROTOBUF)
 
 
 def salvage(extraction: Extraction, target: Target, name: str, *, report: Report, kept: OnKept | None = None) -> bool:
-    """Write what is left of a model file that is not whole as the valid file ``name`` of ``target``, and tell of it.
+    """Write what is left of an incomplete model file as the valid file ``name`` of ``target``, and report it.
 
-    ``report`` is called once for each file written, the new one first, and for each part of which nothing could be had;
-    no status is COMPLETE that is not. ``kept`` is called with the name and the size of every tensor of a safetensors
-    file that is in the new one. False if the format has no such form, if nothing can be saved in it, or if nothing is
-    lost, so that the file had better be written as it is: then nothing was written, and nothing reported. Raises
-    `LimitError`, and what says nothing of the data.
+    ``report`` is called once for each file written, the new one first, and for each part of which nothing could be
+    saved; no status is COMPLETE unless the part is. ``kept`` is called with name and size of every tensor of a
+    safetensors file that is in the new one. Return False, with nothing written or reported, if the format has no such
+    form, if nothing can be saved in it, or if nothing is lost, so that the file should be written as it is. Raise
+    `LimitError`; source errors propagate.
     """
     return _attempt(extraction, target, name, report, kept) is _SAVED
 
 
 def _attempt(extraction: Extraction, target: Target, name: str, report: Report, kept: OnKept | None) -> str:
-    """Do what `salvage` does; tell what is lost from what had better be written as it is."""
+    """Do what `salvage` does; distinguish files of which nothing is left from those to be written as they are."""
     try:
         result = extraction.parse()
     except PASSING:
@@ -67,7 +67,7 @@ def _attempt(extraction: Extraction, target: Target, name: str, report: Report, 
         suspect_ranges = _unproved(inner)
     if form in PROTOBUF:
         suspect_ranges = joined([*suspect_ranges, *islice(inner.data.holes(start, end), _MAX_HOLES)])
-    if suspect_ranges and form != "safetensors":  # which tells its tensors apart itself
+    if suspect_ranges and form != "safetensors":  # which separates its tensors itself
         return _save_apart(inner, form, suspect_ranges, target, name, report)
     job = Job(inner, target, name, report)
     job.kept = kept
@@ -75,7 +75,7 @@ def _attempt(extraction: Extraction, target: Target, name: str, report: Report, 
 
 
 def salvage_or_keep(extraction: Extraction, target: Target, name: str, *, report: Report) -> bool:
-    """Do what `salvage` does; a model of which nothing can be saved is kept as it was found, under a name that no
+    """Do what `salvage` does; a model of which nothing can be saved is written as it was found, under a name that no
     library takes for a model."""
     outcome = _attempt(extraction, target, name, report, None)
     if outcome is not _NOTHING:
@@ -84,13 +84,13 @@ def salvage_or_keep(extraction: Extraction, target: Target, name: str, *, report
     if result.parser.name not in MODELS or not _is_lost(extraction_of(result)):
         return False
     if _is_sound(result):
-        return False  # all its fields are whole, and its library reads it: what is odd is what they say
+        return False  # all its fields are whole and its library reads it: only their content is odd
     Job(extraction_of(result), target, name, report).save_as_found()
     return True
 
 
 def _is_lost(extraction: Extraction) -> bool:
-    """Say whether something is known to be wrong with a model of which nothing could be saved."""
+    """Say whether an error is known in a model of which nothing could be saved."""
     from pparse.document.registry import viewer_for
 
     viewer = viewer_for(extraction)
@@ -115,7 +115,7 @@ def _is_sound(result: Result) -> bool:
 
 
 def _unproved(extraction: Extraction) -> list[tuple[int, int]]:
-    """Compare the hashes of all chunks of a Riegeli file that is in doubt; return what none of them proves."""
+    """Compare the hashes of all chunks of a Riegeli file in doubt; return the ranges that no hash proves."""
     from pparse.riegeli.lookup import RecordLookup
 
     session, data = extraction.session, extraction.data
@@ -130,9 +130,9 @@ def _unproved(extraction: Extraction) -> list[tuple[int, int]]:
 def _save_apart(
     extraction: Extraction, form: str, suspect_ranges: list[tuple[int, int]], target: Target, name: str, report: Report
 ) -> str:
-    """Save what is sure of a file as ``name``, as if what is in doubt were lost; and all of it under another name.
+    """Save the certain part of a file as ``name``, as if suspect ranges were lost, and all of it under another name.
 
-    If nothing that matters is in doubt, nothing is written.
+    If nothing that matters is in a suspect range, nothing is written.
     """
     from pparse.data.hidden import HiddenData
 
@@ -143,7 +143,7 @@ def _save_apart(
     start, end = extraction.start, max(extraction.start, extraction.known_end())
     job = Job(sure, target, name, report)
     if form in ("riegeli", "cpb"):
-        job.end = end  # an end that is in doubt is lost: the chunks before it are not all that there were
+        job.end = end  # a suspect end counts as lost: there may have been more chunks than those before it
     with suppress(MalformedError, EndOfDataError, GapError):
         if not _save(job, form) and job.is_unharmed:
             return _UNHARMED

@@ -1,9 +1,9 @@
-"""Chunked protos (``.cpb``): the chunks that can be read, metadata that fit them, and the message that they make.
+"""Chunked protos (``.cpb``): writes the readable chunks, metadata that fit them, and the message that they merge to.
 
-A chunk that is lost leaves a hole in the message. Where that is one message, it becomes an empty one, so that its
-neighbours keep their places; where it is one value, the value is left out. (A tensor without values would be one of
-zeros: its type is taken away, too, so that nobody reads it.) What is found by counting elements below a
-message of which a chunk is lost may be another element now: it is left out, too, rather than put in the wrong place.
+A lost chunk leaves a hole in the message. If the chunk is one message, an empty message takes its place, so that its
+neighbours keep their indices; if it is one value, the value is left out. (A tensor without values would be read as
+zeros, so its type is removed, too, and no reader accepts it.) Elements below a message with a lost chunk may have
+another index now; what is addressed by such an index is left out rather than put in the wrong place.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ if TYPE_CHECKING:
 
 _MESSAGE: Final = 1  # ChunkInfo.Type
 _BYTES: Final = 2
-_COST: Final = 16  # what a parsed message takes, in bytes of memory per byte, about
+_COST: Final = 16  # bytes of memory per byte of a parsed message, about
 _NESTING: Final = 100
 _INDEX: Final = "index"
-# Chunks that make no message: a Riegeli file, which no library takes for a model.
+# Suffix for chunks that cannot be merged: a Riegeli file, which no library takes for a model.
 CHUNKS: Final = "{}.partial/chunks.riegeli"
 METADATA: Final = "{}.partial/chunk-metadata.binpb"
 
 
 class _Known:
-    """Which chunks were read: ``places`` from the number of each to its position in the new file."""
+    """The chunks that were read: ``places`` maps the number of each to its position in the new file."""
 
     def __init__(self, job: Job, parser: CpbParser, metadata: Any) -> None:
         self._by_position: dict[int, list[int]] = {}
         self._infos = metadata.chunks
         self._last = getattr(parser, "metadata_position", -1)
-        self._solid = job.solid - job.start  # behind it, positions are not what they were
+        self._solid = job.solid - job.start  # after it, positions have changed
         self.places: dict[int, int] = {}
         moved = parser.chunks.metadata.moved if parser.chunks is not None else None
         for number, info in enumerate(metadata.chunks):
@@ -64,11 +64,11 @@ class _Known:
                 self._by_position.setdefault(position, []).append(number)
 
     def wanted(self, position: int, _size: int) -> bool:
-        """Say whether a record is to be written: all but the metadata, which are made anew."""
+        """Say whether to write a record: all but the metadata, which are replaced."""
         return position != self._last
 
     def written(self, position: int, size: int, now: int) -> None:
-        """Note a chunk that was written."""
+        """Record a chunk that was written."""
         if position < self._solid:
             for number in self._by_position.get(position, ()):
                 if self._infos[number].size == size:
@@ -81,7 +81,7 @@ class _Known:
 
 
 class _Chunks(ChunkOpener):
-    """The chunks of a damaged file; a lost one that is a message is empty, or (``blank``) a tensor without a type."""
+    """The chunks of a damaged file. A lost chunk is an empty message or, in ``blank``, a tensor without a type."""
 
     def __init__(self, metadata: ChunkMetadata, lookup: RecordLookup, parser: CpbParser, pruned: _Pruned) -> None:
         super().__init__(metadata, lookup, parser.result.extraction.session.budget)
@@ -96,14 +96,14 @@ class _Chunks(ChunkOpener):
         return super().open(index)
 
     def piece(self, index: int) -> Piece:
-        """Return the bytes of a chunk, or what says why they cannot be had."""
+        """Return the bytes of a chunk, or the reason why they are lost."""
         return self.open(index) if index in self._lost else super().piece(index)
 
 
 def salvage_cpb(job: Job) -> bool:
-    """Write the readable chunks as a ``.cpb`` that merges, and the message they make; see `pparse.recovery.salvage`.
+    """Write the readable chunks as a ``.cpb``, and the message they merge to; see `pparse.recovery.salvage`.
 
-    Chunks that make no message are no ``.cpb``: they are written as a Riegeli file, `CHUNKS`.
+    Chunks that cannot be merged are written as a Riegeli file with the suffix `CHUNKS` instead.
     """
     parser: CpbParser = job.extraction.parse().parser  # type: ignore[assignment]
     charge = job.session.budget.charge(0, "the metadata of chunks")
@@ -120,7 +120,7 @@ def salvage_cpb(job: Job) -> bool:
 
 
 def is_whole(parser: CpbParser) -> bool:
-    """Say whether every chunk that sound metadata name can be read, so that the file is as it was written."""
+    """Say whether the metadata are sound and every chunk that they name can be read."""
     if parser.chunks is None or parser.damaged_end is not None or parser.prove_metadata() is not None:
         return False
     metadata = parser.chunks.metadata
@@ -129,7 +129,7 @@ def is_whole(parser: CpbParser) -> bool:
 
 
 def _metadata(parser: CpbParser, charge: Any) -> Any:
-    """Return the metadata of the chunks as a message; None where they are lost, or not sound."""
+    """Return the metadata of the chunks as a message; None if they are lost or not sound."""
     if parser.chunks is None or parser.prove_metadata() is not None:
         return None
     from google.protobuf.message import DecodeError
@@ -138,7 +138,7 @@ def _metadata(parser: CpbParser, charge: Any) -> Any:
 
     try:
         parser._new_lookup("all").record(parser.metadata_position)
-    except (MalformedError, EndOfDataError):  # of a chunk so large that it was read without its hash
+    except (MalformedError, EndOfDataError):  # in a chunk so large that it was read without its hash
         return None
     record = parser.chunks.metadata.record
     charge.resize(_COST * len(record))
@@ -151,7 +151,7 @@ def _metadata(parser: CpbParser, charge: Any) -> Any:
 
 
 def _old_metadata(parser: CpbParser) -> tuple[int, bytes] | None:
-    """Return the position of the last record, and the record, if that is chunk metadata that cannot be used."""
+    """Return position and bytes of the last record if it is chunk metadata that cannot be used."""
     position = parser.last_found
     try:
         record = parser.lookup.record(position) if position is not None else None
@@ -174,10 +174,10 @@ def _save_chunks(
     known: _Known | None = None,
     old: tuple[int, bytes] | None = None,
 ) -> bool:
-    """Write the chunks that can be read as a Riegeli file; ``problem`` says why they make no message.
+    """Write the readable chunks as a Riegeli file; ``problem`` says why they cannot be merged.
 
-    With ``known``, they do so though all of them are whole. ``old`` are metadata that do not fit them, and where they
-    are: what took the file for a .cpb would get wrong names.
+    With ``known``, that is so although all of them are whole. ``old`` are metadata that do not fit the chunks, and
+    their position: a reader that uses them would get wrong names.
     """
     with job.target.create(CHUNKS.format(job.name)) as file:
         rest = Rest(job, job.name.removesuffix(".cpb"), {"format": "cpb"})
@@ -211,7 +211,7 @@ def _save_chunks(
 
 
 def _save_message(job: Job, parser: CpbParser, metadata: Any) -> bool:
-    """Write the chunks as a ``.cpb``, and the message; if they make none, do as `_save_chunks`."""
+    """Write the chunks as a ``.cpb``, and the message; if they cannot be merged, do as `_save_chunks`."""
     stem = job.name.removesuffix(".cpb")
     problem: PparseError | str | None = None
     merged: TargetFile | None = None
@@ -226,13 +226,13 @@ def _save_message(job: Job, parser: CpbParser, metadata: Any) -> bool:
         except BaseException:
             rest.discard()
             raise
-        # What was refused for its size still is a message, for who has more memory.
+        # A message refused for its size can still be merged with more memory.
         if pruned is None or (problem is not None and not isinstance(problem, LimitError)):
             rest.discard()
             file.discard()
     if pruned is None:
         wrong = parser.misplaced() if copy.records else None
-        if wrong is not None:  # what a merger makes of it, if anything, has holes that it takes for zeros
+        if wrong is not None:  # if a merger accepts it, the result has holes read as zeros
             return _save_chunks(job, f"the places of chunks are wrong: {wrong}", known=_Known(job, parser, metadata))
         job.is_unharmed = copy.records > 0
         return False
@@ -249,7 +249,7 @@ def _save_message(job: Job, parser: CpbParser, metadata: Any) -> bool:
 def _copy(
     job: Job, parser: CpbParser, metadata: Any, file: TargetFile, rest: Rest
 ) -> tuple[RecordCopy, _Pruned | None]:
-    """Copy the chunks; return what came of it, without metadata if there are no chunks, or nothing is wrong."""
+    """Copy the chunks; return the copy, and the pruned metadata unless there are no chunks, or nothing is wrong."""
     known = _Known(job, parser, metadata)
     copy = RecordCopy(job, file, rest, wanted=known.wanted, written=known.written)
     copy.run()
@@ -257,7 +257,7 @@ def _copy(
     if not copy.records or (copy.is_whole and not known.lost and not unknown):
         return copy, None
     copy.damaged = copy.damaged or bool(unknown)
-    for info in unknown:  # of no type is a chunk that the field it is for tells the type of
+    for info in unknown:  # the type of a chunk without one follows from its field
         info.type = 0
     pruned = _Pruned(metadata, known, parser.root_type)
     pruned.tell(rest)
@@ -275,11 +275,11 @@ def _copy(
 
 
 class _Pruned:
-    """The metadata without the fields whose places the lost chunks make unknown.
+    """The metadata without the fields whose places are unknown because of lost chunks.
 
     ``metadata`` is changed in place; ``original`` are its bytes with the positions of the old file. ``fields`` are the
-    paths that the lost chunks belong to, ``left_out`` those of chunks that are there and have no place, ``problem``
-    says why nothing can be merged, if that is so. ``blank`` are lost chunks that stand for tensors without a type.
+    paths of the lost chunks, ``left_out`` those of readable chunks without a known place. ``problem`` says why nothing
+    can be merged, if so. ``blank`` are lost chunks replaced by tensors without a type.
     """
 
     def __init__(self, metadata: Any, known: _Known, type: MessageType | None) -> None:
@@ -311,7 +311,7 @@ class _Pruned:
         return f"{self.count - len(self.lost):,} of {count_words(self.count, 'chunk')}"
 
     def tell(self, rest: Rest) -> None:
-        """Tell ``rest`` which chunks are lost, and which fields are left out."""
+        """List the lost chunks and the left-out fields in ``rest``."""
         for number, (offset, size) in zip(self.lost, self._places, strict=True):
             fields = sorted(self.fields.get(number, ()))
             rest.add({"chunk": number, "position": offset, "size": size, "fields": fields})
@@ -319,7 +319,7 @@ class _Pruned:
             rest.add({"field": path, "reason": "its place is not known, since elements before it may be lost"})
 
     def _collect(self, root: Any) -> None:
-        """Note the messages of which chunks are lost."""
+        """Collect the messages that lost a chunk."""
         stack: list[tuple[Any, Path]] = [(root, ())]
         while stack and self.problem is None:
             node, path = stack.pop()
@@ -330,7 +330,7 @@ class _Pruned:
                     self.problem = "chunked fields are nested too deep"
                 lost = self._is_lost(below)
                 if lost and self._is_value(below) and here and here[-1][0] == _INDEX:
-                    self.problem = "a value of a list is lost, and those behind it would take its place"
+                    self.problem = "a value of a list is lost, and the values after it would take its place"
                 if lost and not self._is_content(here):
                     self._plain.add(below.chunk_index)
                 if lost and self.metadata.chunks[below.chunk_index].type != _BYTES:
@@ -339,7 +339,7 @@ class _Pruned:
                     stack.append((below, here))
 
     def _prune(self, root: Any) -> None:
-        """Take out the lost values, and what is found by counting below a message of which a chunk is lost."""
+        """Remove the lost values, and what is addressed by an index below a message with a lost chunk."""
         stack: list[tuple[Any, Path]] = [(root, ())]
         while stack:
             node, path = stack.pop()
@@ -365,7 +365,7 @@ class _Pruned:
         return owner is not None and owner.full_name == TENSOR and field == "tensor_content"
 
     def _blank_out(self, field: Any) -> None:
-        """Let a chunked field for the content of a tensor be one for the tensor, whose type it takes away."""
+        """Change a chunked field for the content of a tensor to one for the tensor that removes its type."""
         number = field.message.chunk_index
         del field.field_tag[-1]
         self.metadata.chunks[number].type = _MESSAGE
@@ -376,7 +376,7 @@ class _Pruned:
         return has and message.chunk_index in self._lost
 
     def _is_value(self, message: Any) -> bool:
-        """Say whether a chunk is a value, or may be one, rather than a message."""
+        """Say whether a chunk is, or may be, a value rather than a message."""
         kind: int = self.metadata.chunks[message.chunk_index].type
         return kind in (0, _BYTES)
 
@@ -401,7 +401,7 @@ def _steps(field: Any) -> Path:
 
 
 def _field_at(path: Path, type: MessageType | None) -> tuple[MessageType | None, str]:
-    """Return the message type that has the field which a path ends at, and the field's name; None if nobody knows."""
+    """Return the message type that has the last field of a path, and the field's name; None if unknown."""
     field = None
     for kind, value in path:
         if kind == "field":
@@ -414,7 +414,7 @@ def _field_at(path: Path, type: MessageType | None) -> tuple[MessageType | None,
 
 
 def _text(path: Path, type: MessageType | None) -> str:
-    """Return a path as people write it: with names, where the type knows them."""
+    """Return a path as text, with names where the type has them."""
     words: list[str] = []
     field = None
     for kind, value in path:
@@ -442,7 +442,7 @@ def _report(
     reason: str,
     merged: tuple[TargetFile, _Pruned] | None = None,
 ) -> None:
-    """Report the file of chunks, what is there of the last of them (in ``folder``), the message, what is lost."""
+    """Report the file of chunks, the rest of the last chunk (in ``folder``), the message, and what is lost."""
     status = cut_status(True, damaged=copy.damaged or job.has_gaps)
     job.report(file, status, reason)
     try:
@@ -458,7 +458,7 @@ def _report(
 
 
 def _merge_or_say(job: Job, pruned: _Pruned, name: str) -> tuple[TargetFile | None, PparseError | None]:
-    """Write the message that the chunks make, or say why they make none."""
+    """Write the message that the chunks merge to, or return why they cannot be merged."""
     try:
         return _merge(job, pruned, name), None
     except PASSING:
@@ -468,7 +468,7 @@ def _merge_or_say(job: Job, pruned: _Pruned, name: str) -> tuple[TargetFile | No
 
 
 def _merge(job: Job, pruned: _Pruned, name: str) -> TargetFile:
-    """Write the message that the chunks make. Raises `PparseError` if they make none; then nothing is written."""
+    """Write the message that the chunks merge to. If they cannot be merged, write nothing and raise `PparseError`."""
     session = job.session
     fresh = Result(job.extraction, CpbParser)
     parser: CpbParser = fresh.parser  # type: ignore[assignment]
@@ -477,7 +477,7 @@ def _merge(job: Job, pruned: _Pruned, name: str) -> TargetFile:
     metadata.moved = parser.chunks.metadata.moved if parser.chunks is not None else None
     parser.chunks = _Chunks(metadata, parser._new_lookup("all"), parser, pruned)
     if parser.root_type is None:
-        raise MalformedError("the message type is not known: name it (-O message=NAME)")
+        raise MalformedError("the message type is not known; give it with -O message=NAME")
     check_uses(parser)
     root = fresh.root
     sizes = measure(root)
@@ -488,5 +488,5 @@ def _merge(job: Job, pruned: _Pruned, name: str) -> TargetFile:
             job.advance(len(block), sizes[0])
 
         if write(root, sizes, out) != sizes[0]:
-            raise MalformedError("the source changed while it was merged", wanted=sizes[0], got=file.bytes)
+            raise MalformedError("the source changed during the merge", wanted=sizes[0], got=file.bytes)
     return file

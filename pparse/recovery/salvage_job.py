@@ -1,4 +1,4 @@
-"""One model file to be saved: what is read, what is written, and the list of what is lost."""
+"""One model file to save: what is read, what is written, and the list of what is lost."""
 
 from __future__ import annotations
 
@@ -23,28 +23,34 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = 1
 _STEP: Final = 1 * MIB
-# How names of models end, and what a file of such a name is called that no library would take for one.
+# Suffixes of models, and of files that hold such a model but must not be opened as one.
 MODEL_NAMES: Final = (".safetensors", ".riegeli", ".cpb", ".pb")
 AS_FOUND: Final = "{}.partial/as-found.bin"
 
 
 class Job:
-    """One file to be saved: where it is read, and where it goes.
+    """One file to save: where it is read from, and where it is written to.
 
-    Its bytes are ``data[start:end]``; behind ``solid`` (which is ``end`` in most files) the places of bytes are not
-    known, since bytes are missing before them and nobody knows how many.
+    Its bytes are ``data[start:end]``. After ``solid`` (in most files that is ``end``) the places of bytes are not
+    known, since an unknown number of bytes is missing before them.
     """
 
     def __init__(self, extraction: Extraction, target: Target, name: str, report: Report) -> None:
         self.extraction = extraction
+        """The document."""
         self.session = extraction.session
         self.data = extraction.data
+        """The bytes of the document and what is around it."""
         self.start = extraction.start
+        """Offset of the first byte of the document in `data`."""
         self.end = max(self.start, extraction.known_end())
+        """Offset after the last known byte of the document."""
         self.target = target
+        """The folder to write to."""
         self.name = name
+        """Name of the new file."""
         self.kept: OnKept | None = None
-        self.is_unharmed = False  # set by who finds nothing lost: it is to be written as it is
+        self.is_unharmed = False  # set if nothing is found lost: the file is to be written as it is
         self._report = report
         self._done = 0
         self.loose = [
@@ -61,26 +67,26 @@ class Job:
         return gap is not None and gap.offset < self.end and gap.length is not None
 
     def report(self, file: TargetFile, status: Status, reason: str, **known: object) -> None:
-        """Tell of a file that was written."""
+        """Report a file that was written."""
         known.setdefault("source", self.extraction.path)
         self._report(RecoveredFile.written(file, status, reason=reason, **known))
 
     def report_as(self, entry: RecoveredFile) -> None:
-        """Tell of a file, or of what could not be had."""
+        """Report a file, or a part that could not be saved."""
         entry.source = self.extraction.path
         self._report(entry)
 
     def advance(self, count: int, total: int | None) -> None:
-        """Count bytes that were written, tell the progress, and stop if the caller wants that."""
+        """Count written bytes and report the progress. Raise `CancelledError` if the caller cancels."""
         self.session.check_cancelled()
         self._done += count
         if self.session.progress is not None:
             self.session.progress(self._done, total, "saving")
 
     def copy_known(self, file: TargetFile, start: int, stop: int) -> GapLog:
-        """Write the bytes ``[start, stop)``, gaps as holes; return those, with offsets in the file.
+        """Write the bytes ``[start, stop)``, gaps as holes; return the gaps, with offsets in the file.
 
-        It ends early where nothing more can be had.
+        Ends early where nothing more can be read.
         """
         gaps = GapLog()
         offset = start
@@ -105,14 +111,14 @@ class Job:
         return gaps
 
     def save_as_found(self) -> None:
-        """Write the bytes of a model of which no valid file can be made, under a name that no library takes for one."""
+        """Write the bytes of a model that cannot be made valid, under a name that no library takes for a model."""
         with self.target.create(AS_FOUND.format(self.name)) as file:
             gaps = self.copy_known(file, self.start, self.end)
-        reason = "no tensor, record or field of it is whole: these are its bytes as they were found"
+        reason = "no tensor, record or field is whole; these are the bytes as found"
         self.report(file, Status.DAMAGED, reason, offset=self.start, gaps=gaps)
 
     def save_loose(self, name: str) -> int:
-        """Write the stretches whose place in the file is not known, one file each; return how many there are."""
+        """Write the byte ranges whose place in the file is not known, one file each; return their number."""
         written = 0
         for number, gap in enumerate(self.loose):
             if gap.length is None:
@@ -123,16 +129,16 @@ class Job:
                 continue
             with self.target.create(f"{name}.partial/behind-{gap.offset}.bin") as file:
                 gaps = self.copy_known(file, start, stop)
-            reason = "its place in the file is not known: before it bytes are missing, and nobody knows how many"
+            reason = "its place in the file is not known: an unknown number of bytes is missing before it"
             self.report(file, Status.DAMAGED, reason, offset=start, gaps=gaps)
             written += 1
         return written
 
 
 class Rest:
-    """Writes ``name.rest.json``, what a salvaged file does not have: ``head``, and entries in the list ``lost``.
+    """Writes ``name.rest.json``, which lists what a salvaged file lacks: ``head``, and entries in the list ``lost``.
 
-    The file is made with the first entry, or by `write`. ``count`` counts entries.
+    The file is created with the first entry, or by `write`. ``count`` is the number of entries.
     """
 
     def __init__(self, job: Job, name: str, head: dict[str, object]) -> None:
@@ -143,7 +149,7 @@ class Rest:
         self.count = 0
 
     def write(self) -> None:
-        """Make the file, if it is not there."""
+        """Create the file, if it does not exist."""
         if self._file is None:
             self._file = self._job.target.create(self._name)
             head = json.dumps({"schema": SCHEMA, **self._head})
@@ -158,7 +164,7 @@ class Rest:
         self.count += 1
 
     def finish(self, status: Status) -> None:
-        """End the file, if there is one, and report it with the status of what it belongs to."""
+        """Finish the file, if there is one, and report it with ``status``, that of the salvaged file."""
         file = self._file
         if file is None or file.closed:
             return
@@ -168,7 +174,7 @@ class Rest:
         except BaseException:
             file.discard()
             raise
-        self._job.report(file, status, f"what the saved file does not have: {count_words(self.count, 'part')}")
+        self._job.report(file, status, f"what the saved file lacks: {count_words(self.count, 'part')}")
 
     def discard(self) -> None:
         """Remove the file, unless it was finished."""
@@ -177,7 +183,7 @@ class Rest:
 
 
 def text_of(text: str) -> str:
-    """Return ``text`` without half characters, which many readers of JSON refuse, and cut where no name is so long."""
+    """Return ``text`` without lone surrogates, which many readers of JSON refuse, cut to the length of any name."""
     if len(text) > 4096:
         text = text[:4096] + "…"
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

@@ -1,11 +1,11 @@
-"""Protocol buffer messages that are cut or damaged: the fields that are whole, put together to a message that parses.
+"""Truncated or damaged protocol buffer messages: writes the fields that are whole as a message that parses.
 
-A message is walked field by field. What is sound is copied as it stands; of a field that is not, and is a message, the
-whole fields are kept, and its length is corrected; any other is dropped. Lengths come before the content, so that
-everything is gone through twice (as in `pparse.parsers.protobuf.write`).
+The message is walked field by field. Sound fields are copied as they are. Of a damaged field that is a message, the
+whole fields are kept and its length is corrected; any other damaged field is dropped. Lengths come before the content,
+so everything is read twice (as in `pparse.parsers.protobuf.write`).
 
-A tensor that lost any of its fields would be another one, of zeros most likely: its type is taken away, so that nobody
-reads it. Bytes of a field that is dropped are written beside the message, as they are.
+A tensor that lost any field would be a different tensor, most likely of zeros: its type is removed, so that no reader
+accepts it. The bytes of dropped fields are written beside the message.
 """
 
 from __future__ import annotations
@@ -45,25 +45,25 @@ if TYPE_CHECKING:
     from pparse.protobuf.schema import MessageType
     from pparse.recovery.salvage_job import Job
 
-    Op = Range | bytes | None  # a stretch to copy; the tag of a message that begins; the end of one
-    # called with the path, begin and end of what is not kept, and where its payload begins (None: it is no field)
+    Op = Range | bytes | None  # a range to copy; the tag of a message that begins; the end of one
+    # called with path, begin and end of bytes that are dropped, and where their payload begins (None: not a field)
     Lose = Callable[[str, int, int, int | None], object]
 
 _BLOCK: Final = 64 * KIB
 _STEP: Final = 1 * MIB
 _MAX_GROUPS: Final = 1_000
-_GONE: Final = 7  # instead of a wire type: a stretch in which no field can be told
-# Pieces of lost fields that are written beside the message.
+_GONE: Final = 7  # instead of a wire type: a range in which fields cannot be recognised
+# The most pieces of lost fields that are written beside the message.
 _MAX_PIECES: Final = 1_000
-# What the whole fields of a message are called that may have been a model.
+# Suffix for the whole fields of a message that may have been a model.
 FIELDS: Final = "{}.partial/fields.binpb"
 TENSOR: Final = "tensorflow.TensorProto"
-# A TensorProto that has no type: added to one, it takes its type away.
+# A TensorProto without a type: merged into another, it removes its type.
 NO_TYPE: Final = b"\x08\x00"
 
 
 class _Field:
-    """Where a field is: its ``tag``, where its ``payload`` begins, and its ``end``; of a message without a length 0."""
+    """A field: its ``tag``, offset of its ``payload``, and ``end``; 0 for a message without a length."""
 
     __slots__ = ("begin", "end", "number", "payload", "tag", "wire")
 
@@ -77,11 +77,11 @@ class _Field:
 
 
 class _Frame:
-    """A message that is walked: ``[pos, end)`` is to come, and up to ``sound`` all is well.
+    """A message being walked: ``[pos, end)`` is still to come, and everything before ``sound`` is valid.
 
-    ``run`` is where the stretch begins that is to be copied next, ``meant`` where the message should end. ``counts``
-    are fields that were passed, by number, ``before`` those before ``run``. ``lost``: something of it is not kept;
-    ``gone``: the stretch, still to come, in which no field can be told.
+    ``run`` is where the next range to copy begins, ``meant`` where the message should end. ``counts`` are the fields
+    passed so far, by number, ``before`` those before ``run``. ``lost``: some of it is dropped; ``gone``: the next range
+    in which fields cannot be recognised.
     """
 
     __slots__ = ("before", "counts", "end", "gone", "lost", "meant", "path", "pos", "run", "sound", "type")
@@ -98,7 +98,7 @@ class _Frame:
         self.gone: Resumption | None = None
 
     def name(self, field: _Field) -> str:
-        """Return the path of a field, which is the next one."""
+        """Return the path of the next field."""
         known = self.type.fields.get(field.number) if self.type is not None else None
         word = known.name if known is not None else str(field.number)
         if known is None or known.repeated:
@@ -107,7 +107,7 @@ class _Frame:
 
 
 class _MessageWalk:
-    """One way through a message; ``lose`` is told the path, begin and end of all that is not kept."""
+    """One pass through a message; ``lose`` is called with path, begin and end of everything that is dropped."""
 
     def __init__(self, job: Job, type: MessageType | None, lose: Lose) -> None:
         self._data = job.data
@@ -120,10 +120,10 @@ class _MessageWalk:
         self._checker = Checker(job.session.check_cancelled)
         self._block = b""
         self._block_at = 0
-        self._told = -1  # where the stretch ends that was told of last
+        self._told = -1  # end of the range that was reported last
 
     def ops(self) -> Iterator[Op]:
-        """Yield the plan of the message."""
+        """Yield the operations that write the message."""
         stack = [_Frame(self._start, self._end, self._type, "", self._start)]
         self._look_ahead(stack[0])
         while stack:
@@ -159,7 +159,7 @@ class _MessageWalk:
                 self._look_ahead(stack[-1])
 
     def _look_ahead(self, frame: _Frame) -> None:
-        """Find the stretch of a message, all of which is there, in which no field can be told."""
+        """Find the range in a complete message in which fields cannot be recognised."""
         if frame.type is not None and frame.meant == frame.end:
             frame.gone = find_resumption(self._data, frame.pos, frame.end, frame.type, self._check_cancelled)
 
@@ -174,7 +174,7 @@ class _MessageWalk:
         frame.run = end
 
     def _next(self, frame: _Frame) -> _Field | None:
-        """Go over the sound fields to the next one that is not; None at the end, or where no field can be read."""
+        """Skip the sound fields, and return the next damaged one; None at the end, or if no field can be read."""
         while frame.pos < frame.end:
             if frame.sound <= frame.pos:
                 frame.sound = self._sound_to(frame)
@@ -192,7 +192,7 @@ class _MessageWalk:
                 if not self._is_proven(frame):
                     continue
                 self._tell(frame, frame.path, frame.pos, frame.end)
-                # What comes behind it in the message cannot be found.
+                # The rest of the message after it cannot be found.
                 frame.end = frame.pos
                 return None
             if field.end > frame.end and frame.end < self._end:
@@ -210,10 +210,10 @@ class _MessageWalk:
         return None
 
     def _is_proven(self, frame: _Frame) -> bool:
-        """Look again at the fields that were believed to be sound; if they are not, go back to where they begin.
+        """Check again the fields that were believed to be sound; if they are not, go back to where they begin.
 
-        A group that does not end in its message takes what follows for its own, and the fault shows too late. Each
-        field by itself shows which one it is.
+        A group without its end in the message takes the following fields as its own, so the fault shows too late.
+        Checking each field by itself finds the one at fault.
         """
         if frame.type is None or self._checker.sound(self._data.range(frame.run, frame.pos), frame.type):
             return True
@@ -233,7 +233,7 @@ class _MessageWalk:
         return gap is None or gap.offset >= field.end
 
     def _sound_to(self, frame: _Frame) -> int:
-        """Return up to where from ``frame.pos`` on all is sound; in a field at fault, where the fault is."""
+        """Return the end of the valid bytes from ``frame.pos`` on; within a faulty field, where the fault is."""
         if frame.type is None:
             return frame.pos
         stop = frame.end
@@ -245,7 +245,7 @@ class _MessageWalk:
         return max(frame.pos, min(stop, self._checker.stopped))
 
     def _message_of(self, frame: _Frame, field: _Field) -> MessageType | None:
-        """Return the type of a field that is a message with a length."""
+        """Return the type of a field that is a length-delimited message, else None."""
         known = frame.type.fields.get(field.number) if frame.type is not None else None
         if known is None or field.wire != LEN or known.message is None or not accepts(known, LEN):
             return None
@@ -254,7 +254,7 @@ class _MessageWalk:
     # -- bytes ---------------------------------------------------------------------------------------------------------
 
     def _get(self, pos: int, end: int) -> bytes:
-        """Return what is known of the next bytes, as many as a tag and a length take."""
+        """Return the known bytes at ``pos``, up to the size of a tag and a length."""
         wanted = min(SLACK, end - pos)
         at = pos - self._block_at
         if not 0 <= at <= len(self._block) - wanted:
@@ -267,7 +267,7 @@ class _MessageWalk:
         return self._block[at : at + wanted]
 
     def _field(self, pos: int, end: int) -> _Field | None:
-        """Return the field at ``pos``; None if there is none, or its tag and length are not all there."""
+        """Return the field at ``pos``; None if there is none, or its tag and length are incomplete."""
         raw = self._get(pos, end)
         try:
             tag, at = read_tag(raw + PADDING, 0)
@@ -307,7 +307,7 @@ class _MessageWalk:
 def salvage_protobuf(job: Job) -> bool:
     """Write the whole fields as a message; see `pparse.recovery.salvage.salvage`."""
     parser: ProtobufParser = job.extraction.parse().parser  # type: ignore[assignment]
-    # Its type was not told, and may be what is damaged: what has the name of a model would be read as one.
+    # Its type is only guessed, and may be the damaged part; a file with the name of a model would be read as one.
     unlike = parser.root_type is None and job.name.endswith(MODEL_NAMES)
     with job.target.create(FIELDS.format(job.name) if unlike else job.name) as file:
         stem = job.name if unlike else file.path
@@ -346,7 +346,7 @@ def salvage_protobuf(job: Job) -> bool:
 
 
 class _Losses:
-    """What is not kept: each in the list of the rest; ``inside`` says whether some of it is not at the end."""
+    """The dropped bytes, each listed in the rest; ``inside`` says whether some are not at the end."""
 
     def __init__(self, job: Job, rest: Rest) -> None:
         self._job = job
@@ -356,7 +356,7 @@ class _Losses:
         self.inside = False
 
     def lose(self, path: str, begin: int, end: int, payload: int | None) -> None:
-        """Note a stretch."""
+        """Record a dropped range."""
         self._first = self._first or path or f"the bytes from {begin - self._job.start} on"
         self.inside = self.inside or end < self._job.solid
         self._rest.add({"path": path or None, "offset": begin - self._job.start, "length": end - begin})
@@ -366,26 +366,26 @@ class _Losses:
             self._pieces.append((name, start, stop))
 
     def save(self, name: str, status: Status) -> None:
-        """Write the bytes that are there of what is not kept, a file for each stretch."""
+        """Write the known bytes of what is dropped, a file for each range."""
         for what, start, stop in self._pieces:
             with self._job.target.create(f"{name}.partial/{what}.bin") as file:
                 gaps = self._job.copy_known(file, start, stop)
-            reason = "bytes that the saved message has no place for, as they are"
+            reason = "bytes as found, which have no place in the saved message"
             self._job.report(file, status, reason, offset=start, gaps=gaps)
 
     def text(self) -> str:
-        """Say it in words."""
+        """Describe the losses."""
         return f"{count_words(self._rest.count, 'field')} lost or cut, the first of them: {self._first}"
 
 
 def _measure(walk: _MessageWalk) -> array[int]:
-    """Return the size of the message, and of each message in it that is put together anew."""
+    """Return the size of the message, and of each message in it that is rewritten."""
     sizes = array("Q", [0])
     stack: list[tuple[int, int]] = [(0, 0)]
     for op in walk.ops():
         if op is None:
             at, tag = stack.pop()
-            if sizes[at]:  # else nothing of it is there
+            if sizes[at]:  # else it has no bytes left
                 sizes[stack[-1][0]] += tag + len(encode_varint(sizes[at])) + sizes[at]
         elif isinstance(op, bytes):
             stack.append((len(sizes), len(op)))

@@ -1,4 +1,4 @@
-"""Riegeli files: the records that can be read in a new file, written as the old one was."""
+"""Riegeli files: copies the readable records to a new file, written with the options of the old one."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from pparse.riegeli.positions import SkippedRegion
     from pparse.riegeli.records import ChunkRecords
 
-    # called with the position and size of a record that was read: whether to write it
+    # called with position and size of a record; returns whether to write it
     Wanted = Callable[[int, int], bool]
-    # called with the position and size it had, and its position now
+    # called with the old position, the size, and the new position
     Written = Callable[[int, int, int], None]
 
-# Records above this are held only if the budget has room for them, and for their compressed form.
+# Larger records are held only if the budget has room for them and for their compressed form.
 _LARGE: Final = 1 * MIB
 _HELD: Final = 2
-_WINDOW: Final = 16 * MIB  # what a decoder takes beside it
+_WINDOW: Final = 16 * MIB  # what a decoder takes besides
 _COMPRESSIONS: Final = {NONE: "uncompressed", BROTLI: "brotli", ZSTD: "zstd", SNAPPY: "snappy"}
 
 
 class _Stream:
-    """A `TargetFile` as the writer wants it."""
+    """A `TargetFile` with the interface that the writer needs."""
 
     def __init__(self, file: TargetFile) -> None:
         self._file = file
@@ -50,14 +50,14 @@ class _Stream:
         return len(data)
 
     def flush(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no bytes are buffered."""
 
 
 class RecordCopy:
     """Copies the records of a damaged file into ``file``.
 
-    ``records`` counts those written, ``unchecked`` those of them that come from a chunk that is cut (its hash cannot be
-    compared), ``lost`` stretches; ``damaged`` says whether more is wrong than that the end is missing.
+    ``records`` counts the records written, ``unchecked`` those of them from a truncated chunk (its hash cannot be
+    compared), ``lost`` the lost ranges. ``damaged`` says whether more is wrong than a missing end.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class RecordCopy:
         while (record := reader.open_record()) is not None:
             self._first = self._first or reader._chunk
             self._copy(record, reader.last_pos.numeric)
-        # A chunk that proved whole has a damaged header; only the last one may just lack its padding.
+        # A healed chunk has a damaged header; only the last one may just lack its padding.
         self.damaged = self.damaged or any(region.end <= self._size for region in reader.healed)
         cut = reader._truncated
         try:
@@ -105,7 +105,7 @@ class RecordCopy:
             self._copy_cut(cut)
 
     def finish(self, last: bytes | None = None) -> None:
-        """Write what is held, after the record ``last``, if one is given."""
+        """Write the buffered records, and then the record ``last``, if given."""
         if last is not None:
             self.writer.write_record(last)
         if self._writer is not None:
@@ -113,12 +113,12 @@ class RecordCopy:
 
     @property
     def is_whole(self) -> bool:
-        """Whether there was nothing wrong with the file."""
+        """Whether nothing was wrong with the file."""
         return not (self.lost or self.unchecked or self._reader.healed)
 
     @property
     def writer(self) -> RecordWriter:
-        """The writer of the new file, made when it is first needed."""
+        """The writer of the new file, created on first use."""
         if self._writer is None:
             stream: BinaryIO = _Stream(self._file)  # type: ignore[assignment]
             self._writer = RecordWriter(
@@ -132,7 +132,7 @@ class RecordCopy:
         return self._writer
 
     def write(self, record: bytes) -> int:
-        """Write a record of ours; return its position."""
+        """Write an additional record; return its position."""
         self.writer.write_record(record)
         return self.writer.last_pos.numeric
 
@@ -144,7 +144,7 @@ class RecordCopy:
             self._lose(0, 0, "the metadata are too large for the budget")
 
     def _options(self) -> str:
-        """Return the options that the first chunk was written with, as far as it shows them."""
+        """Return the options that the first chunk was written with, as far as they can be seen."""
         chunk = self._first
         if chunk is None:
             return ""
@@ -159,7 +159,7 @@ class RecordCopy:
     # -- one record ----------------------------------------------------------------------------------------------------
 
     def _copy(self, record: Range, position: int) -> bool:
-        """Write a record; False if its bytes cannot be read, which is noted."""
+        """Write a record; False if its bytes cannot be read, which is recorded."""
         size = len(record)
         if self._wanted is not None and not self._wanted(position, size):
             return True
@@ -169,7 +169,7 @@ class RecordCopy:
         with budget.charge(_HELD * size if held else 0, "a record"):
             try:
                 if not held:
-                    # Once to see that it can be read: a writer that is let down in a record writes no more.
+                    # Read once as a test: a writer that fails inside a record cannot continue.
                     copy_into(record.data, record.start, size, lambda _piece: self._job.advance(0, None))
                 elif size:
                     content = record.data.read_exact(record.start, size)
@@ -192,11 +192,11 @@ class RecordCopy:
         return True
 
     def _write_large(self, record: Range) -> None:
-        """Write a record without holding it: uncompressed, if there is no folder to compress it to first."""
+        """Write a record without holding it; uncompressed, if there is no scratch folder to compress it in."""
         writer = self.writer
         compressor = writer._compressor
         if self._job.session.spools.folder is None and compressor.kind != NONE:
-            writer.flush(FlushType.FROM_OBJECT)  # what is before it is compressed as it was
+            writer.flush(FlushType.FROM_OBJECT)  # the records before it are compressed as before
             writer._compressor = PartCompressor(NONE)
         try:
             writer.write_record_from(record)
@@ -204,7 +204,7 @@ class RecordCopy:
             writer._compressor = compressor
 
     def _copy_cut(self, begin: int) -> None:
-        """Write the whole records of a chunk that the end of the file cuts."""
+        """Write the complete records of a chunk that is cut by the end of the file."""
         job, reader = self._job, self._reader
         try:
             chunk = reader._chunks.header(begin)
@@ -237,7 +237,7 @@ class RecordCopy:
             self.unchecked += 1
 
     def save_tail(self, folder: str) -> None:
-        """Write what is there of the record in which the file ends, in ``folder``."""
+        """Write the known bytes of the record in which the file ends, in ``folder``."""
         if self._tail is None:
             return
         found, index, begin = self._tail
@@ -287,9 +287,9 @@ def salvage_riegeli(job: Job) -> bool:
 
 
 def described(copy: RecordCopy) -> str:
-    """Say what was copied, and what was not."""
+    """Describe what was copied, and what was lost."""
     reason = f"{count_words(copy.records, 'record')} could be read"
     if copy.unchecked:
-        reason += f", {copy.unchecked:,} of them without a checksum, from a chunk that is cut"
+        reason += f", {copy.unchecked:,} of them without a checksum, from a truncated chunk"
     stretches = "stretch" if copy.lost == 1 else "stretches"
     return f"{reason}; {copy.lost:,} {stretches} of the file {'is' if copy.lost == 1 else 'are'} lost"

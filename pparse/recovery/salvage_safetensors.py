@@ -1,7 +1,7 @@
-"""safetensors files: the whole tensors in a new file, what may be wrong in a second, what is there of others beside.
+"""safetensors files: writes the whole tensors to a new file, suspect ones to a second, parts of others beside it.
 
-The header is gone through several times rather than held: once to judge the tensors, twice to write the new header
-(whose length stands before it). Of each tensor some numbers are kept.
+The header is read several times rather than held: once to judge the tensors, twice to write the new header (whose
+length comes first). A few numbers are kept per tensor.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from pparse.tensors.tensor import Tensor
 
 _STEP: Final = 1 * MIB
-# Data whose gaps show only when they are come to: so often the tensors are judged again.
+# How often tensors are judged again if gaps only show while reading.
 _TRIES: Final = 4
 _COST: Final = 120  # bytes kept of each tensor, sorting included
 _MOST_DIMENSIONS: Final = 64
 
 
 class _SpoiledError(Exception):
-    """A tensor that was believed to be whole is not."""
+    """A tensor that was believed to be whole turned out not to be."""
 
 
 def _is_unread(tensor: Tensor) -> bool:
@@ -49,7 +49,7 @@ def _is_unread(tensor: Tensor) -> bool:
 
 
 class _Judge:
-    """Says of each tensor what is there of it."""
+    """Judges each tensor: whole, suspect, incomplete or missing."""
 
     def __init__(self, job: Job, viewer: SafetensorsViewer) -> None:
         self._job = job
@@ -65,15 +65,14 @@ class _Judge:
         )
 
     def judge(self, number: int, tensor: Tensor) -> tuple[Status, str]:
-        """Return what became of a tensor, and why; for a whole one COMPLETE and no reason.
+        """Return the status of a tensor and the reason; COMPLETE and no reason if it is whole.
 
-        ``is_suspect`` says whether all that is wrong is that its bytes, or what the header says of it, may not be
-        right.
+        Sets ``is_suspect`` if the only problem is that its bytes, or its header entry, may be wrong.
         """
         self.is_suspect = False
         claimed = tensor.claimed_status
         shifted = tensor.finding.reason if tensor.finding is not None and tensor.finding.code == "shifted" else None
-        if shifted is not None or _is_unread(tensor):  # there, but perhaps not what it was, or not for numpy
+        if shifted is not None or _is_unread(tensor):  # present, but perhaps not original, or not supported by numpy
             claimed = Status.COMPLETE
         if claimed in (Status.UNSUPPORTED, Status.DAMAGED) or not tensor.spans or tensor.dtype is None:
             reason = tensor.finding.reason if tensor.finding is not None else "its header entry cannot be read"
@@ -105,11 +104,11 @@ class _Judge:
 
 
 class _Plan:
-    """Which tensors are whole (``is_suspect``: whole, but perhaps wrong), in the order of the header, and where they
-    go.
+    """The tensors that are whole (with ``is_suspect``: whole, but perhaps wrong), in header order, and their new
+    places.
 
-    ``starts`` and ``sizes`` are where their bytes are, ``numbers`` which they are of all ``total`` ones, ``order`` that
-    of their bytes in the old file, and in the new one, ``places`` where they begin there.
+    ``starts`` and ``sizes`` locate their bytes, ``numbers`` are their indices among all ``total`` tensors, ``order``
+    sorts them by their bytes in the old file and so in the new one, ``places`` are their offsets there.
     """
 
     def __init__(self, judge: _Judge, viewer: SafetensorsViewer, job: Job, *, is_suspect: bool) -> None:
@@ -149,8 +148,8 @@ class _Plan:
 
 
 def salvage_safetensors(job: Job) -> bool:
-    """Write the whole tensors as a safetensors file, those that may be wrong as a second one, and the others beside it;
-    see `pparse.recovery.salvage.salvage`."""
+    """Write the whole tensors as a safetensors file, suspect ones as a second file, and the others beside it;
+    see `pparse.recovery.salvage`."""
     try:
         viewer = SafetensorsViewer(job.extraction)
         if viewer.parser.header.root.kind != "object":
@@ -162,7 +161,7 @@ def salvage_safetensors(job: Job) -> bool:
         if sure is None:
             return False
         doubtful = _save_model(job, viewer, judge, metadata, is_suspect=True)
-    except (MalformedError, GapError, EndOfDataError):  # of the header; of tensors, they are spoiled
+    except (MalformedError, GapError, EndOfDataError):  # in the header; errors in tensors raise _SpoiledError
         return False
     plan, file = sure
     second = doubtful[1] if doubtful is not None else None
@@ -188,7 +187,7 @@ def _save_model(
     refused: bool = False,
     is_suspect: bool,
 ) -> tuple[_Plan, TargetFile | None] | None:
-    """Write the sure tensors, or those in doubt; no file if there are none. None if the old file is as good."""
+    """Write the certain tensors, or the suspect ones; no file if there are none. None if the old file is as good."""
     for _ in range(_TRIES):
         plan = _Plan(judge, viewer, job, is_suspect=is_suspect)
         try:
@@ -209,7 +208,7 @@ def _save_model(
 
 
 def _refused(viewer: SafetensorsViewer) -> list[Finding]:
-    """Return why the library refuses the file, were all its tensors whole."""
+    """Return why the library would refuse the file even if all its tensors were whole."""
     found = viewer.findings if len(viewer.findings) else viewer.parser.header.findings
     return [finding for finding in found if finding.code in REFUSED]
 
@@ -220,7 +219,7 @@ def _refused(viewer: SafetensorsViewer) -> list[Finding]:
 def _write(
     job: Job, viewer: SafetensorsViewer, judge: _Judge, plan: _Plan, metadata: dict[str, object] | None, name: str
 ) -> TargetFile:
-    """Write the new file. Raises `_SpoiledError` if a tensor turns out not to be whole; then it is gone again."""
+    """Write the new file. If a tensor turns out not to be whole, remove the file and raise `_SpoiledError`."""
     size = sum(map(len, _header(viewer, plan, metadata)))
     padding = -size % 8
     total = 8 + size + padding + plan.bytes
@@ -237,7 +236,7 @@ def _write(
 
 
 def _contents(job: Job, judge: _Judge, plan: _Plan) -> Iterator[bytes]:
-    """Yield the bytes of the whole tensors, in the order of the old file. Raises `_SpoiledError`."""
+    """Yield the bytes of the whole tensors, in the order of the old file. Raise `_SpoiledError`."""
     for at in plan.order:
         start, stop = plan.starts[at], plan.starts[at] + plan.sizes[at]
         while start < stop:
@@ -260,7 +259,9 @@ def _header(viewer: SafetensorsViewer, plan: _Plan, metadata: dict[str, object] 
     """Yield the new header, an entry at a time, as the library writes it."""
     separator = "{"
     if metadata is not None:
-        kept = {key: value for key, value in metadata.items() if isinstance(value, str)}  # the library takes no other
+        kept = {
+            key: value for key, value in metadata.items() if isinstance(value, str)
+        }  # the library takes only strings
         yield f'{{"{METADATA}":{json.dumps(kept, ensure_ascii=False, separators=(",", ":"))}'.encode()
         separator = ","
     at = 0
@@ -280,7 +281,7 @@ def _header(viewer: SafetensorsViewer, plan: _Plan, metadata: dict[str, object] 
 
 
 def _metadata(viewer: SafetensorsViewer) -> dict[str, object] | None:
-    """Return what is whole of ``__metadata__``; None if there is none."""
+    """Return the whole entries of ``__metadata__``; None if there is none."""
     node = viewer.parser.header.root.find(METADATA)
     if node is None or node.shape == SCALAR:
         return None
@@ -310,7 +311,7 @@ def _report_model(
     if problem is not None:
         reason += f"; its header: {problem.reason}"
     if refused:
-        reason += f"; written anew, since the library refuses it: {_words(refused[0])}"
+        reason += f"; rewritten, since the library refuses it: {_words(refused[0])}"
         if plan.whole:
             errors = any(finding.severity is Severity.ERROR for finding in refused)
             status = Status.DAMAGED if errors else Status.COMPLETE
@@ -330,7 +331,7 @@ def _finish(
     path: str,
     second: str | None,
 ) -> None:
-    """Write what is there of the tensors that neither file has, and a list of what the first does not have."""
+    """Write the known bytes of tensors that are in neither file, and a list of what the first lacks."""
     rest = Rest(job, path, {"format": "safetensors", "metadata": metadata})
     try:
         if metadata:
@@ -351,7 +352,7 @@ def _finish(
 
 
 def _save_unclaimed(job: Job, viewer: SafetensorsViewer, path: str) -> None:
-    """Write the bytes that belong to no tensor that can be named: those whose header entries are lost."""
+    """Write the bytes of tensors whose header entries are lost."""
     layout = lay(job.session.budget, viewer.parser.infos())
     start = viewer.parser.data_start
     last = max(0, job.solid - start)
@@ -369,7 +370,7 @@ def _save_unclaimed(job: Job, viewer: SafetensorsViewer, path: str) -> None:
 
 
 def _words(finding: Finding) -> str:
-    """Return a finding on bytes that were left out in words."""
+    """Describe a finding about bytes that were left out."""
     left = f" ({finding.length:,} bytes, left out)" if finding.code in ("trailing-bytes", "gap") else ""
     return finding.reason + left
 
@@ -377,9 +378,9 @@ def _words(finding: Finding) -> str:
 def _save_part(
     job: Job, folder: str, tensor: Tensor, status: Status, why: str, judge: _Judge, second: str | None
 ) -> dict[str, object]:
-    """Write what is there of a tensor, report it, and return its entry in the list of what is lost.
+    """Write the known bytes of a tensor, report it, and return its entry in the list of what is lost.
 
-    ``second``: the file that it is in, if that was written.
+    ``second`` is the second file, if that has the tensor.
     """
     base = judge.base
     begin, length = (tensor.spans[0].offset, tensor.spans[0].length) if tensor.spans else (0, 0)
@@ -408,7 +409,7 @@ def _save_part(
 
 
 def _write_part(job: Job, folder: str, tensor: Tensor, stop: int, entry: RecoveredFile) -> int:
-    """Write the bytes of a tensor up to ``stop``, gaps as zeros; return how many of them are known."""
+    """Write the bytes of a tensor up to ``stop``, gaps as zeros; return the number of known bytes."""
     span = tensor.spans[0]
     flat = tensor.name.replace("/", "_").replace("\\", "_")
     with job.target.create(f"{folder}.partial/{flat}.bin") as file:

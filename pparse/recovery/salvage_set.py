@@ -1,8 +1,8 @@
-"""A safetensors model in shards: every shard saved by itself, and an index that names what there is.
+"""A safetensors model in shards: saves every shard by itself, and writes an index of what there is.
 
-A shard that is whole is written as it is, another one as `pparse.recovery.salvage_safetensors` makes it. If all are,
-so is the index; else a new one names the tensors that the written files have, and those that it lacks are listed beside
-it, in ``INDEX.rest.json``. A set without an index gets none.
+A whole shard is written as it is, others as `pparse.recovery.salvage_safetensors` does. If all shards are whole, the
+index is copied, too. Otherwise a new index names the tensors in the written files, and ``INDEX.rest.json`` beside it
+lists those that are lost. A set without an index gets none.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from pparse.recovery.target import Target, TargetFile
     from pparse.tree.result import Result
 
-    # writes a document as it is, and returns the path it got; None if there was nothing to write
+    # writes a document as it is, and returns its path; None if there was nothing to write
     Plain = Callable[[Result, str, str, Judgement], str | None]
 
 
 class ShardWriter:
-    """One set of shards being saved; see `run`."""
+    """Saves one set of shards; see `run`."""
 
     def __init__(self, result: Result, parser: ShardSet, target: Target, report: Report, plain: Plain) -> None:
         self._result = result
@@ -49,13 +49,13 @@ class ShardWriter:
         self._index: TargetFile | None = None
         self._entries = 0
         self._bytes = 0
-        self._path: str | None = None  # of the shard being written, in the target
+        self._path: str | None = None  # path of the shard being written, in the target
         self._shard = ""
-        self._lost: dict[str, str] = {}  # shards that are not there, and why
+        self._lost: dict[str, str] = {}  # lost shards, and why
         self._whole = True
 
     def run(self, index: Judgement) -> None:
-        """Write the shards and the index; ``index`` says what became of the set as a whole."""
+        """Write the shards and the index; ``index`` is the judgement on the set as a whole."""
         extraction = self._result.extraction
         own = self._parser.index
         name = own.result.extraction.name.replace("\\", "/").rpartition("/")[2] if own is not None else ""
@@ -85,7 +85,7 @@ class ShardWriter:
             result = shard.parse()
         except (ClosedError, DataChangedError, LimitError):
             raise
-        except PparseError as error:  # no file, or none of a known format: the others are to be had
+        except PparseError as error:  # no file, or not a known format: go on with the others
             self._lose(name, error)
             return
         entries = self._entries
@@ -103,7 +103,7 @@ class ShardWriter:
                     self._keep(tensor.name, tensor.stored_nbytes)
         if self._entries == entries:
             self._lost.setdefault(name, "nothing of it is whole")
-        shard.results.clear()  # of thousands of shards, the headers need not all stay
+        shard.results.clear()  # do not keep the headers of thousands of shards
         shard.children.clear()
 
     def _salvage(self, shard: Extraction, name: str) -> bool:
@@ -117,7 +117,7 @@ class ShardWriter:
             return False
 
     def _note(self, file: RecoveredFile) -> None:
-        """Take the report of a file of the shard; the first is the shard itself."""
+        """Record a reported file of the shard; the first is the shard itself."""
         self._path = self._path or file.path
         self._report(file)
 
@@ -134,21 +134,21 @@ class ShardWriter:
         self._index.write(b'{"weight_map": {')
 
     def _keep(self, name: str, size: int) -> None:
-        """Take a tensor that is in the shard being written."""
+        """Add a tensor of the shard being written to the index."""
         if self._table is None or self._index is None or self._path is None:
             return
         place = self._table.see(name)
         if place is not None and 0 <= place < len(self._names) and self._names[place] != self._shard:
             mapped = self._names[place]
             if mapped not in self._lost and self._viewer._in_shard(mapped, name) is not None:
-                return  # that one is meant, and this another one of its name
+                return  # the index means that one; this is another with the same name
         separator = ",\n" if self._entries else "\n"
         self._index.write(f"{separator}{json.dumps(name)}: {json.dumps(self._path)}".encode())
         self._entries += 1
         self._bytes += size
 
     def _end_index(self, file: TargetFile, extraction: Extraction) -> None:
-        """Finish the index, and list what it does not name."""
+        """Finish the index, and list the tensors that it lacks."""
         metadata = {
             key: value
             for key, value in self._parser.index_metadata().items()
@@ -160,14 +160,14 @@ class ShardWriter:
         total = self._parser.map_size() or 0
         job = Job(extraction, self._target, file.path, self._report)
         reason = (
-            f"a new index, of the {count_words(self._entries, 'tensor')} that are whole; the old one names {total:,}"
+            f"a new index of the {count_words(self._entries, 'tensor')} that are whole; the old index names {total:,}"
         )
         job.report(file, Status.DAMAGED, reason)
         rest = Rest(job, file.path, {"format": "safetensors-index"})
         try:
             for name, shard in self._parser.weight_map():
                 if self._table is not None and not self._table.seen(name):
-                    why = self._lost.get(shard or "", "its shard has no such tensor, or not all of it")
+                    why = self._lost.get(shard or "", "its shard does not have this tensor, or only a part")
                     rest.add(
                         {
                             "name": text_of(name),

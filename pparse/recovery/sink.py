@@ -1,4 +1,4 @@
-"""Where a content goes as it is read: a file of the target, as far as limits allow."""
+"""Writes content to a file of the target while it is read, within the limits."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ if TYPE_CHECKING:
     from pparse.recovery.target import Target, TargetFile
     from pparse.recovery.target_file import Expansion
 
-# A run of zeros becomes a hole of the file from this length on.
+# Runs of zeros from this length on become holes in the file.
 HOLE: Final = 64 << 10
 
 
 class LimitMet:
-    """A limit that cost files something: ``files``, how many; ``option``, what would have been enough for each."""
+    """A limit that cut files or left them out."""
 
     __slots__ = ("_wanted", "files", "option")
 
     def __init__(self) -> None:
         self.files = 0
+        """Number of files concerned."""
         self.option = ""
+        """The option that would have been enough for all of them."""
         self._wanted = -1
 
     def add(self, error: LimitError) -> None:
-        """Count another file."""
+        """Count another file that met the limit."""
         self.files += 1
         wanted = error.wanted if isinstance(error.wanted, int) else 0
         if wanted > self._wanted:
@@ -40,10 +42,7 @@ class LimitMet:
 
 
 class Sink:
-    """Writes a content as it comes; the file is made with its first byte, or at the end of an empty content.
-
-    ``error``: the limit that it met. ``file`` is None if nothing was written. ``interrupted``: an error came through.
-    """
+    """Writes content as it arrives. The file is created with its first byte, or at the end of empty content."""
 
     __slots__ = ("_compressed_size", "_lost", "_mtime", "_name", "_target", "error", "expansion", "file", "interrupted")
 
@@ -55,11 +54,14 @@ class Sink:
         self.expansion: Expansion | None = None
         self._lost = 0
         self.error: LimitError | None = None
+        """The limit that was met; None if none was."""
         self.interrupted = False
+        """Whether an exception ended the writing."""
         self.file: TargetFile | None = None
+        """The file; None if nothing was written."""
 
     def __call__(self, offset: int, chunk: bytes, unknown: list[tuple[int, int]]) -> None:
-        """Write ``chunk``, of which ``unknown`` stretches are lost."""
+        """Write ``chunk``, in which the ranges ``unknown`` are lost."""
         try:
             self._write(chunk, unknown)
         except LimitError as error:
@@ -67,7 +69,7 @@ class Sink:
             raise
 
     def restart(self) -> None:
-        """Begin the file again: what came is not what the data are, as their end showed."""
+        """Begin the file again: the end of the stream showed that the bytes so far were wrong."""
         if self.file is not None:
             self.file.discard()
             self.file = None
@@ -76,12 +78,12 @@ class Sink:
             self.expansion.bytes = 0
 
     def conclude(self, verdict: Verdict) -> None:
-        """Make the file of a content that is whole and has no byte."""
+        """Create the file for complete content without a byte."""
         if self.file is None and self.error is None and verdict.status is Status.COMPLETE:
             self.open().close()
 
     def skip(self, count: int) -> None:
-        """Make a hole of the file."""
+        """Leave a hole of ``count`` bytes in the file."""
         try:
             self.open().skip(count)
         except LimitError as error:
@@ -89,7 +91,7 @@ class Sink:
             raise
 
     def refuses(self, member: ArchiveMember) -> bool:
-        """Say whether ``member`` is more than may still be written, by its size and by what can be in so few bytes."""
+        """Say whether ``member`` exceeds what may still be written, by its size and the limit of expansion."""
         compressed_size, size = member.compressed_size or 0, member.size or 0
         if self._compressed_size is not None:
             compressed_size = max(compressed_size * self._target.max_expansion, FREE_EXPANSION)
@@ -102,7 +104,7 @@ class Sink:
         return False
 
     def reading(self, read: Callable[[], Verdict]) -> Verdict:
-        """Return what ``read`` says of the content; one that meets a limit ends there."""
+        """Return the verdict of ``read``, which ends early if a limit is met."""
         try:
             return read()
         except LimitError as error:
@@ -111,7 +113,7 @@ class Sink:
 
     def _write(self, chunk: bytes, unknown: list[tuple[int, int]]) -> None:
         if self.file is None and sum(count for _, count in unknown) == len(chunk):
-            self._lost += len(chunk)  # nothing to write a file for, so far
+            self._lost += len(chunk)  # nothing worth a file so far
             return
         file = self.open()
         if self.expansion is not None:
@@ -122,7 +124,7 @@ class Sink:
             file.write(chunk)
 
     def open(self) -> TargetFile:
-        """Return the file, made if it is not there yet."""
+        """Return the file; create it if necessary."""
         if self.file is None:
             self.file = self._target.create(self._name, None, self._mtime, compressed_size=self._compressed_size)
             self.file.skip(self._lost)
@@ -135,7 +137,7 @@ class Sink:
         self.interrupted = error is not None
         if self.file is None:
             return
-        if isinstance(error, SourceError) or was_stopped(error):  # the disk is full, say: room for the report
+        if isinstance(error, SourceError) or was_stopped(error):  # perhaps a full disk: leave room for the report
             self.file.discard()
         elif self.error is not None and not self.file.bytes:
             self.file.discard()

@@ -1,7 +1,7 @@
-"""Units of work of `extract` and `recover`: what the journal knows as done is told again, everything else is done.
+"""Units of work of `extract` and `recover`: those finished in the journal are only reported again, the others are done.
 
-A unit is a member of a container, or a document that is none: the files written for it, what is told of them, and what
-was found wrong on the way. The walk numbers them, and goes the same way each time.
+A unit is a member of a container, or a document that is not a container: the files written for it, what is reported
+about them, and the findings. The walk numbers the units, and is the same each time.
 """
 
 from __future__ import annotations
@@ -31,10 +31,7 @@ _told_of: Final = attrgetter(*_TOLD)
 
 
 class Steps:
-    """Works off the units of one run into ``target``, and tells ``report`` of each file, be it written now or before.
-
-    ``resumed`` counts units that were done before.
-    """
+    """Does the units of one run into ``target``, and reports each file, written now or before, to ``report``."""
 
     def __init__(self, target: Target, report: Report) -> None:
         self._target = target
@@ -42,9 +39,10 @@ class Steps:
         self._report = report
         self._number = 0
         self.resumed = 0
+        """Number of units that were done by an earlier run."""
 
     def tell(self, file: RecoveredFile) -> None:
-        """Report a file of the unit that is being worked off."""
+        """Report a file of the current unit."""
         if self._journal is not None:
             if iter(file.gaps) is file.gaps:
                 file.gaps = tuple(file.gaps)  # they are read twice
@@ -52,10 +50,10 @@ class Steps:
         self._report(file)
 
     def do(self, key: tuple[object, ...], lists: Sequence[FindingList], work: Callable[[], bool]) -> None:
-        """Do one unit, known by ``key``, unless that was done before.
+        """Do one unit, identified by ``key``, unless it was done before.
 
-        ``lists`` are where findings may go. ``work`` returns True if the unit turned out to be a container, of which
-        nothing was written yet.
+        ``lists`` are all lists that may receive findings. ``work`` returns True if the unit turned out to be a
+        container, for which nothing was written yet.
         """
         journal = self._journal
         if journal is None:
@@ -73,7 +71,7 @@ class Steps:
                 self._tell_again(journal, offset, lists)
                 self.resumed += 1
                 return
-            self._target.withdraw(offset)  # what is left of it
+            self._target.withdraw(offset)  # remove what is left of it
         journal.put_unit(number, digest)
         before = [(len(found) - found.omitted, found.omitted, found.omitted_errors) for found in lists]
         entered = work()
@@ -85,7 +83,7 @@ class Steps:
         journal.put_end(entered=entered)
 
     def _was_done(self, journal: Journal, offset: int, digest: str) -> str:
-        """Return how the unit ended, "" if its files are not what they were, or if it is another one."""
+        """Return how the unit ended; "" if its files have changed, or if it is a different unit."""
         try:
             for at, _, entry in journal.entries(offset):
                 if at == offset and entry[2] != digest:
@@ -99,7 +97,7 @@ class Steps:
                 elif entry[0] in ("done", "entered"):
                     return str(entry[0])
         except (KeyError, IndexError, TypeError, ValueError, AttributeError):
-            pass  # no line of ours
+            pass  # not a line of a journal
         return ""
 
     def _tell_again(self, journal: Journal, offset: int, lists: Sequence[FindingList]) -> None:
@@ -137,9 +135,10 @@ def _digest(key: tuple[object, ...]) -> str:
 
 
 def run_of(document: Extraction, command: str, **options: object) -> dict[str, object]:
-    """Return what must be the same for another run to go on with one that was stopped: all that changes its output.
+    """Return a description of everything that changes the output; a run continues another only if theirs are equal.
 
-    The source is known by name, size, time and inode, not by its folder; by samples of its bytes where it is no file.
+    The source is identified by name, size, time and inode, not by its folder; by samples of its bytes if it is not a
+    file.
     """
     import pparse
     from pparse.recovery.report import SCHEMA
@@ -160,7 +159,7 @@ def run_of(document: Extraction, command: str, **options: object) -> dict[str, o
         "schema": SCHEMA,
         **options,
     }
-    loaded: dict[str, object] = json.loads(json.dumps(run))  # as it will come back
+    loaded: dict[str, object] = json.loads(json.dumps(run))  # as it will be read back
     return loaded
 
 
@@ -181,7 +180,7 @@ def _identity(extraction: Extraction) -> list[object]:
 
 
 def unlike_all() -> str:
-    """Return what no other run has: it cannot be told what is the same."""
+    """Return a value that no other run has, for a source that cannot be compared."""
     from os import urandom
 
     return urandom(16).hex()

@@ -1,4 +1,4 @@
-"""A set of 64-bit hashes in 8 bytes each: which names are taken, though there be a million of them."""
+"""A set of 64-bit hashes, 8 bytes each: the names that are taken, even if there are millions."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from pparse.budget import MemoryBudget
 
 _FREE: Final = 0
-_REMOVED: Final = 1  # a search goes on behind it
+_REMOVED: Final = 1  # a search continues after it
 _FIRST_SLOTS: Final = 1 << 10
 
 
 class HashTable:
     """Integers below 2^64, in an array that is at most two thirds full (open addressing, linear probing).
 
-    What it takes is charged to ``budget``. 0 and 1 are not told from 2 and 3; hashes do not mind.
+    Its memory is charged to ``budget``. 0 and 1 are not distinguished from 2 and 3, which is harmless for hashes.
     """
 
     def __init__(self, budget: MemoryBudget) -> None:
@@ -30,7 +30,7 @@ class HashTable:
         return self._slots[self._find(self._slots, key)] != _FREE
 
     def add(self, key: int) -> None:
-        """Take ``key`` in. Raises `LimitError` if the table must grow and memory does not allow it."""
+        """Add ``key``. Raise `LimitError` if the table must grow beyond the memory budget."""
         if 3 * self._used >= 2 * len(self._slots):
             self._grow()
         at = self._find(self._slots, key)
@@ -39,13 +39,13 @@ class HashTable:
             self._used += 1
 
     def discard(self, key: int) -> None:
-        """Take ``key`` out, if it is there."""
+        """Remove ``key``, if it is there."""
         at = self._find(self._slots, key)
         if self._slots[at] != _FREE:
             self._slots[at] = _REMOVED
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Release the memory."""
         self._slots = _empty(1)
         self._charge.release()
 

@@ -1,4 +1,4 @@
-"""The folder that recovered files are written to: never left, never overrun, nothing in it ever overwritten.
+"""The folder that recovered files are written to. It is never left or overfilled, and nothing in it is overwritten.
 
 ::
 
@@ -8,16 +8,16 @@
             file.skip(1 << 20)      # a hole: takes no room on the disk
         file.path, file.bytes, file.sha256, file.crc32
 
-What is made are plain files and folders, with the rights the user's umask gives: no links, no devices, nothing setuid.
-A file gets its name when it is whole; until then it is in a hidden folder (`pparse.recovery.workspace`), where a
-journal lies, too, if the target is given a ``run``: the same run goes on where it was killed.
+It creates plain files and folders with the permissions of the user's umask: no links, no devices, no setuid bits. A
+file gets its name when it is complete; until then it is in a hidden folder (`pparse.recovery.workspace`). If the target
+is given a ``run``, a journal is kept there, too, and the same run continues where it was killed.
 
-Every name goes through `safe_name`, is made below an open folder without following links, and must be new. A name that
-is taken gets a number, ``a~2.txt``; taken are names that differ in case or composition only, too, so that the folder
-can be copied to any file system, and a folder where a file of the same name is becomes ``a~2`` for all its members.
+Every name goes through `safe_name`, is created below an open folder without following links, and must be new. A name
+that is taken gets a number: ``a~2.txt``. Names that differ only in case or composition also count as taken, so that the
+folder can be copied to any file system. A folder with the name of a file becomes ``a~2`` for all its members.
 
-Of a name 8 bytes are kept (16 of a folder), of a folder that was renamed more; this is charged to the memory budget.
-One thread at a time.
+Each name takes 8 bytes of memory (16 for a folder), a renamed folder more; all is charged to the memory budget. Use it
+from one thread at a time.
 """
 
 from __future__ import annotations
@@ -53,24 +53,24 @@ _RENAMED_COST: Final = 300  # bytes: an entry of a dict, its key and its text
 
 
 def default_max_output(source_size: int | None) -> int:
-    """Return how many bytes may come out of ``source_size`` bytes unless the user says more."""
+    """Return the default limit of output for a source of ``source_size`` bytes, in bytes."""
     return 16 * GIB if source_size is None else min(16 * GIB, 200 * source_size + 64 * MIB)
 
 
 class Target:
-    """A folder to write to; made if it is missing.
+    """A folder to write to; created if it is missing.
 
-    ``exist_ok``: it need not be empty (what is there stays, and new files get other names). ``max_bytes``: what all
-    files may hold together, without holes; by default what `default_max_output` gives for ``source_size``;
-    ``max_hole_bytes``: what their holes may come to.
-    ``max_entries`` counts files and folders, ``max_depth`` the parts of a path (deeper folders are left out of it).
-    ``reserved`` are names at the root that no member gets. ``max_expansion``: what `Expansion` allows a member.
-    ``run``: what is being done, as plain data, ``of`` in it to what, for people. Then there is a ``journal``; if the
-    folder has one of the very same run, that was stopped, this one goes on with it.
+    With ``exist_ok`` it need not be empty: existing files stay, and new files get other names. ``max_bytes`` limits the
+    bytes of all files together, without holes (default: `default_max_output` for ``source_size``), ``max_hole_bytes``
+    the bytes of their holes. ``max_entries`` limits files and folders, ``max_depth`` the parts of a path (deeper
+    folders are left out of it). ``reserved`` are names at the root that members cannot have. ``max_expansion`` is what
+    `Expansion` allows a member. ``run`` describes what is done, as plain data; its item ``of`` names the source for
+    people. With a ``run`` there is a ``journal``, and if the folder holds the journal of the same run, unfinished, that
+    is continued.
 
-    ``bytes``, ``hole_bytes``, ``entries`` say what was made. As a context manager it ends as `close` does; if it is
-    stopped by the user, or by a full disk, with what is needed to go on. Raises `OptionError` if the folder is not
-    empty or is none, or another run is unfinished there; `SourceError` if it cannot be made.
+    As a context manager it ends with `close`. If the user stops it, or the disk is full, it keeps what is needed to
+    continue. Raise `OptionError` if the folder is not empty or not a folder, or holds another unfinished run;
+    `SourceError` if it cannot be created.
     """
 
     def __init__(
@@ -90,19 +90,23 @@ class Target:
     ) -> None:
         self.max_expansion = max_expansion
         self.folder = os.fspath(folder)
+        """Path of the folder."""
         self.max_bytes = default_max_output(source_size) if max_bytes is None else max_bytes
         self.max_entries = max_entries
         self.max_depth = max_depth
         self.max_hole_bytes = max_hole_bytes
         self.bytes = 0
+        """Bytes written so far, without holes."""
         self.hole_bytes = 0
+        """Bytes of holes so far."""
         self.entries = 0
+        """Number of files and folders created."""
         self.closed = True
         self.journal: Journal | None = None
         self._budget = budget or MemoryBudget()
-        self._salt = os.urandom(16)  # names cannot be chosen so that the table becomes slow
+        self._salt = os.urandom(16)  # so that nobody can choose names that make the table slow
         self._taken = HashTable(self._budget)
-        self._renamed: dict[int, str] = {}  # folders that are not there under their own name
+        self._renamed: dict[int, str] = {}  # folders created under another name than their own
         self._renamed_charge = self._budget.charge(0, "the table of renamed folders")
         self.places = places()
         self._reserved = reserved
@@ -122,24 +126,24 @@ class Target:
 
     def _open(self) -> Any:
         if os.path.lexists(self.folder) and not os.path.isdir(self.folder):
-            raise OptionError(f"the target {self.folder} is no folder")
+            raise OptionError(f"the target {self.folder} is not a folder")
         try:
             os.makedirs(self.folder, exist_ok=True)
             return self.places.root(self.folder)
         except (OSError, ValueError) as error:  # ValueError: a NUL byte
             raise cannot_write(error, self.folder) from error
 
-    # -- a run that goes on --------------------------------------------------------------------------------------------
+    # -- continuing a run ----------------------------------------------------------------------------------------------
 
     def _begin(self, exist_ok: bool, run: Mapping[str, Any] | None) -> None:
-        """Go on with the journal of the same run, or see that the folder is free and begin one."""
+        """Continue the journal of the same run; or check that the folder is free, and begin one."""
         if run is not None:
             self.journal = self._read_journal(make=False)
         if run is not None and self.journal is not None and self._goes_on(self.journal, run):
             self._work.sweep()
             return
         if not exist_ok and not self.places.is_empty(self._root, "" if run is None else WORK_NAME):
-            raise OptionError(f"the target {self.folder} is not empty; name another folder, or allow it (--force)")
+            raise OptionError(f"the target {self.folder} is not empty; name another folder, or allow it with --force")
         if run is None:
             return
         journal = self.journal or self._read_journal(make=True)
@@ -160,17 +164,16 @@ class Target:
             raise
 
     def _goes_on(self, journal: Journal, run: Mapping[str, Any]) -> bool:
-        """Say whether ``journal`` is that of ``run``. Raises `OptionError` if it is that of another."""
+        """Say whether ``journal`` is that of ``run``. Raise `OptionError` if it is that of another run."""
         found = journal.run
         if found is None:
-            return False  # killed before its first line was whole
+            return False  # killed before its first line was complete
         if found == run:
             return True
         command, of = (printable(str(found.get(key, "?"))) for key in ("command", "of"))
         raise OptionError(
-            f"{self.folder} holds what an unfinished 'pparse {command}' of {of} has written; the very same command "
-            "(of the same, unchanged file, with the same options) goes on with it; for anything else name another "
-            "folder, or remove that one"
+            f"{self.folder} holds the output of an unfinished 'pparse {command}' of {of}; repeat the very same command "
+            "(same options, unchanged file) to continue it; for anything else name another folder, or remove this one"
         )
 
     def _withdraw_pending(self) -> None:
@@ -178,9 +181,10 @@ class Target:
             self.withdraw(self.journal.pending, pending=True)
 
     def withdraw(self, offset: int, *, pending: bool = False) -> None:
-        """Remove the files of the unit that begins at ``offset`` of the journal, as far as they are still the same.
+        """Remove the files of the unit that begins at ``offset`` of the journal, unless they have changed.
 
-        ``pending``: the unit was not done; nobody has had a reason to change its files, so a changed one is not ours.
+        ``pending``: the unit was not finished. Nobody has a reason to change its files, so a changed one is somebody
+        else's.
         """
         assert self.journal is not None  # noqa: S101 -- its caller has it
         try:
@@ -193,14 +197,14 @@ class Target:
                 elif entry[0] == "claim" and pending:
                     self._withdraw(entry[1], lambda found: found.st_size == 0)
         except (TypeError, IndexError, AttributeError):
-            return  # no line of ours
+            return  # not a line of a journal
         except OSError as error:
             raise cannot_write(error, self.folder) from error
 
     def withdraw_all(self) -> None:
-        """Remove all files that this run has written, as far as they are still the same, and its folders if empty then.
+        """Remove all unchanged files that this run has written, and its folders if they are empty then.
 
-        Without a journal there are none that are known.
+        Without a journal no files are known, and none are removed.
         """
         if self.journal is None:
             return
@@ -210,7 +214,7 @@ class Target:
             for path in sorted(self.journal.folders(), key=len, reverse=True):
                 place, name = self._reach(path)
                 if place is not None:
-                    with suppress(OSError):  # somebody else's files are in it
+                    with suppress(OSError):  # it holds other files
                         self.places.remove_folder(place, name)
                     self.places.leave(place)
         except OSError as error:
@@ -228,7 +232,7 @@ class Target:
             self.places.leave(place)
 
     def _reach(self, path: str) -> tuple[Any, str]:
-        """Return the place that ``path``, as told by the journal, is in, and its name there; None if it is none."""
+        """Return the place of ``path``, a path of the journal, and its name there; None if it does not exist."""
         *folders, name = path.split("/")
         if not {"", ".", ".."}.isdisjoint((*folders, name)) or "\0" in path:
             return None, name
@@ -259,7 +263,7 @@ class Target:
         return found is not None and stat.S_ISREG(found.st_mode) and _known(found) == list(known)
 
     def adopt(self, parts: tuple[str, ...], path: str | None, output: int, skipped: int) -> None:
-        """Take in a file that the journal knows, as if it had been written now."""
+        """Count a file in the journal as if it were written now."""
         place, _ = self._walk(parts[:-1])
         self.places.leave(place)
         if path is None:
@@ -281,11 +285,11 @@ class Target:
         *,
         compressed_size: int | None = None,
     ) -> TargetFile:
-        """Make a new, empty file for the member stored as ``name``.
+        """Create a new, empty file for the member stored as ``name``.
 
-        ``raw_name``: the bytes ``name`` was decoded from. ``mtime``: seconds since 1970, set when the file is closed.
-        ``compressed_size``: how many compressed bytes the content comes from, if its own stream is to be held to
-        `Expansion`. Raises `LimitError`, and `SourceError` if the disk refuses.
+        ``raw_name`` are the bytes that ``name`` was decoded from. ``mtime`` is in seconds since 1970, set when the file
+        is closed. ``compressed_size`` is the size of the compressed content, to apply `Expansion` to its stream. Raise
+        `LimitError`, or `SourceError` if the disk refuses.
         """
         self._check()
         parts = safe_name(name, raw_name, depth=self.max_depth)
@@ -310,13 +314,13 @@ class Target:
             raise FileExistsError(errno.EEXIST, "is there", name)
 
     def publish(self, file: TargetFile, work: Any, temporary: str, place: Any, found: os.stat_result) -> None:
-        """Give a file that is whole its name, or the next one that is free. Raises OSError."""
+        """Give a complete file its name, or the next free one. Raise OSError."""
         folder, _, actual = file.path.rpartition("/")
         folder = f"{folder}/" if folder else ""
 
         def take(place: Any, name: str) -> None:
             path = folder + name
-            claiming: Callable[[], object] = int  # nothing to be noted
+            claiming: Callable[[], object] = int  # nothing to record
             if self.journal is not None:
                 self.journal.put("name", path, _known(found), flush=True)
                 claiming = lambda: self._note("claim", path)  # noqa: E731
@@ -337,11 +341,11 @@ class Target:
             self.journal.put("file", file.parts, file.path, _known(found), file.output, file.skipped)
 
     def publish_own(self, work: Any, temporary: str, name: str) -> None:
-        """Give a file of ours its name at the root, whatever has that. Raises OSError."""
+        """Give our own file its name at the root, replacing what has that name. Raise OSError."""
         self.places.rename(work, temporary, self._root, name)
 
     def forget(self, file: TargetFile) -> None:
-        """Free what a file that was discarded had."""
+        """Release the name and the bytes of a discarded file."""
         self.bytes -= file.output
         self.hole_bytes -= file.skipped
         self.entries -= 1
@@ -356,7 +360,7 @@ class Target:
             self.journal.put(*entry, flush=True)
 
     def make_folder(self, name: str, raw_name: bytes | None = None) -> str:
-        """Make the folder stored as ``name``, unless it is there; return its path (``""``: the target itself)."""
+        """Create the folder stored as ``name``, unless it exists; return its path (``""`` for the target itself)."""
         self._check()
         if names_root(name):
             return ""
@@ -365,17 +369,17 @@ class Target:
         return folder.rstrip("/")
 
     def atomic(self, name: str) -> AtomicReport:
-        """Return a file at the root that appears under ``name``, one of those reserved, when it is whole."""
+        """Return a file at the root that gets ``name``, a reserved name, when it is complete."""
         self._check()
         if name not in self._reserved:
-            raise ValueError(f"a member might have that name: {name!r}")
+            raise ValueError(f"a member may have that name: {name!r}")
         try:
             return AtomicReport(self, *self._work.create(), name)
         except OSError as error:
             raise cannot_write(error, name) from error
 
     def close(self, *, keep: bool = False) -> None:
-        """Let go of the folder; harmless when repeated. ``keep``: the same run may go on."""
+        """Release the folder; may be called again. ``keep`` what the same run needs to continue."""
         if not self.closed:
             self.closed = True
             self._taken.close()
@@ -404,7 +408,7 @@ class Target:
 
     def __del__(self) -> None:
         with suppress(AttributeError, OSError):
-            self.close(keep=True)  # nobody said that it is done
+            self.close(keep=True)  # it was not closed, so it is not done
 
     def _check(self) -> None:
         if self.closed:
@@ -417,9 +421,9 @@ class Target:
         return int.from_bytes(blake2b(text, digest_size=8, key=self._salt).digest(), "little")
 
     def _walk(self, parts: tuple[str, ...]) -> tuple[Any, str]:
-        """Enter the folders ``parts``, making what is missing; return the place and its path, with a slash at the end.
+        """Enter the folders ``parts``, creating missing ones; return the place and its path, with a slash at the end.
 
-        Every time from the root, since what was a folder may be a link by now.
+        Starts from the root every time, since a folder may have been replaced by a link.
         """
         place: Any = self.places.again(self._root)
         folder = ""
@@ -432,17 +436,17 @@ class Target:
         return place, folder
 
     def _enter(self, place: Any, folder: str, part: str) -> tuple[Any, str]:
-        """Enter the folder ``part``, or the one that stands for it, or make it; return it and its name."""
+        """Enter the folder ``part``, or the one created in its place, or create it; return it and its name."""
         exact = self._key(folder, part, "folder")
         name = self._renamed.get(exact, part)
         ours = exact in self._taken
-        # A name that somebody else made is entered, too: a folder that was there before. One that the run made that
-        # this one goes on with is made again, so that it counts.
+        # A folder that somebody else made is entered, too: it was there before. One that the continued run made is made
+        # again, so that it counts.
         if ours or (self._key(folder, fold(part)) not in self._taken and not self._was_made(folder + part)):
             try:
                 below = self.places.enter(place, name)
             except (FileNotFoundError, NotADirectoryError):
-                pass  # not yet there; or a file, or somebody put a link there
+                pass  # missing, or a file, or somebody put a link there
             except OSError as error:
                 if error.errno not in _REFUSED_NAMES:
                     raise cannot_write(error, folder + name) from error
@@ -467,7 +471,7 @@ class Target:
         return self.journal is not None and self.journal.made_folder(path)
 
     def _make(self, place: Any, folder: str, name: str) -> None:
-        """Make a folder, unless the run that this one goes on with has made it."""
+        """Create a folder, unless the run that this one continues has created it."""
         was_made = self._was_made(folder + name)
         if not was_made:
             self._note("folder", folder + name)
@@ -489,18 +493,18 @@ class Target:
     def _claim(
         self, place: Any, folder: str, wanted: str, make: Callable[[Any, str], Any], *, is_folder: bool = False
     ) -> tuple[str, Any]:
-        """Make something under a name that nothing has; return the name and what ``make`` gave."""
+        """Call ``make`` with a free name; return the name and the result."""
         base = name = wanted
         while True:
             key = self._key(folder, fold(name))
             if key in self._taken:
                 name = self._next_free(folder, base, is_folder)
                 continue
-            self._taken.add(key)  # first: it may be refused
+            self._taken.add(key)  # first, since it may be refused
             try:
                 return name, make(place, name)
             except FileExistsError:
-                continue  # by somebody else; so it is taken
+                continue  # taken by somebody else
             except OSError as error:
                 self._taken.discard(key)
                 if error.errno not in _REFUSED_NAMES or base == plain(base):
@@ -508,9 +512,10 @@ class Target:
                 base = name = plain(base)
 
     def _next_free(self, folder: str, base: str, is_folder: bool) -> str:
-        """Return ``base`` with a number that is free though the one below it is not.
+        """Return ``base`` with a number that is free while the number below it is not.
 
-        By doubling and halving: a million members of one name cost a million times twenty looks, not their square.
+        Found by doubling and halving: a million members with one name take a million times twenty look-ups, not the
+        square.
         """
 
         def is_taken(number: int) -> bool:
@@ -537,11 +542,11 @@ class Target:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more can be made: the limit of entries is met."""
+        """Whether the limit of entries is met, so that nothing more can be created."""
         return self.entries >= self.max_entries
 
     def take(self, count: int) -> None:
-        """Count ``count`` more bytes of output. Raises `LimitError`."""
+        """Count ``count`` more bytes of output. Raise `LimitError`."""
         if count > self.max_bytes - self.bytes:
             wanted = self.bytes + count
             raise LimitError(
@@ -553,7 +558,7 @@ class Target:
         self.bytes += count
 
     def take_hole(self, count: int) -> None:
-        """Count ``count`` more bytes of holes. Raises `LimitError`."""
+        """Count ``count`` more bytes of holes. Raise `LimitError`."""
         if count > self.max_hole_bytes - self.hole_bytes:
             wanted = self.hole_bytes + count
             raise LimitError(
@@ -567,12 +572,12 @@ class Target:
 
 
 def was_stopped(error: BaseException | None) -> bool:
-    """Say whether an error means that the user wants to stop, and may want to go on."""
+    """Say whether an error means that the user stops, and may continue later."""
     return isinstance(error, CancelledError) or (error is not None and not isinstance(error, Exception))
 
 
 def is_disk_full(error: BaseException | None) -> bool:
-    """Say whether an error is that of a disk, or of a share of it, that has no more room."""
+    """Say whether an error means that the disk, or the quota, is full."""
     return isinstance(error, SourceError) and error.errno in _FULL
 
 

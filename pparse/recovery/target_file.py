@@ -1,7 +1,7 @@
-"""Files of a `pparse.recovery.target.Target` while they are written, and what one compressed stream may yield.
+"""Files of a `pparse.recovery.target.Target` while they are written, and the limit of one compressed stream's output.
 
-A file is written in the hidden folder of its target (`pparse.recovery.workspace`), and gets its name when it is whole;
-so what has a name is what it was meant to be, whenever the process is killed.
+A file is written in the hidden folder of its target (`pparse.recovery.workspace`) and gets its name when it is
+complete. So every named file is complete, whenever the process is killed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from pparse.recovery.target import Target
 
 MAX_EXPANSION: Final = 1_100  # deflate reaches 1,032
-FREE_EXPANSION: Final = 64 * MIB  # what any stream may yield: a few bytes of bz2 or zstd are a megabyte of zeros
+FREE_EXPANSION: Final = 64 * MIB  # allowed for any stream: a few bytes of bz2 or zstd are a megabyte of zeros
 _ZEROS: Final = bytes(256 << 10)
 _MAX_SYSTEM_CALL: Final = 1 << 30
-_MAX_SECONDS: Final = 1 << 33  # the year 2242: within what counts nanoseconds in 64 bits
+_MAX_SECONDS: Final = 1 << 33  # the year 2242: nanoseconds fit in 64 bits
 
 
 class Expansion:
-    """Counts what comes out of one compressed stream of ``compressed_size`` bytes, and stops a bomb."""
+    """Counts the output of one compressed stream of ``compressed_size`` bytes, and stops decompression bombs."""
 
     __slots__ = ("_compressed_size", "_limit", "_ratio", "bytes")
 
@@ -42,14 +42,15 @@ class Expansion:
         self._ratio = ratio
         self._limit = max(self._compressed_size * ratio, FREE_EXPANSION)
         self.bytes = 0
+        """Output so far."""
 
     def add(self, count: int) -> None:
-        """Count ``count`` more bytes that came out. Raises `LimitError` if that is more than the ratio allows."""
+        """Count ``count`` more bytes of output. Raise `LimitError` if they exceed the ratio."""
         if count > self._limit - self.bytes:
             wanted = self.bytes + count
             ratio = -(-wanted // self._compressed_size)
             raise LimitError(
-                f"{format_size(self._compressed_size)} of a compressed stream give more than {self._ratio} "
+                f"{format_size(self._compressed_size)} of a compressed stream decompress to more than {self._ratio} "
                 "times as much",
                 option=f"--limit expansion_ratio={max(ratio, 2 * self._ratio)}",
                 wanted=wanted,
@@ -59,7 +60,7 @@ class Expansion:
 
 
 class _Open:
-    """A file that is being written: ``name`` in the place ``work``, until it gets another."""
+    """A file that is being written: ``name`` in the place ``work``, until it gets its final name."""
 
     __slots__ = ("_descriptor", "_name", "_places", "_target", "_work", "closed", "path")
 
@@ -73,7 +74,7 @@ class _Open:
         self.closed = False
 
     def _write_all(self, data: Buffer, wrote: Callable[[memoryview], None]) -> None:
-        """Write ``data``, and tell ``wrote`` of each piece that is on its way to the disk."""
+        """Write ``data``; call ``wrote`` with each piece handed to the system."""
         if self.closed:
             raise ClosedError("the file is closed", source=self.path)
         view = memoryview(data).cast("B") if len(data) else memoryview(b"")
@@ -96,7 +97,7 @@ class _Open:
             self._places.leave(self._work)
 
     def _drop(self) -> None:
-        """Remove what could not get its name, after the descriptor was closed."""
+        """Remove a file that could not get its name, after its descriptor was closed."""
         with suppress(OSError):
             self._places.unlink(self._work, self._name)
 
@@ -109,12 +110,8 @@ class _Open:
 class TargetFile(_Open):
     """A new file: write at its end, leave holes, close it or discard it.
 
-    ``path`` below the target, with slashes (final when the file is closed: another process may take the name before);
-    ``raw_name`` what was stored, for people, None if that is the same; ``bytes``, ``sha256`` and ``crc32`` of the
-    content, holes as zeros; ``hole_bytes`` how much of it is holes.
-
-    As a context manager it is closed at the end, and discarded if an error comes through: who wants to keep what was
-    written until then closes it. Dropped without either, it is discarded.
+    As a context manager it is closed at the end, and discarded after an exception; close it yourself to keep what was
+    written until then. A file that is dropped without either is discarded.
     """
 
     __slots__ = (
@@ -150,34 +147,38 @@ class TargetFile(_Open):
         self._skipped = 0
         self.parts = parts
         self.crc32 = 0
+        """CRC-32 of the content, holes as zeros."""
         self.bytes = 0
+        """Size of the content in bytes, holes included."""
         self.hole_bytes = 0
+        """Bytes of the content that are holes."""
         self.mtime = mtime
         self.raw_name: str | None = None
+        """The stored name, readable; None if it does not differ from the path."""
         self.named(path)
 
     def named(self, path: str) -> None:
-        """Note the path that the file has, or will have."""
+        """Set the path that the file has, or will have."""
         self.path = path
         self.raw_name = _stored_name(*self._stored) if changed(self._stored[0], path.split("/")) else None
 
     @property
     def sha256(self) -> str:
-        """Return the digest of what was written so far, in hexadecimal."""
+        """Return the SHA-256 of the content so far, in hexadecimal, holes as zeros."""
         return self._sha256.hexdigest()
 
     @property
     def output(self) -> int:
-        """How much of it counts as output: all but the holes that nothing was decoded for."""
+        """Bytes that count as output: all but the holes left with `skip`."""
         return self.bytes - self._skipped
 
     @property
     def skipped(self) -> int:
-        """How much of it was left out with `skip`."""
+        """Bytes that were left out with `skip`."""
         return self._skipped
 
     def write(self, data: Buffer) -> None:
-        """Write ``data``. Raises `LimitError` (nothing of it is written), `SourceError` if the disk is full."""
+        """Write ``data``. Raise `LimitError` (nothing is written then), `SourceError` if the disk is full."""
         count = memoryview(data).nbytes
         if self._expansion is not None:
             self._expansion.add(count)
@@ -189,7 +190,7 @@ class TargetFile(_Open):
             self._target.bytes -= count - (self.bytes - before)
 
     def write_zeros(self, count: int) -> None:
-        """Write ``count`` zeros, as a hole, which takes no room on the disk; else as `write`."""
+        """Write ``count`` zeros as a hole, which takes no space on the disk; otherwise like `write`."""
         if self._expansion is not None:
             self._expansion.add(count)
         self._target.take(count)
@@ -200,9 +201,9 @@ class TargetFile(_Open):
             raise
 
     def skip(self, count: int) -> None:
-        """Leave a hole of ``count`` zeros that nothing was decoded for: it is no output, and has a limit of its own.
+        """Leave a hole of ``count`` zeros that were not decoded: it is not output, and has its own limit.
 
-        Raises as `write`.
+        Raise as `write`.
         """
         if count < 0:
             raise ValueError(f"a hole cannot be negative: {count}")
@@ -236,9 +237,9 @@ class TargetFile(_Open):
         self.bytes += len(piece)
 
     def close(self) -> None:
-        """End the file, at its last hole if it ends with one, and give it its name; harmless when repeated.
+        """Finish the file, at its last hole if it ends with one, and give it its name; may be called again.
 
-        Raises `SourceError` if the disk refuses; a time that the disk cannot keep is left out.
+        Raise `SourceError` if the disk refuses. A time that the file system cannot store is left out.
         """
         if self.closed:
             return
@@ -266,7 +267,7 @@ class TargetFile(_Open):
             self._places.leave(self._place)
 
     def discard(self) -> None:
-        """Remove the file, unless it was closed; its name and its bytes are free again."""
+        """Remove the file, unless it was closed; release its name and its bytes."""
         if self.closed:
             return
         try:
@@ -296,18 +297,18 @@ class TargetFile(_Open):
 
 
 class AtomicReport(_Open):
-    """A file of ours at the root of a target: it gets its name with `commit`; `discard` removes what is unfinished."""
+    """Our own file at the root of a target. `commit` gives it its name, `discard` removes it if unfinished."""
 
     __slots__ = ()
 
     def write(self, data: Buffer) -> None:
-        """Write ``data``. Raises `SourceError`."""
+        """Write ``data``. Raise `SourceError`."""
         self._write_all(data, lambda piece: None)
 
     def commit(self) -> None:
-        """Give the file its name; what had it, even a link, is replaced.
+        """Give the file its name, replacing what has that name, even a link.
 
-        Harmless when repeated, and after `discard`. Raises `SourceError`; then nothing is left of the file.
+        May be called again, and after `discard`. After an error (`SourceError`) nothing is left of the file.
         """
         if self.closed:
             return
@@ -333,13 +334,13 @@ class AtomicReport(_Open):
 
 
 def _stored_name(name: str, raw: bytes | None) -> str:
-    """Return a stored name for people, cut where no path is so long."""
+    """Return a stored name in readable form, cut to the length of any path."""
     text = name if raw is None else raw[:8192].decode("utf-8", "backslashreplace")
     return text if len(text) <= 4096 else text[:4096] + "…"
 
 
 def _nanoseconds(seconds: float | None) -> int | None:
-    """Return a time in nanoseconds within what systems take; None if it is none."""
+    """Return a time in nanoseconds within the range of systems; None if it is not a valid time."""
     if seconds is None or not math.isfinite(seconds):
         return None
     least = 0 if os.name == "nt" else -_MAX_SECONDS
@@ -347,6 +348,6 @@ def _nanoseconds(seconds: float | None) -> int | None:
 
 
 def cannot_write(error: Exception, path: str) -> SourceError:
-    """Return the error that says why ``path`` cannot be written."""
+    """Return an error that says why ``path`` cannot be written."""
     reason = getattr(error, "strerror", None) or error
     return SourceError(f"cannot write: {reason}", errno=getattr(error, "errno", None), source=path)

@@ -48,7 +48,7 @@ class Telling:
             "reason": verdict.reason,
             "doubtful": verdict.suspect,
         }
-        if sink.error is not None:  # a limit of ours, which is not the member's fault
+        if sink.error is not None:  # our own limit, not a fault of the member
             verdict.status = Status.UNSUPPORTED if sink.file is None else Status.TRUNCATED
             verdict.reason = sink.error.reason
             known["reason"] = verdict.reason
@@ -68,7 +68,7 @@ class Telling:
             self.met(sink.error, name, source)
 
     def met(self, error: LimitError, name: str, source: str) -> None:
-        """A limit cost a file something. Raises ``error`` if nothing more can be written, or it would be in vain."""
+        """Record a limit that a file met. Raise ``error`` if nothing more can be written, or it would be in vain."""
         if self._target.is_full or self._in_vain > 4 * self._target.max_bytes:
             raise error
         self._document.findings.add(Finding("limit", error.reason, path=name, source=source))
@@ -76,14 +76,14 @@ class Telling:
         self.limits.setdefault(option, LimitMet()).add(error)
 
     def count_vain(self, parser: ArchiveParser, member: ArchiveMember) -> None:
-        """Count what is refused, if the walk must decode it all the same to come to what follows."""
+        """Count refused bytes that the walk must decode anyway to reach what follows."""
         if parser.result.extraction.data.access is not Access.FREE:
             self._in_vain += member.compressed_size or 0
 
     def stopped(self, error: BaseException, sink: Sink | None) -> None:
-        """The walk ends before its end: say so, and what of the file that was being written is there.
+        """Report that the walk ends early, and what was written of the current file.
 
-        Who stops it on purpose may go on later: nothing is told then.
+        If the user stops it on purpose, nothing is reported, since it may continue later.
         """
         if was_stopped(error):
             return
@@ -91,7 +91,7 @@ class Telling:
         self._document.findings.add(
             Finding(
                 "stopped",
-                f"stopped before the end, so there is more than these files: {reason}",
+                f"stopped before the end, so some files are missing: {reason}",
                 source=base_name(self._document.name),
             )
         )
@@ -113,7 +113,7 @@ class Telling:
         )
 
     def damage(self, parser: ArchiveParser, member: ArchiveMember, source: str) -> None:
-        """Say what is wrong with a member that is not written, as a check does."""
+        """Report what is wrong with a member that is not written, as a check does."""
         if member.size or member.status is not Status.COMPLETE:
             finding = parser.verify(member).finding(member.name, source)
             if finding is not None:

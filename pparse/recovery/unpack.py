@@ -1,4 +1,4 @@
-"""Writing what containers hold to a folder: the walk that `pparse extract` and `pparse recover` share.
+"""Writes the content of containers to a folder: the walk that `pparse extract` and `pparse recover` share.
 
 The trees of the parsers already go on behind damage; here their members are read through (`pparse.containers.content`),
 written by the rules of `pparse.recovery.target`, and told of to a report. What is a container is entered, as
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     Report = Callable[[RecoveredFile], object]
 
-# What is a container by its name. Other files that happen to be one (.docx, .jar, .pt …) are entered only if damaged.
+# Suffixes of containers. Other files that happen to be one (.docx, .jar, .pt …) are entered only if damaged.
 ARCHIVE_NAMES: Final = (
     ".zip",
     ".tar",
@@ -70,21 +70,21 @@ ARCHIVE_NAMES: Final = (
     ".zz",
     ".bgz",
 )
-# Where bytes go that have no name: a folder beside the members of their container.
+# The folder for bytes without a name, beside the members of their container.
 NAMELESS: Final = "nameless"
 # The longest target of a symbolic link.
 MOST_LINK: Final = 4096
 
 
 class _Level:
-    """A container being worked through: its members still to come, and the folder its files go to."""
+    """A container being unpacked: its remaining members, and the folder its files go to."""
 
     __slots__ = ("count", "member", "members", "names", "parser", "prefix", "source", "spans")
 
     def __init__(self, parser: ArchiveParser, prefix: str, source: str) -> None:
         self.spans = array("q")  # where members begin and end, if bytes around them may be of others
-        self.count = 0  # of members that are files or folders
-        self.member: tuple[_Level, ArchiveMember] | None = None  # what it is in the container around it
+        self.count = 0  # number of members that are files or folders
+        self.member: tuple[_Level, ArchiveMember] | None = None  # its own member in the container around it
         self.parser = parser
         self.members: Iterator[ArchiveMember] = parser.files()
         self.prefix = prefix
@@ -106,13 +106,13 @@ class Unpacker:
         self._telling = Telling(document, target, self._report)
         self._levels: list[_Level] = []
         self._entered = 0
-        self._share: tuple[int, int | None] = 0, None  # how far the walk is, in the outermost archive
+        self._share: tuple[int, int | None] = 0, None  # position of the walk in the outermost archive
         self._sink: Sink | None = None  # what was written last
 
     def run(self, result: Result) -> None:
-        """Write everything that is in ``result``, which is of the document.
+        """Write everything in ``result``, which belongs to the document.
 
-        Raises `LimitError` at a limit of the target, `SourceError` if the disk refuses.
+        Raise `LimitError` at a limit of the target, `SourceError` if the disk refuses.
         """
         try:
             self._steps.do(("document", base_name(self._document.name)), self._lists(), lambda: self._begin(result))
@@ -128,16 +128,16 @@ class Unpacker:
 
     @property
     def resumed(self) -> int:
-        """How many units of work were done by the run that this one went on with."""
+        """Number of units that were done by the run that this one continues."""
         return self._steps.resumed
 
     @property
     def was_misled(self) -> bool:
-        """Whether files were told of as complete that were decoded from what contradicted itself at its end."""
+        """Whether files were reported as complete from a stream that contradicted its checksum at its end."""
         return not self._plan.drain and self._trusted.were_wrong()
 
     def _begin(self, result: Result) -> bool:
-        """Enter the document, or write it. True if it is a container."""
+        """Enter the document, or write it. Return True if it is a container."""
         name = base_name(self._document.name)
         if not self._enter(result, "", name):
             inner = extraction_of(result)
@@ -150,7 +150,7 @@ class Unpacker:
         return bool(self._levels)
 
     def _lists(self) -> list[FindingList]:
-        """Return where findings may go while a unit is worked off: of the document, and of all that is entered."""
+        """Return the lists that may receive findings during a unit: of the document and of all entered containers."""
         lists = [self._document.findings]
         extractions: list[Extraction | None] = [level.parser.extraction for level in self._levels]
         extractions.append(self._document)
@@ -186,7 +186,7 @@ class Unpacker:
     # -- containers --------------------------------------------------------------------------------------------------
 
     def _enter(self, result: Result, prefix: str, source: str) -> bool:
-        """Begin with the members of a container, or write what a stream holds. False if it is neither."""
+        """Start on the members of a container, or write the content of a stream. Return False if it is neither."""
         parser = result.parser
         self._drain(extraction_of(result))
         if isinstance(parser, StreamParser):
@@ -203,7 +203,7 @@ class Unpacker:
         return True
 
     def _leave(self, level: _Level) -> None:
-        """A container is done: what was found wrong with it counts for the document."""
+        """Finish a container: its findings count for the document."""
         result = level.parser.result
         level.parser.extraction.drain_streams()
         self._gather(result)
@@ -216,7 +216,7 @@ class Unpacker:
     def _write_left(self, level: _Level) -> bool:
         if level.count or level.member is None:
             self._write_between(level)
-        else:  # nothing was found in it: as it is, then
+        else:  # nothing was found in it: write it as it is
             self._write_member(*level.member)
         return False
 
@@ -225,7 +225,7 @@ class Unpacker:
             self._document.findings.extend(result.findings)
 
     def _drain(self, extraction: Extraction | None) -> None:
-        """Decode the streams around ``extraction`` to their ends, outermost first, if the plan wants that."""
+        """Decode the streams around ``extraction`` to their ends, outermost first, if the plan says so."""
         around = []
         while self._plan.drain and extraction is not None:
             around.append(extraction)
@@ -240,7 +240,7 @@ class Unpacker:
         extraction = parser.result.extraction
         name = self._unlike_a_model(prefix + parser.content_name(), damaged=parser.content.is_suspect)
         with self._open_sink(name) as sink:
-            if extraction.size is not None:  # zeros count, too, which become a hole of the file
+            if extraction.size is not None:  # count zeros, too, which become holes in the file
                 sink.expansion = Expansion(extraction.size, self._target.max_expansion)
             verdict = sink.reading(lambda: parser.verify(sink))
             if verdict.status is Status.COMPLETE and parser.checks and not parser.content.is_suspect:
@@ -250,13 +250,13 @@ class Unpacker:
         self._telling.file(sink, verdict, source, extraction.start, name)
 
     def _unlike_a_model(self, name: str, *, damaged: bool) -> str:
-        """Return the name for what is not recognised; one that is damaged is not to be taken for the model it was."""
+        """Return the name for an unrecognised file; a damaged model must not keep the name of a model."""
         from pparse.recovery.salvage_job import AS_FOUND, MODEL_NAMES
 
         return AS_FOUND.format(name) if damaged and self._plan.salvage and name.endswith(MODEL_NAMES) else name
 
     def _write_document(self, result: Result, name: str, source: str, prefix: str | None = None) -> None:
-        """Write a document that is no container: as it is, or what can be saved of it."""
+        """Write a document that is not a container: as it is, or what can be saved of it."""
         extraction = extraction_of(result)
         judgement = self._judge(extraction) if self._plan.salvage else None
         if judgement is None or not self._salvage(extraction, name, judgement):
@@ -265,7 +265,7 @@ class Unpacker:
     def _write_plain(
         self, result: Result, name: str, source: str, judgement: Judgement | None, prefix: str | None = None
     ) -> str | None:
-        """Write a document as it is; return the path that it got. None if there was nothing to write."""
+        """Write a document as it is; return its path, None if there was nothing to write."""
         extraction = result.extraction
         end = extraction.known_end()
         with self._open_sink(name) as sink:
@@ -279,14 +279,14 @@ class Unpacker:
         return None if sink.file is None else sink.file.path
 
     def _write_set(self, result: Result, parser: ShardSet) -> None:
-        """Write a model in shards: each of them, and an index of what there is."""
+        """Write a model in shards: each shard, and an index of what there is."""
         from pparse.recovery.salvage_set import ShardWriter
 
         judgement = self._judge(extraction_of(result))
         ShardWriter(result, parser, self._target, self._report, self._write_plain).run(judgement)
 
     def _judge(self, extraction: Extraction) -> Judgement:
-        """Look at all of a document that is no container; what is odd about it counts for the whole."""
+        """Check all of a document that is not a container; its findings count for the whole."""
         judgement = judge(extraction)
         for finding in judgement.findings:
             self._document.findings.add(finding)
@@ -295,7 +295,7 @@ class Unpacker:
     def _salvage(self, extraction: Extraction, name: str, judgement: Judgement) -> bool:
         """Write the salvaged form of a model file that is not whole, or that its library refuses for another reason.
 
-        False if it has none, or is to be written as it is.
+        Return False if it has none, or should be written as it is.
         """
         from pparse.recovery.salvage import salvage_or_keep
 
@@ -344,14 +344,14 @@ class Unpacker:
         self._trusted.end(level.parser.result.extraction.data, member.start, member.end)
 
     def _work_off(self, level: _Level, member: ArchiveMember, listed: str) -> bool:
-        """Write a member, or tell why not. True if it was entered instead, as a container."""
+        """Write a member, or report why not. Return True if it was entered as a container instead."""
         if member.kind == "gap":
             if self._plan.unclaimed:
                 self._write_unclaimed(level, member)
         elif member.kind == "hardlink" and self._write_hard_link(level, member):
             pass
         elif member.kind == "symlink" and member.link is None and not self._read_link(level, member):
-            self._write_member(level, member)  # its bytes are no target, or not whole: they are not to be lost
+            self._write_member(level, member)  # its bytes are not a link target, or incomplete: keep them as a file
         elif member.kind not in ("file", "other"):
             self._telling.link(member, level.source)
             self._telling.damage(level.parser, member, level.source)
@@ -360,14 +360,14 @@ class Unpacker:
         return self._levels[-1] is not level
 
     def _enter_member(self, level: _Level, member: ArchiveMember, listed: str) -> bool:
-        """Enter a member that is a container, or salvage a model file. False: it is to be written as it is."""
+        """Enter a member that is a container, or salvage a model file. Return False to write it as it is."""
         try:
             extraction = level.parser.open_member(member)
             parser = extraction.parse().parser
         except PASSING:
             raise
         except LimitError as error:
-            # A container that is not looked into may be cut, inside of one that is whole.
+            # A container that is not checked may be truncated, inside of one that is whole.
             deep = level.parser.extraction.layers + 1 >= self._session.limits.nesting
             severity = Severity.ERROR if deep else Severity.WARNING
             self._document.findings.add(
@@ -381,7 +381,7 @@ class Unpacker:
             )
             return False
         except PparseError:
-            return False  # no container, or none that can be read
+            return False  # not a container, or one that cannot be read
         result = extraction.parse()
         if self._plan.drain:
             extraction.prove()
@@ -407,14 +407,14 @@ class Unpacker:
 
     @staticmethod
     def _place_in(level: _Level, member: ArchiveMember) -> tuple[str, str]:
-        """Return the folder of a member that is entered, and what its files are said to come from."""
+        """Return the folder of an entered member, and the source name of its files."""
         return f"{level.prefix}{_safe(member)}/", f"{level.source}::{member.name}"
 
     def _save_member(self, level: _Level, member: ArchiveMember, extraction: Extraction, result: Result) -> bool:
-        """Write what can be saved of a member that is a document. False: it is to be written as it is.
+        """Write what can be saved of a member that is a document. Return False to write it as it is.
 
-        A compressed document that is whole, like the stream, is written as it is. Another one becomes a folder with
-        what is saved of it, which is no stream and must not have the name of one.
+        A compressed document is written as it is if document and stream are whole. Otherwise it becomes a folder with
+        what is saved of it, since that is not a stream and must not have the name of one.
         """
         streams = list(_streams(extraction, result))
         damaged = any(stream.root.status is not Status.COMPLETE for stream in streams)
@@ -439,13 +439,13 @@ class Unpacker:
         content: ArchiveMember | None = None,
         judgement: Judgement | None = None,
     ) -> bool:
-        """Write a member, and return True; ``content``: the one that holds its bytes, if it is but a link to that.
+        """Write a member, and return True. ``content`` is the member with its bytes, if it is a link to that.
 
-        ``judgement``: what its own format says of it.
+        ``judgement`` is the verdict of its own format.
         """
         content = content or member
         name = level.prefix + _safe(member)
-        if judgement is None and self._unlike_a_model(name, damaged=True) != name:  # nobody recognises it
+        if judgement is None and self._unlike_a_model(name, damaged=True) != name:  # its format is not recognised
             damaged = level.parser.verify(content).status not in (Status.COMPLETE, Status.UNSUPPORTED)
             name = self._unlike_a_model(name, damaged=damaged)
         compressed_size = None if content.method == "stored" else content.compressed_size
@@ -462,7 +462,7 @@ class Unpacker:
         return True
 
     def _read_link(self, level: _Level, member: ArchiveMember) -> bool:
-        """Read where a symbolic link leads, which is its content. False if that cannot be the target of one."""
+        """Read the target of a symbolic link, which is its content. Return False if it cannot be a link target."""
         keep = Beginning(MOST_LINK + 1)
         verdict = level.parser.verify(member, keep)
         found = keep.content
@@ -472,7 +472,7 @@ class Unpacker:
         return True
 
     def _write_hard_link(self, level: _Level, member: ArchiveMember) -> bool:
-        """Write what a hard link leads to, as a file of its own. False if that is not in the archive."""
+        """Write the target of a hard link as a separate file. Return False if it is not in the archive."""
         node = level.parser.find_member(member.link or "")
         target = None if node is None else node.note
         if target is None or target.kind != "file":
@@ -490,7 +490,7 @@ class Unpacker:
         name = f"{level.prefix}{NAMELESS}/at-{member.start}.bin"
         outer = level.parser.extraction
         if self._plan.recursive and len(self._levels) < self._session.limits.nesting and level.parser.name != "zip":
-            # A zip whose name is lost shows itself by its own headers.
+            # A nested zip whose name is lost is recognised by its own headers.
             lost = Extraction(self._session, name, outer.data, member.start, member.end, outer)
             with suppress(MalformedError, UnsupportedError, GapError, EndOfDataError):
                 result = lost.parse("zip")
@@ -505,8 +505,8 @@ class Unpacker:
         with self._open_sink(name) as sink:
             verdict = sink.reading(lambda: read_through(self._session, data, start, end, sink=sink))
             if member is None or member.status is not Status.COMPLETE:
-                verdict.worsen(Status.DAMAGED, "nameless", "what it belongs to is lost: no header names it")
-            elif member.finding is not None:  # it is behind the end of the archive
+                verdict.worsen(Status.DAMAGED, "nameless", "its member is lost: no header names these bytes")
+            elif member.finding is not None:  # it is after the end of the archive
                 verdict.reason = verdict.reason or member.finding.reason
         if sink.file is not None:
             self._telling.file(sink, verdict, level.source, start, name)
@@ -514,19 +514,19 @@ class Unpacker:
     def _progress(self, level: _Level, member: ArchiveMember) -> None:
         progress = self._session.progress
         if progress is not None:
-            if len(self._levels) == 1:  # of what is in an archive inside, the share is that of the archive
+            if len(self._levels) == 1:  # for members of a nested archive, the progress is that of the nested archive
                 self._share = member.at, level.parser.result.extraction.data.size
             done, size = self._share
             progress(done if size else 0, size, member.name)
 
 
 def _safe(member: ArchiveMember) -> str:
-    """Return the member's own name as a path that leads nowhere else."""
+    """Return the member's own name as a safe path."""
     return "/".join(safe_name(member.name, member.raw_name if "\ufffd" in member.name else None))
 
 
 def _streams(extraction: Extraction, result: Result) -> Iterator[Result]:
-    """Yield what is known of the compressed streams between a member and the document in it, innermost first."""
+    """Yield the results of the compressed streams between a member and the document in it, innermost first."""
     inner: Extraction | None = extraction_of(result)
     while inner is not None:
         for found in list(inner.results.values()):

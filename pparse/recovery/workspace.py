@@ -1,7 +1,7 @@
-"""The hidden folder at the root of a target: files are written there, and get their names when they are whole.
+"""The hidden folder at the root of a target: files are written there, and get their names when they are complete.
 
-Whatever lies in it is unfinished: files called ``<16 hexadecimal digits>.partial``, and the journal
-(`pparse.recovery.journal`). When everything is done it is removed, unless somebody else put something into it.
+Everything in it is unfinished: files called ``<16 hexadecimal digits>.partial``, and the journal
+(`pparse.recovery.journal`). It is removed when everything is done, unless somebody else put something into it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PARTIAL: Final = lazy_pattern(r"[0-9a-f]{16}\.partial")
 
 
 class Workspace:
-    """The folder `WORK_NAME` of ``root``, made when it is needed. All methods raise OSError."""
+    """The folder `WORK_NAME` of ``root``, created on demand. All methods raise OSError."""
 
     def __init__(self, places: Places, root: Any) -> None:
         self._places: Any = places
@@ -35,22 +35,22 @@ class Workspace:
 
     @property
     def is_there(self) -> bool:
-        """Whether something has its name, left over from another run perhaps."""
+        """Say whether something has its name, such as the folder of an earlier run."""
         return self._places.look(self._root, WORK_NAME) is not None
 
     def open(self) -> Any:
-        """Return the place of the folder, which is made if it is missing; `close` gives it back."""
+        """Return the place of the folder; create it if it is missing. `close` releases it."""
         if self._place is None:
             with suppress(FileExistsError):
                 self._places.make_folder(self._root, WORK_NAME)
             try:
                 self._place = self._places.enter(self._root, WORK_NAME)
             except NotADirectoryError as error:
-                raise OSError(errno.EEXIST, f"{WORK_NAME} is there, and is no folder") from error
+                raise OSError(errno.EEXIST, f"{WORK_NAME} exists and is not a folder") from error
         return self._place
 
     def create(self) -> tuple[Any, str, int]:
-        """Make a new file; return a place of its own, its name, and its descriptor."""
+        """Create a new file; return its own place, its name, and its descriptor."""
         while True:
             place: Any = self._places.again(self.open())
             name = f"{os.urandom(8).hex()}.partial"
@@ -59,7 +59,7 @@ class Workspace:
             except FileExistsError:
                 self._places.leave(place)
             except FileNotFoundError:
-                # Another target of this folder was done, and removed what was empty then.
+                # Another target of this folder finished, and removed the empty folder.
                 self._places.leave(place)
                 if self.is_there:
                     raise
@@ -76,9 +76,9 @@ class Workspace:
                 self._places.unlink(place, name)
 
     def journal(self, *, make: bool) -> int | None:
-        """Open the journal, locked; None if there is none, and none is to be made.
+        """Open and lock the journal; None if there is none and ``make`` is false.
 
-        Raises `OptionError` if another process has it.
+        Raise `OptionError` if another process has locked it.
         """
         while True:
             if not make and (not self.is_there or self._places.look(self.open(), JOURNAL_NAME) is None):
@@ -92,11 +92,11 @@ class Workspace:
                 raise
             if found is not None and found.st_ino == os.fstat(descriptor).st_ino:
                 return descriptor
-            os.close(descriptor)  # its run came to its end just now
+            os.close(descriptor)  # its run has just ended
 
     def remove_journal(self, descriptor: int) -> None:
-        """Remove the journal, and close it."""
-        if os.name == "nt":  # does not remove what is open
+        """Remove the journal and close it."""
+        if os.name == "nt":  # Windows does not remove open files
             os.close(descriptor)
             self._places.unlink(self.open(), JOURNAL_NAME)
             return
@@ -106,7 +106,7 @@ class Workspace:
             os.close(descriptor)
 
     def close(self) -> None:
-        """Let go of the folder; it is removed if it is empty."""
+        """Release the folder; remove it if it is empty."""
         if self._place is not None:
             self._leave()
             with suppress(OSError):
@@ -118,6 +118,6 @@ class Workspace:
 
 
 def lock(descriptor: int) -> None:
-    """Lock the journal. Raises `OptionError` if another process has; a file system without locks lets both."""
+    """Lock the journal. Raise `OptionError` if another process has; without support for locks, do nothing."""
     if try_lock(descriptor) is False:
         raise OptionError("another process is writing to this folder now")

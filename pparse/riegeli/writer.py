@@ -70,8 +70,8 @@ class RecordWriter:
 
     ``append=True`` opens a path for appending, and checks the file's tail first. A file that ends inside a chunk raises
     `FailedPreconditionError`; with ``repair=True`` the incomplete chunk is cut off, or gets its missing padding. A file
-    that is damaged otherwise, or not a Riegeli file, is always refused. ``scratch`` is the folder into which huge
-    records are compressed (default: beside the file, else the temporary folder of the system).
+    that is damaged otherwise, or not a Riegeli file, is always refused. ``scratch`` takes huge records while they are
+    compressed (default: the folder of the file, else the temporary folder of the system).
 
     A Brotli window above 24 is written as 24, which every reader accepts: no library used here writes a wider one.
     """
