@@ -58,11 +58,15 @@ class Session:
         self.retain = retain
         """Bytes of nodes that stay alive although nobody holds them."""
         self.include = include
+        """Path patterns of those nodes; empty: all."""
         self.exclude = exclude
+        """Path patterns of other nodes."""
         self.scratch = scratch
         """Folder for scratch files; None: none are made."""
         self.strict = strict
+        """As given by the caller; nothing reads it yet."""
         self.progress = progress
+        """Called with the progress of long work."""
         self.cancel = cancel
         """Asked between blocks whether to stop."""
         self.stats = stats or IoStats()
@@ -73,11 +77,14 @@ class Session:
         self.block_size = block_size
         """Size of scan blocks; 0: adaptive. Tests set 1 or 7."""
         self.closed = False
-        # The open file, and what is being done with it: for reports of progress.
+        """Whether `close` was called."""
         self.source: Data | None = None
+        """The open file, for reports of progress."""
         self.doing = "reading"
+        """What is being done with it, in words; empty: do not report."""
         self._told = 0
         self.indexes = IndexLedger(self.budget)
+        """Accounts for the indexes of all nodes."""
         self._sources: weakref.WeakSet[Data] = weakref.WeakSet()
         self._retentions: weakref.WeakSet[Retention] = weakref.WeakSet()
 

@@ -1,4 +1,4 @@
-"""The C extension, where it was built; see `pparse.kernels.farmhash`."""
+"""The C extension, if it was built; see `pparse.kernels.farmhash`."""
 
 from pparse.data.base import Buffer
 

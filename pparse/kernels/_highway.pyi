@@ -1,4 +1,4 @@
-"""The C extension, where it was built; see `pparse.kernels.highway`."""
+"""The C extension, if it was built; see `pparse.kernels.highway`."""
 
 from pparse.data.base import Buffer
 
@@ -6,11 +6,11 @@ def hash64(data: Buffer, /) -> int:
     """Return the HighwayHash-64 of the bytes of a buffer."""
 
 class Highway64:
-    """HighwayHash-64 of what comes piece by piece."""
+    """HighwayHash-64 of data that comes in pieces."""
 
     def update(self, data: Buffer, /) -> None:
-        """Take in more bytes."""
+        """Add more bytes."""
     def digest(self) -> int:
-        """Return the hash of all bytes up to now; more may follow."""
+        """Return the hash of all bytes so far; more may follow."""
     def copy(self) -> Highway64:
-        """Return another that goes on from here by itself."""
+        """Return an independent copy in the same state."""

@@ -81,6 +81,7 @@ class Parser:
     extensions: ClassVar[tuple[str, ...]] = ()
     """Usual extensions of file names, with the dot."""
     media_type: ClassVar[str] = "application/octet-stream"
+    """Media type of its files."""
     refines: ClassVar[tuple[str, ...]] = ()
     """Names of formats that this one is a special case of: it wins if both match."""
     root_at: ClassVar[str] = "front"
