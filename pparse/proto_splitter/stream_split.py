@@ -66,7 +66,7 @@ class SplitReport:
         self.type = type
         """Full name of the message type."""
         self.removed = ""
-        """Path of the file of the other suffix that was there and is removed; empty if there was none."""
+        """Path of the earlier file with the other suffix, which was removed; empty if there was none."""
         self.size = 0
         """Size of the file written, in bytes."""
         self.chunks = self.fields = self.largest = 0
