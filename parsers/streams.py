@@ -14,7 +14,7 @@ from pparse.codecs.gzip_header import FTEXT, MAX_HEADER, SYSTEMS, parse_header
 from pparse.codecs.table import CODECS
 from pparse.containers.stream import StreamParser
 from pparse.data.base import FileData
-from pparse.document.registry import bare_name
+from pparse.document.appearance import bare_name
 from pparse.errors import PASSING, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB, count_words, format_size

@@ -48,7 +48,7 @@ class _TensorflowParser(ProtobufParser):
     @classmethod
     def match_named(cls, reader: Reader, name: str) -> Confidence:
         """Match by content and by the name of the document."""
-        from pparse.document.registry import bare_name
+        from pparse.document.appearance import bare_name
         from pparse.protos import schema
 
         head = reader.peek(_HEAD)

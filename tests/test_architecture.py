@@ -30,9 +30,6 @@ CIRCLE = 3
 OWN_MODULES = 8
 # Lines of a file; of a few that are to be split, more.
 LINES = 600
-MORE_LINES = dict.fromkeys(
-    ("pparse.document.registry", "pparse.compressed.resync.deflate", "pparse.compressed.resumed"), 640
-)
 HEAVY = {
     "numpy",
     "ml_dtypes",
@@ -148,7 +145,7 @@ def test_runtime_dependencies_of_the_lower_layers_are_lazy() -> None:
 @rows(("module", "path"), MODULES, ids=[name for name, _ in MODULES])
 def test_files_are_short(module: str, path: Path) -> None:
     lines = len(path.read_text().splitlines())
-    assert lines <= MORE_LINES.get(module, LINES), f"{module} has {lines} lines: is it two files?"
+    assert lines <= LINES, f"{module} has {lines} lines: is it two files?"
 
 
 def test_packages_are_all_named() -> None:

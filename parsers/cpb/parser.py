@@ -278,7 +278,7 @@ class CpbParser(ProtobufParser):
     @classmethod
     def match_named(cls, reader: Reader, name: str) -> Confidence:
         """Match by content and by the document's name: a member does not have the name of its archive."""
-        from pparse.document.registry import bare_name
+        from pparse.document.appearance import bare_name
 
         if bare_name(name).endswith(RECORDS):
             return Confidence.NO
@@ -301,7 +301,7 @@ class CpbParser(ProtobufParser):
         found = super()._find_root_type()
         if found is not None or self.chunks is None or "descriptor" in self.result.extraction.session.options:
             return found
-        from pparse.document.registry import bare_name
+        from pparse.document.appearance import bare_name
 
         names: tuple[str, ...] = _TRIED
         if bare_name(self.result.extraction.name).endswith("saved_model.cpb"):

@@ -11,6 +11,7 @@ from pparse.cli.output import safe
 from pparse.cli.writing import copy, pieces, refuse_terminal, write, write_binary, write_lines
 from pparse.compressed.resumed import ResumedData
 from pparse.containers.archive import ArchiveMember, ArchiveParser
+from pparse.document.appearance import text_start
 from pparse.document.extraction import extraction_of
 from pparse.errors import EndOfDataError, OptionError, PathError, PparseError
 from pparse.findings import UNSURE_NUMBER, Status
@@ -334,13 +335,8 @@ def _show_member(parser: Any, member: Any, out: Output) -> int:
 
 
 def _is_text(head: bytes) -> bool:
-    try:
-        text = head.decode("utf-8")
-    except UnicodeDecodeError as error:
-        if error.start < len(head) - 3:
-            return False
-        text = head[: error.start].decode("utf-8")
-    return "\0" not in text
+    text = text_start(head)
+    return text is not None and "\0" not in text
 
 
 def safe_lines(text: str) -> str:

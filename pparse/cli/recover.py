@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pparse.cli.common import DAMAGED, OK, add_strict, exit_code_of, open_file, size
 from pparse.cli.output import Table, safe, status_words, to_resume
-from pparse.document.registry import known_other
+from pparse.document.appearance import known_other
 from pparse.document.resume import resume_lines
 from pparse.errors import FormatError, LimitError, NothingThereError, SourceError
 from pparse.findings import Status

@@ -15,16 +15,15 @@ from functools import partial
 
 from pparse.codecs.table import CODECS
 from pparse.data.base import Access
-from pparse.document.named_formats import NAMED, named, named_as, named_folder, words
+from pparse.document.appearance import bare_name, head_of, is_text, mistaken, nothing_there, tail_of, what_it_is
+from pparse.document.named_formats import NAMED, named, named_as, words
 from pparse.errors import (
     PASSING,
     FormatError,
-    GapError,
     NothingThereError,
     OptionError,
     PparseError,
 )
-from pparse.limits import MIB
 from pparse.tree.parser import Confidence, Parser
 
 TYPE_CHECKING = False
@@ -206,19 +205,7 @@ BUILTINS: Final = (
     ),
 )
 
-# What is often found under a model's name instead: (bytes at the start, what to report).
-_MISTAKEN: Final = (
-    (b"version https://git-lfs", "a Git LFS pointer, not the file itself: run 'git lfs pull' to fetch it"),
-    (b"<!DOCTYPE html", "an HTML page, not a model: the download was answered with a web page"),
-    (b"<!doctype html", "an HTML page, not a model: the download was answered with a web page"),
-    (b"<html", "an HTML page, not a model: the download was answered with a web page"),
-    (b"<HTML", "an HTML page, not a model: the download was answered with a web page"),
-    (b"<?xml", "an XML document (an error message of a file server?)"),
-)
-
 _EXTENSIONS: Final = tuple(extension for known in BUILTINS for extension in known.extensions)
-_ZEROS: Final = MIB  # no program writes so many zeros at both ends of a file
-UNFINISHED_SUFFIXES: Final = (".part", ".crdownload", ".incomplete", ".download", ".tmp")
 
 
 class Registry:
@@ -368,9 +355,9 @@ def detect(extraction: Extraction) -> type[Parser]:
     if not best and not extraction.is_folder:
         best = [(parser, confidence, True) for parser, confidence in _further_candidates(extraction)]
     if not best:
-        if (reason := _nothing_there(extraction)) is not None:
+        if (reason := nothing_there(extraction)) is not None:
             raise NothingThereError(reason, source=extraction.name)
-        raise FormatError(_what_it_is(extraction), source=extraction.name)
+        raise FormatError(what_it_is(extraction, _EXTENSIONS), source=extraction.name)
     chosen = max(best, key=lambda candidate: _rank(candidate, best))[0]
     _refuse_stand_in(extraction, chosen)
     return chosen
@@ -382,12 +369,12 @@ def _refuse_stand_in(extraction: Extraction, chosen: type[Parser]) -> None:
     name = bare_name(extraction.name)
     if known is None or not known.generic or name.endswith(known.extensions):
         return
-    head = _head(extraction, 64)
-    if not _is_text(head) and len(head) >= 8:
+    head = head_of(extraction, 64)
+    if not is_text(head) and len(head) >= 8:
         return
     for other in BUILTINS:
         if other.extensions and name.endswith(other.extensions):
-            start = _head(extraction, 80).decode("utf-8", "replace")
+            start = head_of(extraction, 80).decode("utf-8", "replace")
             raise FormatError(
                 f"it is named like {other.name}, but is {chosen.name} text (a server's answer?): {start!r}; "
                 f"to read it anyway, use -f {chosen.name}",
@@ -406,7 +393,7 @@ def _rank(
 
 
 def _file_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], Confidence]]:
-    head = _head(extraction, 512)
+    head = head_of(extraction, 512)
     name = bare_name(extraction.name)
     for known in BUILTINS:
         if known.folder:
@@ -415,8 +402,8 @@ def _file_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], Con
         if by_name or any(head.startswith(magic, offset) for offset, magic in known.magic):
             parser = import_dotted(known.parser)
             confidence = _ask(parser, extraction)
-            if not confidence and by_name and known.named_is_enough and not _mistaken(head) and not _is_text(head):
-                confidence = Confidence.NO if named(head, _tail(extraction, 8)) is not None else Confidence.EXTENSION
+            if not confidence and by_name and known.named_is_enough and not mistaken(head) and not is_text(head):
+                confidence = Confidence.NO if named(head, tail_of(extraction, 8)) is not None else Confidence.EXTENSION
             if confidence:
                 yield parser, confidence
 
@@ -450,7 +437,7 @@ def hidden_format(extraction: Extraction) -> str | None:
                 found.append((known.name != "tar" or bool(at % 512), at, known.name))
     if found:
         return min(found)[2]
-    head = _head(extraction, 16)
+    head = head_of(extraction, 16)
     # Of what is made to be a file, not a part of one: two bytes of zlib's occur by chance.
     streams = (codec for codec in CODECS.values() if codec.joins)
     return next((codec.name for codec in streams if head.startswith(codec.marks[0][1])), None)
@@ -479,111 +466,6 @@ def _ask(
         raise  # the error says nothing about the format
     except PparseError:
         return Confidence.NO
-
-
-def _head(extraction: Extraction, count: int) -> bytes:
-    """Return the first bytes of an extraction; empty if they are lost."""
-    try:
-        return extraction.data.pread(
-            extraction.start, count if extraction.size is None else min(count, extraction.size)
-        )
-    except GapError:
-        return b""
-
-
-def _tail(extraction: Extraction, count: int) -> bytes:
-    """Return the last bytes of an extraction; empty if all of it would have to be decoded first."""
-    if extraction.data.access is not Access.FREE:
-        return b""
-    end = extraction.known_end()
-    try:
-        return extraction.data.pread(max(extraction.start, end - count), count) if end > extraction.start else b""
-    except GapError:
-        return b""
-
-
-def bare_name(name: str) -> str:
-    """Return the file name in lower case, without the marks of an unfinished download."""
-    name = name.lower()
-    for suffix in UNFINISHED_SUFFIXES:
-        name = name.removesuffix(suffix)
-    return name
-
-
-def _mistaken(head: bytes) -> str | None:
-    found = next((what for start, what in _MISTAKEN if head.startswith(start)), None)
-    if found is not None:
-        return found
-    known = named(head)
-    return None if known is None else words(known)
-
-
-def _is_text(head: bytes) -> bool:
-    """Return whether a file begins with what is clearly text."""
-    try:
-        text = head.decode()
-    except UnicodeDecodeError as error:
-        if error.start < len(head) - 3:
-            return False
-        text = head[: error.start].decode()
-    return len(text) >= 8 and all(char.isprintable() or char in "\t\r\n" for char in text)
-
-
-def _nothing_there(extraction: Extraction) -> str | None:
-    """Return a message if a file is empty, or begins and ends with more zeros than any program writes; else None."""
-    if extraction.is_folder:
-        return None
-    data, start, end = extraction.data, extraction.start, extraction.end
-    head = _head(extraction, 64)
-    if not head:
-        return "the file is empty"
-    if head.strip(b"\0"):
-        return None
-    if end is None:  # more is known only once the whole stream is decoded
-        return None
-    for at in (start, max(start, end - _ZEROS)):
-        known, unknown = data.read_known(at, min(_ZEROS, end - at))
-        if unknown or not known or known.strip(b"\0"):
-            return None
-    return (
-        "it contains only zeros (a download that was never written?)"
-        if end - start <= 2 * _ZEROS
-        else ("it begins and ends with 1 MiB of zeros (a download that was never written?)")
-    )
-
-
-def known_other(extraction: Extraction) -> str | None:
-    """Return what a file is if it is known but not read; None otherwise."""
-    if extraction.is_folder:
-        return None
-    head = _head(extraction, 64)
-    what = _mistaken(head.lstrip()) or _mistaken(head)
-    if what is None and (known := named(head, _tail(extraction, 8))) is not None:
-        what = words(known)
-    return what
-
-
-def _what_it_is(extraction: Extraction) -> str:
-    if extraction.is_folder:
-        other = named_folder(extraction.members)  # type: ignore[attr-defined]
-        if other is not None:
-            return words(other)
-        names = [name for name in extraction.members if bare_name(name).endswith(_EXTENSIONS)]  # type: ignore[attr-defined]
-        hint = f"name one of its files: {', '.join(names[:4])}{' …' if len(names) > 4 else ''}"
-        if not names:
-            empty = not extraction.members  # type: ignore[attr-defined]
-            hint = "it holds no files" if empty else "a folder is read as one model; name a file to look into it"
-        return f"no model recognised in this folder; {hint}"
-    what = known_other(extraction)
-    if what is not None:
-        return what
-    head = _head(extraction, 64)
-    if _is_text(head):
-        text = head.decode("utf-8", "replace")
-        return f"no parser recognises this text: {text!r}; 'pparse formats' lists what is read"
-    if not head.strip(b"\0"):
-        return "no parser recognises it; it begins with zeros (a part that was never written?)"
-    return f"no parser recognises it (it begins with {head[:16].hex(' ')}); 'pparse formats' lists them; -f names one"
 
 
 def viewer_for(extraction: Extraction) -> Any:

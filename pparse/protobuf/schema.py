@@ -70,27 +70,11 @@ TYPE_SFIXED64: Final = 16
 TYPE_SINT32: Final = 17
 TYPE_SINT64: Final = 18
 
-TYPE_NAMES: Final = (
-    "",
-    "double",
-    "float",
-    "int64",
-    "uint64",
-    "int32",
-    "fixed64",
-    "fixed32",
-    "bool",
-    "string",
-    "group",
-    "message",
-    "bytes",
-    "uint32",
-    "enum",
-    "sfixed32",
-    "sfixed64",
-    "sint32",
-    "sint64",
+_NAMES: Final = (
+    "double float int64 uint64 int32 fixed64 fixed32 bool string group message bytes uint32 enum "
+    "sfixed32 sfixed64 sint32 sint64"
 )
+TYPE_NAMES: Final = ("", *_NAMES.split())
 """Names of the types of fields, by their number."""
 
 WIRE_TYPES: Final = (-1, 1, 5, 0, 0, 0, 1, 5, 0, 2, 3, 2, 2, 0, 0, 5, 1, 0, 0)

@@ -1,0 +1,139 @@
+"""What data look like from outside: text, zeros, a web page, a format that is known but not read."""
+
+from __future__ import annotations
+
+from pparse.data.base import Access
+from pparse.document.named_formats import named, named_folder, words
+from pparse.errors import GapError
+from pparse.limits import MIB
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from pparse.document.extraction import Extraction
+
+# What is often found under a model's name instead: (bytes at the start, what to report).
+_MISTAKEN: Final = (
+    (b"version https://git-lfs", "a Git LFS pointer, not the file itself: run 'git lfs pull' to fetch it"),
+    (b"<!DOCTYPE html", "an HTML page, not a model: the download was answered with a web page"),
+    (b"<!doctype html", "an HTML page, not a model: the download was answered with a web page"),
+    (b"<html", "an HTML page, not a model: the download was answered with a web page"),
+    (b"<HTML", "an HTML page, not a model: the download was answered with a web page"),
+    (b"<?xml", "an XML document (an error message of a file server?)"),
+)
+
+_ZEROS: Final = MIB  # no program writes so many zeros at both ends of a file
+UNFINISHED_SUFFIXES: Final = (".part", ".crdownload", ".incomplete", ".download", ".tmp")
+
+
+def head_of(extraction: Extraction, count: int) -> bytes:
+    """Return the first bytes of an extraction; empty if they are lost."""
+    try:
+        return extraction.data.pread(
+            extraction.start, count if extraction.size is None else min(count, extraction.size)
+        )
+    except GapError:
+        return b""
+
+
+def tail_of(extraction: Extraction, count: int) -> bytes:
+    """Return the last bytes of an extraction; empty if all of it would have to be decoded first."""
+    if extraction.data.access is not Access.FREE:
+        return b""
+    end = extraction.known_end()
+    try:
+        return extraction.data.pread(max(extraction.start, end - count), count) if end > extraction.start else b""
+    except GapError:
+        return b""
+
+
+def bare_name(name: str) -> str:
+    """Return the file name in lower case, without the marks of an unfinished download."""
+    name = name.lower()
+    for suffix in UNFINISHED_SUFFIXES:
+        name = name.removesuffix(suffix)
+    return name
+
+
+def mistaken(head: bytes) -> str | None:
+    """Return what a file is that begins with ``head`` and is known not to be a model; None if that is not known."""
+    found = next((what for start, what in _MISTAKEN if head.startswith(start)), None)
+    if found is not None:
+        return found
+    known = named(head)
+    return None if known is None else words(known)
+
+
+def text_start(head: bytes) -> str | None:
+    """Return the first bytes of a file as text, without a character that is cut at their end; None for binary data."""
+    try:
+        return head.decode()
+    except UnicodeDecodeError as error:
+        # Up to three bytes of a character whose others are not here.
+        cut = error.end == len(head) and error.start >= len(head) - 3 and error.reason == "unexpected end of data"
+        return head[: error.start].decode() if cut else None
+
+
+def is_text(head: bytes) -> bool:
+    """Return whether a file begins with what is clearly text."""
+    text = text_start(head)
+    return text is not None and len(text) >= 8 and all(char.isprintable() or char in "\t\r\n" for char in text)
+
+
+def nothing_there(extraction: Extraction) -> str | None:
+    """Return a message if a file is empty, or begins and ends with more zeros than any program writes; else None."""
+    if extraction.is_folder:
+        return None
+    data, start, end = extraction.data, extraction.start, extraction.end
+    head = head_of(extraction, 64)
+    if not head:
+        return "the file is empty"
+    if head.strip(b"\0"):
+        return None
+    if end is None:  # more is known only once the whole stream is decoded
+        return None
+    for at in (start, max(start, end - _ZEROS)):
+        known, unknown = data.read_known(at, min(_ZEROS, end - at))
+        if unknown or not known or known.strip(b"\0"):
+            return None
+    return (
+        "it contains only zeros (a download that was never written?)"
+        if end - start <= 2 * _ZEROS
+        else ("it begins and ends with 1 MiB of zeros (a download that was never written?)")
+    )
+
+
+def known_other(extraction: Extraction) -> str | None:
+    """Return what a file is if it is known but not read; None otherwise."""
+    if extraction.is_folder:
+        return None
+    head = head_of(extraction, 64)
+    what = mistaken(head.lstrip()) or mistaken(head)
+    if what is None and (known := named(head, tail_of(extraction, 8))) is not None:
+        what = words(known)
+    return what
+
+
+def what_it_is(extraction: Extraction, extensions: tuple[str, ...]) -> str:
+    """Return what to say of data that no parser recognises; ``extensions`` are those of the formats that are read."""
+    if extraction.is_folder:
+        other = named_folder(extraction.members)  # type: ignore[attr-defined]
+        if other is not None:
+            return words(other)
+        names = [name for name in extraction.members if bare_name(name).endswith(extensions)]  # type: ignore[attr-defined]
+        hint = f"name one of its files: {', '.join(names[:4])}{' …' if len(names) > 4 else ''}"
+        if not names:
+            empty = not extraction.members  # type: ignore[attr-defined]
+            hint = "it holds no files" if empty else "a folder is read as one model; name a file to look into it"
+        return f"no model recognised in this folder; {hint}"
+    what = known_other(extraction)
+    if what is not None:
+        return what
+    head = head_of(extraction, 64)
+    if is_text(head):
+        text = head.decode("utf-8", "replace")
+        return f"no parser recognises this text: {text!r}; 'pparse formats' lists what is read"
+    if not head.strip(b"\0"):
+        return "no parser recognises it; it begins with zeros (a part that was never written?)"
+    return f"no parser recognises it (it begins with {head[:16].hex(' ')}); 'pparse formats' lists them; -f names one"
