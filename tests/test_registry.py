@@ -10,6 +10,7 @@ import pytest
 
 import pparse
 from pparse import Registry
+from pparse.document.appearance import is_text
 from pparse.errors import FormatError, OptionError
 from pparse.parsers.json.parser import JsonParser
 from pparse.parsers.safetensors.parser import SafetensorsParser
@@ -120,3 +121,12 @@ def test_parsers_are_not_imported_for_an_option_of_the_format_that_is_named():
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pparse.parsers.json.parser" in ran.stdout
     assert "pparse.parsers.zip.parser" not in ran.stdout
+
+
+@pytest.mark.parametrize(("end", "text"), [(b"\xff", False), (b"\xe2\x82", True), (b"\xe2\x82\xac", True)])
+def test_text_may_be_cut_inside_of_a_character_but_holds_none_that_begins_with_no_character(end, text):
+    start = b"words in a row, and more of them, and some more after these ones"[: 64 - len(end)] + end
+    assert is_text(start) is text
+    with pytest.raises(FormatError) as caught:
+        pparse.open(start + b"\x99" * 9).parse()
+    assert ("this text" in caught.value.reason) is text
