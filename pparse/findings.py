@@ -27,7 +27,7 @@ class Severity(enum.StrEnum):
     """How much a finding matters: only errors change the exit code. Equal to its word."""
 
     NOTE = "note"  # worth knowing
-    WARNING = "warning"  # odd, harms nothing; ``--strict`` does not let it pass
+    WARNING = "warning"  # odd but harmless; fails ``--strict``
     ERROR = "error"  # something is missing, damaged or not supported
 
 

@@ -42,14 +42,14 @@ def quick(arguments: list[str]) -> int:
 
 
 def coverage(arguments: list[str]) -> int:
-    """Run the quick part of the tests, thrice as slowly, and show which lines of which module it did not run."""
+    """Run the quick part of the tests, three times as slowly, and show which lines of which module it did not run."""
     python = environment("[testing,coverage]")
     words = ("-n", "auto", "--dist", "worksteal", "--quick", "--cov", "--cov-report=term:skip-covered")
     return call(python, "-m", "pytest", *words, *arguments)
 
 
 def lint(arguments: list[str]) -> int:
-    """Run all that reads the code without running it; ``--fix`` mends what can be mended."""
+    """Run all that reads the code without running it; ``--fix`` fixes what can be fixed."""
     python = environment("[testing,lint]")
     fix = "--fix" in arguments
     checks = (
@@ -87,9 +87,10 @@ TASKS: dict[str, Callable[[list[str]], int]] = {
 
 def main() -> int:
     if len(sys.argv) < 2 or sys.argv[1] not in TASKS:
+        print("usage: python3 tests/tasks.py TASK [arguments of what it runs]\n")
         for name, task in TASKS.items():
-            print(f"{name:9} {(task.__doc__ or '').strip()}")
-        return 2
+            print(f"{name:9} {(task.__doc__ or '').strip().replace('``', '')}")
+        return 0 if sys.argv[1:2] in (["-h"], ["--help"]) else 2
     return TASKS[sys.argv[1]](sys.argv[2:])
 
 

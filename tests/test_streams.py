@@ -9,11 +9,13 @@ import json
 import lzma
 import struct
 import tarfile
+import zipfile
 import zlib
 
 import pytest
 
 import pparse
+from pparse.codecs.table import CODECS as CODEC_TABLE
 from pparse.errors import EndOfDataError, FormatError, LimitError, MalformedError, PathError, PparseError
 from pparse.findings import Status
 from pparse.limits import Limits
@@ -598,3 +600,18 @@ def test_a_damaged_stream_on_the_command_line(run, tmp_path):
     assert run("check", path).code not in (0, 2)
     done = run("check", path, "--json")
     assert "truncated" in done.out
+
+
+def test_recover_unpacks_streams_by_every_extension_that_the_codecs_name(run, tmp_path):
+    """`ls -R` enters whatever is an archive; `recover` goes by the names, and must know the same."""
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("inside.txt"), io.BytesIO())
+    names = []
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as outer:
+        for codec in CODEC_TABLE.values():
+            for extension in codec.extensions:
+                names.append(f"x{len(names)}{extension if extension in codec.tar_extensions else '.tar' + extension}")
+                outer.writestr(names[-1], WRITERS[codec.name](plain.getvalue()))
+    assert run("recover", tmp_path / "all.zip", "-o", tmp_path / "out").code == 0
+    assert sorted(path.parent.name for path in (tmp_path / "out").rglob("inside.txt")) == sorted(names)

@@ -96,7 +96,7 @@ class TestHeaders:
         ],
     )
     def test_a_header_with_impossible_fields_is_not_sane(self, changes: dict[str, object], sane: bool) -> None:
-        made = Made(**{"name": "name", "content": b"", "compressed_size": b"", **changes})  # type: ignore[arg-type]
+        made = Made(**{"name": "name", "content": b"", "packed": b"", **changes})  # type: ignore[arg-type]
         header = records.read_local(made.local())
         assert header is not None
         assert header.is_sane() is sane

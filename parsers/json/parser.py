@@ -26,6 +26,7 @@ import sys
 from array import array
 
 from pparse.data.standing import cut_status
+from pparse.data.trailing_bytes import trailing_severity
 from pparse.errors import (
     PASSING,
     EndOfDataError,
@@ -336,9 +337,17 @@ class JsonParser(ObjectMembers):
             pos = self._skip_blank(pos, end)
             if pos < end:
                 more = " (JSON lines?)" if self.result.extraction.data.pread(pos, 1) in (b"{", b"[") else ""
-                self._note("trailing-data", f"more data after the document{more}", pos, end - pos)
+                self._note(
+                    "trailing-data",
+                    f"more data after the document{more}",
+                    pos,
+                    end - pos,
+                    trailing_severity("document"),
+                )
         except GapError as gap:
-            self._note("trailing-data", "a gap after the document", gap.offset or pos, None)
+            self._note(
+                "trailing-data", "a gap after the document", gap.offset or pos, None, trailing_severity("document")
+            )
 
     def _choose_kernel(self, node: Node) -> Callable[[bytes, int, Carry, int, array[int]], int]:
         size = self.result.extraction.known_end(node) - node.start

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from pparse.containers.archive import ArchiveMember
 from pparse.data.base import Access
+from pparse.data.trailing_bytes import trailing_severity
 from pparse.errors import MalformedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import MIB, count_words
@@ -559,7 +560,9 @@ class TarWalker:
         if after is None and zeros >= 2 and gap is None and not source.lost_in(pos, body.end)[0]:
             # After the end mark, and not an archive: foreign bytes.
             reason = f"{count_words(body.end - pos, 'byte')} follow the end of the archive"
-            member.finding = self._finding("trailing", reason, member.name, pos, member.compressed_size, "warning")
+            member.finding = self._finding(
+                "trailing", reason, member.name, pos, member.compressed_size, trailing_severity("archive").value
+            )
             return Outcome(member, body.next, None, member.finding)
         body.spoil(Status.DAMAGED, "header", reason)
         return self._outcome(member, body)

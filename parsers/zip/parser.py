@@ -19,6 +19,7 @@ from itertools import islice
 
 from pparse.containers.archive import ArchiveMember, ArchiveParser
 from pparse.data.standing import cut_status
+from pparse.data.trailing_bytes import trailing_severity
 from pparse.document.named_formats import MOST_NAMES, held_model
 from pparse.errors import MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
@@ -255,7 +256,7 @@ class ZipParser(ArchiveParser):
                 "zeros follow the archive" if zeros else "other bytes follow the archive",
                 directory.finish,
                 rest,
-                Severity.NOTE if zeros else Severity.WARNING,
+                trailing_severity("archive", zeros=zeros),
             )
         elif directory.finish > end:
             self._note("truncated", "the archive's comment is cut", end, None, wanted=directory.finish - end, got=0)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 from copy import copy
 
-from pparse.cli.common import DAMAGED, OK, USAGE, add_files, add_json, each_file, open_file, row_of
+from pparse.cli.common import add_files, add_json, each_file, open_file, row_of
+from pparse.cli.exit_codes import DAMAGED, OK, USAGE
 from pparse.cli.output import cut_to_dict, report_cut, report_document_cut, safe
 from pparse.document.registry import viewer_for
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError, UnsupportedError

@@ -7,37 +7,20 @@ import gc
 import os
 import sys
 
+from pparse.cli.exit_codes import BUG, USAGE, exit_code_of, exit_code_of_several
 from pparse.errors import (
-    CancelledError,
-    ClosedError,
-    EngineError,
-    FormatError,
-    LimitError,
-    NothingThereError,
-    OptionError,
-    PathError,
     PparseError,
-    SourceError,
-    UnsupportedError,
 )
-from pparse.findings import Severity
 from pparse.limits import MIB, Limits, parse_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from types import ModuleType
-    from typing import Any, Final
+    from typing import Any
 
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
-    from pparse.findings import Finding
-
-OK: Final = 0
-BUG: Final = 1
-USAGE: Final = 2
-UNKNOWN_FORMAT: Final = 3
-DAMAGED: Final = 4
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -126,10 +109,6 @@ def _parse(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Na
     return options
 
 
-# The exit code for several files is the first of these that one of them has.
-_WORST: Final = (BUG, USAGE, UNKNOWN_FORMAT, DAMAGED)
-
-
 def add_files(parser: argparse.ArgumentParser, more: str = "") -> None:
     """Declare FILE, one or more; ``more`` describes arguments that are not files."""
     parser.add_argument("files", metavar="FILE", nargs="+", help=f"files, folders, or outer::inner{more}")
@@ -183,29 +162,12 @@ def each_file(options: Any, out: Output, run_one: Callable[[Any, Output], int], 
                 out.write(dumps({"schema": 1, "file": file, "error": error.reason, "code": codes[-1]}))
     if options.json:
         out.line("]}")
-    return next((code for code in _WORST if code in codes), OK)
+    return exit_code_of_several(codes)
 
 
 def row_of(options: Any, row: dict[str, object]) -> dict[str, object]:
     """Return a row of --jsonl; for several files, with the name of its file."""
     return {"file": options.file, **row} if getattr(options, "several", False) else row
-
-
-def exit_code_of(error: PparseError) -> int:
-    """Return the exit code for an error that ended a command."""
-    if isinstance(error, NothingThereError):
-        return DAMAGED
-    if isinstance(error, FormatError):
-        return UNKNOWN_FORMAT
-    if isinstance(error, SourceError | PathError | OptionError | LimitError | UnsupportedError | CancelledError):
-        return USAGE
-    return BUG if isinstance(error, EngineError | ClosedError) else DAMAGED
-
-
-def exit_code_for(findings: Iterable[Finding], *, damaged: bool = False, strict: bool = False) -> int:
-    """Return 4 if something is wrong with the file, else 0. With ``strict``, warnings count, too."""
-    counted = (Severity.ERROR, Severity.WARNING) if strict else (Severity.ERROR,)
-    return DAMAGED if damaged or any(finding.severity in counted for finding in findings) else OK
 
 
 def _key_value(text: str) -> tuple[str, str]:

@@ -7,7 +7,8 @@ members are written. If it is stopped, the same command continues.
 
 from __future__ import annotations
 
-from pparse.cli.common import USAGE, add_strict, open_file
+from pparse.cli.common import add_strict, open_file
+from pparse.cli.exit_codes import USAGE
 from pparse.cli.output import safe
 from pparse.cli.recover import (
     FileTable,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pparse.cli.common import OK, UNKNOWN_FORMAT, add_json
+from pparse.cli.common import add_json
+from pparse.cli.exit_codes import OK, UNKNOWN_FORMAT
 from pparse.cli.output import Table, safe
 from pparse.document.named_formats import NAMED, NOT_YET, Named, named_as, named_by
 from pparse.document.registry import BUILTINS, builtin, default_registry, parser_class

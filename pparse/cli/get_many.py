@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse.cli.common import DAMAGED, OK, USAGE
+from pparse.cli.exit_codes import DAMAGED, OK, USAGE
 from pparse.cli.export import Item, dtype_named, form_of, kept_metadata
 from pparse.cli.get_tensor import write_chosen
 from pparse.cli.matching import Matcher

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from pparse.cli.common import DAMAGED, OK
+from pparse.cli.exit_codes import DAMAGED, OK
 from pparse.cli.export import form_of
 from pparse.cli.output import safe
 from pparse.cli.writing import copy, pieces, refuse_terminal, write, write_binary, write_lines

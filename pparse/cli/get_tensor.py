@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from pparse.cli.common import DAMAGED, OK
+from pparse.cli.exit_codes import DAMAGED, OK
 from pparse.cli.export import Item, dtype_named, form_of, note_of, write_items
 from pparse.cli.output import safe, shape_words, status_words
 from pparse.cli.writing import refuse_terminal, write, write_binary

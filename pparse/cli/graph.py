@@ -6,7 +6,8 @@ TensorFlow's extract_sub_graph); -o writes such a part as a separate GraphDef.
 
 from __future__ import annotations
 
-from pparse.cli.common import DAMAGED, exit_code_for, open_file
+from pparse.cli.common import open_file
+from pparse.cli.exit_codes import DAMAGED, exit_code_for
 from pparse.cli.output import safe
 from pparse.findings import Status
 from pparse.limits import count_words

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pparse.cli.common import OK, add_files, add_json, add_strict, each_file, exit_code_for, open_file
+from pparse.cli.common import add_files, add_json, add_strict, each_file, open_file
+from pparse.cli.exit_codes import OK, exit_code_for
 from pparse.cli.output import (
     cut_to_dict,
     parameters_words,

@@ -9,18 +9,8 @@ from __future__ import annotations
 import re
 from sys import getsizeof
 
-from pparse.cli.common import (
-    BUG,
-    USAGE,
-    add_files,
-    add_json,
-    add_strict,
-    each_file,
-    exit_code_for,
-    open_file,
-    row_of,
-    split_files,
-)
+from pparse.cli.common import add_files, add_json, add_strict, each_file, open_file, row_of, split_files
+from pparse.cli.exit_codes import BUG, USAGE, exit_code_for
 from pparse.cli.matching import Matcher
 from pparse.cli.output import (
     Table,

@@ -8,7 +8,8 @@ stopped, the same command continues.
 
 from __future__ import annotations
 
-from pparse.cli.common import DAMAGED, OK, add_strict, exit_code_of, open_file, size
+from pparse.cli.common import add_strict, open_file, size
+from pparse.cli.exit_codes import DAMAGED, OK, exit_code_of
 from pparse.cli.output import Table, safe, status_words, to_resume
 from pparse.document.appearance import known_other
 from pparse.document.resume import resume_lines

@@ -22,7 +22,8 @@ from pparse.cli.chunking import (
     tell_folder,
     tell_notes,
 )
-from pparse.cli.common import OK, USAGE, open_file, size
+from pparse.cli.common import open_file, size
+from pparse.cli.exit_codes import OK, USAGE
 from pparse.cli.output import safe
 from pparse.errors import FormatError, OptionError, PparseError, SplitError
 from pparse.limits import count_words, format_size

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from pparse.cli.common import USAGE
+from pparse.cli.exit_codes import USAGE
 from pparse.errors import PathError
 from pparse.limits import MIB
 

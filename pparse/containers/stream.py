@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from pparse.codecs.table import CODECS
 from pparse.containers.content import Collector, read_through, status_of
+from pparse.data.trailing_bytes import trailing_severity
 from pparse.document.extraction import extraction_of
 from pparse.errors import EndOfDataError, Fault, LimitError, MalformedError, PathError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
@@ -189,7 +190,7 @@ class StreamParser(Parser):
         return Finding(
             "trailing" if behind else "truncated" if cut else "malformed",
             problem.reason,
-            severity=Severity.WARNING if behind else Severity.ERROR,
+            severity=trailing_severity("stream") if behind else Severity.ERROR,
             source=self.extraction.name,
             offset=problem.at,
             length=None if cut else length or None,

@@ -205,6 +205,12 @@ BUILTINS: Final = (
     ),
 )
 
+# Extensions of archives and compressed streams; not those of files that also happen to be zips (.jar, .npz, …).
+ARCHIVE_EXTENSIONS: Final = (
+    ".zip",
+    ".tar",
+    *(extension for codec in CODECS.values() for extension in codec.extensions),
+)
 _EXTENSIONS: Final = tuple(extension for known in BUILTINS for extension in known.extensions)
 
 

@@ -14,6 +14,7 @@ from pparse.containers.archive import ArchiveParser, NameCounter, nested_too_dee
 from pparse.containers.content import Beginning, Verdict, read_through
 from pparse.containers.stream import StreamParser
 from pparse.document.extraction import Extraction, extraction_of
+from pparse.document.registry import ARCHIVE_EXTENSIONS
 from pparse.errors import (
     PASSING,
     EndOfDataError,
@@ -50,26 +51,6 @@ if TYPE_CHECKING:
 
     Report = Callable[[RecoveredFile], object]
 
-# Suffixes of containers. Other files that happen to be one (.docx, .jar, .pt …) are entered only if damaged.
-ARCHIVE_NAMES: Final = (
-    ".zip",
-    ".tar",
-    ".gz",
-    ".tgz",
-    ".bz2",
-    ".tbz2",
-    ".tbz",
-    ".xz",
-    ".txz",
-    ".zst",
-    ".tzst",
-    ".lz4",
-    ".lzma",
-    ".tlz",
-    ".br",
-    ".zz",
-    ".bgz",
-)
 # The folder for bytes without a name, beside the members of their container.
 NAMELESS: Final = "nameless"
 # The longest target of a symbolic link.
@@ -394,7 +375,7 @@ class Unpacker:
         if self._entered >= self._session.limits.containers:
             self._document.findings.add(too_many_containers(self._session.limits, listed, level.source))
             return False
-        by_name = member.name.lower().endswith(ARCHIVE_NAMES)
+        by_name = member.name.lower().endswith(ARCHIVE_EXTENSIONS)
         if not by_name and (
             level.parser.verify(member).status is Status.COMPLETE
             or (isinstance(parser, ArchiveParser) and parser.confirms_itself())

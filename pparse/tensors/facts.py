@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from pparse.data.standing import cut_status
 from pparse.findings import Finding, Status
 from pparse.limits import format_size
 
@@ -156,7 +157,7 @@ class TensorFacts:
                 if found.status is not Status.COMPLETE and (worst is None or worst.status is not Status.DAMAGED):
                     worst = found if worst is None or found.status is Status.DAMAGED else worst
         if worst is not None and worst.status is Status.MISSING and self.available_nbytes:
-            worst.status = Status.TRUNCATED  # the first of several spans exist
+            worst.status = cut_status(self.available_nbytes)  # the first of several spans exist
         return worst
 
     @property

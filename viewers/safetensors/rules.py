@@ -16,6 +16,7 @@ boolean that is neither 0 nor 1, which the reference accepts.
 
 from __future__ import annotations
 
+from pparse.data.trailing_bytes import trailing_severity
 from pparse.data.zero_runs import zero_runs
 from pparse.errors import (
     EndOfDataError,
@@ -339,6 +340,7 @@ def layout_findings(parser: SafetensorsParser) -> Iterator[Finding]:
         yield Finding(
             "trailing-bytes",
             "bytes after the last tensor belong to no tensor",
+            severity=trailing_severity("document"),
             source=source,
             offset=base + layout.end,
             length=there - layout.end,
