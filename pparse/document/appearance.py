@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from codecs import getincrementaldecoder
+
 from pparse.data.base import Access
 from pparse.document.named_formats import named, named_folder, words
 from pparse.errors import GapError
@@ -11,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from pparse.document.extraction import Extraction
+    from pparse.tree.host import Host
 
 # What is often found under a model's name instead: (bytes at the start, what to report).
 _MISTAKEN: Final = (
@@ -27,7 +29,7 @@ _ZEROS: Final = MIB  # no program writes so many zeros at both ends of a file
 UNFINISHED_SUFFIXES: Final = (".part", ".crdownload", ".incomplete", ".download", ".tmp")
 
 
-def head_of(extraction: Extraction, count: int) -> bytes:
+def head_of(extraction: Host, count: int) -> bytes:
     """Return the first bytes of an extraction; empty if they are lost."""
     try:
         return extraction.data.pread(
@@ -37,7 +39,7 @@ def head_of(extraction: Extraction, count: int) -> bytes:
         return b""
 
 
-def tail_of(extraction: Extraction, count: int) -> bytes:
+def tail_of(extraction: Host, count: int) -> bytes:
     """Return the last bytes of an extraction; empty if all of it would have to be decoded first."""
     if extraction.data.access is not Access.FREE:
         return b""
@@ -68,11 +70,9 @@ def mistaken(head: bytes) -> str | None:
 def text_start(head: bytes) -> str | None:
     """Return the first bytes of a file as text, without a character that is cut at their end; None for binary data."""
     try:
-        return head.decode()
-    except UnicodeDecodeError as error:
-        # Up to three bytes of a character whose others are not here.
-        cut = error.end == len(head) and error.start >= len(head) - 3 and error.reason == "unexpected end of data"
-        return head[: error.start].decode() if cut else None
+        return getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return None
 
 
 def is_text(head: bytes) -> bool:
@@ -81,7 +81,7 @@ def is_text(head: bytes) -> bool:
     return text is not None and len(text) >= 8 and all(char.isprintable() or char in "\t\r\n" for char in text)
 
 
-def nothing_there(extraction: Extraction) -> str | None:
+def nothing_there(extraction: Host) -> str | None:
     """Return a message if a file is empty, or begins and ends with more zeros than any program writes; else None."""
     if extraction.is_folder:
         return None
@@ -104,7 +104,7 @@ def nothing_there(extraction: Extraction) -> str | None:
     )
 
 
-def known_other(extraction: Extraction) -> str | None:
+def known_other(extraction: Host) -> str | None:
     """Return what a file is if it is known but not read; None otherwise."""
     if extraction.is_folder:
         return None
@@ -115,7 +115,7 @@ def known_other(extraction: Extraction) -> str | None:
     return what
 
 
-def what_it_is(extraction: Extraction, extensions: tuple[str, ...]) -> str:
+def what_it_is(extraction: Host, extensions: tuple[str, ...]) -> str:
     """Return what to say of data that no parser recognises; ``extensions`` are those of the formats that are read."""
     if extraction.is_folder:
         other = named_folder(extraction.members)  # type: ignore[attr-defined]

@@ -62,6 +62,7 @@ class Host(Protocol):
     data: Data
     start: int
     end: int | None
+    is_folder: bool
 
     @property
     def session(self) -> Session:
