@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from pparse.data.scratch import Scratch
 
 
-_whole: dict[str, Callable[[str, Buffer, int], bytes]] = {}  # looked up once
+# Implementations, looked up once: archives have many small streams.
+_whole: dict[str, Callable[[str, Buffer, int], bytes]] = {}
+_stream: dict[str, Callable[..., Decompressor]] = {}
 
 
 def decompress(codec: str, data: Buffer, max_size: int) -> bytes:
@@ -52,8 +54,9 @@ def decompressor(
     decoded only whole, where that does not fit the budget. Raises `UnsupportedError` for an unknown codec, or one
     whose library is missing.
     """
-    known = codec_named(codec)
-    make = known.implementation("stream")
-    more = {"scratch": scratch} if known.spools else {}
-    stream: Decompressor = make(codec, budget, size, reread, **more)
-    return stream
+    make = _stream.get(codec)
+    if make is None:
+        make = _stream[codec] = codec_named(codec).implementation("stream")
+    if codec_named(codec).spools:
+        return make(codec, budget, size, reread, scratch=scratch)
+    return make(codec, budget, size, reread)

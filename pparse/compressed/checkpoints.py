@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # How many are kept, how far apart they are at first, and how many stay so near to each other where it was decoded last.
 _POINTS: Final = 80
 _SPACING: Final = 1 * MIB
+_OUT: Final = attrgetter("out")
 _DENSE: Final = 8
 
 
@@ -63,7 +64,7 @@ class Checkpoints:
             self._thin_out(point.out)
 
     def _place(self, out: int) -> int:
-        return bisect_right(self.points, out, key=attrgetter("out"))
+        return bisect_right(self.points, out, key=_OUT)
 
     def _thin_out(self, here: int) -> None:
         """Drop points, but of those shortly before ``here`` none: a reader that goes back goes there most often."""

@@ -221,7 +221,7 @@ class Beginning:
 class _Meant:
     """What a content should be: ``data[start:end]`` (None: to its end), of ``size`` and ``checksum`` if known."""
 
-    __slots__ = ("checksum", "data", "end", "size", "start")
+    __slots__ = ("checksum", "crc", "data", "end", "size", "start")
 
     def __init__(
         self, data: Data, start: int, end: int | None, size: int | None, checksum: tuple[str, int] | None
@@ -231,24 +231,19 @@ class _Meant:
         self.end = end
         self.size = size
         self.checksum = checksum
-
-    @property
-    def crc(self) -> int | None:
-        """The CRC-32 that it should have."""
-        return self.checksum[1] if self.checksum is not None and self.checksum[0] == "crc32" else None
+        self.crc = checksum[1] if checksum is not None and checksum[0] == "crc32" else None
 
     @property
     def compares_itself(self) -> bool:
         """Whether the data are all of it, and hold themselves against its checksum when they are decoded."""
         data = self.data
-        own = data.checksum is not None and data.checksum == self.checksum
-        return own and not self.start and data.size == self.size and bool(self.size)
+        return data.checksum == self.checksum and not self.start and data.size == self.size and bool(self.size)
 
 
 def _read_once(session: Session, meant: _Meant, sink: Sink | None, skip: Skip | None) -> Verdict:
     verdict = Verdict()
     data, start, end = meant.data, meant.start, meant.end
-    own = meant.compares_itself
+    own = data.checksum is not None and meant.compares_itself
     crc = _Crc32() if meant.crc is not None and not own else None  # else it need not be added up again
     offset = start
     held = 0  # lost bytes that may be the last ones
@@ -382,7 +377,8 @@ def _judge(verdict: Verdict, meant: _Meant, came: int, held: int, crc: _Crc32 | 
         if verdict.verified:
             verdict.reason, verdict.code, verdict.status = None, "", Status.COMPLETE
             return
-    _judge_bytes(verdict, meant, came)
+    if data.flawed or verdict.gaps:
+        _judge_bytes(verdict, meant, came)
     error = data.error if data.error is not None and data.error.fault is not Fault.TRAILING else None
     if short:
         _judge_short(verdict, short, wanted, error)
