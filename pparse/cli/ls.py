@@ -176,13 +176,14 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Callable[[str], bool], 
 def _show_tensors(tensors: Iterable[Tensor], size: Callable[[int], str], out: Output) -> None:
     table = Table(out, ("NAME", "DTYPE", "SHAPE", "SIZE", "STATUS"), "<<<><")
     for tensor in tensors:
-        status: str = tensor.status.value
-        if tensor.status is Status.COMPLETE:
-            status = status_words(tensor.status, tensor.verified)
+        known = tensor.status
+        status: str = known.value
+        if known is Status.COMPLETE:
+            status = status_words(known, tensor.verified)
             if tensor.unwritten_nbytes:
                 status += ", never written"
         elif out.color:
-            status = out.status(tensor.status)
+            status = out.status(known)
         dtype = tensor.dtype.name if tensor.dtype is not None else tensor.stored_dtype or "?"
         shape = shape_words(tensor.shape) if tensor.spans or tensor.shape or tensor.dtype else "?"
         table.row(safe(tensor.name), safe(dtype), shape, size(tensor.stored_nbytes), status)

@@ -150,8 +150,16 @@ class TensorFacts:
 
     def _standing(self) -> Standing | None:
         """What is now known against the bytes it is read from; None: nothing."""
+        sources = self._spans if self._content is None else (self._content,)
+        if not isinstance(sources, tuple):
+            sources = self.spans
+        for span in sources:  # asked several times for each row of a list, and hardly ever true
+            if span.data is not None and span.data.flawed:
+                break
+        else:
+            return None
         worst: Standing | None = None
-        for span in self._sources:
+        for span in sources:
             if span.data is not None and span.data.flawed:
                 found = span.data.standing(span.offset, span.offset + span.length)
                 if found.status is not Status.COMPLETE and (worst is None or worst.status is not Status.DAMAGED):
@@ -191,10 +199,12 @@ class TensorFacts:
         found = self._standing()
         if found is not None:
             return found.verified
-        if self._verified is None and self._status is Status.COMPLETE and self._sources:
+        if self._verified is None and self._status is Status.COMPLETE:
             spans = self._sources
-            if all(span.data and span.data.is_proved(span.offset, span.offset + span.length) for span in spans):
-                return True
+            for span in spans:
+                if not span.data or not span.data.is_proved(span.offset, span.offset + span.length):
+                    return None
+            return True if spans else None
         return self._verified
 
     @verified.setter
