@@ -7,8 +7,9 @@ from array import array
 from bisect import bisect_left, bisect_right
 
 from pparse.errors import GapError, LimitError, MalformedError, UnsupportedError
-from pparse.findings import UNSURE_NUMBER, Finding, Severity, Status, clipped
+from pparse.findings import UNSURE_NUMBER, Finding, Severity, Status
 from pparse.limits import count_words
+from pparse.parsers.json.naming import PathLine
 from pparse.parsers.json.text import (
     BLANK,
     BORN_LOADED,
@@ -27,10 +28,10 @@ from pparse.tree.parser import Parser
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
+    from collections.abc import Iterator
     from typing import Final
 
     from pparse.tree.context import NodeContext
-    from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
     from pparse.tree.result import Result
@@ -149,6 +150,7 @@ class DamagedText(Parser):
         self.flaw: Finding | None = None  # the first fault of a text whose commas and brackets are right
         self.unsure: list[Unsure] = []  # in order
         self.headless: Finding | None = None  # set if the text lacks its first bracket
+        self._line = PathLine()
 
     # -- damage ------------------------------------------------------------------------------------------------------
 
@@ -206,6 +208,8 @@ class DamagedText(Parser):
         record = self.mended().get(node.start)
         if record is None:
             return False
+        if index.count:  # commas and brackets showed other children, by which nodes may have been named
+            self._line = PathLine()
         index.offsets, index.stride, index.entries, index.group, index.table = array("q"), 1, None, None, None
         index.keep(record, len(record.starts))
         index.end = record.end - 1
@@ -234,8 +238,16 @@ class DamagedText(Parser):
         return True
 
     def _mended_entries(self, node: Node, record: Mended, first: int, count: int) -> list[Entry]:
-        is_map, source = node.kind == "object", self.result.extraction.name
         found = []
+        for at, entry in enumerate(self._describe_mended(node, record, first, count), first):
+            if entry.finding is not None:
+                entry.finding.path = self._line.below(node, at, entry.key)
+            found.append(entry)
+        return found
+
+    def _describe_mended(self, node: Node, record: Mended, first: int, count: int) -> Iterator[Entry]:
+        """Yield entries without the paths of their findings."""
+        is_map, source = node.kind == "object", self.result.extraction.name
         for at in range(first, min(first + count, len(record.starts))):
             start, end = record.starts[at], record.ends[at]
             wrong = record.bad.get(at)
@@ -250,10 +262,11 @@ class DamagedText(Parser):
                 entry = Entry(
                     entry.key, entry.kind, entry.start, entry.end, status=Status.DAMAGED, finding=finding, at=start
                 )
-            if entry.finding is not None:
-                entry.finding.path = clipped(self._path_below(node, at, entry.key))
-            found.append(entry)
-        return found
+            yield entry
+
+    def path_of(self, node: Node) -> str:
+        """Return the path of ``node`` for a finding."""
+        return self._line.path(node)
 
     def finding_about(self, start: int) -> Finding | None:
         """Return the finding for the value at ``start``: that its number, or those of its elements, are uncertain."""
@@ -286,16 +299,6 @@ class DamagedText(Parser):
         )
         self.result.findings.add(finding)
         return finding
-
-    def _path_below(self, node: Node, ordinal: int, key: Key) -> str:
-        from pparse.paths import KeyStep, OrdinalStep, format_path
-
-        step: KeyStep | OrdinalStep
-        if node.kind == "array":
-            step = KeyStep(ordinal)
-        else:
-            step = KeyStep(key) if isinstance(key, str) else OrdinalStep(ordinal)
-        return format_path([*node.steps, step])
 
     def _child_text(self, start: int, end: int, is_map: bool) -> ChildText:
         """Read the text of a child, or only the ends that `ChildText` needs if it is long."""

@@ -56,10 +56,12 @@ from pparse.parsers.json.text import (
     key_hash,
     unsupported_code,
 )
+from pparse.paths import KeyStep
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.engine import largest_block
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
 from pparse.tree.parser import Confidence
+from pparse.tree.result import GROUP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.data.reader import Reader
+    from pparse.paths import OrdinalStep
     from pparse.tree.context import State
     from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
@@ -370,6 +373,21 @@ class JsonParser(ObjectMembers):
     def _entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
         if isinstance(index.note, Mended):
             return self._mended_entries(node, index.note, first, count)
+        entries: list[Entry] = []
+        for ordinal, (entry, wrong) in enumerate(self._describe(node, index, first, count), first):
+            if wrong is not None:
+                if self._take_mended(node, index):
+                    return self._mended_entries(node, index.note, first, max(0, min(ordinal + 1, index.count) - first))
+                hidden = self.result.findings.omitted or wrong is not entry.finding  # the value itself is sound
+                path = "" if hidden else self._line.below(node, ordinal, entry.key)
+                self._note(wrong.code, wrong.reason, wrong.offset or entry.start, None, path=path)
+            entries.append(entry)
+        return entries
+
+    def _describe(
+        self, node: Node, index: ChildIndex, first: int, count: int
+    ) -> Iterator[tuple[Entry, Finding | None]]:
+        """Yield the entries of some children by commas and brackets, and what is wrong with each, without a path."""
         bounds = self._bounds(node, index, first, count)
         if index.stride == 1:
             # Fewer at a time if they are large: keys of a megabyte each would add up.
@@ -381,7 +399,6 @@ class JsonParser(ObjectMembers):
         block, base = b"", bounds[0]
         if bounds[-1] - bounds[0] <= GROUP_READ:
             block = self.result.extraction.data.pread(base, bounds[-1] - 1 - base)
-        entries = []
         for number in range(count):
             start, end = bounds[number], bounds[number + 1] - 1
             if block:
@@ -395,15 +412,31 @@ class JsonParser(ObjectMembers):
             wrong = entry.finding if entry.status is Status.DAMAGED else None
             if text.zeros and wrong is None:
                 wrong = Finding("malformed", "zeros follow the value", offset=text.stop)
-            if wrong is not None:
-                if self._take_mended(node, index):
-                    last = min(number + first + 1, index.count)
-                    return self._mended_entries(node, index.note, first, max(0, last - first))
-                hidden = self.result.findings.omitted or wrong is not entry.finding  # the value itself is sound
-                path = "" if hidden else self._path_below(node, first + number, entry.key)
-                self._note(wrong.code, wrong.reason, wrong.offset or entry.start, None, path=path)
-            entries.append(entry)
-        return entries
+            yield entry, wrong
+
+    def step_to(self, parent: Node, ordinal: int, key: Key) -> KeyStep | OrdinalStep:
+        """Return the path step to a child, without asking for entries: their findings would ask for paths again."""
+        if parent.kind != "object" or not isinstance(key, str) or ordinal >= GROUP:
+            return super().step_to(parent, ordinal, key)  # by the hashes of keys, if by anything
+        with self.lock:
+            index = parent.index_to(ordinal + 1)
+            group = index.group
+            if group is not None and not group[0] and len(group[1]) >= ordinal:
+                return KeyStep(key, 1 + sum(entry.key == key for entry in group[1][:ordinal]))
+            return KeyStep(key, 1 + sum(found == key for found in self._keys(parent, index, 0, ordinal)))
+
+    def _keys(self, node: Node, index: ChildIndex, first: int, stop: int) -> Iterator[Key]:
+        """Yield the keys of the children from ``first`` to before ``stop``, without the paths of findings."""
+        while first < stop:
+            self.result.extraction.data.check_unchanged()
+            count = min(GROUP, stop - first)
+            if isinstance(index.note, Mended):
+                entries = iter(self._describe_mended(node, index.note, first, count))
+            else:
+                entries = (entry for entry, _ in self._describe(node, index, first, count))
+            for entry in entries:
+                yield entry.key
+                first += 1
 
     def _bounds(self, node: Node, index: ChildIndex, first: int, count: int) -> array[int]:
         """Return where ``count`` children begin from child ``first`` on, and one past the end of the last."""
@@ -496,7 +529,7 @@ class JsonParser(ObjectMembers):
         index = node.index_to(stop)
         stop = index.count if stop is None else min(stop, index.count)
         if isinstance(index.note, Mended):
-            yield from super().key_hashes(node, first, stop)
+            yield from map(hash, self._keys(node, index, first, stop))
             return
         while first < stop:
             count = min(4096, stop - first)

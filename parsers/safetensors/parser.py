@@ -97,7 +97,7 @@ class SafetensorsParser(HeaderParser):
         if node.kind == "tensors":
             index.count = self.header.root.index_to(None).count - len(self.metadata_at())
             return node.start, DONE, 0
-        mirrored = self._mirrored(node)
+        mirrored = index.note = self._mirrored(node)
         as_row = node.kind == "tensor" and mirrored.shape == LIST and len(mirrored) == len(FIELDS)
         for kid in mirrored.children():
             value = kid.value if kid.shape == "scalar" else UNLOADED_VALUE
@@ -245,19 +245,21 @@ class SafetensorsParser(HeaderParser):
         return self.info(self._header_ordinal(ordinal))[0]
 
     def _mirrored(self, node: Node) -> Node:
-        """Return the node of the header that ``node`` mirrors."""
+        """Return the node of the header that ``node`` mirrors; an index holds the one that its own node mirrors."""
         # By number: a key may occur twice.
         ordinals: list[int] = []
-        while node.parent is not None and node.kind != "tensor":
+        found: Node | None = None
+        while found is None and node.parent is not None and node.kind != "tensor":
             ordinals.append(node.ordinal)
             node = node.parent
-        if node.kind == "tensor":
+            index = node.index  # read once: the budget may evict it at any time
+            found = index.note if index is not None else None
+        if found is None and node.kind == "tensor":
             found = self.header.root.child(self._header_ordinal(node.ordinal))
-        else:
+        elif found is None:
             ordinals.pop()  # "metadata"
-            metadata = self.header.root.find(METADATA)
-            assert metadata is not None  # noqa: S101 -- its node was made from it
-            found = metadata
+            found = self.header.root.find(METADATA)
+            assert found is not None  # noqa: S101 -- its node was made from it
         for ordinal in reversed(ordinals):
             found = found.child(ordinal)
         return found

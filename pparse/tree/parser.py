@@ -218,7 +218,7 @@ class Parser:
         finding = Finding(
             "malformed" if whole else "truncated",
             f"the {ctx.node.kind} ends inside a record" if whole else f"the {ctx.node.kind} ends early",
-            path=ctx.node.path,
+            path=self.path_of(ctx.node),
             source=self.result.extraction.name,
             offset=end,
             wanted=ctx.need,
@@ -238,7 +238,7 @@ class Parser:
         finding = Finding(
             "malformed",
             error.reason,
-            path=node.path,
+            path=self.path_of(node),
             source=self.result.extraction.name,
             offset=offset,
             wanted=error.wanted,
@@ -261,6 +261,10 @@ class Parser:
         if isinstance(key, str | bytes | int):
             return KeyStep(key, self.result.occurrence(parent, ordinal, key))
         return OrdinalStep(ordinal)
+
+    def path_of(self, node: Node) -> str:
+        """Return the path of ``node`` for a finding, which may be clipped; for a parser that knows it at less cost."""
+        return node.path
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
         """Return the entries ``[first, first + count)`` of an indexed node, reading them again if necessary."""

@@ -162,7 +162,7 @@ class Result:
         finding = Finding(
             "limit",
             error.reason,
-            path=node.path,
+            path=self.parser.path_of(node),
             source=self.extraction.name,
             offset=node.start,
             wanted=error.wanted,
