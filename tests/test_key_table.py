@@ -6,8 +6,10 @@ import json
 import random
 
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 import pparse
+from pparse.kernels.varint import encode_varint
 from pparse.tree.key_table import SLICE, KeyTable, repeated_hashes
 
 MANY = 105_000
@@ -51,7 +53,8 @@ def test_a_path_indexes_no_more_than_leads_to_it():
         assert doc.session.stats.bytes < len(text) // 2
 
 
-def test_a_table_grows_with_its_index():
+def test_a_table_grows_with_its_index(monkeypatch):
+    monkeypatch.setattr("pparse.tree.key_table.key_hash", lambda key: key)
     rng = random.Random(3)
     hashes = [rng.randrange(1_000) - 500 for _ in range(9_000)]
     whole, grown = KeyTable(hashes), KeyTable()
@@ -62,7 +65,7 @@ def test_a_table_grows_with_its_index():
         at += step
         assert grown.covered == min(at, len(hashes))
     for key in range(-500, 500):
-        expected = [number for number, one in enumerate(hashes) if one == hash(key)]
+        expected = [number for number, one in enumerate(hashes) if one == key]
         assert list(whole.candidates(key)) == list(grown.candidates(key)) == expected
         for occurrence in (1, 2, len(expected), len(expected) + 1):
             wanted = expected[occurrence - 1] if 0 < occurrence <= len(expected) else None
@@ -74,6 +77,7 @@ def test_a_table_grows_with_its_index():
 
 def test_a_table_of_several_slices_is_one(monkeypatch):
     monkeypatch.setattr("pparse.tree.key_table.SLICE", 100)
+    monkeypatch.setattr("pparse.tree.key_table.key_hash", lambda key: key)
     hashes = [number % 250 for number in range(1_000)]
     table = KeyTable(hashes)
     assert len(table._slices) == 10
@@ -99,3 +103,38 @@ def test_small_maps_with_a_key_twice():
         assert list(view) == ["a", "b"]
         assert dict(view.items()) == {"a": 1, "b": 2}
         assert json.dumps([kid.path for kid in doc.root.children()]) == '["a", "b", "a#2"]'
+
+
+# Numbers of which Python's hash() is the same.
+ALIKE = [0, 2**61 - 1, -1, -2, 1, 2**61, -(2**61 - 1)]
+
+
+@pytest.mark.parametrize("before", [0, 5, 80, 3000])
+def test_integer_keys_that_python_hashes_alike_are_different_keys(before, tmp_path):
+    """A map<int64, string>: beyond the first entries, keys are compared by their hashes."""
+    files = FileDescriptorSet()
+    file = files.file.add(name="a.proto", syntax="proto3")
+    message = file.message_type.add(name="M")
+    message.field.add(name="x", number=1, type=11, label=3, type_name=".M.XEntry")
+    entry = message.nested_type.add(name="XEntry")
+    entry.options.map_entry = True
+    entry.field.add(name="key", number=1, type=3, label=1)
+    entry.field.add(name="value", number=2, type=9, label=1)
+    (tmp_path / "a.ds").write_bytes(files.SerializeToString())
+    keys = [*range(10, 10 + before), *ALIKE]
+
+    def field(number: int, content: bytes) -> bytes:
+        return bytes([number << 3 | 2, len(content)]) + content
+
+    pairs = (b"\x08" + encode_varint(key & 2**64 - 1) + field(2, b"%d" % key) for key in keys)
+    (tmp_path / "a.pb").write_bytes(b"".join(field(1, pair) for pair in pairs))
+    options = {"descriptor": str(tmp_path / "a.ds"), "message": "M"}
+    with pparse.open(tmp_path / "a.pb", format="protobuf", options=options) as document:
+        node = document.root["x"]
+        assert [node.child(number).path for number in range(before, len(keys))] == [f"x[{key}]" for key in ALIKE]
+        assert node.to_python() == {key: str(key) for key in keys}
+        assert dict(document.root.value["x"].items()) == {key: str(key) for key in keys}
+        assert list(document.root.value["x"]) == keys
+        for key in ALIKE:
+            assert node[key].value == node.find(key).value == str(key)
+            assert node.find(key, 2) is None

@@ -24,6 +24,15 @@ EACH: Final = 12
 _MANY: Final = 50_000
 
 
+def key_hash(key: object) -> int:
+    """Return the hash by which keys of children are compared, 64 bits.
+
+    Python's own of an integer is the number, but for two things that files hold: -1 has that of -2, and numbers that
+    differ by 2**61 - 1 share one. Of texts it is salted, so that nobody can make keys that share one.
+    """
+    return hash(str(key)) if type(key) is int else hash(key)
+
+
 class KeyTable:
     """Ordinals of children by the hash of their key: 12 bytes a child."""
 
@@ -57,7 +66,7 @@ class KeyTable:
 
     def candidates(self, key: object) -> Iterator[int]:
         """Yield, in file order, the ordinals of keys with the hash of ``key``, nearly always equal to it."""
-        wanted = hash(key)
+        wanted = key_hash(key)
         for hashes, ordinals in self._slices:
             slot = bisect_left(hashes, wanted)
             while slot < len(hashes) and hashes[slot] == wanted:
@@ -66,7 +75,7 @@ class KeyTable:
 
     def nth(self, key: object, occurrence: int) -> int | None:
         """Return the ordinal of the n-th key with the hash of ``key``; None if there are fewer."""
-        wanted = hash(key)
+        wanted = key_hash(key)
         for hashes, ordinals in self._slices:
             low = bisect_left(hashes, wanted)
             if low < len(hashes) and hashes[low] == wanted:
@@ -78,7 +87,7 @@ class KeyTable:
 
     def before(self, key: object, ordinal: int) -> int:
         """Return how many keys with the hash of ``key`` come before ``ordinal``."""
-        wanted, count = hash(key), 0
+        wanted, count = key_hash(key), 0
         for hashes, ordinals in self._slices:
             low = bisect_left(hashes, wanted)
             high = bisect_right(hashes, wanted, low)

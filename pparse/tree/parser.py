@@ -12,6 +12,7 @@ from pparse.paths import KeyStep, OrdinalStep
 from pparse.tree.context import NodeContext
 from pparse.tree.engine import run
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
+from pparse.tree.key_table import key_hash
 from pparse.tree.views import as_dict
 from pparse.tree.visit import Member, Trail, Visit
 
@@ -286,7 +287,7 @@ class Parser:
         for ordinal, entry in self.result.entries_from(node, first):
             if stop is not None and ordinal >= stop:
                 return
-            yield hash(entry.key)
+            yield key_hash(entry.key)
 
     def python_size(self, node: Node) -> int:
         """Return how many bytes `to_python` would read for ``node``."""

@@ -12,7 +12,7 @@ from pparse.locking import guard
 from pparse.tree.context import NodeContext
 from pparse.tree.engine import run
 from pparse.tree.index import ChildIndex
-from pparse.tree.key_table import EACH, MAKING, SLICE, KeyTable, repeated_hashes
+from pparse.tree.key_table import EACH, MAKING, SLICE, KeyTable, key_hash, repeated_hashes
 from pparse.tree.node import Node
 
 TYPE_CHECKING = False
@@ -310,10 +310,11 @@ class Result:
             return 1 + table.before(key, ordinal)
         if not index.complete and ordinal > BY_READING:
             index = node.index_to(None)
-        if index.complete and hash(key) not in self.repeated_keys(node):
+        if index.complete and key_hash(key) not in self.repeated_keys(node):
             return 1
+        wanted = key_hash(key)
         before = zip(range(ordinal), self.parser.key_hashes(node, 0, ordinal), strict=False)
-        return 1 + sum(1 for _, number in before if number == hash(key))
+        return 1 + sum(1 for _, number in before if number == wanted)
 
     def same_keys(self, node: Node) -> set[int]:
         """Return the ordinals of all children of ``node`` whose key may occur more than once."""
@@ -338,7 +339,7 @@ class Result:
         """Return the hashes of keys of ``node`` that occur more than once, in as many passes as the budget requires."""
         index = node.index_to(None)
         if index.repeated is None and index.count <= GROUP:
-            numbers = Counter(hash(entry.key) for entry in self.entries_at(node, 0))
+            numbers = Counter(key_hash(entry.key) for entry in self.entries_at(node, 0))
             index.repeated = frozenset(number for number, count in numbers.items() if count > 1)
         elif index.repeated is None:
             budget = self.extraction.session.budget

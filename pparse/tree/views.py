@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pparse.tree.key_table import key_hash
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,14 +46,14 @@ class NodeMap:
         result, node = self.node.result, self.node
         repeated = result.repeated_keys(node)
         for kid in node.children():
-            if hash(kid.key) not in repeated or result.occurrence(node, kid.ordinal, kid.key) == 1:
+            if key_hash(kid.key) not in repeated or result.occurrence(node, kid.ordinal, kid.key) == 1:
                 yield kid.key, kid.load()
 
     def __iter__(self) -> Iterator[Key]:
         result, node = self.node.result, self.node
         repeated = result.repeated_keys(node)
         for ordinal, entry in result.entries_from(node, 0):
-            if hash(entry.key) not in repeated or result.occurrence(node, ordinal, entry.key) == 1:
+            if key_hash(entry.key) not in repeated or result.occurrence(node, ordinal, entry.key) == 1:
                 yield entry.key
 
     def __contains__(self, key: object) -> bool:
