@@ -18,6 +18,10 @@ class SparseContract(ParserContract):
         """Every tenth length, and those at either end."""
         return sweep.some(range(size), 10, ends=24)
 
+    def gap_starts(self, size: int, step: int) -> Iterable[int]:
+        """Every third, and those at either end."""
+        return sweep.some(range(0, size, step), 2, ends=4)
+
     def changed(self, size: int) -> Iterable[tuple[int, int]]:
         """Two values at every ninth byte, and at all of the first and the last."""
         places = sweep.some(range(size), 9, ends=16)

@@ -22,7 +22,7 @@ def offset(monkeypatch):
 @pytest.mark.parametrize("every", [1, 2, 3, 7])
 def test_as_many_offsets_as_the_stride_look_at_every_place_once(offset, every) -> None:
     seen = []
-    for number in range(1000, 1000 + every):
+    for number in range(1000, 1000 + sweep.stride(every)):
         offset(number)
         found = sweep.some(range(50), every)
         assert found == sorted(found)
@@ -36,13 +36,13 @@ def test_what_is_to_be_kept_and_the_ends_are_looked_at_with_any_offset(offset) -
         assert {0, 1, 2, 17, 23, 97, 98, 99} <= set(sweep.some(range(100), 12, keep=(17, 23), ends=3))
 
 
-@pytest.mark.parametrize("stride", [1, 2, 3])
-def test_each_value_comes_to_each_place_with_some_offset(offset, stride) -> None:
-    table = "abcdef"
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_each_value_comes_to_each_place_with_some_offset(offset, every) -> None:
+    table, stride = "abcdef", sweep.stride(every)
     seen = set()
     for number in range(6 * stride):
         offset(number % stride + number // stride * sweep.TURN)
-        for at in sweep.some(range(12), stride):
+        for at in sweep.some(range(12), every):
             chosen = sweep.values(table, at)
             assert len(set(chosen)) == 2
             seen |= {(at, value) for value in chosen}

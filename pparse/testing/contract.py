@@ -143,6 +143,10 @@ class ParserContract:
         """Return the lengths to which a sample of ``size`` bytes is cut, ascending; override to try fewer."""
         return range(size)
 
+    def gap_starts(self, size: int, step: int) -> Iterable[int]:
+        """Offsets at which `test_gaps` puts a gap into a sample of ``size`` bytes; ``step`` apart unless overridden."""
+        return range(0, size, step)
+
     def changed(self, size: int) -> Iterable[tuple[int, int]]:
         """Return the changes to a sample of ``size`` bytes, as (offset, new value)."""
         return ((at, value) for at in range(size) for value in self.changes)
@@ -315,7 +319,7 @@ class ParserContract:
         """A gap damages what lies in it; the rest is whole, has a status, or raises one of our errors."""
         for sample in self.samples.values():
             step = max(1, len(sample) // 40)
-            for start in range(0, len(sample), step):
+            for start in self.gap_starts(len(sample), step):
                 for length in (1, step, None):
                     self._survives(GappyData(sample, [(start, length)]))
 
