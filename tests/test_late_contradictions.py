@@ -287,3 +287,23 @@ def test_bytes_that_came_into_a_stored_member_do_not_hide_the_members_behind_it(
     run("recover", path, "-o", tmp_path / "o", "-q")
     report = json.loads((tmp_path / "o" / "RECOVERY.json").read_text())
     assert {file["path"]: file["status"] for file in report["files"]}["b.txt"] == "complete"
+
+
+def test_members_behind_damage_come_out_though_the_checksum_of_the_first_contradicts() -> None:
+    """Three members: the CRC of the first is wrong, the second is damaged inside; the third is whole."""
+    rng = random.Random(1)
+    texts = [b"".join(b"line %d %d\n" % (i, rng.randrange(10**6)) for i in range(6_000)) for _ in range(3)]
+    first, second, third = (bytearray(gzip.compress(text, 6)) for text in texts)
+    first[-6] ^= 0x55
+    for seed in range(12):
+        noise = random.Random(seed)
+        hit = bytearray(second)
+        at = noise.randrange(200, len(hit) - 200)
+        hit[at : at + 40] = noise.randbytes(40)
+        raw = bytes(first + hit + third)
+        source = BytesData(raw)
+        data = ResumedData(source.range(0, len(raw)), "gzip", budget=MemoryBudget(64 << 20), concatenated=True)
+        data.finish()
+        known, _ = data.read_known(0, 2 * sum(map(len, texts)))
+        assert texts[2][-20_000:] in known, f"noise {seed} at {at}"
+        data.close()

@@ -194,9 +194,11 @@ class _DeflateWalk:
             behind = body_end + self._source.trailer
             if self._source.may_end(behind):
                 failure.suspect_from, failure.why_suspect = failure.start_out, _CONTRADICTED
-                yield from self._members(_Position(behind, failure.out), None)
-                return
-            here = self.first_position(body_end)
+                here = yield from self._members(_Position(behind, failure.out), None)
+                if here.at >= self._end:
+                    return
+            else:
+                here = self.first_position(body_end)
         found, here = self._next(here)
         while found is not None:
             trial = found.trial
