@@ -357,7 +357,7 @@ class CpbParser(ProtobufParser):
             source=self.result.extraction.name,
             offset=self.source().end if cut else problem.offset,
         )
-        self.result.close_node(node, cut_status(True, damaged=not cut), finding)
+        self.result.close_node(node, cut_status(damaged=not cut), finding)
         return True
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:

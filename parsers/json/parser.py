@@ -206,7 +206,7 @@ class JsonParser(ObjectMembers):
                 cut = NUMBER_START.fullmatch(text) is not None
             else:
                 cut = kind.encode().startswith(text)
-            status = cut_status(True, damaged=not cut)
+            status = cut_status(damaged=not cut)
             finding = self._note("truncated" if cut else "malformed", error.reason, error.offset or pos, None)
         return Entry(None, kind, pos, pos + stop, value, status, finding)
 

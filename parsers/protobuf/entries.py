@@ -110,7 +110,7 @@ class ValueEntries:
             wanted=found.end - found.start,
             got=max(0, min(part.end, there) - found.start),
         )
-        return cut_status(True, damaged=not cut), finding
+        return cut_status(damaged=not cut), finding
 
     def below(self, trail: tuple[int, ...], number: int) -> tuple[int, ...]:
         """Return the trail of a field, no longer than needed to know that none of `types` means it."""

@@ -305,7 +305,7 @@ class ProtobufParser(Parser):
             got=min(end, there) - part.part.start,
         )
         worse = node.known_status is Status.DAMAGED
-        self.result.close_node(node, cut_status(True, damaged=worse or not truncated), finding)
+        self.result.close_node(node, cut_status(damaged=worse or not truncated), finding)
 
     def finish(self, ctx: NodeContext) -> None:
         """After all parts were scanned: the message is COMPLETE unless an error was found."""
@@ -386,7 +386,7 @@ class ProtobufParser(Parser):
             found = ListIndex(self.make, origin)
             index.keep(found, found.count)
             for reason, offset, cut in found.problems[:1]:
-                self.damage(node, reason, offset, cut_status(True, damaged=not cut))
+                self.damage(node, reason, offset, cut_status(damaged=not cut))
         if node.known_status is None:
             self.result.close_node(node, Status.COMPLETE, None)
         return True

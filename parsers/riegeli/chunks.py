@@ -72,7 +72,7 @@ class ChunkParser(HashedParser):
             status = Status.TRUNCATED if chunk.data_end > size else Status.COMPLETE
             if ctx.collected is None:
                 worse = ctx.node.known_status is Status.DAMAGED
-                self.result.close_node(ctx.node, cut_status(True, damaged=worse), problem)
+                self.result.close_node(ctx.node, cut_status(damaged=worse), problem)
         ctx.emit(Entry(key, chunk.header.type_name, self._start + chunk.begin, end, status=status, finding=problem))
         return (end, self.expect_chunk, 0) if chunk.end <= size else (self._start + size, DONE, 0)
 
@@ -192,4 +192,4 @@ class ChunkParser(HashedParser):
             got=size - begin,
         )
         worse = ctx.node.known_status is Status.DAMAGED
-        self.result.close_node(ctx.node, cut_status(True, damaged=worse), finding, end=self._start + size)
+        self.result.close_node(ctx.node, cut_status(damaged=worse), finding, end=self._start + size)

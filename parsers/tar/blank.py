@@ -54,7 +54,7 @@ def judge_blank(source: TarSource, blank: int, end: int, *, at_end: bool) -> tup
             reason += f", {holes:,} of them never written (a file hole): members are missing"
         else:
             reason += ": it was never written"
-        status = cut_status(True, damaged=not at_end)
+        status = cut_status(damaged=not at_end)
         return status, _finding(source, "unwritten", reason, blank, size, Severity.ERROR)
     if at_end:
         reason = f"{count_words(size, 'byte')} of zeros follow the last member, more than the padding of an archive: "

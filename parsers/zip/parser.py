@@ -346,7 +346,7 @@ class ZipParser(ArchiveParser):
             offset=end,
         )
         worse = whole or ctx.node.known_status is Status.DAMAGED
-        self.result.close_node(ctx.node, cut_status(True, damaged=worse), finding)
+        self.result.close_node(ctx.node, cut_status(damaged=worse), finding)
 
     # -- what a member holds -----------------------------------------------------------------------------------------
 

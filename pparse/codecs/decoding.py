@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from pparse.data.scratch import Scratch
 
 
-# Implementations, looked up once: archives have many small streams.
-_whole: dict[str, Callable[[str, Buffer, int], bytes]] = {}
-_stream: dict[str, Callable[..., Decompressor]] = {}
-
-
 def decompress(codec: str, data: Buffer, max_size: int) -> bytes:
     """Return what the one stream in ``data`` holds.
 
@@ -30,9 +25,7 @@ def decompress(codec: str, data: Buffer, max_size: int) -> bytes:
     """
     if max_size < 0:
         raise ValueError(f"negative size: {max_size}")
-    whole = _whole.get(codec)
-    if whole is None:
-        whole = _whole[codec] = codec_named(codec).implementation("whole")
+    whole: Callable[[str, Buffer, int], bytes] = codec_named(codec).implementation("whole")
     return whole(codec, data, min(max_size, sys.maxsize >> 1))
 
 
@@ -54,9 +47,8 @@ def decompressor(
     decoded only whole, where that does not fit the budget. Raises `UnsupportedError` for an unknown codec, or one
     whose library is missing.
     """
-    make = _stream.get(codec)
-    if make is None:
-        make = _stream[codec] = codec_named(codec).implementation("stream")
-    if codec_named(codec).spools:
+    known = codec_named(codec)
+    make: Callable[..., Decompressor] = known.implementation("stream")
+    if known.spools:
         return make(codec, budget, size, reread, scratch=scratch)
     return make(codec, budget, size, reread)

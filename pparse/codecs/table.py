@@ -22,6 +22,7 @@ class Codec:
     """What is to be known of a codec before its decoder is imported."""
 
     __slots__ = (
+        "_implementations",
         "checked",
         "copies",
         "decoder",
@@ -109,6 +110,7 @@ class Codec:
         """Whether the decoder may need a scratch file."""
         self.zero_padding = zero_padding
         """Whether zeros may follow a stream."""
+        self._implementations: dict[str, Callable[..., Any]] = {}  # looked up once: archives have many small streams
 
     def __repr__(self) -> str:
         return f"<Codec {self.name}>"
@@ -124,13 +126,13 @@ class Codec:
 
     def implementation(self, kind: str) -> Callable[..., Any]:
         """Return the function that decodes a whole stream (``whole``) or makes a decompressor (``stream``)."""
-        import importlib
+        found = self._implementations.get(kind)
+        if found is None:
+            import importlib
 
-        module, _, family = self.decoder.partition(":")
-        found: Callable[..., Any] = getattr(
-            importlib.import_module(f"pparse.codecs.{module}"),
-            f"whole_{family}" if kind == "whole" else f"{family}_stream",
-        )
+            module, _, family = self.decoder.partition(":")
+            name = f"whole_{family}" if kind == "whole" else f"{family}_stream"
+            found = self._implementations[kind] = getattr(importlib.import_module(f"pparse.codecs.{module}"), name)
         return found
 
 

@@ -413,7 +413,7 @@ def _judge_short(verdict: Verdict, short: int, wanted: int, error: PparseError |
     verdict.gaps.add(verdict.size, short)
     damaged = error is not None and not isinstance(error, EndOfDataError)
     verdict.worsen(
-        cut_status(True, damaged=damaged),
+        cut_status(damaged=damaged),
         "malformed" if damaged else "truncated",
         f"it ends after {verdict.size:,} of {wanted:,} bytes" + (f" ({error.reason})" if error is not None else ""),
     )
@@ -427,7 +427,7 @@ def _judge_end(verdict: Verdict, data: Data, error: PparseError) -> None:
     if data.size is None:
         verdict.gaps.add(verdict.size, None)
     cut = isinstance(error, EndOfDataError)
-    verdict.worsen(cut_status(True, damaged=not cut), "truncated", error.reason)
+    verdict.worsen(cut_status(damaged=not cut), "truncated", error.reason)
 
 
 def _placed(verdict: Verdict, stretches: list[tuple[int, int]], start: int) -> Iterator[tuple[int, int]]:

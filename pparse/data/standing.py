@@ -155,7 +155,7 @@ class Standing:
         return f"<Standing {self.status}, verified {self.verified}, {self.there} bytes there: {self.reason}>"
 
 
-def cut_status(there: object, *, damaged: bool = False) -> Status:
+def cut_status(there: object = True, *, damaged: bool = False) -> Status:
     """Return the status of something that ends early, be it a tensor, a node, a member or a file.
 
     TRUNCATED if its beginning is ``there`` (bytes, a count, or a truth value), MISSING if nothing is; DAMAGED if more

@@ -94,7 +94,7 @@ def judge(extraction: Extraction) -> Judgement:
     except LimitError as error:
         found.findings.add(Finding("limit", f"not checked: {error.reason}", severity=Severity.WARNING))
     except PparseError as error:
-        found.status = cut_status(True, damaged=not isinstance(error, EndOfDataError))
+        found.status = cut_status(damaged=not isinstance(error, EndOfDataError))
         found.findings.add(Finding("malformed", error.reason, offset=error.offset))
     for finding in found.findings:
         finding.source = finding.source or extraction.name

@@ -443,7 +443,7 @@ def _report(
     merged: tuple[TargetFile, _Pruned] | None = None,
 ) -> None:
     """Report the file of chunks, the rest of the last chunk (in ``folder``), the message, and what is lost."""
-    status = cut_status(True, damaged=copy.damaged or job.has_gaps)
+    status = cut_status(damaged=copy.damaged or job.has_gaps)
     job.report(file, status, reason)
     try:
         if merged is not None:

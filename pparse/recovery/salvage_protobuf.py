@@ -334,7 +334,7 @@ def salvage_protobuf(job: Job) -> bool:
             return False
     why_suspect = job.data.why_suspect(job.start, job.end)
     damaged = losses.inside or job.has_gaps or job.loose or why_suspect is not None
-    status = cut_status(True, damaged=bool(damaged))
+    status = cut_status(damaged=bool(damaged))
     reason = f"{file.bytes:,} of {job.end - job.start:,} bytes are in it; {losses.text()}"
     job.report(file, status, reason if why_suspect is None else f"{reason}; {why_suspect}")
     try:

@@ -277,7 +277,7 @@ def salvage_riegeli(job: Job) -> bool:
             file.discard()
             job.is_unharmed = copy.is_whole and copy.records > 0
             return False
-    status = cut_status(True, damaged=copy.damaged or job.has_gaps)
+    status = cut_status(damaged=copy.damaged or job.has_gaps)
     job.report(file, status, described(copy))
     try:
         copy.save_tail(f"{file.path}.partial")

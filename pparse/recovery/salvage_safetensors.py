@@ -93,7 +93,7 @@ class _Judge:
                 return Status.MISSING, "it lies in a gap"
             return Status.DAMAGED, "there is a gap in it"
         if stop > self._job.solid:
-            return cut_status(True, damaged=not self._cut), "it ends early"
+            return cut_status(damaged=not self._cut), "it ends early"
         if number in self.spoiled:
             return Status.DAMAGED, "its bytes cannot be read"
         why_suspect = data.why_suspect(start, stop) or self.header_suspect or shifted

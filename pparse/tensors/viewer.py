@@ -107,7 +107,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
             end = inner.end if inner.end is not None else data.size if data.size is not None else data.reach
             found = data.standing(inner.start, end or 0).status
             if found is Status.DAMAGED or (found is not Status.COMPLETE and extent.document_status is Status.COMPLETE):
-                extent.document_status = cut_status(True, damaged=found is Status.DAMAGED)
+                extent.document_status = cut_status(damaged=found is Status.DAMAGED)
         if extent.resume_at is not None and not extent.resume:
             name = extent.resume_file or self.extraction.name
             extent.resume.append(Resume(name, extent.resume_at, hole=bool(extent.unwritten)))

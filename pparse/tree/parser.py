@@ -225,7 +225,7 @@ class Parser:
             wanted=ctx.need,
             got=max(0, end - ctx.pos),
         )
-        self.result.close_node(ctx.node, cut_status(True, damaged=whole), finding, end=end)
+        self.result.close_node(ctx.node, cut_status(damaged=whole), finding, end=end)
         return None
 
     def finish(self, ctx: NodeContext) -> None:

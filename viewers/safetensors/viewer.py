@@ -258,7 +258,7 @@ class SafetensorsViewer(Viewer):
             header = parser.header.status
         except MalformedError as error:
             short = (extent.actual or 0) < 8
-            extent.document_status = cut_status(True, damaged=not short)
+            extent.document_status = cut_status(damaged=not short)
             extent.expected = 8 if short else None
             extent.at_least = True
             parser.result.findings.add(

@@ -116,7 +116,7 @@ class Message:
         if cut:
             # A field that extends to the end of the data was cut there; in any other message a length is wrong.
             at_end = part.end >= self.make.data_end(part)
-            status = cut_status(True, damaged=not at_end)
+            status = cut_status(damaged=not at_end)
             self.problem = Problem(
                 status, "the message ends early" if at_end else "a field ends beyond its message", there
             )
