@@ -54,7 +54,7 @@ class TestHeaders:
             6,
             3,
         )
-        assert records.kind_of("dir/link", entry.creator, entry.external) == "symlink"
+        assert records.declared_kind("dir/link", entry.creator, entry.external) == "symlink"
         assert records.mode_of(entry.creator, entry.external) == 0o777
         assert entry.length == len(made.central()) == records.central_length(made.central())
 
@@ -138,11 +138,11 @@ class TestNames:
     def test_the_kind_is_told_from_mode_and_system(self) -> None:
         kinds = {0o120777: "symlink", 0o100644: "file", 0o010644: "fifo", 0o020644: "device", 0o060644: "device"}
         for mode, kind in kinds.items():
-            assert records.kind_of("x", 3, mode << 16) == kind
-            assert records.kind_of("x", 19, mode << 16) == kind
-            assert records.kind_of("x", 0, mode << 16) == "file"
-        assert records.kind_of("x/", 0, 0) == "folder"
-        assert records.kind_of("x", 3, 0o040755 << 16) == "file"
+            assert records.declared_kind("x", 3, mode << 16) == kind
+            assert records.declared_kind("x", 19, mode << 16) == kind
+            assert records.declared_kind("x", 0, mode << 16) == "file"
+        assert records.declared_kind("x/", 0, 0) == "folder"
+        assert records.declared_kind("x", 3, 0o040755 << 16) == "file"
 
     def test_the_kind_of_encryption_is_described(self) -> None:
         aes = field(0x9901, struct.pack("<H2sBH", 2, b"AE", 3, 8))

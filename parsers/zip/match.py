@@ -48,7 +48,7 @@ def match_zip(data: Data, start: int, end: int) -> Confidence:
         header = local_at(data, start, end)
         if header is not None and header.is_sane():
             return Confidence.CERTAIN
-        cut = end - start < LOCAL_SIZE or start + local_length(head) > end
+        cut = end - start < LOCAL_SIZE or (len(head) == LOCAL_SIZE and start + local_length(head) > end)
         if header is None and cut and may_be_local(head):
             return Confidence.LIKELY
         if _leads_on(data, start, end):

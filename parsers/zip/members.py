@@ -5,6 +5,7 @@ from __future__ import annotations
 from pparse.containers.archive import ArchiveMember
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.zip.directory import cut_header
+from pparse.parsers.zip.note import READABLE, ZipNote
 from pparse.parsers.zip.records import (
     DEFLATE,
     ENCRYPTED,
@@ -21,7 +22,6 @@ from pparse.parsers.zip.records import (
     mode_of,
     modified,
 )
-from pparse.parsers.zip.rows import READABLE, ZipNote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,10 +51,11 @@ class MemberMaker:
         start = entry.offset + directory.shift
         end = start + LOCAL_SIZE + len(entry.raw_name) + entry.compressed_size
         name = decode_name(entry.raw_name, entry.flags, entry.extra)
+        declared = declared_kind(name, entry.creator, entry.external)
         member = ArchiveMember(
             name,
             entry.raw_name,
-            kind_of(name, entry.creator, entry.external, entry.compressed_size and entry.size),
+            kind_of(declared, entry.compressed_size and entry.size),
             at,
             start,
             end,
@@ -67,7 +68,7 @@ class MemberMaker:
             extra=ZipNote(
                 entry.flags,
                 entry.method,
-                declared_kind(name, entry.creator, entry.external),
+                declared,
                 listed=True,
                 listed_crc=entry.crc,
             ),
@@ -99,12 +100,13 @@ class MemberMaker:
         assert extent is not None  # noqa: S101
         name = decode_name(header.raw_name, header.flags, entry.extra if entry is not None else header.extra)
         creator, external = (entry.creator, entry.external) if entry is not None else (0, 0)
+        declared = declared_kind(name, creator, external)
         times = header if entry is None else entry
         sure = extent.code != "contradiction"
         member = ArchiveMember(
             name,
             header.raw_name,
-            kind_of(name, creator, external, extent.content),
+            kind_of(declared, extent.content),
             found.at,
             extent.start,
             extent.end,
@@ -117,7 +119,7 @@ class MemberMaker:
             extra=ZipNote(
                 header.flags,
                 header.method,
-                declared_kind(name, creator, external),
+                declared,
                 listed=False,
                 sure=sure,
                 listed_crc=None if entry is None else entry.crc,

@@ -18,6 +18,7 @@ from array import array
 from itertools import islice
 
 from pparse.containers.archive import ArchiveMember, ArchiveParser
+from pparse.containers.content import Verdict
 from pparse.data.standing import cut_status
 from pparse.data.trailing_bytes import trailing_severity
 from pparse.document.named_formats import MOST_NAMES, held_model
@@ -34,6 +35,7 @@ from pparse.parsers.zip.directory import (
 from pparse.parsers.zip.extent import LZMA_HEAD, lzma_alone
 from pparse.parsers.zip.match import TAIL_READ, find_record, match_tail, match_zip
 from pparse.parsers.zip.members import MemberMaker
+from pparse.parsers.zip.note import ZipNote
 from pparse.parsers.zip.records import (
     CENTRAL_SIZE,
     CODECS,
@@ -51,8 +53,9 @@ from pparse.parsers.zip.records import (
     match_descriptor,
     read_central,
 )
-from pparse.parsers.zip.rows import ZipNote, listing
+from pparse.parsers.zip.rows import listing
 from pparse.parsers.zip.scan import Scanner
+from pparse.parsers.zip.small_members import verified_content
 from pparse.parsers.zip.unclaimed import unclaimed
 from pparse.tree.context import DONE
 from pparse.tree.parser import Confidence
@@ -62,7 +65,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any, Final
 
-    from pparse.containers.content import Sink, Skip, Verdict
+    from pparse.containers.content import Sink, Skip
     from pparse.data.base import Data
     from pparse.data.reader import Range, Reader
     from pparse.parsers.zip.directory import Directory
@@ -467,6 +470,8 @@ class ZipParser(ArchiveParser):
             self._note_member(
                 member, "kind", f"its mode or name says {said}, but it holds bytes: read as a file", Severity.NOTE
             )
+        if note.listed and (verdict := self._verify_small(member, note, sink)) is not None:
+            return verdict
         rival = note.rival
         if note.listed and (member.finding is None or member.finding.code not in ("overlap", "gap", "malformed")):
             header = local_at(self.result.extraction.data, member.start, self.result.extraction.known_end())
@@ -477,6 +482,24 @@ class ZipParser(ArchiveParser):
         verdict = super().examine(member, sink, skip)
         if verdict.verified and member.checksum is not None:
             self._compare_checksums(verdict, member, member.checksum[1], note.listed_crc, rival)
+        return verdict
+
+    def _verify_small(self, member: ArchiveMember, note: ZipNote, sink: Sink | None) -> Verdict | None:
+        """Return the verdict on a small member of which nothing is wrong; None if it must be read as any other."""
+        data, session = self.extraction.data, self.extraction.session
+        if member.at in self._opened or data.flawed:
+            return None
+        session.check_cancelled()
+        found = verified_content(data, member, note, session.limits)
+        if found is None:
+            return None
+        begin, content = found
+        if sink is not None and content:
+            sink(0, content, [])
+        verdict = Verdict()
+        verdict.verified, verdict.size = True, len(content)
+        if note.method == STORED:
+            verdict.source = data, begin
         return verdict
 
     def _compare_checksums(

@@ -78,8 +78,11 @@ CODECS: Final = {8: "deflate", 12: "bz2", 14: "lzma", 20: "zstd", 93: "zstd", 95
 _UNIX: Final = (3, 19)  # creator systems whose attributes hold a unix mode
 _KINDS: Final = {0o12: "symlink", 0o04: "folder", 0o01: "fifo", 0o02: "device", 0o06: "device", 0o14: "other"}
 
-_LOCAL: Final = Struct("<4sHHHHHIIIHH")
+# signature, version, flags, method, time, date, CRC, compressed size, size, lengths of name and extra field
+LOCAL_FIELDS: Final = Struct("<4sHHHHHIIIHH")
+_LOCAL_LENGTHS: Final = Struct("<26xHH").unpack_from
 _CENTRAL: Final = Struct("<4sHHHHHHIIIHHHHHII")
+_CENTRAL_LENGTHS: Final = Struct("<28xHHH").unpack_from
 _END: Final = Struct("<4sHHHHIIH")
 _END64: Final = Struct("<4sQHHIIQQQQ")
 _LOCATOR: Final = Struct("<4sIQI")
@@ -154,18 +157,15 @@ class LocalHeader:
 
 def local_length(block: bytes, at: int = 0) -> int:
     """Return the length of the local header at ``at``; its fixed 30 bytes must be in ``block``."""
-    return (
-        LOCAL_SIZE
-        + int.from_bytes(block[at + 26 : at + 28], "little")
-        + int.from_bytes(block[at + 28 : at + 30], "little")
-    )
+    name, extra = _LOCAL_LENGTHS(block, at)
+    return int(LOCAL_SIZE + name + extra)
 
 
 def may_be_local(head: bytes) -> bool:
     """Say whether ``head`` may be the beginning of a local header."""
     if not head.startswith(LOCAL[: len(head)]) or len(head) < LOCAL_SIZE:
         return LOCAL.startswith(head[: len(LOCAL)]) and len(head) >= len(LOCAL)
-    _, version, flags, method, *_ = _LOCAL.unpack_from(head)
+    _, version, flags, method, *_ = LOCAL_FIELDS.unpack_from(head)
     return version & 0xFF <= 63 and method in METHODS and not flags & RESERVED
 
 
@@ -173,7 +173,7 @@ def read_local(block: bytes, at: int = 0, *, broken: bool = False) -> LocalHeade
     """Return the local header at ``at``; None if it is not there, or incomplete. ``broken`` ignores the signature."""
     if len(block) - at < LOCAL_SIZE:
         return None
-    signature, *fields, name_length, extra_length = _LOCAL.unpack_from(block, at)
+    signature, *fields, name_length, extra_length = LOCAL_FIELDS.unpack_from(block, at)
     if signature != LOCAL and not broken:
         return None
     end = at + LOCAL_SIZE + name_length
@@ -237,7 +237,8 @@ def read_central(block: bytes, at: int = 0) -> CentralEntry | None:
 
 def central_length(block: bytes, at: int = 0) -> int:
     """Return the length of the directory entry at ``at``; its fixed 46 bytes must be in ``block``."""
-    return CENTRAL_SIZE + sum(int.from_bytes(block[at + first : at + first + 2], "little") for first in (28, 30, 32))
+    name, extra, comment = _CENTRAL_LENGTHS(block, at)
+    return int(CENTRAL_SIZE + name + extra + comment)
 
 
 class EndRecord:
@@ -402,18 +403,16 @@ def decode_name(raw: bytes, flags: int, extra: bytes = b"") -> str:
         return raw.decode("cp437")
 
 
-def kind_of(name: str, creator: int, external: int, size: int = 0) -> str:
-    """Return ``folder``, ``symlink``, ``fifo``, ``device``, ``other`` or ``file``, by the name and the unix mode.
+def kind_of(declared: str, size: int) -> str:
+    """Return the kind of a member of ``size`` bytes that is ``declared`` to be of some kind.
 
-    A member with bytes (``size`` of them) is a file whatever these say, unless the bytes may be the target of a
-    symlink.
+    A member with bytes is a file whatever is declared, unless the bytes may be the target of a symlink.
     """
-    kind = declared_kind(name, creator, external)
-    return "file" if size and (kind != "symlink" or size > MOST_LINK) else kind
+    return "file" if size and (declared != "symlink" or size > MOST_LINK) else declared
 
 
 def declared_kind(name: str, creator: int, external: int) -> str:
-    """Return the kind of a member by its name and unix mode."""
+    """Return ``folder``, ``symlink``, ``fifo``, ``device``, ``other`` or ``file``, by the name and the unix mode."""
     kind = _KINDS.get(external >> 28, "file") if creator in _UNIX else "file"
     return "folder" if name.endswith("/") and kind in ("file", "folder") else "file" if kind == "folder" else kind
 

@@ -1,7 +1,4 @@
-"""The listing of a zip archive with a trusted directory: rows directly from its entries, without nodes.
-
-Also `ZipNote`, the data that the parser keeps of a member.
-"""
+"""The listing of a zip archive with a trusted directory: rows directly from its entries, without nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +9,8 @@ from pparse.containers.archive import NameCounter
 from pparse.errors import MalformedError
 from pparse.findings import Status
 from pparse.parsers.zip.directory import BLOCK
-from pparse.parsers.zip.records import CENTRAL_SIZE, CODECS, FULL, STORED, STREAMED, UTF8, read_central
+from pparse.parsers.zip.note import READABLE
+from pparse.parsers.zip.records import CENTRAL_SIZE, FULL, STREAMED, UTF8, read_central
 from pparse.tree.visit import Member
 
 TYPE_CHECKING = False
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
     from pparse.parsers.zip.directory import Directory
     from pparse.parsers.zip.parser import ZipParser
 
-# Methods that can be read.
-READABLE: Final = frozenset((STORED, *CODECS))
 # How many hashes of names are kept in a set; more are kept in a compact table.
 _MOST_NAMES: Final = 100_000
 # flags and method in one, size, lengths of name, extra field and comment, the upper byte of the unix mode, offset
@@ -38,41 +34,6 @@ _MODES: Final = frozenset((*range(16), *range(0x40, 0x50), *range(0x80, 0x90)))
 
 
 _NAME: Final = attrgetter("name")
-
-
-class ZipNote:
-    """The data that the parser keeps of a member."""
-
-    __slots__ = ("broken", "declared", "flags", "listed", "listed_crc", "method", "rival", "sure")
-
-    def __init__(
-        self,
-        flags: int,
-        method: int,
-        declared: str,
-        *,
-        listed: bool,
-        sure: bool = True,
-        listed_crc: int | None = None,
-        rival: int | None = None,
-        broken: bool = False,
-    ) -> None:
-        self.flags = flags
-        """Flags of the member."""
-        self.method = method
-        """Number of the compression method."""
-        self.declared = declared
-        """Kind of the member by its name and mode."""
-        self.listed = listed
-        """Whether the member comes from the directory, so that its ``start`` is a local header."""
-        self.sure = sure
-        """Whether the size is reliable."""
-        self.listed_crc = listed_crc
-        """CRC-32 in the directory."""
-        self.rival = rival
-        """A differing CRC-32 in the local header or the descriptor."""
-        self.broken = broken
-        """Whether the local header is damaged."""
 
 
 class ZipRow(Member):

@@ -136,7 +136,7 @@ class Walker:
         if entry is None or not entry.is_sane():
             return None
         head, unknown = self.read(pos, LOCAL_SIZE + len(entry.raw_name))
-        if not unknown and head[LOCAL_SIZE:] == entry.raw_name:
+        if not unknown and len(head) >= LOCAL_SIZE and head[LOCAL_SIZE:] == entry.raw_name:
             block, unknown = self.read(pos, local_length(head))
             header = read_local(block, broken=True)
             if header is not None and header.raw_name == entry.raw_name:

@@ -1,0 +1,92 @@
+"""Small members of a zip archive, each verified by one read.
+
+An archive may hold a million members of a few bytes. To read one through a decompressor that can step back, resume
+behind damage and be charged to the budget costs some hundred times what its bytes cost. Here one read gives header,
+content and descriptor of a member; if they agree with its directory entry and with the CRC-32, there is nothing else to
+find out about it. Anything else is not judged here: such a member is read as every other.
+"""
+
+from __future__ import annotations
+
+from zlib import MAX_WBITS, crc32, decompressobj, error
+
+from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError
+from pparse.findings import Status
+from pparse.limits import KIB
+from pparse.parsers.zip.records import (
+    DEFLATE,
+    ENCRYPTED,
+    LOCAL,
+    LOCAL_FIELDS,
+    LOCAL_SIZE,
+    MASKED,
+    STORED,
+    STREAMED,
+    match_descriptor,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from pparse.containers.archive import ArchiveMember
+    from pparse.data.base import Data
+    from pparse.limits import Limits
+    from pparse.parsers.zip.note import ZipNote
+
+# The most bytes of a small member, stored and decompressed; the share of the limits that one may take.
+SMALL: Final = 64 * KIB
+# Room for the extra field of a local header, which the directory does not give the length of.
+_EXTRA: Final = 64
+_DESCRIPTOR: Final = 24
+_MEANING: Final = ENCRYPTED | STREAMED | MASKED
+
+
+def verified_content(data: Data, member: ArchiveMember, note: ZipNote, limits: Limits) -> tuple[int, bytes] | None:
+    """Return the content of a small member that agrees in everything with its directory entry; None if not.
+
+    Before the content comes the offset of its stored bytes. ``data`` are those of the archive. Source errors propagate.
+    """
+    size, compressed_size, checksum = member.size, member.compressed_size, member.checksum
+    if size is None or size > SMALL or compressed_size > SMALL or checksum is None or size > limits.inflated_bytes:
+        return None
+    if member.status is not Status.COMPLETE or member.finding is not None or note.method not in (STORED, DEFLATE):
+        return None
+    name_end = LOCAL_SIZE + len(member.raw_name)
+    try:
+        block = data.pread(member.start, name_end + _EXTRA + compressed_size + _DESCRIPTOR)
+        if len(block) < name_end or not block.startswith(LOCAL):
+            return None
+        begin = name_end + (block[LOCAL_SIZE - 2] | block[LOCAL_SIZE - 1] << 8)
+        if begin > name_end + _EXTRA:
+            block = data.pread(member.start, begin + compressed_size + _DESCRIPTOR)
+    except (EndOfDataError, GapError, LimitError, MalformedError):
+        return None
+    end = begin + compressed_size
+    if len(block) < end or not _agrees(block, end, member, note, checksum[1]):
+        return None
+    content = block[begin:end] if note.method == STORED else _inflated(block[begin:end], size)
+    if content is None or len(content) != size or crc32(content) != checksum[1]:
+        return None
+    return member.start + begin, content
+
+
+def _agrees(block: bytes, end: int, member: ArchiveMember, note: ZipNote, crc: int) -> bool:
+    """Say whether the local header in ``block``, or the descriptor at ``end``, says what the directory says."""
+    _, _, flags, method, _, _, *said, name_length, _ = LOCAL_FIELDS.unpack_from(block)
+    name_end = LOCAL_SIZE + name_length
+    if method != note.method or (flags ^ note.flags) & _MEANING or block[LOCAL_SIZE:name_end] != member.raw_name:
+        return False
+    if flags & STREAMED:
+        return match_descriptor(block, end, crc, member.compressed_size, member.size) > 0
+    return said == [crc, member.compressed_size, member.size]
+
+
+def _inflated(stream: bytes, size: int) -> bytes | None:
+    """Return what a deflate stream holds; None if that is not ``size`` bytes, or its end is not there."""
+    decoder = decompressobj(-MAX_WBITS)
+    try:
+        content = decoder.decompress(stream, size + 1)  # one more, or the end is not looked at
+    except error:
+        return None
+    return content if decoder.eof and len(content) == size else None
