@@ -131,7 +131,7 @@ QUICK = (
     "rows",
     "schema",
     "spliced",
-    "standing",
+    "range_status",
     "sweep",
     "tar",
     "tar_headers",

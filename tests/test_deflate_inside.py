@@ -223,11 +223,11 @@ def test_what_more_memory_might_give_is_not_called_lost(budget, last):
     lost_at = data.gaps[0].offset
     if budget == 64:
         assert data.passed_over(0, len(truth)) is None
-        assert data.standing(lost_at - 10, lost_at + 10).status is Status.DAMAGED
+        assert data.range_status(lost_at - 10, lost_at + 10).status is Status.DAMAGED
         return
-    found = data.standing(lost_at - 10, lost_at + 10)
+    found = data.range_status(lost_at - 10, lost_at + 10)
     assert (found.status, found.there) == (Status.UNSUPPORTED, 10)
     assert "--budget 64MiB" in (found.reason or "")
     part = SplicedData([data.range(0, lost_at + 10)])
-    assert part.standing(lost_at, lost_at + 10).status is Status.UNSUPPORTED
-    assert data.standing(0, lost_at).status is Status.COMPLETE
+    assert part.range_status(lost_at, lost_at + 10).status is Status.UNSUPPORTED
+    assert data.range_status(0, lost_at).status is Status.COMPLETE

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import pparse
-from pparse.document.resume import outside
+from pparse.document.downloads import outside
 from tests.truth.samples import load
 
 SAMPLES = Path(__file__).resolve().parent.parent / "docs" / "samples"

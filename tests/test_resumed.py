@@ -400,7 +400,7 @@ def test_doubts_of_the_source_are_passed_on_unless_a_checksum_clears_them():
         assert data.why_suspect(0, 1) == "somebody said so"
         data.finish()
         assert data.why_suspect(0, 1) == reason
-        assert data.standing(0, 5000).verified is (reason is None)
+        assert data.range_status(0, 5000).verified is (reason is None)
 
 
 @pytest.mark.parametrize("name", ["exact", "members", "whole"])

@@ -14,7 +14,7 @@ from pparse import Status
 from pparse.cli import main
 from pparse.data.base import BytesData
 from pparse.data.hidden import HiddenData
-from pparse.data.standing import Proofs
+from pparse.data.range_status import Proofs
 from pparse.errors import MalformedError
 from pparse.riegeli import RecordReader, RecordWriter
 from tests.riegeli_fixtures import chunk_table

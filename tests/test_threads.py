@@ -20,7 +20,7 @@ import pparse
 from pparse.budget import MemoryBudget
 from pparse.compressed.inflated import InflatedData
 from pparse.data.base import BytesData, IoStats
-from pparse.data.standing import Condemned, Proofs, SuspectRange
+from pparse.data.range_status import Condemned, Proofs, SuspectRange
 from pparse.errors import PparseError
 from pparse.findings import Finding, FindingList
 from pparse.locking import GROUP, guarded, steps

@@ -13,8 +13,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 
+from pparse.data.range_status import cut_status
 from pparse.data.reader import Range
-from pparse.data.standing import cut_status
 from pparse.errors import (
     PASSING,
     EndOfDataError,
@@ -193,7 +193,7 @@ class CpbParser(ProtobufParser):
     def misplaced(self) -> str | None:
         """Return what is wrong with the places of chunks in the metadata; None if each has a place."""
         if self._misplaced is None and self.chunks is not None:
-            from pparse.parsers.cpb.places import misplaced
+            from pparse.parsers.cpb.misplaced import misplaced
 
             self._misplaced = misplaced(self.result.root, self.result.extraction.session.check_cancelled) or ""
         return self._misplaced or None

@@ -22,18 +22,6 @@ from __future__ import annotations
 
 from pparse.findings import Finding
 from pparse.parsers.json.damage import BELOW, Mended, Unsure, outermost
-from pparse.parsers.json.places import (
-    BLOCK,
-    BRACE_HERE,
-    DOUBTFUL_KEY,
-    KEY_HERE,
-    MARK_HERE,
-    NEAR,
-    PlaceFinder,
-    goes_on_by_commas,
-    is_balanced,
-    is_one_word,
-)
 from pparse.parsers.json.record import (
     AHEAD,
     BLANK,
@@ -49,6 +37,18 @@ from pparse.parsers.json.record import (
     fits,
     is_one_text,
     odd_text,
+)
+from pparse.parsers.json.restart import (
+    BLOCK,
+    BRACE_HERE,
+    DOUBTFUL_KEY,
+    KEY_HERE,
+    MARK_HERE,
+    NEAR,
+    PlaceFinder,
+    goes_on_by_commas,
+    is_balanced,
+    is_one_word,
 )
 from pparse.parsers.json.text import WHITESPACE
 

@@ -25,7 +25,7 @@ import json
 import sys
 from array import array
 
-from pparse.data.standing import cut_status
+from pparse.data.range_status import cut_status
 from pparse.data.trailing_bytes import trailing_severity
 from pparse.errors import (
     PASSING,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pparse.data.range_status import cut_status
 from pparse.data.reader import Range
-from pparse.data.standing import cut_status
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import LEN, START_GROUP

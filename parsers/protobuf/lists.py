@@ -17,7 +17,7 @@ from pparse.kernels.packed import count_varints, varint_checkpoints
 from pparse.kernels.wire import LEN, read_value
 from pparse.lazy import lazy_pattern
 from pparse.parsers.protobuf.index import Origin, OverlayField
-from pparse.parsers.protobuf.resume import LostElement
+from pparse.parsers.protobuf.resumption import LostElement
 from pparse.parsers.protobuf.values import decode, fixed_size, is_message, number_of, scalar_kind
 from pparse.parsers.protobuf.window import Window
 from pparse.tree.entry import Entry

@@ -13,15 +13,15 @@ found with the scan of the message. A field that the schema does not have, or wh
 is kept under its number.
 
 Rules: a sub-message that occurs several times is merged; of a scalar the last value wins, of a oneof the last member.
-Reading continues after damage if the schema proves where fields continue (`pparse.parsers.protobuf.resume`); otherwise
-the rest of that part is lost. Without a schema, the content of length-delimited fields is guessed
+Reading continues after damage if the schema proves where fields continue (`pparse.parsers.protobuf.resumption`);
+otherwise the rest of that part is lost. Without a schema, the content of length-delimited fields is guessed
 (`pparse.kernels.wire_guess`); the option ``types`` gives it.
 """
 
 from __future__ import annotations
 
+from pparse.data.range_status import cut_status
 from pparse.data.reader import Range
-from pparse.data.standing import cut_status
 from pparse.errors import (
     EndOfDataError,
     GapError,
@@ -35,7 +35,7 @@ from pparse.parsers.protobuf.entries import ValueEntries
 from pparse.parsers.protobuf.fields import FieldEntries
 from pparse.parsers.protobuf.index import ChunkRange, Lost, MessageIndex, Origin, OverlayEntry, PartScan
 from pparse.parsers.protobuf.lists import ListIndex
-from pparse.parsers.protobuf.resume import LostFields, find_resumption
+from pparse.parsers.protobuf.resumption import LostFields, find_resumption
 from pparse.parsers.protobuf.schema import find_type
 from pparse.parsers.protobuf.tree_check import TreeCheck
 from pparse.parsers.protobuf.values import WIRE_KINDS, decode, decode_text, is_message

@@ -6,7 +6,7 @@ A chunk header is believed when its hash agrees. Damage makes a ``gap``, from th
 
 from __future__ import annotations
 
-from pparse.data.standing import cut_status
+from pparse.data.range_status import cut_status
 from pparse.errors import PASSING, MalformedError, PparseError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words

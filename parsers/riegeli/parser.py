@@ -20,7 +20,7 @@ Hashes of data are checked as the option ``verify`` says, and all of them by `ch
 
 from __future__ import annotations
 
-from pparse.data.standing import cut_status
+from pparse.data.range_status import cut_status
 from pparse.errors import (
     GapError,
     LimitError,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 
-from pparse.data.standing import cut_status
+from pparse.data.range_status import cut_status
 from pparse.data.zero_runs import unwritten
 from pparse.document.extraction import extraction_of
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
@@ -366,7 +366,7 @@ class HeaderParser(Parser):
         data = self.result.extraction.data
         if not data.flawed:
             return status
-        found = data.standing(self.data_start + info.begin, self.data_start + info.end).status
+        found = data.range_status(self.data_start + info.begin, self.data_start + info.end).status
         return found if status is Status.COMPLETE or found is Status.DAMAGED else status
 
     def claimed_status(self, info: TensorInfo, there: int | None = None) -> Status:

@@ -7,7 +7,7 @@ members, or a reader stops at the members before it, nothing else in the format 
 from __future__ import annotations
 
 from pparse.data.base import Access
-from pparse.data.standing import cut_status
+from pparse.data.range_status import cut_status
 from pparse.data.zero_runs import LEAST, PAGE, unwritten
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB, count_words

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pparse.parsers.zip.records import STREAMED, CentralEntry, LocalHeader
 
 
-class Extent:
+class MemberExtent:
     """The stored bytes ``[start, end)`` of a member, and where scanning continues (``next``)."""
 
     __slots__ = (
@@ -49,7 +49,7 @@ class Extent:
         """Size of the content if known, else the number of bytes stored."""
         return self.compressed_size if self.size is None else self.compressed_size and self.size
 
-    def blame(self, code: str, reason: str, *, cut: bool = False) -> Extent:
+    def blame(self, code: str, reason: str, *, cut: bool = False) -> MemberExtent:
         """Set what is wrong, and return this extent."""
         self.code, self.reason, self.cut = code, reason, cut
         return self
@@ -89,7 +89,7 @@ def followed(have: int, compressed_size: int) -> str:
     return f"another member begins after {have:,} of {compressed_size:,} bytes"
 
 
-def note_contradiction(extent: Extent, claim: Claim, claims: list[Claim]) -> Extent:
+def note_contradiction(extent: MemberExtent, claim: Claim, claims: list[Claim]) -> MemberExtent:
     """Record that local header and directory disagree; the one that fits the file is right."""
     if len(claims) < 2:
         return extent
@@ -104,7 +104,7 @@ def note_contradiction(extent: Extent, claim: Claim, claims: list[Claim]) -> Ext
     return extent
 
 
-def note_cut(extent: Extent, compressed_size: int | None) -> Extent:
+def note_cut(extent: MemberExtent, compressed_size: int | None) -> MemberExtent:
     """Record that the data end before the member does, if so."""
     have = extent.end - extent.start
     if compressed_size is None:

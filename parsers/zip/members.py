@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
-    from pparse.parsers.zip.claims import Extent
+    from pparse.parsers.zip.claims import MemberExtent
     from pparse.parsers.zip.directory import Directory
     from pparse.parsers.zip.scan import ScanStep
 
@@ -134,7 +134,7 @@ class MemberMaker:
             self._judge(member, header, extent)
         return member
 
-    def _judge(self, member: ArchiveMember, header: LocalHeader, extent: Extent) -> None:
+    def _judge(self, member: ArchiveMember, header: LocalHeader, extent: MemberExtent) -> None:
         data = self._extraction.data
         gap = data.next_gap(extent.start) if data.gaps else None
         if extent.cut:
@@ -148,7 +148,7 @@ class MemberMaker:
         elif not header.whole:
             self._blame(member, Status.DAMAGED, "name", "part of its name is lost")
 
-    def _pieces(self, extent: Extent) -> tuple[Range, ...]:
+    def _pieces(self, extent: MemberExtent) -> tuple[Range, ...]:
         """Return the stored bytes of a member that lost ``extent.missing`` bytes."""
         from pparse.data.spliced import MissingData
 

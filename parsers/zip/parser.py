@@ -19,7 +19,7 @@ from itertools import islice
 
 from pparse.containers.archive import ArchiveMember, ArchiveParser
 from pparse.containers.content import Verdict
-from pparse.data.standing import cut_status
+from pparse.data.range_status import cut_status
 from pparse.data.trailing_bytes import trailing_severity
 from pparse.document.named_formats import MOST_NAMES, held_model
 from pparse.errors import MalformedError, UnsupportedError

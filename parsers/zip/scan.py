@@ -14,7 +14,7 @@ one member is never read as the header of another, so archives that overlap them
 from __future__ import annotations
 
 from pparse.errors import EndOfDataError, GapError, LimitError, UnsupportedError
-from pparse.parsers.zip.claims import Claim, Extent, claims_of, followed, note_contradiction, note_cut
+from pparse.parsers.zip.claims import Claim, MemberExtent, claims_of, followed, note_contradiction, note_cut
 from pparse.parsers.zip.extent import Descriptors, Measure, Summing, descriptor_before, measure
 from pparse.parsers.zip.records import (
     CODECS,
@@ -69,7 +69,7 @@ class ScanStep:
         self.closed = False
         self.header: LocalHeader | None = None
         self.entry: CentralEntry | None = None
-        self.extent: Extent | None = None
+        self.extent: MemberExtent | None = None
         self.notes: list[tuple[str, int, int, str]] = []
 
 
@@ -79,7 +79,7 @@ class Scanner(Walker):
     def __init__(self, data: Data, start: int, end: int, session: Session) -> None:
         super().__init__(data, start, end, session)
         self._descriptors = Descriptors(data, end, self.work)
-        self._kept: dict[int, Extent] = {}
+        self._kept: dict[int, MemberExtent] = {}
 
     # -- one step ----------------------------------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class Scanner(Walker):
 
     # -- where a member ends -----------------------------------------------------------------------------------------
 
-    def _extent(self, pos: int, header: LocalHeader, entry: CentralEntry | None) -> Extent:
+    def _extent(self, pos: int, header: LocalHeader, entry: CentralEntry | None) -> MemberExtent:
         claims = claims_of(header, entry)
         extent = self._claimed_extent(pos + header.length, header, claims)
         said = [claim.crc for claim in claims]
@@ -160,7 +160,7 @@ class Scanner(Walker):
             extent.rival = next((crc for crc in said if crc not in (None, extent.crc)), None)
         return extent
 
-    def _claimed_extent(self, start: int, header: LocalHeader, claims: list[Claim]) -> Extent:
+    def _claimed_extent(self, start: int, header: LocalHeader, claims: list[Claim]) -> MemberExtent:
         streamed = bool(header.flags & STREAMED)
         for claim in claims:
             gap = inexact_gap(self.data, start, start + claim.compressed_size)
@@ -168,7 +168,7 @@ class Scanner(Walker):
                 return self._over_gap(start, header, claim, gap)
             following = self._fit(start + claim.compressed_size, claim, streamed)
             if following is not None:
-                extent = Extent(start, start + claim.compressed_size, following, claim.size, claim.crc)
+                extent = MemberExtent(start, start + claim.compressed_size, following, claim.size, claim.crc)
                 # A writer may have known the size, but not yet the CRC, when it wrote the local header.
                 if claim.crc is None and following > extent.end:
                     self._false_descriptor(extent, self.read(extent.end, 28)[0])
@@ -200,7 +200,7 @@ class Scanner(Walker):
                 return self.end
         return None
 
-    def _search(self, start: int, header: LocalHeader, claims: list[Claim]) -> Extent:
+    def _search(self, start: int, header: LocalHeader, claims: list[Claim]) -> MemberExtent:
         claim = claims[0] if claims else None
         if not header.flags & (ENCRYPTED | MASKED):
             if header.method in CODECS:
@@ -209,13 +209,13 @@ class Scanner(Walker):
                 return self._by_sum(start, header, claim)
         return self._undecoded(start, header, claim)
 
-    def _undecoded(self, start: int, header: LocalHeader, claim: Claim | None) -> Extent:
+    def _undecoded(self, start: int, header: LocalHeader, claim: Claim | None) -> MemberExtent:
         if claim is None:
             return self._by_descriptor(start, header)
         end = min(start + claim.compressed_size, self.end)
-        return note_cut(Extent(start, end, end, claim.size, claim.crc), claim.compressed_size)
+        return note_cut(MemberExtent(start, end, end, claim.size, claim.crc), claim.compressed_size)
 
-    def _by_decoding(self, start: int, header: LocalHeader, claim: Claim | None) -> Extent:
+    def _by_decoding(self, start: int, header: LocalHeader, claim: Claim | None) -> MemberExtent:
         size = claim.size if claim is not None else None
         found = measure(self.data, start, self.end, header.method, header.flags, size, self.session)
         if found.error is None:
@@ -226,14 +226,16 @@ class Scanner(Walker):
             return self._undecoded(start, header, claim)
         end = start + claim.compressed_size if claim is not None else self.end
         if isinstance(found.error, EndOfDataError):
-            extent = Extent(start, self.end, self.end, size, claim.crc if claim is not None else None)
+            extent = MemberExtent(start, self.end, self.end, size, claim.crc if claim is not None else None)
             following = None if claim is None else self._successor(start, min(end, self.end), header)
             if following is not None or (claim is not None and end <= self.end):
                 extent.end = extent.next = following or end
                 return extent.blame("malformed", "its compressed data do not end where they should")
             return note_cut(extent, max(end, self.end + 1) - start)
         if not self.work.spend(found.end - start):
-            return Extent(start, self.end, self.end, size, None).blame("malformed", "its end cannot be determined")
+            return MemberExtent(start, self.end, self.end, size, None).blame(
+                "malformed", "its end cannot be determined"
+            )
         described = self._described(start, header) if claim is None else None
         if described is not None:
             extent = described
@@ -241,7 +243,7 @@ class Scanner(Walker):
             following = self._next_behind(start, found.end)
             if claim is not None and following > end:
                 following = min(end, self.end)
-            extent = Extent(start, following, following, size, None)
+            extent = MemberExtent(start, following, following, size, None)
         return extent.blame("malformed", f"its compressed data are damaged ({found.error.reason})")
 
     def _next_behind(self, start: int, failed: int) -> int:
@@ -260,10 +262,10 @@ class Scanner(Walker):
                 return low
             low += 1
 
-    def _measured(self, start: int, header: LocalHeader, claim: Claim | None, found: Measure) -> Extent:
+    def _measured(self, start: int, header: LocalHeader, claim: Claim | None, found: Measure) -> MemberExtent:
         """Handle a stream that ended by itself: search its descriptor."""
         compressed_size = found.end - start
-        extent = Extent(start, found.end, found.end, found.size, None)
+        extent = MemberExtent(start, found.end, found.end, found.size, None)
         if claim is not None:
             extent.size, extent.crc = claim.size, claim.crc
             if found.crc != claim.crc and compressed_size != claim.compressed_size:
@@ -291,7 +293,7 @@ class Scanner(Walker):
                         return described.blame("malformed", "its compressed data are damaged (they end elsewhere)")
         return extent
 
-    def _described(self, start: int, header: LocalHeader) -> Extent | None:
+    def _described(self, start: int, header: LocalHeader) -> MemberExtent | None:
         """Return the extent of a streamed member with damaged bytes, by the distance in its descriptor."""
         if not header.flags & STREAMED:
             return None
@@ -299,15 +301,15 @@ class Scanner(Walker):
         said = None if found is None else descriptor_before(self.data, found[0] + found[1], start)
         if found is None or said is None:
             return None
-        return Extent(start, said[0], found[0] + found[1], said[3], said[1])
+        return MemberExtent(start, said[0], found[0] + found[1], said[3], said[1])
 
-    def _false_end(self, extent: Extent, compressed_size: int) -> Extent:
+    def _false_end(self, extent: MemberExtent, compressed_size: int) -> MemberExtent:
         """Handle a stream that ended at the wrong place: search the bytes after its end."""
         following = self._next_behind(extent.start, extent.end)
         extent.end = extent.next = min(following, extent.start + compressed_size, self.end)
         return extent.blame("malformed", "its compressed data are damaged (they end elsewhere)")
 
-    def _false_descriptor(self, extent: Extent, block: bytes) -> None:
+    def _false_descriptor(self, extent: MemberExtent, block: bytes) -> None:
         """Skip a descriptor that contradicts the measured values, or was not declared.
 
         If one of its sizes agrees, its CRC is the expected one.
@@ -325,7 +327,7 @@ class Scanner(Walker):
         if 0 < self.end - extent.end < LAYOUTS[0][0]:  # the data end inside it
             extent.next = self.end
 
-    def _by_sum(self, start: int, header: LocalHeader, claim: Claim) -> Extent:
+    def _by_sum(self, start: int, header: LocalHeader, claim: Claim) -> MemberExtent:
         """Handle stored bytes that are not followed by the expected record: the CRC decides where they end."""
         end = start + claim.compressed_size
         summing = Summing(self.data, start, self.work)
@@ -338,7 +340,7 @@ class Scanner(Walker):
             beyond += at > end
             for length in (*LENGTHS, 0) if header.flags & STREAMED else (0,):
                 if at - length >= start and summing.at(at - length) == claim.crc:
-                    extent = Extent(start, at - length, at, None, claim.crc)
+                    extent = MemberExtent(start, at - length, at, None, claim.crc)
                     return extent.blame(
                         "contradiction", f"it has {at - length - start:,} bytes, not {claim.compressed_size:,}"
                     )
@@ -346,7 +348,7 @@ class Scanner(Walker):
         if (
             not claim.compressed_size and summing.known and summing.at(self.end) == claim.crc
         ):  # the last member; no size was declared
-            return Extent(start, self.end, self.end, None, claim.crc).blame(
+            return MemberExtent(start, self.end, self.end, None, claim.crc).blame(
                 "contradiction", f"it has {self.end - start:,} bytes, not 0"
             )
         summing = Summing(self.data, start, self.work)
@@ -356,16 +358,16 @@ class Scanner(Walker):
             if following is None and not self.read(start, 4)[0].startswith(LOCAL) and inside >= 0:
                 following = inside
             if following is not None:
-                extent = Extent(start, following, following, claim.size, claim.crc)
+                extent = MemberExtent(start, following, following, claim.size, claim.crc)
                 return extent.blame("malformed", followed(following - start, claim.compressed_size))
         if not whole and end < self.end and (following := self._late_successor(end, header)) is not None:
-            extent = Extent(start, following, following, claim.size, claim.crc)
+            extent = MemberExtent(start, following, following, claim.size, claim.crc)
             return extent.blame(
                 "malformed",
                 f"the next member begins after {following - start:,} bytes, {following - end:,} more than it has",
             )
         end = min(end, self.end)
-        return note_cut(Extent(start, end, end, claim.size, claim.crc), claim.compressed_size)
+        return note_cut(MemberExtent(start, end, end, claim.size, claim.crc), claim.compressed_size)
 
     def _successor(self, start: int, end: int, header: LocalHeader) -> int | None:
         """Return where in ``(start, end)`` the record begins that the directory lists right after the member.
@@ -399,7 +401,7 @@ class Scanner(Walker):
             at = self.find_next(at + 1)
         return None
 
-    def _by_descriptor(self, start: int, header: LocalHeader) -> Extent:
+    def _by_descriptor(self, start: int, header: LocalHeader) -> MemberExtent:
         """Handle a member without a declared size: find its descriptor."""
         gap = inexact_gap(self.data, start, self.end)
         stop = gap.offset if gap is not None else self.end
@@ -408,13 +410,13 @@ class Scanner(Walker):
         if found is not None:
             end, length, crc = found
             size = end - start if check else None
-            return Extent(start, end, end + length, size, crc if check else None)
+            return MemberExtent(start, end, end + length, size, crc if check else None)
         if gap is not None:
             return self._over_gap(start, header, None, gap)
         own = self._next_alike(start, header)
         if own < self.end:
-            return Extent(start, own, own, None, None).blame("malformed", "the descriptor with its size is lost")
-        return note_cut(Extent(start, self.end, self.end, None, None), None)
+            return MemberExtent(start, own, own, None, None).blame("malformed", "the descriptor with its size is lost")
+        return note_cut(MemberExtent(start, self.end, self.end, None, None), None)
 
     def _next_alike(self, start: int, header: LocalHeader) -> int:
         """Return where the next member begins that was written like the one with ``header``; else the end of the data.
@@ -451,10 +453,12 @@ class Scanner(Walker):
 
     # -- bytes that are missing --------------------------------------------------------------------------------------
 
-    def _over_gap(self, start: int, header: LocalHeader, claim: Claim | None, gap: Gap) -> Extent:
+    def _over_gap(self, start: int, header: LocalHeader, claim: Claim | None, gap: Gap) -> MemberExtent:
         """Handle bytes that run into a gap of unknown length: next record and size tell how many are missing."""
         if gap.length is None:
-            extent = Extent(start, gap.offset, self.end, claim.size if claim else None, claim.crc if claim else None)
+            extent = MemberExtent(
+                start, gap.offset, self.end, claim.size if claim else None, claim.crc if claim else None
+            )
             return note_cut(extent, claim.compressed_size if claim is not None else None)
         following = self.find_next(gap.offset + gap.length)
         last = gap
@@ -472,7 +476,7 @@ class Scanner(Walker):
             elif (said := descriptor_before(self.data, following, start, least=head)) is not None:
                 end, claim = said[0], Claim(said[2], said[3], said[1], listed=False)
         size = claim.size if claim is not None else None
-        extent = Extent(start, max(end, gap_start), following, size, claim.crc if claim is not None else None)
+        extent = MemberExtent(start, max(end, gap_start), following, size, claim.crc if claim is not None else None)
         extent.blame("gap", "bytes of it are missing")
         if claim is None:
             return extent

@@ -18,7 +18,7 @@ from pparse.document.registry import viewer_for
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
-from pparse.recovery.judgement import compared, document_status
+from pparse.recovery.document_verdict import compared, document_status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

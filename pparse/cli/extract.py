@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "members", metavar="MEMBER", nargs="*", help="only these members: names as 'pparse ls' prints them, or globs"
     )
     parser.add_argument("-o", "--output", metavar="DIR", required=True, help="the folder to write to, new or empty")
-    parser.add_argument("-r", "--recursive", action="store_true", help="enter archives inside the archive")
+    parser.add_argument("-R", "-r", "--recursive", action="store_true", help="enter archives inside the archive")
     add_target_arguments(parser)
     add_strict(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help="show every file, not only incomplete ones")

@@ -155,16 +155,16 @@ def _part(node: Node, cut: slice, options: Any) -> tuple[int, Range]:
     status, finding = _known_status(node), node.finding
     if _is_member(node):
         part = whole.range(start, stop)
-        standing = part.data.standing(part.start, part.start + stop - start)
-        if standing.status is not Status.COMPLETE and options.partial != "prefix":
+        checked = part.data.range_status(part.start, part.start + stop - start)
+        if checked.status is not Status.COMPLETE and options.partial != "prefix":
             raise EndOfDataError(
-                f"{standing.reason}; --partial prefix gives what is there",
+                f"{checked.reason}; --partial prefix gives what is there",
                 path=node.path,
                 wanted=stop - start,
-                got=standing.there,
+                got=checked.there,
                 source=options.file,
             )
-        stop = start + min(stop - start, standing.there)
+        stop = start + min(stop - start, checked.there)
     elif status is Status.TRUNCATED and finding is not None and isinstance(finding.got, int):
         if stop > finding.got and options.partial != "prefix":
             raise EndOfDataError(

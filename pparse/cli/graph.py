@@ -11,7 +11,7 @@ from pparse.cli.exit_codes import DAMAGED, exit_code_for
 from pparse.cli.output import safe
 from pparse.findings import Status
 from pparse.limits import count_words
-from pparse.recovery.judgement import document_status
+from pparse.recovery.document_verdict import document_status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from pparse.cli.output import (
 from pparse.cli.rows import SORT_UP_TO, Held, in_order, member_weight, tensor_weight
 from pparse.findings import Status
 from pparse.limits import count_words, format_size
-from pparse.recovery.judgement import document_status
+from pparse.recovery.document_verdict import document_status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import os
 import sys
 
 from pparse.cli.progress import Progress
-from pparse.document.resume import Resume, downloads, first_hole, is_inside, outermost_file, outside, resume_lines
+from pparse.document.downloads import Resume, downloads, first_hole, is_inside, outermost_file, outside, resume_lines
 from pparse.errors import PASSING, PparseError
 from pparse.findings import Severity, Status
 from pparse.limits import count_words, format_size
@@ -244,7 +244,7 @@ def cut_to_dict(document: Extraction, status: Status) -> dict[str, object]:
 def to_resume(document: Extraction) -> list[Resume]:
     """Return the files to resume in order to complete a document, as far as is known now."""
     from pparse.document.registry import viewer_for
-    from pparse.recovery.judgement import document_status
+    from pparse.recovery.document_verdict import document_status
 
     try:
         viewer = viewer_for(document)

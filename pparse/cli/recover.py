@@ -12,7 +12,7 @@ from pparse.cli.common import add_strict, open_file, size
 from pparse.cli.exit_codes import DAMAGED, OK, exit_code_of
 from pparse.cli.output import Table, safe, status_words, to_resume
 from pparse.document.appearance import known_other
-from pparse.document.resume import resume_lines
+from pparse.document.downloads import resume_lines
 from pparse.errors import FormatError, LimitError, NothingThereError, SourceError
 from pparse.findings import Status
 from pparse.limits import count_words, format_size

@@ -20,7 +20,7 @@ from pparse.compressed.environment import DecodeEnv
 from pparse.compressed.inflated import InflatedData
 from pparse.compressed.placing import Placement
 from pparse.compressed.resync.pieces import BEFORE_DAMAGE, Failure
-from pparse.data.standing import SuspectRange
+from pparse.data.range_status import SuspectRange
 from pparse.errors import TRAILER_FAULTS, EndOfDataError, Fault, GapError, LimitError, UnsupportedError
 from pparse.findings import Status
 
@@ -293,7 +293,7 @@ class ResumedData(DecodedData):
             if self._learned or not self.flawed:
                 return
             source = self._source
-            if self._suspect or source.data.standing(source.start, source.end).status is not Status.COMPLETE:
+            if self._suspect or source.data.range_status(source.start, source.end).status is not Status.COMPLETE:
                 self.finish()
 
     def add_suspect_range(self, start: int, end: int, reason: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 
-from pparse.data.standing import cut_status
+from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, Fault, GapError, MalformedError, PathError, UnsupportedError
 from pparse.findings import Finding, Status
 from pparse.limits import MIB, count_words

@@ -16,8 +16,8 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from pparse.data.range_status import Condemned, Proofs, SuspectRange, joined, range_status
 from pparse.data.reader import Cursor, Range, byte_view
-from pparse.data.standing import Condemned, Proofs, SuspectRange, joined, standing
 from pparse.errors import ClosedError, EndOfDataError, GapError, SourceError
 
 TYPE_CHECKING = False
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any, Final, Self
 
     from pparse.data.files import DescriptorPool
-    from pparse.data.standing import Standing
+    from pparse.data.range_status import RangeStatus
     from pparse.errors import PparseError
 
     Buffer = bytes | bytearray | memoryview
@@ -323,9 +323,9 @@ class Data(ABC):
     def finish(self) -> None:  # noqa: B027 -- most data know all there is to know
         """Decode a compressed stream to its end, so that everything wrong with it is known."""
 
-    def standing(self, start: int, end: int) -> Standing:
-        """Return whether the bytes ``[start, end)`` are there and right; see `pparse.data.standing.standing`."""
-        return standing(self, start, end)
+    def range_status(self, start: int, end: int) -> RangeStatus:
+        """Return whether the bytes ``[start, end)`` are there and right; see `pparse.data.range_status`."""
+        return range_status(self, start, end)
 
     def why_suspect(self, start: int, end: int) -> str | None:
         """Return why decoded bytes in ``[start, end)`` may be wrong; None if nothing suggests that."""

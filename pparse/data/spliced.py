@@ -10,7 +10,7 @@ from bisect import bisect_right
 from operator import attrgetter
 
 from pparse.data.base import Access, Data, Gap, GapTable
-from pparse.data.standing import joined
+from pparse.data.range_status import joined
 from pparse.errors import ClosedError, GapError
 
 TYPE_CHECKING = False

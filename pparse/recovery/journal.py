@@ -27,7 +27,7 @@ from array import array
 
 from pparse.errors import SourceError
 from pparse.limits import MIB
-from pparse.recovery.taken import HashTable
+from pparse.recovery.hash_table import HashTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

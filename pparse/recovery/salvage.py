@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from itertools import islice
 
-from pparse.data.standing import joined
+from pparse.data.range_status import joined
 from pparse.document.extraction import Extraction, extraction_of
 from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.findings import Status

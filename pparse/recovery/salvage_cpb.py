@@ -9,7 +9,7 @@ another index now; what is addressed by such an index is left out rather than pu
 from __future__ import annotations
 
 from pparse.data.base import BytesData
-from pparse.data.standing import cut_status
+from pparse.data.range_status import cut_status
 from pparse.errors import PASSING, EndOfDataError, LimitError, MalformedError, PparseError
 from pparse.findings import Status
 from pparse.limits import count_words

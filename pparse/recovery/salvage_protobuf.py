@@ -13,7 +13,7 @@ from __future__ import annotations
 from array import array
 
 from pparse.data.base import BytesData, copy_into
-from pparse.data.standing import cut_status
+from pparse.data.range_status import cut_status
 from pparse.errors import PASSING, GapError, LimitError, MalformedError, PparseError
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import (
@@ -30,7 +30,7 @@ from pparse.kernels.wire import (
 from pparse.limits import KIB, MIB, count_words
 from pparse.parsers.protobuf.check import Checker
 from pparse.parsers.protobuf.index import accepts
-from pparse.parsers.protobuf.resume import find_resumption
+from pparse.parsers.protobuf.resumption import find_resumption
 from pparse.recovery.salvage_job import MODEL_NAMES, Rest
 
 TYPE_CHECKING = False
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pparse.data.reader import Range
     from pparse.findings import Status
     from pparse.parsers.protobuf.parser import ProtobufParser
-    from pparse.parsers.protobuf.resume import Resumption
+    from pparse.parsers.protobuf.resumption import Resumption
     from pparse.protobuf.schema import MessageType
     from pparse.recovery.salvage_job import Job
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pparse.data.base import copy_into
-from pparse.data.standing import cut_status
+from pparse.data.range_status import cut_status
 from pparse.errors import PASSING, LimitError, PparseError
 from pparse.findings import Status
 from pparse.limits import KIB, MIB, count_words

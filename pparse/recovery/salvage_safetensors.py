@@ -10,7 +10,7 @@ import json
 from array import array
 
 from pparse.data.base import Access
-from pparse.data.standing import cut_status
+from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import MIB, count_words

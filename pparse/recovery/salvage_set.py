@@ -13,7 +13,7 @@ from pparse.document.extraction import extraction_of
 from pparse.errors import PASSING, ClosedError, DataChangedError, LimitError, PparseError, SourceError
 from pparse.findings import Status
 from pparse.limits import count_words
-from pparse.recovery.judgement import judge
+from pparse.recovery.document_verdict import judge
 from pparse.recovery.report import RecoveredFile
 from pparse.recovery.salvage import salvage
 from pparse.recovery.salvage_job import Job, Rest, text_of
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
     from pparse.document.extraction import Extraction
     from pparse.parsers.safetensors.index import ShardSet
-    from pparse.recovery.judgement import Judgement
+    from pparse.recovery.document_verdict import DocumentVerdict
     from pparse.recovery.salvage_job import Report
     from pparse.recovery.target import Target, TargetFile
     from pparse.tree.result import Result
 
     # writes a document as it is, and returns its path; None if there was nothing to write
-    Plain = Callable[[Result, str, str, Judgement], str | None]
+    Plain = Callable[[Result, str, str, DocumentVerdict], str | None]
 
 
 class ShardWriter:
@@ -54,7 +54,7 @@ class ShardWriter:
         self._lost: dict[str, str] = {}  # lost shards, and why
         self._whole = True
 
-    def run(self, index: Judgement) -> None:
+    def run(self, index: DocumentVerdict) -> None:
         """Write the shards and the index; ``index`` is the judgement on the set as a whole."""
         extraction = self._result.extraction
         own = self._parser.index

@@ -31,10 +31,10 @@ from hashlib import blake2b
 from pparse.budget import MemoryBudget
 from pparse.errors import CancelledError, ClosedError, LimitError, OptionError, SourceError
 from pparse.limits import GIB, MIB, Limits, format_size
+from pparse.recovery.folder_writer import places
+from pparse.recovery.hash_table import HashTable
 from pparse.recovery.journal import Journal
 from pparse.recovery.names import MAX_DEPTH, fold, names_root, numbered, plain, printable, safe_name
-from pparse.recovery.places import places
-from pparse.recovery.taken import HashTable
 from pparse.recovery.target_file import MAX_EXPANSION, AtomicReport, Expansion, TargetFile, cannot_write
 from pparse.recovery.workspace import WORK_NAME, Workspace
 

@@ -26,15 +26,15 @@ from pparse.errors import (
 )
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.safetensors.index import ShardSet
-from pparse.recovery.judgement import judge
+from pparse.recovery.document_verdict import judge
+from pparse.recovery.extract_messages import ExtractMessages
 from pparse.recovery.names import safe_name
 from pparse.recovery.plan import base_name
+from pparse.recovery.provisional_verdicts import ProvisionalVerdicts
 from pparse.recovery.report import RecoveredFile
 from pparse.recovery.sink import Sink
 from pparse.recovery.steps import Steps
 from pparse.recovery.target import Expansion
-from pparse.recovery.telling import Telling
-from pparse.recovery.trusted import Trusted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from pparse.containers.archive import ArchiveMember
     from pparse.findings import FindingList
-    from pparse.recovery.judgement import Judgement
+    from pparse.recovery.document_verdict import DocumentVerdict
     from pparse.recovery.plan import ExtractionPlan
     from pparse.recovery.sink import LimitMet
     from pparse.recovery.target import Target
@@ -80,11 +80,11 @@ class Unpacker:
         self._document = document
         self._session = document.session
         self._target = target
-        self._trusted = Trusted()
+        self._trusted = ProvisionalVerdicts()
         self._steps = Steps(target, self._trusted.seen_by(report))
         self._report = self._steps.tell
         self._plan = plan
-        self._telling = Telling(document, target, self._report)
+        self._telling = ExtractMessages(document, target, self._report)
         self._levels: list[_Level] = []
         self._entered = 0
         self._share: tuple[int, int | None] = 0, None  # position of the walk in the outermost archive
@@ -244,7 +244,7 @@ class Unpacker:
             self._write_plain(result, name, source, judgement, prefix)
 
     def _write_plain(
-        self, result: Result, name: str, source: str, judgement: Judgement | None, prefix: str | None = None
+        self, result: Result, name: str, source: str, judgement: DocumentVerdict | None, prefix: str | None = None
     ) -> str | None:
         """Write a document as it is; return its path, None if there was nothing to write."""
         extraction = result.extraction
@@ -266,14 +266,14 @@ class Unpacker:
         judgement = self._judge(extraction_of(result))
         ShardWriter(result, parser, self._target, self._report, self._write_plain).run(judgement)
 
-    def _judge(self, extraction: Extraction) -> Judgement:
+    def _judge(self, extraction: Extraction) -> DocumentVerdict:
         """Check all of a document that is not a container; its findings count for the whole."""
         judgement = judge(extraction)
         for finding in judgement.findings:
             self._document.findings.add(finding)
         return judgement
 
-    def _salvage(self, extraction: Extraction, name: str, judgement: Judgement) -> bool:
+    def _salvage(self, extraction: Extraction, name: str, judgement: DocumentVerdict) -> bool:
         """Write the salvaged form of a model file that is not whole, or that its library refuses for another reason.
 
         Return False if it has none, or should be written as it is.
@@ -418,7 +418,7 @@ class Unpacker:
         level: _Level,
         member: ArchiveMember,
         content: ArchiveMember | None = None,
-        judgement: Judgement | None = None,
+        judgement: DocumentVerdict | None = None,
     ) -> bool:
         """Write a member, and return True. ``content`` is the member with its bytes, if it is a link to that.
 

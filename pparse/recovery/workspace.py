@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-    from pparse.recovery.places import Places
+    from pparse.recovery.folder_writer import Places
 
 WORK_NAME: Final = ".pparse-unfinished"
 JOURNAL_NAME: Final = "journal"

@@ -18,7 +18,7 @@ from pparse.errors import (
 from pparse.findings import Status
 from pparse.limits import format_size, parse_size
 from pparse.tensors.dtype import DTYPES, DType
-from pparse.tensors.facts import Span, TensorFacts
+from pparse.tensors.tensor_facts import Span, TensorFacts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _bytes_of(buffer: Any) -> memoryview:
 class Tensor(TensorFacts):
     """One tensor of a document. Only `numpy`, ``tensor[…]``, `blocks`, `readinto` and `torch` read its bytes.
 
-    A tensor keeps its document open. The attributes are described in `pparse.tensors.facts.TensorFacts`.
+    A tensor keeps its document open. The attributes are described in `pparse.tensors.tensor_facts.TensorFacts`.
     """
 
     __slots__ = ()
@@ -227,7 +227,7 @@ class Tensor(TensorFacts):
             return
         lost = status is Status.DAMAGED or status is Status.UNSUPPORTED  # perhaps only in part
         gap_only = self.claimed_status is Status.COMPLETE and lost and self.verified is not False
-        if gap_only and start < end and self._data().standing(start, end).status is Status.COMPLETE:
+        if gap_only and start < end and self._data().range_status(start, end).status is Status.COMPLETE:
             return
         self._refuse_if_not_whole()
 

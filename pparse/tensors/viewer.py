@@ -7,8 +7,8 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from itertools import islice
 
-from pparse.data.standing import cut_status
-from pparse.document.resume import Resume, downloads, is_inside, outermost_file, outside
+from pparse.data.range_status import cut_status
+from pparse.document.downloads import Resume, downloads, is_inside, outermost_file, outside
 from pparse.errors import PathError
 from pparse.findings import Finding, FindingList, Status
 from pparse.locking import Guarded
@@ -105,7 +105,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         data = inner.data
         if data.flawed:
             end = inner.end if inner.end is not None else data.size if data.size is not None else data.reach
-            found = data.standing(inner.start, end or 0).status
+            found = data.range_status(inner.start, end or 0).status
             if found is Status.DAMAGED or (found is not Status.COMPLETE and extent.document_status is Status.COMPLETE):
                 extent.document_status = cut_status(damaged=found is Status.DAMAGED)
         if extent.resume_at is not None and not extent.resume:

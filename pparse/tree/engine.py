@@ -18,7 +18,7 @@ Rules:
 4. Input that ends while ``need`` is unmet is a truncation: `Parser.cut` closes the node with what is whole.
 5. A state that finds a contradiction raises `MalformedError`: the node is DAMAGED, and `Parser.resync` may name a
    later position and state from which to continue.
-6. Standing still (the same state, need and stack depth twice at one position, nothing emitted between) is an
+6. RangeStatus still (the same state, need and stack depth twice at one position, nothing emitted between) is an
    `EngineError`: no input can loop. Moving back must be declared with ``ctx.jump_back`` and is counted.
 7. The engine stops once it has what was asked for: ``wanted_count`` children, or ``wanted_key``.
 

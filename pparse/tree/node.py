@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import weakref
 
-from pparse.data.standing import status_of
+from pparse.data.range_status import status_of
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError, UnsupportedError
 from pparse.findings import UNSURE_NUMBER, Finding, Status
 from pparse.paths import KeyStep, OrdinalStep, format_path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from pparse.data.standing import cut_status
+from pparse.data.range_status import cut_status
 from pparse.errors import EngineError, LimitError, MalformedError
 from pparse.findings import Finding, Status
 from pparse.locking import guard

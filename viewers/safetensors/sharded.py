@@ -7,8 +7,8 @@ import os
 from array import array
 from bisect import bisect_left
 
+from pparse.document.downloads import Resume
 from pparse.document.extraction import extraction_of
-from pparse.document.resume import Resume
 from pparse.errors import FormatError, PparseError, SourceError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse.data.standing import cut_status
+from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Status
 from pparse.tensors.tensor import Span, Tensor

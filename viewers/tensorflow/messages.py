@@ -6,8 +6,8 @@ included, but makes neither nodes nor a lasting index.
 
 from __future__ import annotations
 
+from pparse.data.range_status import cut_status
 from pparse.data.reader import Range
-from pparse.data.standing import cut_status
 from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.findings import Status
 from pparse.kernels.wire import PADDING, SLACK, scan

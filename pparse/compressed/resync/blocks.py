@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 
 from pparse.compressed.resync.pieces import BEFORE_DAMAGE, CONTRADICTED
 from pparse.data.base import Access, Data, Gap
-from pparse.data.standing import SuspectRange
+from pparse.data.range_status import SuspectRange
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError
 from pparse.limits import KIB, MIB
 

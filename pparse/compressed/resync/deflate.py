@@ -30,7 +30,7 @@ from pparse.compressed.resync.deflate_inside import WINDOW, Goal, Inside
 from pparse.compressed.resync.deflate_source import Candidates, DeflateSource, real_end, zeros_at_end
 from pparse.compressed.resync.pieces import Failure, Piece
 from pparse.data.hidden import HiddenData
-from pparse.data.standing import SuspectRange
+from pparse.data.range_status import SuspectRange
 from pparse.errors import TRAILER_FAULTS, EndOfDataError, Fault, GapError, LimitError, MalformedError, PparseError
 from pparse.limits import KIB, MIB
 

@@ -10,7 +10,7 @@ from zlib import crc32
 from pparse.codecs.output_cache import reread
 from pparse.compressed.resync.pieces import BEFORE_DAMAGE
 from pparse.data.base import Access, Data, GapTable
-from pparse.data.standing import SuspectRange
+from pparse.data.range_status import SuspectRange
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.limits import KIB
 

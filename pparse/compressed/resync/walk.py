@@ -8,8 +8,8 @@ from pparse.compressed.inflated import InflatedData
 from pparse.compressed.resync.blocks import CUT, Blocks, Look
 from pparse.compressed.resync.pieces import Piece
 from pparse.data.base import BytesData
+from pparse.data.range_status import SuspectRange
 from pparse.data.spliced import SplicedData
-from pparse.data.standing import SuspectRange
 from pparse.errors import MalformedError
 
 TYPE_CHECKING = False

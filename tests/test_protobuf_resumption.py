@@ -11,7 +11,7 @@ import pparse
 from pparse.errors import FormatError, MalformedError, TensorError
 from pparse.findings import Status
 from pparse.kernels.varint import encode_varint
-from pparse.parsers.protobuf.resume import find_resumption
+from pparse.parsers.protobuf.resumption import find_resumption
 from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.protos import message_class
 from pparse.recovery.salvage import salvage, salvage_or_keep

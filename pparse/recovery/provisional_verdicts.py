@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _HEADERS: Final = 2048
 
 
-class Trusted:
+class ProvisionalVerdicts:
     """The data that files come from, with the ranges of files reported as complete but not verified.
 
     Neighbouring ranges are merged: an archive of whole files is one range.

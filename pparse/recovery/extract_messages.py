@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pparse.recovery.target import Target
 
 
-class Telling:
+class ExtractMessages:
     """Reports files, and adds what else is to be said to the findings of the document.
 
     ``limits``: those that cost a file something, by name.

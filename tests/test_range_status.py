@@ -14,7 +14,7 @@ import pytest
 import pparse
 from pparse.data.base import BytesData, GapTable
 from pparse.data.hidden import HiddenData
-from pparse.data.standing import Condemned, Proofs, SuspectRange
+from pparse.data.range_status import Condemned, Proofs, SuspectRange
 from pparse.data.zero_runs import zero_runs
 from pparse.errors import DamagedTensorError, MissingTensorError, TruncatedTensorError
 from pparse.findings import Status
@@ -101,7 +101,7 @@ def test_gaps_and_the_end_decide_what_is_there(gap, stretch, status, there):
     table = GapTable()
     table.add(*gap)
     data.gaps = table
-    found = data.standing(*stretch)
+    found = data.range_status(*stretch)
     assert (found.status, found.there, found.verified) == (status, there, None)
 
 
@@ -110,12 +110,12 @@ def test_what_is_condemned_is_damaged_unless_a_proof_covers_it():
     assert not data.flawed
     data.condemn(10, 50, "the checksum contradicts")
     assert data.flawed
-    found = data.standing(0, 20)
+    found = data.range_status(0, 20)
     assert (found.status, found.verified, found.reason) == (Status.DAMAGED, False, "the checksum contradicts")
     data.vouch(30, 40)
-    assert data.standing(30, 40).verified is True
-    assert data.standing(29, 40).status is Status.DAMAGED
-    assert data.standing(50, 60).status is Status.COMPLETE
+    assert data.range_status(30, 40).verified is True
+    assert data.range_status(29, 40).status is Status.DAMAGED
+    assert data.range_status(50, 60).status is Status.COMPLETE
     assert data.suspect_ranges_in(0, 100) == [(10, 30), (40, 50)]
     assert data.suspect_ranges_in(60, 100) == []
 
@@ -252,7 +252,7 @@ def test_zeros_in_deflate_data_tell_where_a_contradicted_stream_is_damaged(tmp_p
     assert not data.is_proved(0, len(text))
     before = data.gaps[0].offset
     assert sum(sure[:before]) == before > len(text) // 3  # what precedes the zeros is as good as ever
-    assert data.standing(0, before).status is Status.COMPLETE
+    assert data.range_status(0, before).status is Status.COMPLETE
     assert sum(sure[before:]) > 20_000  # the text is all repetition: most of it is copied over the zeros
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from pparse.data.standing import cut_status
+from pparse.data.range_status import cut_status
 from pparse.findings import Finding, Status
 from pparse.limits import format_size
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pparse.data.base import Data
-    from pparse.data.standing import Standing
+    from pparse.data.range_status import RangeStatus
     from pparse.tensors.dtype import DType
 
 
@@ -42,7 +42,7 @@ class Span:
             return 0
         length = self.length if self.end is None else max(0, min(self.length, self.end - self.offset))
         if self.data.flawed:
-            return self.data.standing(self.offset, self.offset + length).there
+            return self.data.range_status(self.offset, self.offset + length).there
         size = self.data.size
         return length if size is None else max(0, min(length, size - self.offset))
 
@@ -148,7 +148,7 @@ class TensorFacts:
         """Number of bytes of the array as they are read."""
         return self.stored_nbytes if self._content is None else self._content.length
 
-    def _standing(self) -> Standing | None:
+    def _standing(self) -> RangeStatus | None:
         """What is now known against the bytes it is read from; None: nothing."""
         sources = self._spans if self._content is None else (self._content,)
         if not isinstance(sources, tuple):
@@ -158,10 +158,10 @@ class TensorFacts:
                 break
         else:
             return None
-        worst: Standing | None = None
+        worst: RangeStatus | None = None
         for span in sources:
             if span.data is not None and span.data.flawed:
-                found = span.data.standing(span.offset, span.offset + span.length)
+                found = span.data.range_status(span.offset, span.offset + span.length)
                 if found.status is not Status.COMPLETE and (worst is None or worst.status is not Status.DAMAGED):
                     worst = found if worst is None or found.status is Status.DAMAGED else worst
         if worst is not None and worst.status is Status.MISSING and self.available_nbytes:

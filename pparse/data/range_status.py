@@ -136,7 +136,7 @@ def joined(stretches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-class Standing:
+class RangeStatus:
     """What is known about a stretch of bytes."""
 
     __slots__ = ("reason", "status", "there", "verified")
@@ -152,21 +152,21 @@ class Standing:
         """How many bytes from the start of the stretch can be read."""
 
     def __repr__(self) -> str:
-        return f"<Standing {self.status}, verified {self.verified}, {self.there} bytes there: {self.reason}>"
+        return f"<RangeStatus {self.status}, verified {self.verified}, {self.there} bytes there: {self.reason}>"
 
 
 def cut_status(there: object = True, *, damaged: bool = False) -> Status:
     """Return the status of something that ends early, be it a tensor, a node, a member or a file.
 
     TRUNCATED if its beginning is ``there`` (bytes, a count, or a truth value), MISSING if nothing is; DAMAGED if more
-    than its end is wrong. Where all of that can vary, this decides it; for bytes of a `Data`, `standing` does.
+    than its end is wrong. Where all of that can vary, this decides it; for bytes of a `Data`, `range_status` does.
     """
     if damaged:
         return Status.DAMAGED
     return Status.TRUNCATED if there else Status.MISSING
 
 
-def standing(data: Data, start: int, end: int) -> Standing:
+def range_status(data: Data, start: int, end: int) -> RangeStatus:
     """Return what is known about ``data[start:end]``.
 
     Decodes only if something is already known to be wrong. Errors of the source propagate. If a limit keeps a stream,
@@ -174,11 +174,11 @@ def standing(data: Data, start: int, end: int) -> Standing:
     """
     wanted = max(0, end - start)
     if not wanted:
-        return Standing(Status.COMPLETE, None, None, 0)
+        return RangeStatus(Status.COMPLETE, None, None, 0)
     try:
         data.look()
     except LimitError as error:
-        return Standing(Status.UNSUPPORTED, None, f"it could not be checked: {error.reason}", 0)
+        return RangeStatus(Status.UNSUPPORTED, None, f"it could not be checked: {error.reason}", 0)
     size = data.size
     there = wanted if size is None else max(0, min(wanted, size - start))
     gap = data.next_gap(start) if data.gaps else None
@@ -186,24 +186,24 @@ def standing(data: Data, start: int, end: int) -> Standing:
         there = max(0, gap.offset - start)
     why_suspect = data.why_suspect(start, start + there)
     if why_suspect is not None:
-        return Standing(Status.DAMAGED, False, why_suspect, there)
+        return RangeStatus(Status.DAMAGED, False, why_suspect, there)
     if there == wanted:
-        return Standing(Status.COMPLETE, True if data.is_proved(start, end) else None, None, there)
+        return RangeStatus(Status.COMPLETE, True if data.is_proved(start, end) else None, None, there)
     limit = data.passed_over(start + there, end)
     if limit is not None:
-        return Standing(Status.UNSUPPORTED, None, limit, there)
+        return RangeStatus(Status.UNSUPPORTED, None, limit, there)
     at_end = gap is None or gap.end is None or (size is not None and gap.end >= size)
     if gap is not None and not at_end and (there or (gap.end or 0) < end):
-        return Standing(Status.DAMAGED, None, _LOST, there)
+        return RangeStatus(Status.DAMAGED, None, _LOST, there)
     reason = _CUT if there else _BEYOND if at_end else _NOTHING
-    return Standing(cut_status(there), None, reason, there)
+    return RangeStatus(cut_status(there), None, reason, there)
 
 
 def status_of(parts: Iterable[Range]) -> Status:
     """Return the worst status known now among the parts of one thing."""
     worst = Status.COMPLETE
     for part in parts:
-        found = part.data.standing(part.start, part.end).status
+        found = part.data.range_status(part.start, part.end).status
         if found is Status.DAMAGED:
             return found
         if found is not Status.COMPLETE:

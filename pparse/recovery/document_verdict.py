@@ -6,7 +6,7 @@ This is the one place that decides whether a document is whole after everything 
 
 from __future__ import annotations
 
-from pparse.data.standing import cut_status, joined
+from pparse.data.range_status import cut_status, joined
 from pparse.errors import PASSING, EndOfDataError, LimitError, PparseError
 from pparse.findings import UNSURE_NUMBER, Finding, FindingList, Severity, Status
 from pparse.limits import count_words
@@ -28,7 +28,7 @@ BROKEN: Final = (Status.TRUNCATED, Status.DAMAGED, Status.MISSING)
 _CHANGED: Final = ("malformed", UNSURE_NUMBER)
 
 
-class Judgement:
+class DocumentVerdict:
     """The result of checking a document."""
 
     __slots__ = ("findings", "status", "suspect", "verified")
@@ -66,10 +66,10 @@ class Judgement:
         verdict.suspect = tuple((start, end - start) for start, end in joined(stretches))
 
     def __repr__(self) -> str:
-        return f"<Judgement {self.status}: {len(self.findings)} findings>"
+        return f"<DocumentVerdict {self.status}: {len(self.findings)} findings>"
 
 
-def judge(extraction: Extraction) -> Judgement:
+def judge(extraction: Extraction) -> DocumentVerdict:
     """Check all of a document, as `Extraction.check` does, and return the result.
 
     Drain the archives and streams around it first. A limit that prevents checking becomes a finding. Source errors
@@ -77,7 +77,7 @@ def judge(extraction: Extraction) -> Judgement:
     """
     from pparse.document.registry import viewer_for
 
-    found = Judgement(extraction.session.limits.findings)
+    found = DocumentVerdict(extraction.session.limits.findings)
     viewer = None
     try:
         for finding in extraction.check(around=False):
