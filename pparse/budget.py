@@ -9,11 +9,11 @@ with ``evict`` may be asked to give its memory back when others need room, the l
 
 from __future__ import annotations
 
-import threading
 import weakref
 
 from pparse.errors import LimitError
 from pparse.limits import MIB, format_size, parse_size
+from pparse.locking import RLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class MemoryBudget:
         """Bytes held now."""
         self.peak = 0
         """The most bytes ever held."""
-        self._lock = threading.RLock()
+        self._lock = RLock()
         # In order of last use.
         self._evictable: dict[int, weakref.ref[Charge]] = {}
 

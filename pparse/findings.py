@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-import threading
+
+from pparse.locking import RLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class FindingList:
         self._kept: set[Finding] = set()
         self._order: list[Finding] = []
         self._limit = limit
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._called: dict[str, str] = {}
         self.omitted = 0
         """How many findings were only counted."""

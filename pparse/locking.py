@@ -13,6 +13,8 @@ it until they return; calls from inside find it taken. Three rules keep that saf
 
 from __future__ import annotations
 
+from _thread import RLock as RLock
+from _thread import allocate_lock
 from functools import wraps
 from itertools import islice
 from types import FunctionType, GeneratorType
@@ -20,11 +22,11 @@ from types import FunctionType, GeneratorType
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Generator, Iterator
-    from threading import RLock
     from typing import Any, Final, TypeVar
 
     T = TypeVar("T")
 
+Lock: Final = allocate_lock
 # The most items that a generator runs ahead, to take the lock less often.
 GROUP: Final = 64
 # Generators whose items may each take long, or should be shown at once.

@@ -18,7 +18,7 @@ FOLDERS = {"pparse": "pparse", "pparse.parsers": "parsers", "pparse.viewers": "v
 
 # What may import what: only what stands further left; imports for types count. Folders, or modules, of pparse.
 ORDER = (
-    "errors lazy < limits findings locking < paths < budget kernels < data protobuf < codecs protos < compressed < "
+    "errors lazy locking < limits findings < paths < budget kernels < data protobuf < codecs protos < compressed < "
     "riegeli < tree < document < tensors < writers < containers testing < parsers < viewers < proto_splitter < "
     "recovery < cli"
 )

@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from pparse.parsers.zip import records
+from pparse.parsers.zip import descriptors, records
 from tests.zip_samples import Archive, Made
 
 
@@ -183,11 +183,11 @@ def test_descriptors_of_all_four_lengths_are_matched() -> None:
     for length in (12, 16, 20, 24):
         made = Made("x", b"content", descriptor=length)
         block = made.trailer() + b"PK\1\2" + bytes(30)
-        assert records.match_descriptor(block, 0, made.crc, 7, 7) == length
-        assert records.match_descriptor(block, 0, None, 7, None) == length
-        assert records.match_descriptor(block, 0, made.crc ^ 1, 7, 7) == 0
-        assert records.match_descriptor(block, 0, made.crc, 8, 7) == 0
-        assert records.match_descriptor(block[: length - 1], 0, made.crc, 7, 7) == 0
+        assert descriptors.match_descriptor(block, 0, made.crc, 7, 7) == length
+        assert descriptors.match_descriptor(block, 0, None, 7, None) == length
+        assert descriptors.match_descriptor(block, 0, made.crc ^ 1, 7, 7) == 0
+        assert descriptors.match_descriptor(block, 0, made.crc, 8, 7) == 0
+        assert descriptors.match_descriptor(block[: length - 1], 0, made.crc, 7, 7) == 0
 
 
 @pytest.mark.parametrize("changes", [{4: 64}, {8: 77}, {7: 0x80}], ids=["version", "method", "reserved flag"])

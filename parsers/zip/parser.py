@@ -25,6 +25,7 @@ from pparse.document.named_formats import MOST_NAMES, held_model
 from pparse.errors import MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB, count_words
+from pparse.parsers.zip.descriptors import descriptor_crc, match_descriptor
 from pparse.parsers.zip.directory import (
     BLOCK,
     entry_at,
@@ -49,8 +50,6 @@ from pparse.parsers.zip.records import (
     LocalHeader,
     central_length,
     decode_name,
-    descriptor_crc,
-    match_descriptor,
     read_central,
 )
 from pparse.parsers.zip.rows import listing

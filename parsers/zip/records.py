@@ -292,42 +292,6 @@ def read_locator(block: bytes, at: int = 0) -> int | None:
     return int(offset) if signature == LOCATOR else None
 
 
-# -- descriptors -----------------------------------------------------------------------------------------------------
-
-# (length, signed, struct of crc, compressed size, size), longest first: a shorter one begins or ends a longer one.
-LAYOUTS: Final = (
-    (24, True, Struct("<4xIQQ")),
-    (20, False, Struct("<IQQ")),
-    (16, True, Struct("<4xIII")),
-    (12, False, Struct("<III")),
-)
-
-
-def match_descriptor(block: bytes, at: int, crc: int | None, compressed_size: int, size: int | None) -> int:
-    """Return the length of the data descriptor at ``at`` with exactly these values; 0 if none of the four layouts fits.
-
-    ``crc`` or ``size`` None means any value.
-    """
-    for length, signed, layout in LAYOUTS:
-        if len(block) - at < length or (signed and not block.startswith(DESCRIPTOR, at)):
-            continue
-        said = layout.unpack_from(block, at)
-        if said[1] == compressed_size and crc in (None, said[0]) and size in (None, said[2]):
-            return length
-    return 0
-
-
-def descriptor_crc(block: bytes, compressed_size: int, size: int | None) -> int | None:
-    """Return the CRC-32 in a data descriptor with these sizes at the beginning of ``block``; None if there is none."""
-    for length, signed, layout in LAYOUTS:
-        if len(block) < length or (signed and not block.startswith(DESCRIPTOR)):
-            continue
-        crc, *sizes = layout.unpack_from(block)
-        if sizes[0] == compressed_size and size in (None, sizes[1]):
-            return int(crc)
-    return None
-
-
 # -- extra fields ----------------------------------------------------------------------------------------------------
 
 

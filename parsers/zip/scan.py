@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from pparse.errors import EndOfDataError, GapError, LimitError, UnsupportedError
 from pparse.parsers.zip.claims import Claim, MemberExtent, claims_of, followed, note_contradiction, note_cut
-from pparse.parsers.zip.extent import Descriptors, Measure, Summing, descriptor_before, measure
+from pparse.parsers.zip.descriptors import LAYOUTS, Descriptors, descriptor_before, descriptor_crc, match_descriptor
+from pparse.parsers.zip.extent import Measure, Summing, measure
 from pparse.parsers.zip.records import (
     CODECS,
     DESCRIPTOR,
     ENCRYPTED,
     END,
-    LAYOUTS,
     LOCAL,
     LOCAL_SIZE,
     MASKED,
@@ -30,8 +30,6 @@ from pparse.parsers.zip.records import (
     UTF8,
     CentralEntry,
     LocalHeader,
-    descriptor_crc,
-    match_descriptor,
     read_end,
 )
 from pparse.parsers.zip.walk import LENGTHS, SHORT, Walker, inexact_gap

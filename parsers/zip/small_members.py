@@ -13,6 +13,7 @@ from zlib import MAX_WBITS, crc32, decompressobj, error
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError
 from pparse.findings import Status
 from pparse.limits import KIB
+from pparse.parsers.zip.descriptors import match_descriptor
 from pparse.parsers.zip.records import (
     DEFLATE,
     ENCRYPTED,
@@ -22,7 +23,6 @@ from pparse.parsers.zip.records import (
     MASKED,
     STORED,
     STREAMED,
-    match_descriptor,
 )
 
 TYPE_CHECKING = False

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from pparse.lazy import lazy_pattern
+from pparse.parsers.zip.descriptors import match_descriptor
 from pparse.parsers.zip.directory import BLOCK, Hints, entry_at
 from pparse.parsers.zip.extent import Summing, Work, measure
 from pparse.parsers.zip.records import (
@@ -30,7 +31,6 @@ from pparse.parsers.zip.records import (
     LocalHeader,
     extra_fields,
     local_length,
-    match_descriptor,
     read_end,
     read_local,
 )

@@ -6,6 +6,7 @@ damaged or missing (the readable part was still printed or written); 130 and 141
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -50,6 +51,8 @@ missing; what could be read was still delivered.
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        gc.disable()  # modules are many objects without cycles
     _replace_closed_streams()
     try:
         return _dispatch(arguments)
@@ -59,6 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _silence_stdout()
         return 141
+    finally:
+        if argv is None:
+            gc.freeze()  # the process ends: what is left is not scanned for cycles once more
 
 
 def _dispatch(arguments: list[str]) -> int:

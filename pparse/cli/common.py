@@ -59,9 +59,7 @@ def run_command(module: ModuleType, command: str, arguments: list[str]) -> int:
     from pparse.cli.output import Output
 
     out = Output(color=options.color)
-    # Rows are many short-lived objects without cycles, which the collector would scan again and again. But an object in
-    # a cycle may hold a decoder, so collection must not wait for long.
-    gc.set_threshold(5_000)
+    _collect_less()
     try:
         code: int = module.run(options, out)
         out.flush()
@@ -85,6 +83,18 @@ def run_command(module: ModuleType, command: str, arguments: list[str]) -> int:
         sys.stderr.write(traceback.format_exc())
         out.error("this is a bug of pparse, whatever the file holds; please report it with the lines above")
         return BUG
+
+
+def _collect_less() -> None:
+    """Keep the garbage collector from scanning again and again what is no garbage.
+
+    Rows are many short-lived objects without cycles. But an object in a cycle may hold a decoder, so collection must
+    not wait for long.
+    """
+    gc.set_threshold(5_000)
+    if not gc.isenabled():  # the process runs one command, and was started by `pparse.cli.main`
+        gc.freeze()
+        gc.enable()
 
 
 def _parse(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:

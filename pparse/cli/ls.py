@@ -24,7 +24,6 @@ from pparse.cli.output import (
 from pparse.cli.rows import SORT_UP_TO, Held, in_order, member_weight, tensor_weight
 from pparse.findings import Status
 from pparse.limits import count_words, format_size
-from pparse.recovery.document_verdict import document_status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -318,6 +317,8 @@ def _list_members(document: Extraction, options: Any, matches: Callable[[str], b
         _close_members(document, counted, size, out)
         for reason in reasons:
             out.line(f"unsupported: {safe(reason)}")
+    from pparse.recovery.document_verdict import document_status
+
     frame = document_status(document)
     damaged = counted.damaged or frame in (Status.TRUNCATED, Status.DAMAGED)
     return exit_code_for(document.findings, damaged=damaged, strict=options.strict)
@@ -413,6 +414,8 @@ def _close_members(document: Extraction, counted: _Counted, size: Callable[[int]
     total = document.size
     kind = document.root.kind
     what = document.format if kind == document.format else f"{document.format} {kind}"
+    from pparse.recovery.document_verdict import document_status
+
     status = document_status(document, damaged=counted.damaged)
     count, whole, unsupported = counted.count, counted.whole, counted.unsupported
     out.line(
@@ -466,6 +469,8 @@ def _members_as_json(document: Extraction, rows: Iterable[Member], counted: _Cou
         else:
             out.write(f"{comma}{dumps(row)}")
             comma = ",\n"
+    from pparse.recovery.document_verdict import document_status
+
     status = document_status(document, damaged=counted.damaged)
     if not options.jsonl:
         found = dumps([finding.to_dict() for finding in document.findings])

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-
 from pparse.data.base import Data
 from pparse.errors import ClosedError
+from pparse.locking import RLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ class DecodedData(Data):
         self._source = source
         self._env = env
         self._bounded = bounded
-        self._lock = threading.RLock()
+        self._lock = RLock()
 
     def _check_open(self) -> None:
         if self.closed:

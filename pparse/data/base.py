@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import enum
 import os
-import threading
 from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_right
@@ -19,6 +18,7 @@ from collections.abc import Sequence
 from pparse.data.range_status import Condemned, Proofs, SuspectRange, joined, range_status
 from pparse.data.reader import Cursor, Range, byte_view
 from pparse.errors import ClosedError, EndOfDataError, GapError, SourceError
+from pparse.locking import Lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _FAR: Final = (1 << 63) - 1  # no source is that long
 MAX_SYSTEM_READ: Final = 1 << 30
 # Two threads must not both create the tables that mark stretches of one Data.
-_MAKING: Final = threading.Lock()
+_MAKING: Final = Lock()
 # The most buffers that one call fills (Linux: IOV_MAX is 1024).
 MAX_VIEWS: Final = 1_000
 
@@ -136,7 +136,7 @@ class IoStats:
     MAX_LOG = 10_000
 
     def __init__(self, *, log: bool = False) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self.reads = 0
         """Number of reads."""
         self.bytes = 0

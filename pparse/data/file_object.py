@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import threading
 
 from pparse.data.base import Data
 from pparse.errors import SourceError
+from pparse.locking import Lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class StreamData(Data):
 
     def __init__(self, stream: Any, name: str | None = None, stats: IoStats | None = None) -> None:
         self._stream = stream
-        self._lock = threading.Lock()
+        self._lock = Lock()
         try:
             size = stream.seek(0, os.SEEK_END)
             if size is None:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import threading
 import weakref
 
 from pparse.errors import ClosedError, DataChangedError, SourceError
+from pparse.locking import RLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -291,7 +291,7 @@ class PooledFile:
 
 
 # One lock for all pools: a pool without room may close the files of another.
-_LOCK: Final = threading.RLock()
+_LOCK: Final = RLock()
 _OPEN: Final[dict[int, weakref.ref[PooledFile]]] = {}  # the open files of all pools, in order of last use
 
 

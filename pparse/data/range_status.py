@@ -8,12 +8,12 @@ only if a checksum confirmed them.
 
 from __future__ import annotations
 
-import threading
 from array import array
 from bisect import bisect_left, bisect_right
 
 from pparse.errors import LimitError
 from pparse.findings import Status
+from pparse.locking import Lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Proofs:
     __slots__ = ("_ends", "_lock", "_starts")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._starts = array("q")
         self._ends = array("q")
 
@@ -88,7 +88,7 @@ class Condemned:
     __slots__ = ("_lock", "_reach", "_starts", "_suspect_ranges")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._starts: list[int] = []
         self._suspect_ranges: list[SuspectRange] = []
         self._reach: list[int] = []  # the furthest end of this one and all before it

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import weakref
 from collections import deque
-from copy import copy
 
 from pparse.errors import EndOfDataError, EndOfRangeError, GapError
 
@@ -179,6 +178,8 @@ class Reader:
 
     def dup(self) -> Self:
         """Return another reader of the same stretch at the same position; the two then move independently."""
+        from copy import copy
+
         return copy(self)
 
     def range(self, start: int, end: int) -> Range:

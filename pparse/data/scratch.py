@@ -7,10 +7,10 @@ unasked. The files have no name (on Windows they are deleted when closed), so no
 from __future__ import annotations
 
 import os
-import threading
 
 from pparse.errors import ClosedError, LimitError, SourceError
 from pparse.limits import format_size
+from pparse.locking import Lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Scratch:
         """The most bytes that all spools hold together."""
         self.used = 0
         """Bytes that the spools hold now."""
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def spool(self) -> Spool:
         """Return a new, empty `Spool`. Raises `LimitError` without a folder, `SourceError` if it is not usable."""
@@ -79,7 +79,7 @@ class Spool:
     def __init__(self, scratch: Scratch, descriptor: int) -> None:
         self._scratch = scratch
         self._descriptor = descriptor
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self.size = 0
         """Bytes written."""
         self._held = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from contextlib import contextmanager
 
@@ -11,6 +10,7 @@ from pparse.data.base import IoStats
 from pparse.data.files import DescriptorPool
 from pparse.errors import CancelledError
 from pparse.limits import Limits
+from pparse.locking import RLock
 from pparse.tree.index import IndexLedger
 from pparse.tree.retention import Retention
 
@@ -46,7 +46,7 @@ class Session:
         stats: IoStats | None = None,
         block_size: int = 0,
     ) -> None:
-        self.lock = threading.RLock()  # see `pparse.locking`
+        self.lock = RLock()  # see `pparse.locking`
         self.registry = registry
         """Which parsers and viewers there are."""
         self.budget = budget if isinstance(budget, MemoryBudget) else MemoryBudget(budget)

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import re
 import struct
-import threading
 from itertools import islice
 
 from pparse.errors import MalformedError, PathError
 from pparse.kernels.varint import encode_varint
+from pparse.locking import RLock
 from pparse.protobuf.descriptors import (
     CLOSED,
     DELIMITED,
@@ -123,7 +123,7 @@ class Schema:
     __slots__ = ("_data", "_extensions", "_files", "_lock", "_names", "_types")
 
     def __init__(self, descriptor_set: bytes) -> None:
-        self._lock = threading.RLock()  # one schema may serve many documents and threads
+        self._lock = RLock()  # one schema may serve many documents and threads
         self._data = bytes(descriptor_set)
         self._files: list[FileParts] = []
         # By package and name: where the message (or enum) is, and in which file.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_right
 from collections import OrderedDict
 
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseError
-from pparse.locking import guard
+from pparse.locking import RLock, guard
 from pparse.riegeli.chunks import ChunkError, header_size, parse_header
 from pparse.riegeli.positions import SkippedRegion
 from pparse.riegeli.records import open_records
@@ -72,7 +71,7 @@ class RecordLookup:
     ) -> None:
         self.verdicts = Verdicts() if verdicts is None else verdicts
         """Which chunks are known to be sound or damaged."""
-        self.lock = threading.RLock()  # the reader has a position, which each record changes
+        self.lock = RLock()  # the reader has a position, which each record changes
         self._range = source
         self._verify = verify
         self._budget = budget

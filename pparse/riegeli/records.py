@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from array import array
 from bisect import bisect_right
 from itertools import accumulate
 
 from pparse.data.base import Data
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError
+from pparse.locking import RLock
 from pparse.riegeli.errors import InvalidArgumentError
 from pparse.riegeli.layout import METADATA, SIMPLE, TRANSPOSED
 
@@ -158,7 +158,7 @@ class _Decoded(Data):
         self._chunk = chunk
         self._budget = budget
         self._projection = projection
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._records: list[bytes] | None = None  # the budget may drop them at any time
         self._charge: Charge | None = None
 

@@ -6,9 +6,10 @@ between two offsets are the same each time.
 
 from __future__ import annotations
 
-import threading
 from array import array
 from bisect import bisect_left, bisect_right
+
+from pparse.locking import Lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Places:
     """Places where something was found in a file, and the ranges that were searched for it."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._begins = array("Q")  # of the ranges, ascending and disjoint
         self._ends = array("Q")
         self._places = array("Q")  # in those ranges, ascending

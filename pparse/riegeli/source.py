@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import io
 import os
-import threading
 
 from pparse.data.base import BytesData, Data, FileData
 from pparse.data.reader import Reader
 from pparse.errors import GapError, SourceError
+from pparse.locking import Lock
 from pparse.riegeli.layout import BLOCK_HEADER_SIZE
 
 TYPE_CHECKING = False
@@ -77,7 +77,7 @@ class SeekableData(Data):
     def __init__(self, stream: Any) -> None:
         self._stream = stream
         self._file = FileObject(stream)
-        self._lock = threading.Lock()
+        self._lock = Lock()
         super().__init__(str(getattr(stream, "name", "<stream>")), end_of(stream))
 
     def _pread(self, offset: int, length: int) -> bytes:
@@ -119,7 +119,7 @@ class ForwardData(Data):
     def __init__(self, stream: Any, position: int) -> None:
         super().__init__(str(getattr(stream, "name", "<stream>")), None)
         self._file = FileObject(stream)
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._held = bytearray()
         self._held_at = position
 

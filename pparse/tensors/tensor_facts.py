@@ -7,6 +7,7 @@ from math import prod
 from pparse.data.range_status import cut_status
 from pparse.findings import Finding, Status
 from pparse.limits import format_size
+from pparse.tensors.status import status_of_spans, tensor_status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -148,25 +149,13 @@ class TensorFacts:
         """Number of bytes of the array as they are read."""
         return self.stored_nbytes if self._content is None else self._content.length
 
-    def _standing(self) -> RangeStatus | None:
+    def _known(self) -> RangeStatus | None:
         """What is now known against the bytes it is read from; None: nothing."""
         sources = self._spans if self._content is None else (self._content,)
-        if not isinstance(sources, tuple):
-            sources = self.spans
-        for span in sources:  # asked several times for each row of a list, and hardly ever true
-            if span.data is not None and span.data.flawed:
-                break
-        else:
-            return None
-        worst: RangeStatus | None = None
-        for span in sources:
-            if span.data is not None and span.data.flawed:
-                found = span.data.range_status(span.offset, span.offset + span.length)
-                if found.status is not Status.COMPLETE and (worst is None or worst.status is not Status.DAMAGED):
-                    worst = found if worst is None or found.status is Status.DAMAGED else worst
-        if worst is not None and worst.status is Status.MISSING and self.available_nbytes:
-            worst.status = cut_status(self.available_nbytes)  # the first of several spans exist
-        return worst
+        found = status_of_spans(sources if isinstance(sources, tuple) else self.spans)
+        if found is not None and found.status is Status.MISSING and self.available_nbytes:
+            found.status = cut_status(self.available_nbytes)  # the first of several spans exist
+        return found
 
     @property
     def claimed_status(self) -> Status:
@@ -179,13 +168,7 @@ class TensorFacts:
 
         A stream that is known to be cut or damaged is first decoded to that place.
         """
-        status = self._status
-        if status is Status.DAMAGED or status is Status.UNSUPPORTED:
-            return status
-        found = self._standing()
-        if found is None or (status is not Status.COMPLETE and found.status is not Status.DAMAGED):
-            return status
-        return found.status
+        return tensor_status(self._status, self._known)
 
     @status.setter
     def status(self, status: Status) -> None:
@@ -196,7 +179,7 @@ class TensorFacts:
         """True: a checksum confirmed its bytes; False: one contradicts them; None: neither so far."""
         if self._verified is False:
             return False
-        found = self._standing()
+        found = self._known()
         if found is not None:
             return found.verified
         if self._verified is None and self._status is Status.COMPLETE:
@@ -217,7 +200,7 @@ class TensorFacts:
         if self._finding is None and self.unwritten_nbytes:
             self._finding = self._owner.finding_of(self)
         if self._finding is None:
-            found = self._standing()
+            found = self._known()
             if found is not None and found.reason is not None:
                 span = self.spans[0]
                 return Finding(

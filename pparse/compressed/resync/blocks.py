@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from array import array
 from bisect import bisect_left, bisect_right
 
@@ -11,6 +10,7 @@ from pparse.data.base import Access, Data, Gap
 from pparse.data.range_status import SuspectRange
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError
 from pparse.limits import KIB, MIB
+from pparse.locking import RLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Blocks(Data):
         self._tags = array("q")
         self._total = 0
         self._charge: Charge | None = None
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._opened: list[tuple[int, InflatedData]] = []  # the latest last
         self._noted: set[int] = set()  # blocks found damaged
 

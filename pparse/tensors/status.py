@@ -1,0 +1,43 @@
+"""The status of a tensor: TRUNCATED, MISSING, DAMAGED … by what its format claims, and by the bytes it is read from.
+
+The claim is made where the tensor's entry is read (for safetensors `pparse.parsers.safetensors.header`): it compares
+sizes and offsets with each other and with the end of the file. What is known about a range of bytes, from streams and
+checksums around it, is decided in `pparse.data.range_status`. Here both become one.
+"""
+
+from __future__ import annotations
+
+from pparse.findings import Status
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pparse.data.range_status import RangeStatus
+    from pparse.tensors.tensor_facts import Span
+
+
+def tensor_status(claimed: Status, known: Callable[[], RangeStatus | None]) -> Status:
+    """Return the status of a tensor; ``known`` tells what is known against its bytes, and may have to decode them."""
+    if claimed is Status.DAMAGED or claimed is Status.UNSUPPORTED:
+        return claimed
+    found = known()
+    if found is None or (claimed is not Status.COMPLETE and found.status is not Status.DAMAGED):
+        return claimed
+    return found.status
+
+
+def status_of_spans(spans: tuple[Span, ...]) -> RangeStatus | None:
+    """Return the worst of what is known against the bytes of ``spans``; None if there is nothing."""
+    for span in spans:  # asked several times for each row of a list, and hardly ever true
+        if span.data is not None and span.data.flawed:
+            break
+    else:
+        return None
+    worst: RangeStatus | None = None
+    for span in spans:
+        if span.data is not None and span.data.flawed:
+            found = span.data.range_status(span.offset, span.offset + span.length)
+            if found.status is not Status.COMPLETE and (worst is None or worst.status is not Status.DAMAGED):
+                worst = found if worst is None or found.status is Status.DAMAGED else worst
+    return worst
