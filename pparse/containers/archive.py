@@ -320,8 +320,11 @@ class ArchiveParser(Parser):
         proved = verdict.verified is True and member.checksum is not None
         if not proved and member.status is not Status.COMPLETE:
             verdict.verified = verdict.verified and None
-            reason = member.finding.reason if member.finding is not None else str(member.status)
-            verdict.worsen(member.status, member.finding.code if member.finding is not None else "malformed", reason)
+            said = member.finding
+            reason = str(member.status) if said is None else said.reason
+            if said is not None and said.code == "gap" and verdict.reason is not None and verdict.gaps:
+                reason = verdict.reason  # reading has counted the lost bytes: they need not be told twice
+            verdict.worsen(member.status, "malformed" if said is None else said.code, reason)
         return verdict
 
     def lacks_bytes_inside(self, member: ArchiveMember, data: Data, end: int | None) -> bool:
