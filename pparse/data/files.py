@@ -64,6 +64,19 @@ class FileIdentity:
         """Return whether this is the same file, even if it grew or changed."""
         return (self.device, self.inode) == (other.device, other.inode)
 
+    def refuse_another(self, now: FileIdentity, path: str, *, same_host: bool) -> None:
+        """Raise `DataChangedError` if ``now``, of the file at ``path``, is not this one, which was pickled.
+
+        On another machine device, inode and ``ctime_ns`` differ, and are not compared.
+        """
+        if same_host:
+            changed = self != now or self.may_have_been_written(now, path)
+        else:
+            changed = (self.size, self.mtime_ns) != (now.size, now.mtime_ns)
+        if changed:
+            reason = f"the file is not the one that was pickled: {self.difference(now)}"
+            raise DataChangedError(reason, source=path, wanted=self.size, got=now.size)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FileIdentity) and (self.device, self.inode, self.size, self.mtime_ns) == (
             other.device,
@@ -313,6 +326,8 @@ class DescriptorPool:
         """The most descriptors open at a time."""
         self.lock = _LOCK
         """Guards this pool and all others."""
+        self.expected: dict[str, tuple[FileIdentity, bool]] = {}
+        """What files must be when they are first opened, and whether that was found out on this machine."""
         self._open: dict[int, weakref.ref[PooledFile]] = {}  # in order of last use
 
     @property
@@ -321,10 +336,12 @@ class DescriptorPool:
         return len(self._open)
 
     def register(self, path: str) -> PooledFile:
-        """Open ``path`` and return it. Raises `SourceError`."""
+        """Open ``path`` and return it. Raises `SourceError`, and `DataChangedError` if it is not what is expected."""
         file = PooledFile(self, path)
         file._acquire()
         file._release()
+        if (expected := self.expected.get(path)) is not None:
+            expected[0].refuse_another(file.identity, path, same_host=expected[1])
         return file
 
     def touch(self, file: PooledFile) -> None:
@@ -354,6 +371,20 @@ class DescriptorPool:
         _close_idle(self._open, self.limit)
         if len(_OPEN) >= 8:  # only then can the system's limit matter
             _close_idle(_OPEN, process_limit())
+
+
+def _forget_descriptors() -> None:
+    """Let a forked process open descriptors of its own when it reads; a thread that is not there holds no lock."""
+    _LOCK._at_fork_reinit()  # type: ignore[attr-defined]
+    for ref in list(_OPEN.values()):
+        file = ref()
+        if file is not None:
+            file._users = 0
+            file._close_descriptor()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_descriptors)
 
 
 def _close_idle(files: dict[int, weakref.ref[PooledFile]], below: int) -> None:

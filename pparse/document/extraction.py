@@ -370,6 +370,12 @@ class Extraction:
             raise UnsupportedError(f"there is no viewer for {self.format}{known}; use open() and its nodes")
         return viewer
 
+    def __reduce__(self) -> tuple[Any, tuple[object, ...]]:
+        """Pickle a handle (docs/handles.md). Raises `SourceError` if the document cannot be opened again."""
+        from pparse.document.handles import handle_of, reopen
+
+        return reopen, (handle_of(self),)
+
     def close(self) -> None:
         """Close the document this belongs to."""
         self.session.close()

@@ -15,16 +15,20 @@ from pparse.paths import split_extraction
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import Any, BinaryIO
+    from typing import Any, BinaryIO, Final
 
     from pparse.budget import MemoryBudget
     from pparse.data.base import IoStats
+    from pparse.data.files import FileIdentity
     from pparse.document.registry import Registry
     from pparse.document.session import Progress
     from pparse.limits import Limits
     from pparse.tree.parser import Parser
 
     Source = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | Data | Sequence[Any]
+
+# Keywords that mean nothing in another process.
+_LOCAL: Final = ("progress", "cancel", "stats")
 
 
 def open(
@@ -59,26 +63,18 @@ def open(
     Raises `SourceError` if the source cannot be read, `FormatError` if ``format`` is unknown, and `OptionError` if no
     format has an option. An unrecognised format raises only when the tree is first used.
     """
-    chosen = registry or default_registry()
-    if parsers is not None:
-        from pparse.document.registry import Registry
-
-        added = Registry(plugins=chosen._plugins_wanted)
-        added._extra_parsers.update(chosen._extra_parsers)
-        added._extra_viewers.update(chosen._extra_viewers)
-        for parser in parsers:
-            added.add(parser)
-        chosen = added
-    if options:
-        check_options(options, chosen, format=format)
-    session = Session(
-        registry=chosen,
-        budget=budget,
-        limits=limits,
+    return open_expecting(
+        source,
+        {},
+        format=format,
+        parsers=parsers,
+        registry=registry,
         options=options,
+        budget=budget,
         retain=retain,
-        include=tuple(include),
-        exclude=tuple(exclude),
+        include=include,
+        exclude=exclude,
+        limits=limits,
         scratch=scratch,
         strict=strict,
         progress=progress,
@@ -86,15 +82,70 @@ def open(
         stats=stats,
         block_size=block_size,
     )
+
+
+def open_expecting(
+    source: Source,
+    expected: Mapping[str, tuple[FileIdentity, bool]],
+    *,
+    format: str | None = None,
+    parsers: Iterable[type[Parser]] | None = None,
+    registry: Registry | None = None,
+    options: Mapping[str, object] | None = None,
+    budget: int | str | MemoryBudget = "64MiB",
+    **others: Any,
+) -> Extraction:
+    """Do as `open` does; files at the paths in ``expected`` must be the ones that are meant.
+
+    Raises `DataChangedError` if one is not.
+    """
+    chosen = registry or default_registry()
+    if parsers is not None:
+        parsers = tuple(parsers)
+        chosen = _with_parsers(chosen, parsers)
+    if options:
+        check_options(options, chosen, format=format)
+    for name in ("include", "exclude"):
+        others[name] = tuple(others.get(name, ()))
+    session = Session(registry=chosen, budget=budget, options=options, **others)
+    session.pool.expected.update(expected)
     try:
         extraction = _open_source(session, source, format)
         session.source = extraction.topmost.data
         if format is not None:
             extraction.parse(format)
+        named: dict[str, Any] = {"format": format, "parsers": parsers, "registry": registry, "options": options}
+        if budget != "64MiB":
+            named["budget"] = session.budget.limit
+        _record(session, source, {**named, **others})
         return extraction
     except BaseException:
         session.close()
         raise
+
+
+def _with_parsers(registry: Registry, parsers: Iterable[type[Parser]]) -> Registry:
+    """Return a registry with ``parsers`` besides those of ``registry``."""
+    from pparse.document.registry import Registry
+
+    added = Registry(plugins=registry._plugins_wanted)
+    added._extra_parsers.update(registry._extra_parsers)
+    added._extra_viewers.update(registry._extra_viewers)
+    for parser in parsers:
+        added.add(parser)
+    return added
+
+
+def _record(session: Session, source: Source, keywords: dict[str, Any]) -> None:
+    """Remember what was opened, and how, for handles (`pparse.document.handles`)."""
+    try:
+        session.folder = os.getcwd()
+    except OSError:  # it was deleted
+        session.folder = ""
+    session.opened = (
+        source,
+        {name: value for name, value in keywords.items() if name not in _LOCAL and value not in (None, (), 0, False)},
+    )
 
 
 def _open_source(session: Session, source: Source, format: str | None) -> Extraction:
@@ -125,7 +176,7 @@ def _open_path(session: Session, path: str, format: str | None) -> Extraction:
         outer, *inner = split_extraction(path)
         extraction = _open_path(session, outer, None)
         while inner:
-            extraction, taken = _enter_next(extraction, inner)
+            extraction, taken = enter_next(extraction, inner)
             del inner[:taken]
         if format is not None:
             extraction._format = format
@@ -210,7 +261,7 @@ def _open_numbered(session: Session, path: str, parts: list[str | None], format:
     return extraction
 
 
-def _enter_next(extraction: Extraction, names: list[str]) -> tuple[Extraction, int]:
+def enter_next(extraction: Extraction, names: list[str]) -> tuple[Extraction, int]:
     """Enter the first of ``names``, or several of them joined if a member's name contains ``::``."""
     try:
         return _enter(extraction, names[0]), 1

@@ -17,6 +17,7 @@ from pparse.tree.retention import Retention
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from typing import Any
 
     from pparse.data.base import Data
     from pparse.data.scratch import Scratch
@@ -85,6 +86,10 @@ class Session:
         self._told = 0
         self.indexes = IndexLedger(self.budget)
         """Accounts for the indexes of all nodes."""
+        self.opened: tuple[Any, dict[str, Any]] | None = None
+        """What `pparse.open` was given: the source, made portable, and its unusual keywords; for handles."""
+        self.folder = ""
+        """The current folder when it was opened, to which relative paths refer."""
         self._sources: weakref.WeakSet[Data] = weakref.WeakSet()
         self._retentions: weakref.WeakSet[Retention] = weakref.WeakSet()
 
@@ -93,6 +98,11 @@ class Session:
         with self.lock:
             self._sources.add(data)
         return data
+
+    def sources(self) -> list[Data]:
+        """Return the data that the document opened and that are still in use."""
+        with self.lock:
+            return list(self._sources)
 
     def new_retention(self) -> Retention:
         """Return a new retention policy, for one result."""
@@ -135,7 +145,7 @@ class Session:
         """Close every source; nodes and tensors of the document raise `ClosedError` from here on."""
         self.closed = True  # first: those that wait for the lock must see it
         with self.lock:
-            for data in list(self._sources):
+            for data in self.sources():
                 data.close()
             for retention in list(self._retentions):
                 retention.clear()

@@ -83,6 +83,19 @@ class DType:
         return self._numpy  # type: ignore[no-any-return]
 
     @property
+    def dtype(self) -> np.dtype[Any]:
+        """The same as `numpy`: so ``np.dtype(tensor.dtype)`` works."""
+        return self.numpy
+
+    @property
+    def hasobject(self) -> bool:
+        """False: no element is a Python object."""
+        return False
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return DType.of, (self.name,)
+
+    @property
     def raw_numpy(self) -> np.dtype[Any]:
         """The unsigned integer dtype that holds an element's bits; bytes if there is none of that width."""
         import numpy as np

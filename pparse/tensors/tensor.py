@@ -208,6 +208,53 @@ class Tensor(TensorFacts):
             return torch.from_numpy(array.view(signed)).view(target)
         return torch.from_numpy(array)
 
+    # -- for other libraries -----------------------------------------------------------------------------------------
+
+    def __reduce__(self) -> tuple[Any, tuple[object, ...]]:
+        """Pickle a handle, not the content (docs/handles.md). Raises `SourceError` if it cannot be opened again."""
+        from pparse.tensors.pickling import reduce_tensor
+
+        return reduce_tensor(self)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self  # it holds no content of its own
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element in an array. Raises `UnsupportedError` for an unknown type."""
+        return self._known_dtype().itemsize
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return the device of `__dlpack__`: the processor's memory."""
+        return 1, 0
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """Read the tensor, and share the array (``np.from_dlpack``, ``torch.from_dlpack``).
+
+        Raises the errors of `numpy`, and `UnsupportedError` for a type that numpy cannot export.
+        """
+        array = self.numpy()
+        try:
+            return array.__dlpack__(**options)
+        except BufferError as error:
+            reason = f"{self.dtype} cannot be shared by DLPack; torch() and numpy() return it"
+            raise UnsupportedError(reason, path=self.name) from error
+
+    def to_dask(self, chunks: Any = "auto") -> Any:
+        """Return a dask array of which each chunk is read where it is computed, from a handle (docs/handles.md).
+
+        ``chunks`` as for ``dask.array.from_array``. Raises `UnsupportedError` if dask is not installed.
+        """
+        try:
+            import dask.array
+        except ImportError as error:
+            raise UnsupportedError("to_dask() needs the package dask", package="dask[array]") from error
+        self._known_dtype()
+        return dask.array.from_array(self, chunks=chunks)  # type: ignore[no-untyped-call, unused-ignore]
+
     # -- how ---------------------------------------------------------------------------------------------------------
 
     def _known_dtype(self) -> DType:

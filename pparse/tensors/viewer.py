@@ -180,6 +180,12 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     def _ipython_key_completions_(self) -> list[str]:
         return [name for name, _ in zip(self, range(10_000), strict=False)]
 
+    def __reduce__(self) -> tuple[Any, tuple[object, ...]]:
+        """Pickle a handle (docs/handles.md). Raises `SourceError` if the document cannot be opened again."""
+        from pparse.tensors.pickling import reduce_viewer
+
+        return reduce_viewer(self)
+
     def close(self) -> None:
         """Close the document."""
         self.extraction.close()

@@ -90,6 +90,7 @@ class Host(Protocol):
 class Format(Protocol):
     """What a format defines for its nodes."""
 
+    name: ClassVar[str]
     child_state: ClassVar[str | None]
 
     def shape(self, kind: str) -> str:

@@ -447,6 +447,10 @@ class Node:
             suggestions=self.result.suggest(self, step.key),
         )
 
+    def __reduce__(self) -> tuple[Any, tuple[object, ...]]:
+        """Pickle a handle: the document, and the path (docs/handles.md)."""
+        return node_of, (self.extraction, self.result.parser.name, self.path)
+
     def __repr__(self) -> str:
         status = "" if self._status in (None, Status.COMPLETE) else f" {self._status}"
         what = self.value
@@ -484,3 +488,9 @@ class ChildIndexError(PathError, IndexError):
 def key_step(key: Key, occurrence: int = 1) -> KeyStep | Literal[None]:
     """Return the step for ``key``; None if only a child's number can name it."""
     return KeyStep(key, occurrence) if isinstance(key, str | bytes | int) else None
+
+
+def node_of(extraction: Any, format: str, path: str) -> Node:
+    """Return the node at ``path`` of what the parser ``format`` makes of ``extraction``; for pickles."""
+    node: Node = extraction.parse(format).root.at(path)
+    return node

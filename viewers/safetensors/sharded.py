@@ -9,7 +9,7 @@ from bisect import bisect_left
 
 from pparse.document.downloads import Resume
 from pparse.document.extraction import extraction_of
-from pparse.errors import FormatError, PparseError, SourceError
+from pparse.errors import DataChangedError, FormatError, PparseError, SourceError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
 from pparse.parsers.safetensors.parser import SafetensorsParser
@@ -134,6 +134,8 @@ class SafetensorsSetViewer(Viewer):
         for number, name in enumerate(names):
             try:
                 viewer = self.shard_viewer(name)
+            except DataChangedError:
+                raise
             except PparseError as error:
                 extent.missing_files += 1
                 missing[name] = self._note("missing-shard", f"a shard cannot be read: {error.reason}", path=name)
@@ -252,6 +254,8 @@ class SafetensorsSetViewer(Viewer):
     def _in_shard(self, shard: str, name: str) -> Tensor | None:
         try:
             return self.shard_viewer(shard).find(name)
+        except DataChangedError:
+            raise
         except PparseError:
             return None
 
@@ -285,6 +289,8 @@ class SafetensorsSetViewer(Viewer):
         if shard is not None:
             try:
                 tensor = self.shard_viewer(shard).find(name)
+            except DataChangedError:
+                raise
             except PparseError as error:
                 finding = Finding(
                     "missing-shard",
@@ -338,6 +344,8 @@ class SafetensorsSetViewer(Viewer):
             for name in self.parser.shard_names()[:1]:
                 try:
                     return self.shard_viewer(name).metadata
+                except DataChangedError:
+                    raise
                 except PparseError:
                     return {}
         return found
