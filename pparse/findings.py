@@ -126,6 +126,9 @@ class Finding:
     def __hash__(self) -> int:
         return hash(self._identity())
 
+    def _repr_html_(self) -> str:
+        return findings_html([self])
+
     def __repr__(self) -> str:
         return f"<Finding {self.severity} {self}>"
 
@@ -218,5 +221,32 @@ class FindingList:
     def __getitem__(self, index: int) -> Finding:
         return self._order[index]
 
+    def _repr_html_(self) -> str:
+        return findings_html(list(self), len(self))
+
     def __repr__(self) -> str:
         return f"<FindingList of {len(self)}>"
+
+
+# The most findings of a table.
+_MOST_ROWS: Final = 100
+
+
+def findings_html(findings: list[Finding], count: int = 1) -> str:
+    """Return a table of findings for a notebook; ``count`` is how many there are."""
+    from pparse.display.html import table
+
+    rows = [
+        (
+            finding.severity,
+            finding.code,
+            finding.path,
+            "" if finding.offset is None else f"{finding.offset:,}",
+            finding.reason,
+            finding.source,
+        )
+        for finding in findings[:_MOST_ROWS]
+    ]
+    more = f"{count - len(rows):,} more" if count > len(rows) else ""
+    heads = ("severity", "code", "path", "offset", "reason", "file")
+    return table(f"{count:,} finding{'s' * (count != 1)}", heads if rows else (), rows, more)

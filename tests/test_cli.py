@@ -11,7 +11,7 @@ import pytest
 
 import pparse
 from pparse.cli import COMMANDS
-from pparse.cli.output import safe, unescaped
+from pparse.display.text import safe, unescaped
 
 FILE_COMMANDS = ("ls", "info", "tree", "get", "check")
 FINDING_KEYS = {"code", "severity", "path", "source", "offset", "length", "wanted", "got", "reason", "option", "fault"}

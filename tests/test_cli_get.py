@@ -123,7 +123,7 @@ def test_every_name_that_ls_prints_works(name, run, odd):
 
 
 def _same(row, name):
-    from pparse.cli.output import unescaped
+    from pparse.display.text import unescaped
 
     return "\\" in row and unescaped(row) == name
 

@@ -13,7 +13,8 @@ from copy import copy
 
 from pparse.cli.common import add_files, add_json, each_file, open_file, row_of
 from pparse.cli.exit_codes import DAMAGED, OK, USAGE
-from pparse.cli.output import cut_to_dict, report_cut, report_document_cut, safe
+from pparse.cli.output import cut_to_dict, report_cut, report_document_cut
+from pparse.display.text import safe
 from pparse.document.registry import viewer_for
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError, UnsupportedError
 from pparse.findings import Finding, Severity, Status

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from pparse.cli.output import safe
+from pparse.display.text import safe
 from pparse.errors import OptionError
 from pparse.limits import format_size
 

@@ -157,7 +157,7 @@ def each_file(options: Any, out: Output, run_one: Callable[[Any, Output], int], 
         elif not lines and number:
             out.line()
         if heading and not lines:
-            from pparse.cli.output import safe
+            from pparse.display.text import safe
 
             out.line(out.paint(f"{safe(file)}:", "bold"))
         try:

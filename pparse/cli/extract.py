@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from pparse.cli.common import add_strict, open_file
 from pparse.cli.exit_codes import USAGE
-from pparse.cli.output import safe
 from pparse.cli.recover import (
     FileTable,
     add_target_arguments,
@@ -19,6 +18,7 @@ from pparse.cli.recover import (
     tell_full,
     tell_interrupted,
 )
+from pparse.display.text import safe
 from pparse.errors import LimitError, SourceError, UnsupportedError
 
 TYPE_CHECKING = False

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pparse.cli.common import add_json
 from pparse.cli.exit_codes import OK, UNKNOWN_FORMAT
-from pparse.cli.output import Table, safe
+from pparse.cli.output import Table
+from pparse.display.text import safe
 from pparse.document.named_formats import NAMED, NOT_YET, Named, named_as, named_by
 from pparse.document.registry import BUILTINS, builtin, default_registry, parser_class
 

@@ -13,9 +13,9 @@ from pparse.cli.common import open_file
 from pparse.cli.export import form_of, kept_metadata
 from pparse.cli.get_node import StreamMember, give_member, give_node, give_slice
 from pparse.cli.get_tensor import give_tensor
-from pparse.cli.output import unescaped
 from pparse.containers.archive import CUT_BEFORE, ArchiveParser
 from pparse.containers.stream import StreamParser
+from pparse.display.text import unescaped
 from pparse.document.registry import viewer_for
 from pparse.errors import EndOfDataError, OptionError, PathError
 from pparse.findings import Status

@@ -7,10 +7,10 @@ import sys
 
 from pparse.cli.exit_codes import DAMAGED, OK
 from pparse.cli.export import form_of
-from pparse.cli.output import safe
 from pparse.cli.writing import copy, pieces, refuse_terminal, write, write_binary, write_lines
 from pparse.compressed.resumed import ResumedData
 from pparse.containers.archive import ArchiveMember, ArchiveParser
+from pparse.display.text import safe
 from pparse.document.appearance import text_start
 from pparse.document.extraction import extraction_of
 from pparse.errors import EndOfDataError, OptionError, PathError, PparseError

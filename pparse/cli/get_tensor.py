@@ -7,11 +7,12 @@ import sys
 
 from pparse.cli.exit_codes import DAMAGED, OK
 from pparse.cli.export import Item, dtype_named, form_of, note_of, write_items
-from pparse.cli.output import safe, shape_words, status_words
 from pparse.cli.writing import refuse_terminal, write, write_binary
+from pparse.display.text import safe, shape_words
 from pparse.errors import OptionError, PathError, PparseError, UnsupportedError
 from pparse.findings import Status
 from pparse.limits import MIB, format_size
+from pparse.tensors.status import status_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

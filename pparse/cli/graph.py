@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pparse.cli.common import open_file
 from pparse.cli.exit_codes import DAMAGED, exit_code_for
-from pparse.cli.output import safe
+from pparse.display.text import safe
 from pparse.findings import Status
 from pparse.limits import count_words
 from pparse.recovery.document_verdict import document_status

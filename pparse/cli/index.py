@@ -14,7 +14,7 @@ from copy import copy
 
 from pparse.cli.common import size
 from pparse.cli.exit_codes import DAMAGED, OK
-from pparse.cli.output import safe
+from pparse.display.text import safe
 from pparse.errors import FormatError, OptionError, PathError, SourceError
 from pparse.limits import Limits, count_words, format_size
 

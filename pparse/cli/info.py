@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from pparse.cli.common import add_files, add_json, add_strict, each_file, open_file
 from pparse.cli.exit_codes import OK, exit_code_for
-from pparse.cli.output import (
-    cut_to_dict,
-    parameters_words,
-    report_cut,
-    report_document_cut,
-    safe,
-)
+from pparse.cli.output import cut_to_dict, parameters_words, report_cut, report_document_cut
+from pparse.display.text import safe
 from pparse.document.registry import viewer_for
 from pparse.findings import Status
 from pparse.limits import count_words, format_size

@@ -12,18 +12,12 @@ from sys import getsizeof
 from pparse.cli.common import add_files, add_json, add_strict, each_file, open_file, row_of, split_files
 from pparse.cli.exit_codes import BUG, USAGE, exit_code_for
 from pparse.cli.matching import Matcher
-from pparse.cli.output import (
-    Table,
-    parameters_words,
-    report_cut,
-    report_document_cut,
-    safe,
-    shape_words,
-    status_words,
-)
+from pparse.cli.output import Table, parameters_words, report_cut, report_document_cut
 from pparse.cli.rows import SORT_UP_TO, Held, in_order, member_weight, tensor_weight
+from pparse.display.text import safe, shape_words
 from pparse.findings import Status
 from pparse.limits import count_words, format_size
+from pparse.tensors.status import status_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from pparse.cli.chunking import (
 )
 from pparse.cli.common import open_file
 from pparse.cli.exit_codes import DAMAGED, OK, USAGE, exit_code_of
-from pparse.cli.output import safe
+from pparse.display.text import safe
 from pparse.errors import Fault, FormatError, MalformedError, OptionError, PparseError, SourceError
 from pparse.limits import count_words, format_size
 

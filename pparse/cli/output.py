@@ -6,10 +6,12 @@ import os
 import sys
 
 from pparse.cli.progress import Progress
+from pparse.display.text import safe, shorten
 from pparse.document.downloads import Resume, downloads, first_hole, is_inside, outermost_file, outside, resume_lines
 from pparse.errors import PASSING, PparseError
 from pparse.findings import Severity, Status
 from pparse.limits import count_words, format_size
+from pparse.tensors.status import status_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,54 +25,6 @@ if TYPE_CHECKING:
     from pparse.tensors.viewer import Extent
 
 _COLORS: Final = {"red": "31", "yellow": "33", "green": "32", "dim": "2", "bold": "1"}
-_ESCAPE: Final = r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))"
-
-
-class _Visible(dict[int, str | int]):
-    """Maps code points to what is shown, computed on demand.
-
-    Control characters (C0, DEL, C1), line breaks, direction marks and characters without width could make a name look
-    different on a terminal; surrogates cannot be written at all.
-    """
-
-    def __missing__(self, code: int) -> str | int:
-        if code < 0x20 or 0x7F <= code < 0xA0:
-            return f"\\x{code:02x}"
-        hidden = (
-            code == 0x061C
-            or 0x200B <= code < 0x2010
-            or 0x2028 <= code < 0x202F
-            or 0x2060 <= code < 0x2070
-            or code == 0xFEFF
-            or 0xD800 <= code < 0xE000
-        )
-        return f"\\u{code:04x}" if hidden else code
-
-
-_VISIBLE: Final = _Visible()
-
-
-def safe(text: str) -> str:
-    """Return ``text`` with everything escaped that could mislead on a terminal."""
-    return text if text.isascii() and text.isprintable() else text.translate(_VISIBLE)
-
-
-def unescaped(text: str) -> str:
-    """Return the name that `safe`, or a terminal without Unicode, shows as ``text``."""
-    if "\\" not in text:
-        return text
-    import re
-
-    def character(match: re.Match[str]) -> str:
-        code = int(match[match.lastindex or 0], 16)
-        return chr(code) if code < 0x110000 else match[0]
-
-    return re.sub(_ESCAPE, character, text)
-
-
-def shorten(text: str, width: int = 400) -> str:
-    """Return ``text`` with the middle left out if it is very long (a path through a thousand lists)."""
-    return text if len(text) <= width else f"{text[: width // 2]} … {text[-width // 2 :]}"
 
 
 class Output:
@@ -150,14 +104,6 @@ class Output:
         self.line(f"{self.paint(f'{finding.severity!s:7}', color)} {source}{shorten(safe(str(finding)))}")
 
 
-def status_words(status: Status, verified: bool | None) -> str:
-    """Return a status in words."""
-    if status is not Status.COMPLETE:
-        return str(status)
-    word = {True: "verified", False: "contradicted", None: "unverified"}[verified]
-    return f"complete, {word}"
-
-
 class Table:
     """Rows with aligned columns, not kept in memory: widths come from the first rows and grow when needed.
 
@@ -222,11 +168,6 @@ class Table:
         if self._align[-1] == "<":
             columns[-1] = "%s"
         return "  ".join(columns)
-
-
-def shape_words(shape: Sequence[int]) -> str:
-    """Return a shape for display: ``4096×1024``, ``scalar``."""
-    return "×".join(map(str, shape)) if shape else "scalar"
 
 
 def cut_to_dict(document: Extraction, status: Status) -> dict[str, object]:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from pparse.cli.common import add_strict, open_file, size
 from pparse.cli.exit_codes import DAMAGED, OK, exit_code_of
-from pparse.cli.output import Table, safe, status_words, to_resume
+from pparse.cli.output import Table, to_resume
+from pparse.display.text import safe
 from pparse.document.appearance import known_other
 from pparse.document.downloads import resume_lines
 from pparse.errors import FormatError, LimitError, NothingThereError, SourceError
 from pparse.findings import Status
 from pparse.limits import count_words, format_size
+from pparse.tensors.status import status_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

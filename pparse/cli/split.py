@@ -24,7 +24,7 @@ from pparse.cli.chunking import (
 )
 from pparse.cli.common import open_file, size
 from pparse.cli.exit_codes import OK, USAGE
-from pparse.cli.output import safe
+from pparse.display.text import safe
 from pparse.errors import FormatError, OptionError, PparseError, SplitError
 from pparse.limits import count_words, format_size
 

@@ -10,7 +10,7 @@ from functools import partial
 
 from pparse.cli.common import add_files, add_json, each_file, open_file, row_of, split_files
 from pparse.cli.exit_codes import exit_code_for
-from pparse.cli.output import safe
+from pparse.display.text import safe
 from pparse.errors import PathError, PparseError
 from pparse.findings import Finding, Status
 from pparse.tree.entry import SCALAR, UNLOADED_VALUE

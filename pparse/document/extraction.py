@@ -372,9 +372,10 @@ class Extraction:
 
     def __reduce__(self) -> tuple[Any, tuple[object, ...]]:
         """Pickle a handle (docs/handles.md). Raises `SourceError` if the document cannot be opened again."""
-        from pparse.document.handles import handle_of, reopen
-
-        return reopen, (handle_of(self),)
+        if self.session.opened is None:
+            raise SourceError("only a document opened by pparse.open can be pickled", source=self.outermost.name)
+        found: tuple[Any, tuple[object, ...]] = self.session.opened.reduce(self)
+        return found
 
     def close(self) -> None:
         """Close the document this belongs to."""

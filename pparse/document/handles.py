@@ -86,8 +86,8 @@ def handle_of(extraction: Extraction, parts: Iterable[Data | None] = ()) -> Hand
     session = extraction.session
     if session.opened is None:
         raise SourceError("only a document opened by pparse.open can be pickled", source=extraction.outermost.name)
-    source, keywords = session.opened
-    source = portable(source, session.folder)
+    opened = session.opened
+    source = portable(opened.source, opened.folder)
     _refuse_objects(source, extraction)
     inner: list[str] = []
     top = extraction
@@ -99,11 +99,11 @@ def handle_of(extraction: Extraction, parts: Iterable[Data | None] = ()) -> Hand
     if not needed or not all(isinstance(data, FileData) for data in needed):
         needed = session.sources()
     files = {
-        os.path.join(session.folder, data.path): data.identity
+        os.path.join(opened.folder, data.path): data.identity
         for data in (top.data, *needed)
         if isinstance(data, FileData)
     }
-    return Handle(source, keywords, tuple(reversed(inner)), extraction.implicit, files, _host())
+    return Handle(source, opened.keywords, tuple(reversed(inner)), extraction.implicit, files, _host())
 
 
 def _refuse_objects(source: Any, extraction: Extraction) -> None:
@@ -174,7 +174,8 @@ def _document(handle: Handle) -> Extraction:
         return opened
     session = opened.session
     for data in session.sources():
-        if isinstance(data, FileData) and (known := expected.get(os.path.join(session.folder, data.path))) is not None:
+        known = expected.get(os.path.join(session.opened.folder, data.path)) if isinstance(data, FileData) else None
+        if isinstance(data, FileData) and known is not None:
             known[0].refuse_another(data.identity, data.path, same_host=known[1])
     session.pool.expected.update(expected)
     return opened

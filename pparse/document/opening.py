@@ -117,7 +117,7 @@ def open_expecting(
         named: dict[str, Any] = {"format": format, "parsers": parsers, "registry": registry, "options": options}
         if budget != "64MiB":
             named["budget"] = session.budget.limit
-        _record(session, source, {**named, **others})
+        session.opened = Opened(source, {**named, **others})
         return extraction
     except BaseException:
         session.close()
@@ -136,16 +136,27 @@ def _with_parsers(registry: Registry, parsers: Iterable[type[Parser]]) -> Regist
     return added
 
 
-def _record(session: Session, source: Source, keywords: dict[str, Any]) -> None:
-    """Remember what was opened, and how, for handles (`pparse.document.handles`)."""
-    try:
-        session.folder = os.getcwd()
-    except OSError:  # it was deleted
-        session.folder = ""
-    session.opened = (
-        source,
-        {name: value for name, value in keywords.items() if name not in _LOCAL and value not in (None, (), 0, False)},
-    )
+class Opened:
+    """How a document was opened, for handles (`pparse.document.handles`)."""
+
+    __slots__ = ("folder", "keywords", "source")
+
+    def __init__(self, source: Source, keywords: dict[str, Any]) -> None:
+        self.source = source
+        """What `open` was given."""
+        self.keywords = {name: value for name, value in keywords.items() if value and name not in _LOCAL}
+        """Its keywords that are set and mean something in another process."""
+        try:
+            self.folder = os.getcwd()
+            """The current folder then, to which relative paths refer."""
+        except OSError:  # it was deleted
+            self.folder = ""
+
+    def reduce(self, extraction: Extraction) -> tuple[Any, tuple[object, ...]]:
+        """Return what `pickle` keeps of an extraction."""
+        from pparse.document.handles import handle_of, reopen
+
+        return reopen, (handle_of(extraction),)
 
 
 def _open_source(session: Session, source: Source, format: str | None) -> Extraction:

@@ -86,10 +86,8 @@ class Session:
         self._told = 0
         self.indexes = IndexLedger(self.budget)
         """Accounts for the indexes of all nodes."""
-        self.opened: tuple[Any, dict[str, Any]] | None = None
-        """What `pparse.open` was given: the source, made portable, and its unusual keywords; for handles."""
-        self.folder = ""
-        """The current folder when it was opened, to which relative paths refer."""
+        self.opened: Any = None
+        """What `pparse.open` was given (a `pparse.document.opening.Opened`); None: it was not opened by that."""
         self._sources: weakref.WeakSet[Data] = weakref.WeakSet()
         self._retentions: weakref.WeakSet[Retention] = weakref.WeakSet()
 

@@ -41,3 +41,11 @@ def status_of_spans(spans: tuple[Span, ...]) -> RangeStatus | None:
             if found.status is not Status.COMPLETE and (worst is None or worst.status is not Status.DAMAGED):
                 worst = found if worst is None or found.status is Status.DAMAGED else worst
     return worst
+
+
+def status_words(status: Status, verified: bool | None) -> str:
+    """Return a status in words."""
+    if status is not Status.COMPLETE:
+        return str(status)
+    word = {True: "verified", False: "contradicted", None: "unverified"}[verified]
+    return f"complete, {word}"

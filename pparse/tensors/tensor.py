@@ -222,6 +222,11 @@ class Tensor(TensorFacts):
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self  # it holds no content of its own
 
+    def _repr_html_(self) -> str:
+        from pparse.tensors.notebook import tensor_html
+
+        return tensor_html(self)
+
     @property
     def itemsize(self) -> int:
         """Bytes of one element in an array. Raises `UnsupportedError` for an unknown type."""

@@ -171,11 +171,14 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         return True
 
     def __repr__(self) -> str:
-        what = f"{type(self).__name__} of {self.extraction.path!r}"
-        if self.extraction.session.closed:
-            return f"<{what}, closed>"
-        extent = self.extent()
-        return f"<{what}: {extent.count} tensors, {extent.status}>"
+        from pparse.tensors.notebook import viewer_text
+
+        return viewer_text(self)
+
+    def _repr_html_(self) -> str:
+        from pparse.tensors.notebook import viewer_html
+
+        return viewer_html(self)
 
     def _ipython_key_completions_(self) -> list[str]:
         return [name for name, _ in zip(self, range(10_000), strict=False)]

@@ -451,6 +451,11 @@ class Node:
         """Pickle a handle: the document, and the path (docs/handles.md)."""
         return node_of, (self.extraction, self.result.parser.name, self.path)
 
+    def _repr_html_(self) -> str:
+        from pparse.tree.notebook import node_html
+
+        return node_html(self)
+
     def __repr__(self) -> str:
         status = "" if self._status in (None, Status.COMPLETE) else f" {self._status}"
         what = self.value
