@@ -132,8 +132,9 @@ class TarWalker:
         if begin == self.source.start and not zeros and pending is None:
             return Outcome(None, None, None, self._finding("empty", "the archive is empty", "", pos, None, "warning"))
         if zeros < 2:
-            marks = "only one of the two blocks of zeros" if zeros else "none of the two blocks of zeros"
-            reason = f"the archive ends with {marks} that mark its end; it may be truncated"
+            marks = "blocks of zeros that end a tar"
+            missing = f"one of the two {marks} is missing" if zeros else f"the two {marks} are missing"
+            reason = f"{missing}; it may be truncated"
             return Outcome(None, None, None, self._finding("no-end-mark", reason, "", pos, None, "warning"))
         return Outcome(None, None)
 
@@ -381,7 +382,7 @@ class TarWalker:
             body.end = body.start + body.size
             body.spoil(Status.DAMAGED, "malformed", "its size is damaged, and restored from what follows")
         else:
-            body.spoil(Status.DAMAGED, "malformed", "its size is lost; it is taken to end at the next header")
+            body.spoil(Status.DAMAGED, "malformed", "its size cannot be read; assumed to end at the next header")
 
     def _cut_body(self, body: Body, pos: int, there: int, sound: bool) -> None:
         """Handle data that end inside the member, unless its size is wrong."""
@@ -555,7 +556,7 @@ class TarWalker:
         elif gap is not None:
             reason = "the header is lost; these are the bytes before the next one"
         else:
-            reason = f"a header is missing here; {count_words(body.end - pos, 'byte')} up to the next one, or the end"
+            reason = f"{count_words(body.end - pos, 'byte')} without a header, up to the next header or the end"
         member = ArchiveMember(f"gap {pos}", b"", "gap", at, pos, body.end, body.end - pos if whole else None)
         if after is None and zeros >= 2 and gap is None and not source.lost_in(pos, body.end)[0]:
             # After the end mark, and not an archive: foreign bytes.

@@ -290,8 +290,8 @@ def report_document_cut(out: Output, document: Extraction, status: Status) -> No
     size, kind = document.size or 0, document.root.kind
     missing = document.result.parser.missing()
     if missing is not None:
-        of_content = " of what comes out of it" if _is_packed(document) else ""
-        known = f"{count_words(missing, 'byte')}{of_content} {'is' if missing == 1 else 'are'} missing at least"
+        of_content = " of its content" if _is_packed(document) else ""
+        known = f"at least {count_words(missing, 'byte')}{of_content} {'is' if missing == 1 else 'are'} missing"
     else:
         known = f"{document.format} does not tell how much is missing"
     if not files:

@@ -48,7 +48,7 @@ _CONTRADICTIONS: Final = TRAILER_FAULTS | {Fault.SHORT, Fault.OVERRUN, Fault.SIZ
 _NO_BLOCK_CHECKS: Final = ("gzip", "zlib", "deflate")
 _WRONG_SIZE: Final = "the stream does not hold as many bytes as it should"
 _WRONG_END: Final = "the stream does not end where it should"
-_SUSPECT: Final = "its compressed bytes are in doubt, and what they decode to has not the size or checksum it should"
+_SUSPECT: Final = "its compressed bytes may be wrong, and its content does not have the expected size or checksum"
 
 
 def is_contradiction(data: InflatedData) -> bool:
