@@ -265,7 +265,7 @@ class CpbParser(ProtobufParser):
         if self.damaged_end is not None:
             reason = (
                 f"the file is damaged, or has foreign bytes at its end: {self.damaged_end.reason}; "
-                "the chunk metadata were found nevertheless"
+                "the chunk metadata could still be read"
             )
             self.result.findings.add(Finding("malformed", reason, source=name, offset=self.damaged_end.offset))
 

@@ -270,7 +270,7 @@ def _to_resume(document: Extraction, status: Status) -> list[Resume]:
 def _report_whole_around(out: Output, document: Extraction) -> None:
     """Report that there is no download to resume: not the outermost file was truncated."""
     outer = safe(outermost_file(document).name)
-    out.line(f"no download to resume: {outer} around it is not truncated here; this was truncated before it was put in")
+    out.line(f"no download to resume: {outer} around it is not truncated; this was truncated before it was put in")
 
 
 def report_document_cut(out: Output, document: Extraction, status: Status) -> None:

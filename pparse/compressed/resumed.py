@@ -405,7 +405,9 @@ class ResumedData(DecodedData):
         find = pieces_for(self.codec)
         if find is None:
             failure.suspect_from = failure.start_out
-            failure.why_suspect = f"{self.codec} shows damage late, and nothing checks what was decoded before"
+            failure.why_suspect = (
+                f"{self.codec} detects damage late, and no checksum covers what was decoded before that"
+            )
             found: Iterable[Piece] = ()
         else:
             found = find(self._source, failure, self._env, codec=self.codec, size=self._declared)

@@ -212,7 +212,7 @@ def status_of(parts: Iterable[Range]) -> Status:
     return worst
 
 
-_LOST: Final = "bytes of it are lost"
+_LOST: Final = "some of its bytes are lost"
 _NOTHING: Final = "all of its bytes are lost"
 _BEYOND: Final = "it lies beyond the end of the data"
 _CUT: Final = "it extends beyond the end of the data"
