@@ -174,7 +174,7 @@ def test_checking_an_index_that_does_not_fit(run):
         file.write(PACKED)
     ran = run("index", "data.gz", "--check")
     assert (ran.code, ran.out) == (4, "")
-    assert "data.gz.pindex: the index was made of another file, or of what this one held before" in ran.err
+    assert "data.gz.pindex: the index was made for another file, or for earlier content of this one" in ran.err
     ran = run("info", "-f", "gzip", "data.gz")
     assert ran.code == 0
     assert any(line.startswith("warning data.gz.pindex: ") for line in ran.lines)

@@ -795,7 +795,7 @@ def test_zstd_windows_up_to_two_gib():
     single = b"\x28\xb5\x2f\xfd\xe0" + struct.pack("<Q", 1 << 50) + b"\x01\0\0"
     with pytest.raises(UnsupportedError, match="above 2 GiB"):
         decompressor("zstd").decompress(single, 10)
-    with pytest.raises(MalformedError, match="than it may"):
+    with pytest.raises(MalformedError, match="than allowed"):
         decompress("zstd", single, 1 << 20)
     with pytest.raises(MalformedError, match="than it can"):
         decompress("zstd", single, 1 << 60)
@@ -883,7 +883,7 @@ def test_zstd_whole_frames_larger_than_what_is_decoded_at_once():
     content = decompress("zstd", data, 1 << 40)
     assert len(content) == 2100 * 128 * KIB
     assert content.count(b"x") == len(content)
-    with pytest.raises(MalformedError, match="than it may"):
+    with pytest.raises(MalformedError, match="than allowed"):
         decompress("zstd", data, 2100 * 128 * KIB - 1)
 
 
@@ -1049,7 +1049,7 @@ def test_malformed_snappy_is_so_in_any_steps(data):
 
 
 def test_snappy_declares_no_more_than_it_can_hold():
-    with pytest.raises(MalformedError, match=r"declares more|than it may|damaged"):
+    with pytest.raises(MalformedError, match=r"declares more|than allowed|damaged"):
         decompress("snappy", varint(1 << 31) + b"\0a", 1 << 40)
 
 
@@ -1133,7 +1133,7 @@ def test_large_windows_as_the_reference_wrote_them():
     for bad in (LARGE_WINDOW[:-1], LARGE_WINDOW + b"\0"):
         with pytest.raises(MalformedError):
             decompress("brotli", bad, 1 << 20)
-    with pytest.raises(MalformedError, match="than it may"):
+    with pytest.raises(MalformedError, match="than allowed"):
         decompress("brotli", LARGE_WINDOW, 3655)
     with pytest.raises(MalformedError):
         decompress("brotli", b"\x11", 10)
@@ -1364,9 +1364,9 @@ def test_the_bomb_is_what_it_should_be():
     assert brotli.decompress(brotli_bomb(2)) == b"a" * (32 * MIB)
     content = decompress("brotli", brotli_bomb(2, 30), 32 * MIB)
     assert content == b"a" * (32 * MIB)
-    with pytest.raises(MalformedError, match="than it may"):
+    with pytest.raises(MalformedError, match="than allowed"):
         decompress("brotli", brotli_bomb(1000), 1000)
-    with pytest.raises(MalformedError, match="than it may"):
+    with pytest.raises(MalformedError, match="than allowed"):
         decompress("brotli", brotli_bomb(1000, 26), 1000)
 
 

@@ -146,7 +146,7 @@ def test_files_that_are_all_complete_are_not_spoken_of_as_if_some_were_not(run, 
     ran = run("recover", path, "-o", tmp_path / "o")
     assert ran.code == 4
     assert "of those that are not complete" not in ran.out
-    assert "each file is complete, and what they were in is not; a checksum agrees for all 2" in ran.out
+    assert "each file is complete, but what contained them is not; a checksum agrees for all 2" in ran.out
 
 
 # -- places ----------------------------------------------------------------------------------------------------------

@@ -319,7 +319,7 @@ def test_status_and_findings_of_nodes():
         Status.TRUNCATED,
     ]
     assert root["good"].findings == []
-    assert root["list"].finding.reason == "the array is not closed by its own ]"
+    assert root["list"].finding.reason == "the array does not end with ]"
     assert root["list"].load() == [1]
     node = root.at("bad.x[1]")
     assert (node.kind, node.status, node.value) == ("invalid", Status.DAMAGED, UNLOADED_VALUE)

@@ -80,7 +80,7 @@ def test_what_was_cut_before_it_was_packed_is_no_download_to_resume(run, tmp_pat
         ran = run(command, f"{path}{inside}")
         assert ran.code == 4
         assert "resume the download at" not in ran.out
-        assert f"no download to resume: {path} around it is not truncated here" in ran.out
+        assert f"no download to resume: {path} around it is not truncated;" in ran.out
         extent = run(command, f"{path}{inside}", "--json").json["extent"]
         assert (extent["resume_at"], extent["resume_file"], extent["resume"]) == (None, None, [])
 

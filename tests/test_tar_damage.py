@@ -530,7 +530,7 @@ def test_a_sparse_map_that_contradicts_itself():
     assert not more
     map.check(1024)
     assert (list(map.pairs), map.problem) == ([0, 512, 4_096, 512], "its sparse map is not in ascending order")
-    for bad, word in (([0, 1 << 62], "beyond"), ([0, 10, 20, 30], "more than"), ([5, 5, 7], "middle")):
+    for bad, word in (([0, 1 << 62], "beyond"), ([0, 10, 20, 30], "more bytes than"), ([5, 5, 7], "middle")):
         from array import array
 
         map = SparseMap(array("q", bad), 100)

@@ -290,7 +290,7 @@ def test_maps_are_cut_where_they_contradict_themselves():
     for pairs, left, word in (
         ([0, 10, 5, 10], 2, "ascending"),
         ([0, 10, 90, 11], 2, "beyond"),
-        ([0, 10, 20, 50], 2, "more than is stored"),
+        ([0, 10, 20, 50], 2, "more bytes than are stored"),
         ([0, 10, 20], 2, "middle"),
         ([0, 10, 10, 5, 100, 0], 6, None),
         ([1 << 62, 1 << 62], 0, "beyond"),

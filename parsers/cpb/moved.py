@@ -46,8 +46,8 @@ def check_belongs(
     named, there = set(positions()), count()
     if len(named) > there:
         raise MalformedError(
-            f"the chunk metadata do not belong to this file: they name {len(named):,} chunks, one of them at "
-            f"{max(named)}, and there are {there:,} records before them, which are at {at}",
+            f"the chunk metadata do not belong to this file: they name {len(named):,} chunks, the last one at "
+            f"{max(named)}, but stand at {at}, after only {there:,} records",
             offset=at,
             source=source,
         )

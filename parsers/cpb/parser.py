@@ -25,7 +25,6 @@ from pparse.errors import (
     UnsupportedError,
 )
 from pparse.findings import Finding, Status
-from pparse.limits import count_words
 from pparse.parsers.cpb.metadata import TYPE_NAMES, ChunkMetadata, RecordPositions
 from pparse.parsers.cpb.moved import check_belongs, chunks_moved
 from pparse.parsers.cpb.overlay import ChunkOpener, Scope
@@ -266,7 +265,7 @@ class CpbParser(ProtobufParser):
         if self.damaged_end is not None:
             reason = (
                 f"the file is damaged, or has foreign bytes at its end: {self.damaged_end.reason}; "
-                "the chunk metadata were found nevertheless"
+                "the chunk metadata could still be read"
             )
             self.result.findings.add(Finding("malformed", reason, source=name, offset=self.damaged_end.offset))
 
@@ -350,10 +349,13 @@ class CpbParser(ProtobufParser):
         index.keep(RecordPositions(positions), len(positions))
         problem = self.problem or MalformedError("they are missing")
         cut = isinstance(problem, EndOfDataError)
-        count = count_words(len(positions), "chunk")
+        reason = f"cannot read the chunk metadata (the last record): {problem.reason}"
+        if positions:
+            places = "place of 1 chunk is" if len(positions) == 1 else f"places of {len(positions):,} chunks are"
+            reason = f"{reason}; the {places} unknown"
         finding = Finding(
             "truncated" if cut else "malformed",
-            f"cannot read the chunk metadata (the last record): {problem.reason}; {count} without them",
+            reason,
             source=self.result.extraction.name,
             offset=self.source().end if cut else problem.offset,
         )

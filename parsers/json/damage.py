@@ -41,7 +41,7 @@ WHOLE_CHILD: Final = 4 << 10
 HEAD: Final = 512
 DECODE_BATCH: Final = 64 << 10
 # The reason for a container that is sound itself, but holds something damaged.
-BELOW: Final = "it is damaged further down"
+BELOW: Final = "something inside it is damaged"
 GROUP_READ: Final = 256 << 10
 # Up to this length, whether a text is sound is known before its first child is shown. Not a limit that can be set: the
 # statuses of a tree must not depend on how it is read.
@@ -115,7 +115,7 @@ class Unsure:
 
     def finding(self, source: str) -> Finding:
         """Return the finding for the array."""
-        reason = f"elements of a list may be lost here: up to byte {self.end}, numbers of elements are uncertain"
+        reason = f"elements of a list may be lost here: the numbers of elements up to byte {self.end} are uncertain"
         return Finding(UNSURE_NUMBER, reason, source=source, offset=self.lost, length=self.size)
 
 

@@ -187,7 +187,7 @@ class JsonParser(ObjectMembers):
         if size - pos > DECODE_BATCH:
             if kind == "string":
                 return Entry(None, kind, pos, size, status=None)
-            excess = self._note("malformed", f"more data than fits a {kind}", pos, size - pos)
+            excess = self._note("malformed", f"more data than a {kind} can have", pos, size - pos)
             return Entry(None, "invalid", pos, size, status=Status.DAMAGED, finding=excess)
         text = self.result.extraction.data.read_exact(pos, size - pos)
         stop = len(text.rstrip(WHITESPACE))

@@ -249,7 +249,11 @@ def describe_child(text: ChildText, is_map: bool, decoder: StrictDecoder, source
     if kind is None:
         return _invalid(key, at, stop, MalformedError("expected a value", offset=start), source, start=start)
     if not text.closed and (text.open_inside or (stop == text.end and _may_go_on(kind, raw[begin : begin + length]))):
-        reason = f"the {kind} ends early" if text.open_inside else f"the {kind} may continue beyond the cut"
+        reason = (
+            f"the {kind} ends early"
+            if text.open_inside
+            else f"the document ends here, and the {kind} may be incomplete"
+        )
         return Entry(
             key,
             kind,
@@ -316,14 +320,14 @@ def _describe_empty(text: ChildText, key: str | None, start: int, is_map: bool, 
         return _invalid(key, text.at, text.end, MalformedError("expected a value", offset=start), source)
     if not is_map:
         return None
-    cut = _cut("the value is beyond the cut", start, 0, source)
+    cut = _cut("the document ends before the value", start, 0, source)
     return Entry(key, "unknown", start, text.end, status=Status.TRUNCATED, at=text.at, finding=cut)
 
 
 def _describe_unclosed(text: ChildText, key: str | None, kind: str, start: int, source: str) -> Entry:
     """Return the entry of a string or container that does not end as it began."""
     closer = '"' if kind == "string" else chr(CLOSER[kind])
-    unclosed = MalformedError(f"the {kind} is not closed by its own {closer}", offset=text.stop - 1)
+    unclosed = MalformedError(f"the {kind} does not end with {closer}", offset=text.stop - 1)
     if kind not in CLOSER:
         return _invalid(key, text.at, text.stop, unclosed, source, start=start)
     finding = _malformed(unclosed, start, source)

@@ -266,8 +266,8 @@ class ProtobufParser(Parser):
             index.queue.append(LostFields(lost))
         index.queue.append(part.data.range(part.start, lost.begin))
         reason = (
-            f"{lost.end - lost.begin:,} bytes are damaged: one or more fields are lost, and the {field.name} after "
-            "them may have other numbers"
+            f"{lost.end - lost.begin:,} bytes are damaged: one or more fields are lost, and later elements of "
+            f"{field.name} may have other numbers"
         )
         finding = Finding(
             "malformed",
@@ -361,7 +361,7 @@ class ProtobufParser(Parser):
                         Finding(
                             "stray-field",
                             f"{name} is among the elements of {field.name}, but {part.type.full_name} "
-                            "has no such field: an element whose tag was damaged looks like this",
+                            "has no such field: probably an element with a damaged tag",
                             severity=Severity.WARNING,
                             path=ctx.node.path,
                             source=self.result.extraction.name,

@@ -90,7 +90,7 @@ class TreeCheck:
         owner = level.owner
         if level.unsound and not level.explained and owner is not None:
             # Everything that the tree shows is whole: the damage is in bytes that it skips.
-            self._parser.damage(owner, "its bytes are damaged, though no field shown is")
+            self._parser.damage(owner, "its bytes are damaged, but no field that is shown is")
             yield Visit.of(owner, owner.depth)
         if above and (level.explained or level.unsound):
             above[-1].explained = True

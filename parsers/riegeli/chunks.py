@@ -78,7 +78,7 @@ class ChunkParser(HashedParser):
 
     def _cut_finding(self, chunk: Chunk, size: int, path: str) -> Finding:
         if chunk.data_end <= size:
-            lost = "only padding is missing, and no record"
+            lost = "only padding is missing, no record"
         else:
             lost = f"{count_words(chunk.end - size, 'byte')} of it are missing"
         return Finding(
@@ -105,7 +105,7 @@ class ChunkParser(HashedParser):
         end = max(begin + 1, min(outcome.pos, size))
         reason = error.error.reason
         if outcome.healed is not None:
-            reason += "; the chunk's data are sound nevertheless, and no record is lost"
+            reason += "; the chunk's data are sound, and no record is lost"
         problem = Finding(
             "malformed",
             reason + self._unwritten(begin, end),

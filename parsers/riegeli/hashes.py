@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pparse.tree.node import Node
 
 
-_ALL_THE_SAME: Final = "; -O verify=headers reads it all the same"
+_READ_ANYWAY: Final = "; read it anyway with -O verify=headers"
 
 
 class HashedParser(Parser):
@@ -97,7 +97,7 @@ class HashedParser(Parser):
         found = chunk.finding
         if found is None or found.code != "hash":
             return found
-        return Finding("hash", found.reason + _ALL_THE_SAME, source=found.source, offset=found.offset)
+        return Finding("hash", found.reason + _READ_ANYWAY, source=found.source, offset=found.offset)
 
     def check_hash(self, chunk: Chunk, path: str) -> None:
         """Compare the hash of a chunk's data. Raise `MalformedError` if it differs.
@@ -109,7 +109,7 @@ class HashedParser(Parser):
         problem = self._hash_problem(chunk)
         if isinstance(problem, HashMismatchError):
             raise MalformedError(
-                problem.reason + _ALL_THE_SAME,
+                problem.reason + _READ_ANYWAY,
                 offset=problem.offset,
                 path=path,
                 source=self.result.extraction.name,

@@ -252,7 +252,7 @@ class RiegeliParser(ChunkParser):
             reason = part.data.why_suspect(part.start, part.end)
             gap = data.next_gap(start) if records.stored and len(part) else None
             if gap is not None and end is not None and gap.offset < end:
-                reason = "bytes of it are lost"
+                reason = "some of its bytes are lost"
             if reason is not None:
                 status, finding = Status.DAMAGED, Finding("doubt", reason, offset=node.start)
         return Entry(None, "record", start, end, status=status, finding=finding, parts=(part,), at=start)

@@ -188,7 +188,7 @@ class TensorInfo:
             self.wanted, self.got = bits // 8, self.end - self.begin
         elif not bits and prod(length for length in self.shape if length) >= 1 << 60:
             self.unsupported = True
-            self.problem = "the shape is larger than an array can have, even without elements"
+            self.problem = "the shape is too large for an array, even for one without elements"
         elif len(self.shape) > 64:
             self.unsupported = True
             self.problem = f"an array cannot have {len(self.shape)} dimensions"

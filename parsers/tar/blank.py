@@ -60,7 +60,7 @@ def judge_blank(source: TarSource, blank: int, end: int, *, at_end: bool) -> tup
         reason = f"{count_words(size, 'byte')} of zeros follow the last member, more than the padding of an archive: "
         reason += "if it was not written completely, members are missing"
     else:
-        reason = f"{count_words(size, 'byte')} of zeros between two members, without an end of an archive: "
+        reason = f"{count_words(size, 'byte')} of zeros between two members, and no end of an archive there: "
         reason += "members may be missing"
     return None, _finding(source, "zeros", reason, blank, size, Severity.WARNING)
 

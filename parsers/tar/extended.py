@@ -48,6 +48,7 @@ _KNOWN: Final = frozenset(
 _MAX_ENTRIES: Final = 1 << 20  # in a sparse map
 _OLD_IN_HEADER: Final = 4
 _OLD_IN_BLOCK: Final = 21
+_NOT_A_NUMBER: Final = "its sparse map has an entry that is not a number"
 
 
 def read_name(data: bytes) -> bytes:
@@ -71,7 +72,7 @@ def read_records(data: bytes) -> tuple[Records, str | None]:
         match = _LENGTH.match(data, at)
         end = at + int(match[1]) if match is not None else 0
         if match is None or not match.end() < end <= len(data) or data[end - 1] != 0x0A:
-            problem = problem or f"the length of a pax record is damaged, {len(data) - at} bytes before their end"
+            problem = problem or f"the length of a pax record is damaged, {len(data) - at} bytes before the records end"
             end = _agreeing(data, at)
             found = _DAMAGED.fullmatch(data, at, end)
             if found is not None:
@@ -159,7 +160,7 @@ class Attributes:
     def _text(self, seen: dict[bytes, bytes], key: bytes) -> bytes | None:
         value = seen.get(key)
         if value is not None and (not value or b"\0" in value):
-            self.note(f"the pax record {key.decode()} holds no name")
+            self.note(f"the value of the pax record {key.decode()} is not a name")
             return None
         return value
 
@@ -167,7 +168,7 @@ class Attributes:
         if value is None:
             return None
         if not value.isdigit() or len(value) > _DIGITS or int(value) >= LARGEST:
-            self.note(f"the pax record {key.decode()} holds no number")
+            self.note(f"the value of the pax record {key.decode()} is not a number")
             return None
         return int(value)
 
@@ -177,7 +178,7 @@ class Attributes:
         if len(value) <= 64 and _TIME.fullmatch(value):
             self.mtime = float(value)
         else:
-            self.note("the pax record mtime holds no time")
+            self.note("the value of the pax record mtime is not a time")
 
     def _apply_sparse(self, seen: dict[bytes, bytes], pairs: array[int]) -> None:
         if seen.get(b"GNU.sparse.major") == b"1":
@@ -243,7 +244,7 @@ class SparseMap:
             elif pairs[at + 1] > self.real_size - pairs[at]:
                 reason = "extends beyond the size of the file"
             elif pairs[at + 1] > compressed_size - used:
-                reason = "lists more than is stored"
+                reason = "lists more bytes than are stored"
             else:
                 used += pairs[at + 1]
                 end = pairs[at] + pairs[at + 1]
@@ -270,7 +271,7 @@ def old_pairs(block: bytes, at: int, count: int, pairs: array[int]) -> bool:
 def old_map(header: bytes) -> tuple[SparseMap, bool]:
     """Return the map in an old GNU sparse header, and whether a block with more of it follows."""
     pairs = array("q")
-    problem = None if old_pairs(header, 386, _OLD_IN_HEADER, pairs) else "its sparse map holds what is no number"
+    problem = None if old_pairs(header, 386, _OLD_IN_HEADER, pairs) else _NOT_A_NUMBER
     real = read_number(header[483:495])
     real = None if real is not None and not 0 <= real < LARGEST else real
     return SparseMap(pairs, real, 0, problem), header[482] not in (0, 0x30)
@@ -284,7 +285,7 @@ def extend_old_map(map: SparseMap, block: bytes) -> bool:
     if len(map.pairs) > 2 * _MAX_ENTRIES:
         raise MalformedError("the sparse map has more than a million entries")
     if not old_pairs(block, 0, _OLD_IN_BLOCK, map.pairs):
-        map.problem = map.problem or "its sparse map holds what is no number"
+        map.problem = map.problem or _NOT_A_NUMBER
     return block[504] not in (0, 0x30)
 
 
@@ -307,7 +308,7 @@ class MapText:
         self._rest = lines.pop()
         for line in lines:
             if not line.isdigit() or len(line) > _DIGITS or int(line) >= LARGEST:
-                return self._stop("its sparse map holds what is no number")
+                return self._stop(_NOT_A_NUMBER)
             number = int(line)
             if self._left < 0:
                 if number > _MAX_ENTRIES:
@@ -319,7 +320,7 @@ class MapText:
             if not self._left:
                 return False
         if len(self._rest) > _DIGITS:
-            return self._stop("its sparse map holds what is no number")
+            return self._stop(_NOT_A_NUMBER)
         return True
 
     def _stop(self, problem: str) -> bool:

@@ -191,7 +191,7 @@ def judge_header(raw: bytes, unknown: Iterable[tuple[int, int]] = (), *, aligned
     if len(spoilt) == 1:
         mended, left = solve(raw, spoilt)
         if not left and (header := read_header(mended)) is not None:
-            header.problem = "one byte of its header is damaged, and restored from the checksum"
+            header.problem = "one byte of its header was damaged; restored from the checksum"
             return header
     return TarHeader(raw, dialect, sound=False, problem="the checksum of its header is wrong")
 

@@ -128,14 +128,12 @@ def rejoin(walker: TarWalker, body: Body, gap: Gap) -> None:
     padding = min(room - size, after - last)
     if not fits or source.read(after - padding, padding)[0].strip(b"\0"):
         end = gap.offset
-        body.spoil(
-            Status.DAMAGED, "gap", f"it breaks off after {end - body.start:,} of {size:,} bytes, where bytes are lost"
-        )
+        body.spoil(Status.DAMAGED, "gap", f"bytes are lost after the first {end - body.start:,} of its {size:,} bytes")
         body.end = body.next = end
         return
     body.pieces = _pieces(source, body, gaps, missing, after, size)
     body.end = body.next = after
-    lost = f"{count_words(missing, 'byte')} of it lost in {count_words(len(gaps), 'gap')}"
+    lost = f"{count_words(missing, 'byte')} lost in {count_words(len(gaps), 'gap')}"
     body.spoil(Status.DAMAGED, "gap", lost)
 
 
@@ -176,4 +174,4 @@ def _to_the_end(source: TarSource, body: Body) -> None:
     end = source.known_end()
     tail = source.trim_zeros(body.start, end)
     body.end, body.next = min(body.end, tail), max(min(body.next, end), min(body.end, tail))
-    body.spoil(Status.DAMAGED, "gap", "an unknown number of bytes of it is lost")
+    body.spoil(Status.DAMAGED, "gap", "an unknown number of its bytes is lost")

@@ -66,7 +66,7 @@ _BODILESS: Final = frozenset((b"1", b"2", b"3", b"4", b"5", b"6", b"V"))
 _MAX_RECORDS: Final = 4 * MIB  # bytes of data of one pax header
 _MAX_GLOBALS: Final = 256
 _MAGIC: Final = b"ustar"
-_UNPADDED: Final = "no padding follows it: its bytes are damaged, missing or too many"
+_UNPADDED: Final = "no padding follows it: some of its bytes are damaged, missing or inserted"
 _MOST_SHIFTED: Final = 8 << 10  # how far after a member the rest of a torn header is searched
 
 
@@ -132,8 +132,9 @@ class TarWalker:
         if begin == self.source.start and not zeros and pending is None:
             return Outcome(None, None, None, self._finding("empty", "the archive is empty", "", pos, None, "warning"))
         if zeros < 2:
-            marks = "only one of the two blocks of zeros" if zeros else "none of the two blocks of zeros"
-            reason = f"the archive ends with {marks} that mark its end; it may be truncated"
+            marks = "blocks of zeros that end a tar"
+            missing = f"one of the two {marks} is missing" if zeros else f"the two {marks} are missing"
+            reason = f"{missing}; it may be truncated"
             return Outcome(None, None, None, self._finding("no-end-mark", reason, "", pos, None, "warning"))
         return Outcome(None, None)
 
@@ -264,7 +265,7 @@ class TarWalker:
         if problem is not None:
             body.spoil(Status.DAMAGED, "malformed", problem)
         if header.letter == b"M":
-            body.spoil(Status.TRUNCATED, "truncated", "it begins in another volume; this is its rest")
+            body.spoil(Status.TRUNCATED, "truncated", "it begins in another volume; this is the rest of it")
         member = ArchiveMember(
             name_of(raw_name),
             raw_name,
@@ -280,7 +281,7 @@ class TarWalker:
             extra=None if map is None else map if keep_map else True,
         )
         if declared != kind and not body.reason:
-            reason = f"its type says {declared}, but it holds bytes: read as a file"
+            reason = f"its type says {declared}, but it has content: read as a file"
             member.finding = self._finding("kind", reason, member.name, member.start, member.compressed_size, "note")
             return Outcome(member, body.next, None, member.finding)
         return self._outcome(member, body)
@@ -363,7 +364,7 @@ class TarWalker:
         if body.pieces is None and self.source.data.gaps:
             lost, count = self.source.lost_in(body.start, body.end)
             if lost:
-                reason = f"{count_words(lost, 'byte')} of it lost in {count_words(count, 'gap')}"
+                reason = f"{count_words(lost, 'byte')} lost in {count_words(count, 'gap')}"
                 body.spoil(Status.DAMAGED, "gap", reason)
         note_unwritten(self.source, body)
 
@@ -379,9 +380,9 @@ class TarWalker:
             body.size = size_that_fits(header.raw[124:136], body.end - body.start)
         if body.size is not None:
             body.end = body.start + body.size
-            body.spoil(Status.DAMAGED, "malformed", "its size is damaged, and restored from what follows")
+            body.spoil(Status.DAMAGED, "malformed", "its size was damaged; restored from what follows")
         else:
-            body.spoil(Status.DAMAGED, "malformed", "its size is lost; it is taken to end at the next header")
+            body.spoil(Status.DAMAGED, "malformed", "its size cannot be read; assumed to end at the next header")
 
     def _cut_body(self, body: Body, pos: int, there: int, sound: bool) -> None:
         """Handle data that end inside the member, unless its size is wrong."""
@@ -488,8 +489,8 @@ class TarWalker:
         body.spoil(
             Status.DAMAGED,
             "size",
-            f"its size is wrong: {body.size or 0:,} bytes are declared, and {after - body.start:,} "
-            "come before the next header",
+            f"its size is wrong: {body.size or 0:,} bytes are declared, but the next header follows "
+            f"after {after - body.start:,}",
         )
         body.end = body.next = after
         body.size = after - body.start
@@ -551,11 +552,11 @@ class TarWalker:
             return self._outcome(member, body)
         whole = source.gap_in(pos, body.end) is None
         if gap is not None and gap.offset <= pos and (gap.length or 0) >= body.end - pos:
-            reason = "an unknown number of bytes is lost here, with the headers in them"
+            reason = "an unknown number of bytes is lost here, headers among them"
         elif gap is not None:
-            reason = "the header is lost; these are the bytes before the next one"
+            reason = "bytes whose header is lost, up to the next header"
         else:
-            reason = f"a header is missing here; {count_words(body.end - pos, 'byte')} up to the next one, or the end"
+            reason = f"{count_words(body.end - pos, 'byte')} without a header, up to the next header or the end"
         member = ArchiveMember(f"gap {pos}", b"", "gap", at, pos, body.end, body.end - pos if whole else None)
         if after is None and zeros >= 2 and gap is None and not source.lost_in(pos, body.end)[0]:
             # After the end mark, and not an archive: foreign bytes.

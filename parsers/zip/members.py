@@ -80,7 +80,7 @@ class MemberMaker:
         elif not self._refuse(member, entry.extra) and not self._check_size(member):
             gap = self._extraction.data.next_gap(start) if self._extraction.data.gaps else None
             if gap is not None and gap.offset < end:
-                self._blame(member, Status.DAMAGED, "gap", "bytes of it are missing")
+                self._blame(member, Status.DAMAGED, "gap", "some of its bytes are missing")
         return member
 
     def gap(self, found: ScanStep) -> ArchiveMember:
@@ -144,7 +144,7 @@ class MemberMaker:
         elif extent.code:
             self._blame(member, Status.DAMAGED, extent.code, extent.reason)
         elif gap is not None and gap.offset < extent.end:
-            self._blame(member, Status.DAMAGED, "gap", "bytes of it are missing")
+            self._blame(member, Status.DAMAGED, "gap", "some of its bytes are missing")
         elif not header.whole:
             self._blame(member, Status.DAMAGED, "name", "part of its name is lost")
 
@@ -180,7 +180,12 @@ class MemberMaker:
         most = _MOST_INFLATED.get(method, _MOST_RATIO) * (member.compressed_size + 64)
         if method == STORED or member.size is None or member.size <= most:
             return False
-        self._blame(member, Status.COMPLETE, "contradiction", f"so few bytes cannot decode to {member.size:,}")
+        self._blame(
+            member,
+            Status.COMPLETE,
+            "contradiction",
+            f"its compressed bytes are too few for {member.size:,} bytes of content",
+        )
         member.size = None
         return True
 

@@ -244,7 +244,7 @@ class ZipParser(ArchiveParser):
         if directory.declared not in (directory.count, directory.count & 0xFFFF):
             self._note(
                 "count",
-                "the end record gives another number of entries",
+                "the end record gives a different number of entries",
                 directory.end,
                 None,
                 wanted=directory.declared,
@@ -337,13 +337,13 @@ class ZipParser(ArchiveParser):
             self.result.close_node(ctx.node, Status.TRUNCATED, finding)
             return
         reason = (
-            "its directory does not account for its content"
+            "its directory does not match its content"
             if whole
             else "its directory, at the end, is missing or truncated"
         )
         finding = Finding(
             "directory" if whole else "truncated",
-            f"{reason}; the members were found by their own headers",
+            f"{reason}; its members were found by their local headers",
             source=self.result.extraction.name,
             offset=end,
         )
@@ -467,7 +467,7 @@ class ZipParser(ArchiveParser):
         if note.declared not in (member.kind, "file"):
             said = "socket" if note.declared == "other" else note.declared
             self._note_member(
-                member, "kind", f"its mode or name says {said}, but it holds bytes: read as a file", Severity.NOTE
+                member, "kind", f"its mode or name says {said}, but it has content: read as a file", Severity.NOTE
             )
         if note.listed and (verdict := self._verify_small(member, note, sink)) is not None:
             return verdict
@@ -475,7 +475,7 @@ class ZipParser(ArchiveParser):
         if note.listed and (member.finding is None or member.finding.code not in ("overlap", "gap", "malformed")):
             header = local_at(self.result.extraction.data, member.start, self.result.extraction.known_end())
             if header is not None and not self._agrees(member, note, header):
-                self._note_member(member, "contradiction", "its local header has other sizes, method or CRC")
+                self._note_member(member, "contradiction", "its local header has a different size, method or CRC")
                 rival = self._local_crc(member, header)
                 member = self._better(member)
         verdict = super().examine(member, sink, skip)
@@ -507,7 +507,7 @@ class ZipParser(ArchiveParser):
         """Withdraw that content with ``crc`` is verified, if the archive has another CRC for it anywhere."""
         if listed not in (None, crc):
             verdict.verified = False
-            reason = f"its CRC-32 is {crc:08x} as in its local header, but should be {listed:08x} by the directory"
+            reason = f"its CRC-32 is {crc:08x}, as its local header says; the directory says {listed:08x}"
             verdict.worsen(Status.DAMAGED, "checksum", reason)
         elif rival not in (None, crc):
             verdict.verified = None
@@ -518,7 +518,7 @@ class ZipParser(ArchiveParser):
         """Say whether the local header (and the descriptor) of a listed member agree with the directory."""
         if header.raw_name != member.raw_name:
             shown = decode_name(header.raw_name, header.flags, header.extra)
-            self._note_member(member, "name", f"its local header has another name: {shown[:200]}")
+            self._note_member(member, "name", f"its local header has a different name: {shown[:200]}")
         if header.method != note.method or (header.flags ^ note.flags) & (ENCRYPTED | STREAMED | MASKED):
             return False
         crc = member.checksum[1] if member.checksum is not None else None

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pparse.data.base import Data, Gap
     from pparse.tree.host import Session
 
-_UNSURE: Final = "its local header is lost, and no possible begin of its bytes gives the right CRC-32"
+_UNSURE: Final = "its local header is lost, and no possible start of its bytes gives the right CRC-32"
 # Missing bytes that are accepted without a directory: the declared length of the gap, and this many more.
 _SLACK: Final = 64 << 10
 _MOST_KEPT: Final = 4096
@@ -413,7 +413,9 @@ class Scanner(Walker):
             return self._over_gap(start, header, None, gap)
         own = self._next_alike(start, header)
         if own < self.end:
-            return MemberExtent(start, own, own, None, None).blame("malformed", "the descriptor with its size is lost")
+            return MemberExtent(start, own, own, None, None).blame(
+                "malformed", "its data descriptor, which has its size, is lost"
+            )
         return note_cut(MemberExtent(start, self.end, self.end, None, None), None)
 
     def _next_alike(self, start: int, header: LocalHeader) -> int:
@@ -475,7 +477,7 @@ class Scanner(Walker):
                 end, claim = said[0], Claim(said[2], said[3], said[1], listed=False)
         size = claim.size if claim is not None else None
         extent = MemberExtent(start, max(end, gap_start), following, size, claim.crc if claim is not None else None)
-        extent.blame("gap", "bytes of it are missing")
+        extent.blame("gap", "some of its bytes are missing")
         if claim is None:
             return extent
         tail = max(0, end - resumed)

@@ -211,7 +211,7 @@ def _to_resume(document: Extraction, status: Status) -> list[Resume]:
 def _report_whole_around(out: Output, document: Extraction) -> None:
     """Report that there is no download to resume: not the outermost file was truncated."""
     outer = safe(outermost_file(document).name)
-    out.line(f"no download to resume: {outer} around it is not truncated here; this was truncated before it was put in")
+    out.line(f"no download to resume: {outer} around it is not truncated; this was truncated before it was put in")
 
 
 def report_document_cut(out: Output, document: Extraction, status: Status) -> None:
@@ -231,8 +231,8 @@ def report_document_cut(out: Output, document: Extraction, status: Status) -> No
     size, kind = document.size or 0, document.root.kind
     missing = document.result.parser.missing()
     if missing is not None:
-        of_content = " of what comes out of it" if _is_packed(document) else ""
-        known = f"{count_words(missing, 'byte')}{of_content} {'is' if missing == 1 else 'are'} missing at least"
+        of_content = " of its content" if _is_packed(document) else ""
+        known = f"at least {count_words(missing, 'byte')}{of_content} {'is' if missing == 1 else 'are'} missing"
     else:
         known = f"{document.format} does not tell how much is missing"
     if not files:

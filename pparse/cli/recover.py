@@ -158,7 +158,7 @@ def _tell(options: Any, out: Output, outcome: Outcome, findings: Any, listing: F
         lost = "nothing is missing" if not outcome.warnings else "nothing is known to be missing"
         out.line(f"{lost}; {_checked(outcome.summary)}: use {where} ({where}/RECOVERY.json lists them)")
     elif outcome.summary.is_complete:
-        out.line(f"each file is complete, and what they were in is not; {_checked(outcome.summary)}: use {where}")
+        out.line(f"each file is complete, but what contained them is not; {_checked(outcome.summary)}: use {where}")
     else:
         _tell_use(out, outcome.summary, where)
 
@@ -253,7 +253,9 @@ class FileTable:
         """Start over: a stream contradicted its checksum at its end, and every file is reported again."""
         self.kept = []
         if self._table.has_written:
-            self._out.line("… the stream contradicts its checksum at its end; once more, with that known:")
+            self._out.line(
+                "… the checksum at the end of the stream does not match; once more from the start, knowing that:"
+            )
         self._table = Table(self._out, ("STATUS", "SIZE", "FILE", "WHY"), "<><<")
         self._more = self._rows = self._lost = 0
 

@@ -71,7 +71,7 @@ def drain(stream: Decompressor, data: Buffer, max_size: int) -> bytes:
 
 def too_much(codec: str, max_size: int) -> MalformedError:
     """Return the error that says so."""
-    return TooMuchError(f"the {codec} stream holds more bytes than it may", wanted=max_size)
+    return TooMuchError(f"the {codec} stream holds more bytes than allowed", wanted=max_size)
 
 
 class Decompressor:

@@ -112,7 +112,7 @@ class GzipIndex:
     def __init__(self, data: Data, budget: MemoryBudget) -> None:
         size = data.size or 0
         if size - len(MAGIC) - FOOTER.size < POINT.size or data.read_exact(0, len(NAME)) != NAME:
-            raise MalformedError("this is no index of a gzip file", source=data.name)
+            raise MalformedError("not an index of a gzip file", source=data.name)
         version = data.read_exact(len(NAME), 1)[0]
         if version != VERSION:
             raise UnsupportedError(f"{data.name}: an index of version {version}, known is version {VERSION}")
@@ -323,7 +323,7 @@ def load_index(
     try:
         index = GzipIndex(data, budget)
         if not index.matches(source):
-            raise MalformedError("the index was made of another file, or of what this one held before", source=path)
+            raise MalformedError("the index was made for another file, or for earlier content of this one", source=path)
         return index
     except BaseException:
         data.close()

@@ -411,7 +411,7 @@ def check_index(
                     count = min(_BLOCK, point.next_out - at)
                     if part.read_exact(at - point.out, count) != whole.read_exact(at, count):
                         raise MalformedError(
-                            f"what is read by the index at {at:,} is not what the file holds there", source=index.name
+                            f"what is read through the index at {at:,} differs from the file", source=index.name
                         )
                     at += count
         if index.complete:

@@ -288,7 +288,7 @@ class InflatedData(DecodedData):
         if error is None:
             error = self._judge_end(run.out, ending)
         elif self._bounded and isinstance(error, EndOfDataError):
-            error = MalformedError("the stream goes on beyond its end", offset=error.offset, fault=Fault.OVERRUN)
+            error = MalformedError("the stream continues beyond its end", offset=error.offset, fault=Fault.OVERRUN)
         run.drop()
         self._loop.drop_input()
         if self._finished:

@@ -102,7 +102,7 @@ class KeptOutput:
         elif redone + skipped <= furthest // 2:
             return False
         if env.scratch is None:
-            raise no_scratch(f"going back in {codec} data again and again")
+            raise no_scratch(f"seeking back repeatedly in {codec} data")
         self.spool = env.scratch.spool()
         return True
 

@@ -48,7 +48,7 @@ _CONTRADICTIONS: Final = TRAILER_FAULTS | {Fault.SHORT, Fault.OVERRUN, Fault.SIZ
 _NO_BLOCK_CHECKS: Final = ("gzip", "zlib", "deflate")
 _WRONG_SIZE: Final = "the stream does not hold as many bytes as it should"
 _WRONG_END: Final = "the stream does not end where it should"
-_SUSPECT: Final = "its compressed bytes are in doubt, and what they decode to has not the size or checksum it should"
+_SUSPECT: Final = "its compressed bytes may be wrong, and its content does not have the expected size or checksum"
 
 
 def is_contradiction(data: InflatedData) -> bool:
@@ -405,7 +405,9 @@ class ResumedData(DecodedData):
         find = pieces_for(self.codec)
         if find is None:
             failure.suspect_from = failure.start_out
-            failure.why_suspect = f"{self.codec} shows damage late, and nothing checks what was decoded before"
+            failure.why_suspect = (
+                f"{self.codec} detects damage late, and no checksum covers what was decoded before that"
+            )
             found: Iterable[Piece] = ()
         else:
             found = find(self._source, failure, self._env, codec=self.codec, size=self._declared)

@@ -175,7 +175,7 @@ class StreamParser(Parser):
             self.result.findings.add(
                 Finding(
                     "doubt",
-                    f"bytes {suspect.start:,} to {suspect.end:,} of the content are in doubt: {suspect.reason}",
+                    f"bytes {suspect.start:,} to {suspect.end:,} of the content may be wrong: {suspect.reason}",
                     source=self.extraction.name,
                     wanted=None,
                 )

@@ -1,9 +1,10 @@
 """What is known about a stretch of bytes: whether they are there, and whether they are right.
 
-The one place that decides whether a stretch is complete, truncated, missing or damaged. It claims only what was
-checked. What arithmetic tells (a source that ends early, a gap) is known at once. A stream that is known to break
-somewhere is decoded to that place first (`Data.look`). Bytes that nothing contradicts are complete, and ``verified``
-only if a checksum confirmed them.
+Only here is the status of bytes decided: complete, truncated, missing or damaged. What an entry claims is its parser's
+to say; `pparse.tensors.status` joins both for a tensor, `Node.status` for a node (docs/status.md). Only what was
+checked is claimed. What arithmetic tells (a source that ends early, a gap) is known at once. A stream that is known to
+break somewhere is decoded to that place first (`Data.look`). Bytes that nothing contradicts are complete, and
+``verified`` only if a checksum confirmed them.
 """
 
 from __future__ import annotations
@@ -211,7 +212,7 @@ def status_of(parts: Iterable[Range]) -> Status:
     return worst
 
 
-_LOST: Final = "bytes of it are lost"
+_LOST: Final = "some of its bytes are lost"
 _NOTHING: Final = "all of its bytes are lost"
 _BEYOND: Final = "it lies beyond the end of the data"
 _CUT: Final = "it extends beyond the end of the data"

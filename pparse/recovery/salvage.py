@@ -151,7 +151,7 @@ def _save_apart(
     with target.create(job.name) as file:
         gaps = job.copy_known(file, start, end)
     why = extraction.data.why_suspect(start, end) or "some were never written (a file hole), and read as zeros"
-    reason = f"bytes of it may be wrong: {why}"
+    reason = f"some of its bytes may be wrong: {why}"
     known = [(low - start, high - low) for low, high in suspect_ranges]
     job.report(file, Status.DAMAGED, reason, offset=start, gaps=gaps, doubtful=known)
     return _SAVED

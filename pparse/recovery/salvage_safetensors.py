@@ -59,9 +59,7 @@ class _Judge:
         self.header_suspect = job.data.why_suspect(job.start, self.base)
         self._cut = not job.loose or job.loose[0].length is None
         self._lost = (
-            "it lies beyond the end of the data"
-            if self._cut
-            else "bytes are missing before it, and nobody knows how many"
+            "it lies beyond the end of the data" if self._cut else "an unknown number of bytes is missing before it"
         )
 
     def judge(self, number: int, tensor: Tensor) -> tuple[Status, str]:

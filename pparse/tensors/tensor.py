@@ -48,9 +48,11 @@ def _bytes_of(buffer: Any) -> memoryview:
 
 
 class Tensor(TensorFacts):
-    """One tensor of a document. Only `numpy`, ``tensor[…]``, `blocks`, `readinto` and `torch` read its bytes.
+    """One tensor of a document.
 
-    A tensor keeps its document open. The attributes are described in `pparse.tensors.tensor_facts.TensorFacts`.
+    Its bytes are read by `numpy`, ``numpy.asarray(…)``, ``tensor[…]``, iteration, `blocks`, `raw_blocks`, `readinto`
+    and `torch`, and by nothing else. A tensor keeps its document open. The attributes are described in
+    `pparse.tensors.tensor_facts.TensorFacts`.
     """
 
     __slots__ = ()

@@ -60,7 +60,7 @@ _CUT_ZEROS: Final = 16
 # What is known before a stream is entered: that there is nothing, or nothing.
 _BEGINNING: Final = Entry(0)
 _UNKNOWN: Final = Entry(WINDOW)
-_PUT_TOGETHER: Final = "it copies from where bytes are lost, and was put together by where the next block must begin"
+_PUT_TOGETHER: Final = "it copies from lost bytes, which were inferred from where the next block must begin"
 _CONTRADICTED: Final = "the checksum of the stream contradicts what was decoded"
 
 
@@ -84,7 +84,7 @@ def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
     if codec == "gzip" and len(tail) == 4 and out and tail != bytes(4):
         size = int.from_bytes(tail, "little")
         if abs(size - (out & 0xFFFFFFFF)) <= max(1000, out // 4):
-            return MalformedError("the end of the gzip stream was passed over", offset=end)
+            return MalformedError("the decoder missed the end of the gzip stream", offset=end)
     zeros = zeros_at_end(source, chain.bit // 8, end)
     if end - zeros >= _CUT_ZEROS:
         failure.suspect_from = failure.start_out + Pace(chain, source.data, end, zeros).out

@@ -126,7 +126,7 @@ class Inside:
         enough = _MOST * _OF_BUDGET
         if self._budget.limit >= enough:
             return None
-        return f"the rest of a damaged block takes more memory to look into; lift it with --budget {enough >> 20}MiB"
+        return f"decoding the rest of a damaged block needs more memory; lift it with --budget {enough >> 20}MiB"
 
     # -- before the gap ----------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pparse.errors import PparseError
 
 # Why decoded bytes may be wrong.
-BEFORE_DAMAGE: Final = "decoded from damaged data shortly before that showed"
+BEFORE_DAMAGE: Final = "decoded just before the damage was noticed"
 CONTRADICTED: Final = "the checksum contradicts what was decoded"
 
 
@@ -25,7 +25,7 @@ class Failure:
     decoder said.
 
     Whoever finds pieces also says from where on the output is in doubt: ``suspect_from``, an offset of the output
-    (None: it is not), and ``why_suspect``, why (None: it was decoded from damaged data before that showed). ``limit``
+    (None: it is not), and ``why_suspect``, why (None: it was decoded just before the damage was noticed). ``limit``
     is as that of a `Piece`, for what comes behind the last of them.
     """
 
