@@ -281,7 +281,7 @@ PLANTED = {
     "check_blind": (plant_check_blind, f"{CUT}/recover", {"b"}),
     "check_blind to a checksum": (plant_check_blind, f"safetensors/zip-stored/bit:{STORED + BIT}:3/check", {"b"}),
     "zeros_to_other_threads": (plant_zeros_to_other_threads, "safetensors/plain/none/threads", {"a", "d"}),
-    "sound_called_damaged": (plant_sound_called_damaged, "text/zip-deflated/none/extract", {"b", "d"}),
+    "sound_called_damaged": (plant_sound_called_damaged, "text/tar/none/extract", {"b", "d"}),
     "holes_ignored": (plant_holes_ignored, "text/tar/unwritten:20000/recover", {"a", "b"}),
     "holes_ignored by a list": (plant_holes_ignored, "text/tar/unwritten:20000/ls", {"a"}),
     "over_budget": (plant_over_budget, "json/plain/none/open", {"e"}),
