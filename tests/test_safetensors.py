@@ -342,11 +342,11 @@ def test_an_empty_model_is_a_true_mapping_of_nothing():
 
 def test_repr_and_key_completion():
     with view(SAMPLE) as model:
-        assert repr(model) == f"<SafetensorsViewer of '<bytes>': {len(PARTS)} tensors, complete>"
+        assert repr(model).startswith(f"<SafetensorsViewer of '<bytes>': {len(PARTS)} tensors, complete\n  a.weight")
         assert model._ipython_key_completions_() == list(PARTS)
         assert repr(model["a.weight"]) == "<Tensor 'a.weight' float32 2×3, 24 B>"
     with view(SAMPLE[:-30]) as model:
-        assert repr(model).endswith("tensors, truncated>")
+        assert repr(model).splitlines()[0].endswith("tensors, truncated")
         assert repr(model["a.weight"]) == "<Tensor 'a.weight' float32 2×3, 24 B, truncated>"
         assert repr(model["b"]) == "<Tensor 'b' int16 5, 10 B, missing>"
 
@@ -1313,3 +1313,24 @@ def test_a_tensor_that_begins_where_the_file_ends_is_missing(there, status):
     header = {"a": entry("U8", [4], 0, 4), "b": entry("U8", [4], 4, 8)}
     content = frame(header, bytes(there))
     assert pparse.view(content)["b"].status is status
+
+
+@pytest.mark.parametrize("ask", ["values", "items", "tensors"])
+def test_all_tensors_come_in_one_pass_over_the_header(ask):
+    rows = ",".join(f'"t{n}":{{"dtype":"U8","shape":[4],"data_offsets":[{4 * n},{4 * n + 4}]}}' for n in range(1_000))
+    header = f"{{{rows}}}".encode()
+    with pparse.view(len(header).to_bytes(8, "little") + header + bytes(4_000)) as model:
+        assert sum(1 for _ in getattr(model, ask)()) == 1_000
+        stats = model.extraction.session.stats
+        assert stats.reads <= 8
+        assert stats.bytes <= 1.2 * len(header)
+
+
+def test_what_values_and_items_give_is_what_a_search_by_name_gives():
+    with pparse.view(os.path.join(os.path.dirname(__file__), "..", "docs", "samples", "sharded")) as model:
+        found = list(model.values())
+        assert [name for name, _ in model.items()] == list(model) == [tensor.name for tensor in found]
+        assert len(model.values()) == len(model.items()) == 21
+        for tensor in found:
+            again = model[tensor.name]
+            assert (again.shape, again.dtype, again.spans) == (tensor.shape, tensor.dtype, tensor.spans)

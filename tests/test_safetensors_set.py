@@ -114,7 +114,7 @@ def test_index_with_shards(made):
             assert (extent.whole, extent.count, extent.tensor_bytes) == (12, 12, made.total)
             assert (extent.first_hit, extent.resume_at, extent.resume_file) == (None, None, None)
             assert extent.parameters == {"uint8": made.total}
-            assert repr(model).endswith("12 tensors, complete>")
+            assert repr(model).splitlines()[0].endswith("12 tensors, complete")
             (span,) = model["layer.1.1"].spans
             assert span.path.endswith(made.names[1])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import ItemsView, Mapping, ValuesView
 from itertools import islice
 
 from pparse.data.range_status import cut_status
@@ -158,6 +158,14 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
 
         return near_misses(name, islice(self, 20_000))
 
+    def values(self) -> ValuesView[Tensor]:
+        """Return a view of the tensors, which are listed while it is iterated over, in one pass."""
+        return _Tensors(self)
+
+    def items(self) -> ItemsView[str, Tensor]:
+        """Return a view of names and tensors, which are listed while it is iterated over, in one pass."""
+        return _NamedTensors(self)
+
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self.find(name) is not None
 
@@ -198,6 +206,26 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+class _Tensors(ValuesView["Tensor"]):
+    """The values of a viewer; those of `Mapping` would search each name."""
+
+    __slots__ = ()
+    _mapping: Viewer
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return self._mapping.tensors()
+
+
+class _NamedTensors(ItemsView[str, "Tensor"]):
+    """The items of a viewer; those of `Mapping` would search each name."""
+
+    __slots__ = ()
+    _mapping: Viewer
+
+    def __iter__(self) -> Iterator[tuple[str, Tensor]]:
+        return ((tensor.name, tensor) for tensor in self._mapping.tensors())
 
 
 def unwritten_in(holes: list[tuple[int, int]], start: int, end: int) -> tuple[int, int]:
