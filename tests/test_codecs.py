@@ -701,6 +701,7 @@ def test_a_checkpoint_goes_on_from_where_it_stands(codec, again):
         if copied is not None:
             assert 0 <= decoder.total_out - copied.total_out <= 600_000
             saved.append(copied)
+            assert copied.window == 0  # nothing is charged for it before it is used
     assert budget.used == 0
     assert len({copied.total_out for copied in saved}) > 4
     for copied in saved[:: len(saved) // 7]:

@@ -24,7 +24,9 @@ from hypothesis import strategies as st
 
 from pparse.budget import MemoryBudget
 from pparse.codecs import CHECKPOINT
+from pparse.compressed.environment import DecodeEnv
 from pparse.compressed.inflated import InflatedData
+from pparse.compressed.kept_output import KeptOutput
 from pparse.data.base import Access, BytesData, FileData, Gap, IoStats
 from pparse.data.scratch import Scratch
 from pparse.data.spliced import SplicedData
@@ -494,6 +496,16 @@ def test_members_are_one_stream_if_so_asked(codec):
     assert (data.error, data.gaps, data.consumed) == (None, (), len(one))
 
 
+@rows("codec", JOINED)
+def test_a_member_that_has_no_room_in_the_size_is_an_error(codec):
+    """Even of one byte, where the members before it are all there should be."""
+    one, two = MAKE[codec](LARGE[:300_000]), MAKE[codec](b"x")
+    data = inflate(codec, one + two, concatenated=True, size=300_000)
+    assert data.open().read() == LARGE[:300_000]
+    assert isinstance(data.error, MalformedError)
+    assert (data.size, data.produced) == (300_000, 300_000)
+
+
 @rows("codec", ALL)
 def test_a_tail_that_is_no_member(codec):
     for more in (b"garbage", b"\xff", b"\x1e\x8b"):
@@ -729,6 +741,27 @@ def test_small_outputs_of_known_size_are_kept(codec):
     charge.release()
     for offset in (3_000_000, 5, 2_000_000, 7):
         assert data.pread(offset, 10) == LARGE[offset : offset + 10]
+
+
+def test_output_that_comes_a_second_time_replaces_what_was_kept_of_the_first():
+    kept = KeptOutput(DecodeEnv(MemoryBudget(16 * MIB)))
+    assert kept.prepare_restart("snappy", 8, 4, 0, 4)
+    for _ in range(2):
+        kept.begin(0)
+        kept.add(b"abcd", 0)
+        assert (kept.read(0, 8), kept.read(4, 4)) == (b"abcd", b"")
+
+
+def test_output_whose_beginning_the_budget_took_is_not_all():
+    budget = MemoryBudget(16 * MIB)
+    kept = KeptOutput(DecodeEnv(budget))
+    assert kept.prepare_restart("snappy", 8, 4, 0, 4)
+    kept.add(b"abcd", 0)
+    assert kept.is_all
+    budget.charge(budget.limit, "something else").release()
+    kept.add(b"efgh", 4)
+    assert not kept.is_all
+    assert (kept.read(0, 8), kept.read(4, 8)) == (b"", b"efgh")
 
 
 # -- budget and limits -----------------------------------------------------------------------------------------------

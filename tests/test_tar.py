@@ -251,6 +251,16 @@ def io_range(content):
     return opened(bytes(content)).reader
 
 
+def test_a_member_without_a_type_whose_name_ends_in_a_slash_is_a_folder():
+    """As tar of the seventh edition of Unix wrote it, and as every tar reads it."""
+    content = bytearray(archive([("one", b"1"), (info("dir/"), b""), ("two", b"2")]))
+    for at in (0, 2 * BLOCK, 3 * BLOCK):
+        content[at + 156] = 0
+        seal(content, at)
+    found = [(name, kind, status) for name, kind, status, _ in contents(bytes(content))]
+    assert found == [("one", "file", "complete"), ("dir/", "folder", "complete"), ("two", "file", "complete")]
+
+
 def test_signed_checksums_of_old_writers():
     content = bytearray(archive([("é", b"1")], "gnu"))
     content[148:156] = b" " * 8

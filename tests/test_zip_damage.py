@@ -113,6 +113,11 @@ class TestNoDirectory:
         archive = Archive(*three().members, prefix=b"#!/bin/sh\n" * 500, shift=5000)
         assert_whole(read(archive.body), archive.members)
 
+    def test_nothing_at_all_is_an_empty_archive_that_is_cut(self) -> None:
+        with opened(b"") as extraction:
+            assert [(finding.code, finding.offset) for finding in extraction.check()] == [("empty", 0)]
+            assert extraction.status is Status.TRUNCATED
+
     def test_half_a_directory_is_used(self) -> None:
         """A link is known as one from the directory only."""
         archive = Archive(Made("link", b"target", mode=0o120777), Made("file", b"content"))
@@ -187,6 +192,19 @@ class TestNested:
             assert [got.name for got in found] == ["first", "nested.zip"], size
             assert found[1].status is Status.TRUNCATED
             assert found[1].content == INNER.whole[: size - archive.members[1].start]
+
+    @pytest.mark.parametrize("prefix", [b"", b"junk in front" * 9])
+    def test_a_stored_archive_whose_descriptor_is_lost_ends_before_the_next_member(self, prefix: bytes) -> None:
+        inner = Archive(Made("one", b"1" * 90, descriptor=16), Made("two", b"2" * 90, descriptor=16))
+        outer = Archive(
+            Made("inner.zip", inner.whole, descriptor=16), Made("next", b"n" * 70, descriptor=16), prefix=prefix
+        )
+        end = outer.members[0].end
+        source = outer.body[:end] + bytes(16) + outer.body[end + 16 :]
+        found = read(source)
+        assert [got.name for got in found] == ["inner.zip", "next"]
+        assert found[0].content.startswith(inner.whole)
+        assert_whole(found[1:], outer.members[1:])
 
     def test_broken_first_header_before_a_nested_archive(self) -> None:
         archive = Archive(Made("first", noise(100)), Made("nested.zip", INNER.whole), Made("last", b"last"))
@@ -317,6 +335,13 @@ class TestChanges:
                     codes = [finding.code for finding in extraction.check()]
                     assert codes == ["contradiction"]
                 assert_whole(read(archive.body), archive.members)
+
+    def test_a_crc_that_only_the_descriptor_has_contradicts_nothing(self) -> None:
+        archive = Archive(Made("a", b"a" * 70, descriptor=16, local_packed=70), Made("b", b"b" * 70))
+        for source in (archive.whole, archive.body + archive.directory):
+            found = read(source)
+            assert_whole(found, archive.members)
+            assert [got.member.finding for got in found] == [None, None]
 
     def test_a_size_that_cannot_be_is_not_filled_up(self) -> None:
         """No stream of so few bytes holds 4 GiB, and nothing is made up to fill them."""
