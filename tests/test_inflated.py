@@ -24,6 +24,8 @@ from hypothesis import strategies as st
 
 from pparse.budget import MemoryBudget
 from pparse.codecs import CHECKPOINT
+from pparse.codecs.output_cache import Checkpoint
+from pparse.compressed.checkpoints import Checkpoints
 from pparse.compressed.environment import DecodeEnv
 from pparse.compressed.inflated import InflatedData
 from pparse.compressed.kept_output import KeptOutput
@@ -625,6 +627,17 @@ def test_checkpoints_are_few_and_charged(monkeypatch):
         assert data.pread(offset, 9) == content[offset : offset + 9]
 
 
+def test_checkpoints_are_spread_over_what_was_decoded():
+    found = Checkpoints(Checkpoint(0, 0, 0), MemoryBudget(64 * MIB))
+    for number in range(1, 1000):
+        found.add(Checkpoint(number * MIB, number, number * MIB))
+    outs = [point.out for point in found.points]
+    assert len(outs) <= 80
+    assert max(b - a for a, b in itertools.pairwise(outs)) < 2 * found.spacing
+    # The last 16 may be nearer to each other: so many are left alone, or were added since.
+    assert min(b - a for a, b in itertools.pairwise(outs[:-17])) >= found.spacing > MIB
+
+
 def test_a_small_step_back_stays_cheap_where_checkpoints_are_far_apart(monkeypatch):
     monkeypatch.setattr("pparse.compressed.checkpoints._SPACING", 256 * KIB)
     monkeypatch.setattr("pparse.compressed.checkpoints._POINTS", 20)
@@ -706,6 +719,26 @@ def test_an_interrupt_leaves_it_sound(tmp_path):
                 assert data.pread(offset, 10) == LARGE[offset : offset + 10]
             assert data.open().read() == LARGE
             data.close()
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd", "bz2"])
+def test_an_interrupt_within_the_decoder_leaves_it_sound(codec, tmp_path, monkeypatch):
+    data = inflate(codec, MAKE[codec](LARGE), scratch=Scratch(tmp_path, 1 << 30))
+    assert data.pread(1_000_000, 10) == LARGE[1_000_000:1_000_010]
+    decoder = type(data._loop.run.decoder)
+    decompress = decoder.decompress
+
+    def interrupted(self, piece, room):
+        decompress(self, piece, room)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(decoder, "decompress", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            data.pread(1_500_000, 10)
+    for offset in (1_500_000, 1_000_000, 2_000_000):
+        assert data.pread(offset, 10) == LARGE[offset : offset + 10]
+    assert data.open().read() == LARGE
 
 
 def test_scratch_that_is_too_small(tmp_path):

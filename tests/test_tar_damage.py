@@ -214,6 +214,15 @@ def test_broken_pax_records_cost_only_themselves():
     assert contents(broken)[0][:2] == ("y" * 120, "file")
 
 
+def test_a_member_whose_header_is_destroyed_has_the_size_of_its_pax_records():
+    headers = {"path": "y" * 120, "size": "1024"}
+    content = archive([(info("x", pax_headers=headers), b"a" * 1024), ("z", b"2")], "pax")
+    at = content.index(b"a" * 1024) - BLOCK
+    member, following = files(content[:at] + noise(BLOCK) + content[at + BLOCK :])
+    assert (member.name, member.size, member.start, member.end) == ("y" * 120, 1024, at + BLOCK, at + 3 * BLOCK)
+    assert (following.name, following.status) == ("z", Status.COMPLETE)
+
+
 # -- lies ------------------------------------------------------------------------------------------------------------
 
 

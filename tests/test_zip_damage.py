@@ -135,6 +135,21 @@ class TestNoDirectory:
         with opened(bytes(broken)) as extraction:
             assert extraction.status is Status.DAMAGED
 
+    @pytest.mark.parametrize("count", [4, 30, 33])
+    def test_a_member_without_a_header_is_where_the_directory_says_if_one_other_is(self, count: int) -> None:
+        archive = Archive(Made("one", b"1" * 700), Made("two", b"2" * 700, method=8))
+        at = archive.members[1].at
+        source = archive.body[:at] + bytes(count) + archive.body[at + count :] + archive.directory
+        assert_whole(read(source), archive.members)
+
+    def test_the_signature_of_a_directory_is_a_record_of_it(self) -> None:
+        archive = three()
+        signature = b"PK\5\5" + struct.pack("<H", 100) + b"s" * 100
+        with opened(archive.body + signature + archive.directory) as extraction:
+            assert [finding.code for finding in extraction.check()] == ["truncated"]
+            names = [member.name for member in extraction.result.parser.files()]
+        assert names == [member.name for member in archive.members]
+
     def test_duplicates_are_kept(self) -> None:
         archive = Archive(Made("same", b"one"), Made("same", b"two"), Made("same", b"three", method=8))
         for source in (archive.whole, archive.body):
@@ -342,6 +357,14 @@ class TestChanges:
             found = read(source)
             assert_whole(found, archive.members)
             assert [got.member.finding for got in found] == [None, None]
+
+    def test_a_listed_size_that_cannot_be_is_unknown(self) -> None:
+        archive = Archive(Made("a", b"a" * 700, method=8), Made("b", b"b" * 70))
+        source = bytearray(archive.whole)
+        struct.pack_into("<I", source, len(archive.body) + 24, 1 << 30)
+        one, two = (got.member for got in read(bytes(source)))
+        assert (one.size, one.finding.code if one.finding else "") == (None, "contradiction")
+        assert (two.size, two.finding) == (70, None)
 
     def test_a_size_that_cannot_be_is_not_filled_up(self) -> None:
         """No stream of so few bytes holds 4 GiB, and nothing is made up to fill them."""
