@@ -37,6 +37,18 @@ def test_names_with_the_hashes_that_are_special() -> None:
     assert [names.add(Name(letter)) for letter in "abcdabcd"] == [1, 1, 1, 1, 2, 2, 2, 2]
 
 
+def test_a_name_takes_16_to_32_bytes_and_64_while_there_are_few() -> None:
+    names = NameCounter()
+    each = []
+    for count in range(1, 300_000):
+        names.add(f"member {count}")
+        if count >= 512:
+            each.append((count, 8 * len(names._table) / count))
+    assert max(size for _, size in each) <= 64
+    assert max(size for count, size in each if count > 262_144) <= 32
+    assert min(size for _, size in each) >= 16
+
+
 def tar_of(count: int) -> bytes:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:
@@ -45,6 +57,13 @@ def tar_of(count: int) -> bytes:
             info.size = 2
             archive.addfile(info, io.BytesIO(b"ab"))
     return out.getvalue()
+
+
+def test_a_format_that_leaves_no_bytes_unclaimed_yields_none() -> None:
+    with pparse.open(tar_of(3)) as document:
+        parser = document.parse().parser
+        assert not parser.leaves_unclaimed
+        assert list(parser.unclaimed([(0, 512)])) == []
 
 
 def test_what_was_listed_whole_needs_no_second_walk() -> None:

@@ -304,3 +304,8 @@ def test_members_that_nobody_recognises_are_not_decoded_for_it() -> None:
             with pytest.raises(FormatError):
                 inner.parse()
         assert document.session.stats.bytes - before < 300_000
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"PK\7\x08", b"PK\5\6" + bytes(17)])
+def test_what_is_shorter_than_an_end_record_is_no_zip(content: bytes) -> None:
+    assert ZipParser.match(BytesData(content).open()) is Confidence.NO

@@ -39,7 +39,7 @@ from tests.interop.tensorflow.chunked import (
     write,
 )
 from tests.protobuf_referee import all_nodes, plain, plain_of
-from tests.riegeli_fixtures import chunk_table
+from tests.riegeli_fixtures import CHUNK_HEADER, chunk_table
 from tests.rows import rows
 
 FILES = Path(__file__).parent / "data" / "tf"
@@ -765,6 +765,20 @@ def test_a_lost_chunk():
             node = doc.root.find(lost)
             assert node is None or node.status is Status.DAMAGED
             assert list(doc.check())
+
+
+def test_a_saved_model_whose_first_chunk_is_lost_is_known_by_its_name(tmp_path):
+    model = b"\x08\x01"  # saved_model_schema_version
+    graph = message_class("tensorflow.GraphDef")()
+    graph.node.add(name="one")
+    data = separate([Raw(model), graph], tree(0, ((2, At(0), 2), tree(1))))
+    at = chunk_table(data)[1].begin + CHUNK_HEADER
+    path = tmp_path / "saved_model.cpb"
+    path.write_bytes(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :])
+    with pparse.open(path) as doc:
+        assert doc.root.kind == "tensorflow.SavedModel"
+        assert doc.get("meta_graphs[0].graph_def.node[0].name") == "one"
+        assert doc.status is Status.DAMAGED
 
 
 # -- what it costs ---------------------------------------------------------------------------------------------------

@@ -127,6 +127,13 @@ class Pairs(Parser):
         return base + end + 1, self.expect_pair, 0
 
 
+def test_the_path_of_a_child_indexes_no_children_behind_it():
+    with read(b"".join(b"%d=%d\n" % (number, number) for number in range(20)), Pairs) as doc:
+        for number in (0, 3):
+            assert doc.root.child(number).path == f'["{number}"]'
+            assert doc.root.index.count == number + 1
+
+
 def read(source, parser=Records, **more):
     return pparse.open(source, format=parser.name, parsers=[parser], **more)
 

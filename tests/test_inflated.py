@@ -24,7 +24,11 @@ from hypothesis import strategies as st
 
 from pparse.budget import MemoryBudget
 from pparse.codecs import CHECKPOINT
+from pparse.codecs.output_cache import Checkpoint
+from pparse.compressed.checkpoints import Checkpoints
+from pparse.compressed.environment import DecodeEnv
 from pparse.compressed.inflated import InflatedData
+from pparse.compressed.kept_output import KeptOutput
 from pparse.data.base import Access, BytesData, FileData, Gap, IoStats
 from pparse.data.scratch import Scratch
 from pparse.data.spliced import SplicedData
@@ -494,6 +498,16 @@ def test_members_are_one_stream_if_so_asked(codec):
     assert (data.error, data.gaps, data.consumed) == (None, (), len(one))
 
 
+@rows("codec", JOINED)
+def test_a_member_that_has_no_room_in_the_size_is_an_error(codec):
+    """Even of one byte, where the members before it are all there should be."""
+    one, two = MAKE[codec](LARGE[:300_000]), MAKE[codec](b"x")
+    data = inflate(codec, one + two, concatenated=True, size=300_000)
+    assert data.open().read() == LARGE[:300_000]
+    assert isinstance(data.error, MalformedError)
+    assert (data.size, data.produced) == (300_000, 300_000)
+
+
 @rows("codec", ALL)
 def test_a_tail_that_is_no_member(codec):
     for more in (b"garbage", b"\xff", b"\x1e\x8b"):
@@ -613,6 +627,17 @@ def test_checkpoints_are_few_and_charged(monkeypatch):
         assert data.pread(offset, 9) == content[offset : offset + 9]
 
 
+def test_checkpoints_are_spread_over_what_was_decoded():
+    found = Checkpoints(Checkpoint(0, 0, 0), MemoryBudget(64 * MIB))
+    for number in range(1, 1000):
+        found.add(Checkpoint(number * MIB, number, number * MIB))
+    outs = [point.out for point in found.points]
+    assert len(outs) <= 80
+    assert max(b - a for a, b in itertools.pairwise(outs)) < 2 * found.spacing
+    # The last 16 may be nearer to each other: so many are left alone, or were added since.
+    assert min(b - a for a, b in itertools.pairwise(outs[:-17])) >= found.spacing > MIB
+
+
 def test_a_small_step_back_stays_cheap_where_checkpoints_are_far_apart(monkeypatch):
     monkeypatch.setattr("pparse.compressed.checkpoints._SPACING", 256 * KIB)
     monkeypatch.setattr("pparse.compressed.checkpoints._POINTS", 20)
@@ -696,6 +721,26 @@ def test_an_interrupt_leaves_it_sound(tmp_path):
             data.close()
 
 
+@pytest.mark.parametrize("codec", ["gzip", "zstd", "bz2"])
+def test_an_interrupt_within_the_decoder_leaves_it_sound(codec, tmp_path, monkeypatch):
+    data = inflate(codec, MAKE[codec](LARGE), scratch=Scratch(tmp_path, 1 << 30))
+    assert data.pread(1_000_000, 10) == LARGE[1_000_000:1_000_010]
+    decoder = type(data._loop.run.decoder)
+    decompress = decoder.decompress
+
+    def interrupted(self, piece, room):
+        decompress(self, piece, room)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(decoder, "decompress", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            data.pread(1_500_000, 10)
+    for offset in (1_500_000, 1_000_000, 2_000_000):
+        assert data.pread(offset, 10) == LARGE[offset : offset + 10]
+    assert data.open().read() == LARGE
+
+
 def test_scratch_that_is_too_small(tmp_path):
     scratch = Scratch(tmp_path, 1 * MIB)
     data = inflate("zstd", MAKE["zstd"](LARGE), scratch=scratch, budget=MemoryBudget(8 * MIB))
@@ -729,6 +774,27 @@ def test_small_outputs_of_known_size_are_kept(codec):
     charge.release()
     for offset in (3_000_000, 5, 2_000_000, 7):
         assert data.pread(offset, 10) == LARGE[offset : offset + 10]
+
+
+def test_output_that_comes_a_second_time_replaces_what_was_kept_of_the_first():
+    kept = KeptOutput(DecodeEnv(MemoryBudget(16 * MIB)))
+    assert kept.prepare_restart("snappy", 8, 4, 0, 4)
+    for _ in range(2):
+        kept.begin(0)
+        kept.add(b"abcd", 0)
+        assert (kept.read(0, 8), kept.read(4, 4)) == (b"abcd", b"")
+
+
+def test_output_whose_beginning_the_budget_took_is_not_all():
+    budget = MemoryBudget(16 * MIB)
+    kept = KeptOutput(DecodeEnv(budget))
+    assert kept.prepare_restart("snappy", 8, 4, 0, 4)
+    kept.add(b"abcd", 0)
+    assert kept.is_all
+    budget.charge(budget.limit, "something else").release()
+    kept.add(b"efgh", 4)
+    assert not kept.is_all
+    assert (kept.read(0, 8), kept.read(4, 8)) == (b"", b"efgh")
 
 
 # -- budget and limits -----------------------------------------------------------------------------------------------

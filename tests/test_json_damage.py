@@ -170,6 +170,14 @@ def test_an_array_goes_on_at_its_next_element():
     assert sure == found[:20]
 
 
+def test_an_element_that_begins_where_its_comma_is_lost_is_an_element_of_its_own():
+    with pparse.open(b'[{"id": 1}, {"id": 2\0\0 {"id": 3}, {"id": 4}]', format="json") as document:
+        assert document.status is Status.DAMAGED
+        kids = list(document.root.children())
+        assert len(kids) == 4
+        assert [kids[number].find("id").load() for number in (0, 2, 3)] == [1, 3, 4]
+
+
 def test_a_large_object_goes_on_behind_damage():
     members = {f"key{at}": {"n": at, "t": "x" * 40} for at in range(8000)}
     text = json.dumps(members).encode()

@@ -90,6 +90,20 @@ def test_a_tag_cut_at_the_end_hides_nothing():
         assert doc.status is Status.TRUNCATED
 
 
+@pytest.mark.parametrize(
+    ("bad", "before", "behind"),
+    [(b"\xff" * 10 + b"\1", 20_000, 20_000), (b"\x80", 40_000, 0)],
+    ids=["one too long", "the last one cut"],
+)
+def test_a_bad_number_among_more_packed_ones_than_a_block_has_is_found(bad, before, behind, monkeypatch):
+    monkeypatch.setattr("pparse.parsers.protobuf.check._BLOCK", 4 << 10)
+    values = b"\1" * before + bad + b"\1" * behind
+    with opened(length(7, values.replace(bad, b"\1")), "tensorflow.TensorProto") as doc:
+        assert list(doc.check()) == []
+    with opened(length(7, values), "tensorflow.TensorProto") as doc:
+        assert {finding.path.partition("[")[0] for finding in doc.check()} == {"int_val"}
+
+
 def test_an_overlay_entry_does_not_heal_a_damaged_pair():
     pair = length(1, b"k") + encode_varint(2 << 3 | 2) + encode_varint(4) + number_field(1, 5)
     base = length(5, pair)

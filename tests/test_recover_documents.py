@@ -109,6 +109,18 @@ def test_files_of_a_tar_are_in_doubt_if_the_checksum_of_the_tar_contradicts(run,
 # -- documents that are no containers --
 
 
+@pytest.mark.parametrize("around", ["nothing", "zip"])
+def test_bytes_of_a_document_that_are_damaged_are_in_doubt_and_no_others(run, tmp_path, around) -> None:
+    text = b'[{"id": 1}, {"id": 2\0\0 {"id": 3}, {"id": 4}]'
+    source = tmp_path / ("a.json" if around == "nothing" else "it.zip")
+    source.write_bytes(text if around == "nothing" else Archive(Made("a.json", text), Made("b.txt", b"hello")).whole)
+    code, rows = recovered(run, source)
+    assert code == 4
+    doubtful = {at for start, length in rows["a.json"]["doubtful"] for at in range(start, start + length)}
+    assert set(range(text.index(b"\0"), text.rindex(b"\0") + 1)) <= doubtful
+    assert doubtful <= set(range(text.index(b"}"), text.rindex(b"{")))  # the first and the last element are not
+
+
 @pytest.mark.parametrize("content", [b'{"a": [1, 2], "b": \x98}', b'{"a": [1, 2', b'{"a": 01}'])
 @pytest.mark.parametrize("where", ["plain", "tar"])
 def test_recover_and_check_agree_on_a_document_that_its_own_parser_refuses(run, tmp_path, content, where) -> None:

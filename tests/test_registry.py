@@ -71,6 +71,20 @@ class Tuned(JsonParser):
     options: ClassVar[dict[str, str]] = {"pitch": "how high"}
 
 
+def test_an_installed_parser_goes_by_its_own_name_and_not_by_that_of_its_entry_point(monkeypatch):
+    class Entry:
+        name = "entry"
+
+        def load(self):
+            return Tuned
+
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [Entry()] if "parsers" in group else [])
+    registry = Registry()
+    assert registry.plugin_parsers() == {"tuned": Tuned}
+    with pparse.open(b"[1]", format="tuned", registry=registry) as document:
+        assert isinstance(document.parse().parser, Tuned)
+
+
 @pytest.mark.parametrize("call", [pparse.view, pparse.open])
 def test_an_option_that_no_format_has_is_refused_by_name(call):
     with pytest.raises(OptionError, match=r"^bogus: no format has this option; there are: .*kernel.*verify") as caught:

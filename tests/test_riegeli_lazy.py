@@ -11,8 +11,10 @@ from pparse import BytesData, FileData
 from pparse.data.scratch import Scratch
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError
 from pparse.riegeli import InvalidArgumentError, RecordPosition, RecordReader, RecordWriter
+from pparse.testing.fakes import UnknownSizeData
 from tests.riegeli_damage import apply, flip, sound
-from tests.riegeli_fixtures import BLOCK, CHUNK_HEADER, digest, manifest, raw, records
+from tests.riegeli_files import OneWay
+from tests.riegeli_fixtures import BLOCK, CHUNK_HEADER, chunk_table, digest, manifest, raw, records
 from tests.rows import rows
 
 NAMES = list(manifest())
@@ -39,6 +41,21 @@ def large(tmp_path_factory):
         writer.flush()
         writer.write_record(contents[0][::-1])
     return path, [*contents, b"small", contents[0][::-1]]
+
+
+@pytest.mark.parametrize("source", [UnknownSizeData, lambda content: OneWay(io.BytesIO(content))])
+def test_a_chunk_that_is_padded_is_followed_by_the_next_one_where_no_size_is_known(source):
+    """A chunk is at least as long as it has records, however few bytes these take."""
+    out = io.BytesIO()
+    with RecordWriter(out, owns_dest=False, options="zstd") as writer:
+        writer.write_records([b""] * 500)
+        writer.flush()
+        writer.write_record(b"after")
+    content = out.getvalue()
+    chunk = chunk_table(content)[1]
+    assert chunk.end - chunk.data_end > 100
+    with RecordReader(source(content)) as reader:
+        assert list(reader) == [b""] * 500 + [b"after"]
 
 
 # -- what is opened is what is read ----------------------------------------------------------------------------------

@@ -447,6 +447,8 @@ def test_bytes_lost_in_the_last_chunk_but_one():
     damaged = apply(file.data, Edit(hit.begin + CHUNK_HEADER, lost, b""))
     with tree(damaged) as extraction:
         found = whole_records(extraction)
+        said = {(finding.offset, finding.length) for finding in extraction.check()}
+    assert (hit.begin, last.begin - lost - hit.begin) in said
     assert found == salvaged(damaged).records
     assert found[-1] == (last.begin - lost, last.num_records - 1, file.records[-1][2])
 

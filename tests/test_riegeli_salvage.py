@@ -463,6 +463,16 @@ def test_a_flipped_byte_around_a_large_file_within_a_record(options):
         check_in_place(file, apply(file.data, edit), [edit])
 
 
+def test_a_file_within_a_record_is_not_the_outer_file_on_a_grid_that_moved():
+    """The headers of the chunk around it, and of the next one, are damaged: its own block headers lead nowhere."""
+    inner = made("uncompressed,chunk_size:3k", "inner", 90, (1500,))
+    assert len(inner.data) > 2 * BLOCK
+    file = sound(written(EACH, [b"a" * 9, inner.data, b"z" * 9, b"end"]))
+    edits = [flip(file.data, chunk.begin + 9, 0xFF) for chunk in file.chunks[2:4]]
+    found = check_in_place(file, apply(file.data, *edits), edits)
+    assert [record for _, _, record in found.records] == [b"a" * 9, b"end"]
+
+
 def test_a_number_of_records_that_leads_into_another_chunk():
     """A chunk is at least as long as it has records: a wrong number of them may lead to where an inner chunk begins."""
     begin, wrong = 64, 1 + (1 << 8)

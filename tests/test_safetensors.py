@@ -16,6 +16,7 @@ import pytest
 
 import pparse
 from pparse import Severity, Status
+from pparse.budget import MemoryBudget
 from pparse.data.base import IoStats
 from pparse.errors import (
     ClosedError,
@@ -26,6 +27,7 @@ from pparse.errors import (
     TruncatedTensorError,
 )
 from pparse.limits import Limits
+from pparse.parsers.safetensors.layout import Layout
 from pparse.testing.fakes import FailingData
 from tests import sweep
 from tests.rows import rows
@@ -1267,6 +1269,25 @@ def test_a_tensor_without_bytes_may_stand_anywhere_in_the_header(order):
     with view(frame({name: there[name] for name in order}, b"wxyz")) as model:
         assert model.status is Status.COMPLETE
         assert not list(model.check(strict=True))
+
+
+def test_tensors_that_come_in_order_take_no_memory():
+    budget = MemoryBudget(1 << 20)
+    layout = Layout(budget)
+    for at in range(0, 800_000, 8):
+        layout.add(at, at + 8)
+    assert budget.peak == 0
+    layout.close()
+    assert (layout.end, layout.breaks, layout.overlaps) == (800_000, [], False)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_tensor_without_bytes_at_a_break_needs_no_second_look(keep):
+    layout = Layout(MemoryBudget(1 << 20), keep=keep)
+    for begin, end in ((0, 4), (8, 12), (4, 4)):
+        layout.add(begin, end)
+    layout.close()
+    assert (layout.again, layout.end, layout.breaks) == (False, 12, [(4, 8)])
 
 
 # -- the worst that is known -----------------------------------------------------------------------------------------

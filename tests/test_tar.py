@@ -15,6 +15,7 @@ from pparse.errors import PathError
 from pparse.findings import Severity, Status
 from pparse.parsers.tar.headers import BLOCK
 from pparse.parsers.tar.parser import TarParser
+from pparse.parsers.tar.walk import TarWalker
 from pparse.testing.fakes import FakeData, RestartData, UnknownSizeData
 from pparse.tree.parser import Confidence
 from tests.rows import rows
@@ -249,6 +250,24 @@ def seal(content, at, total=None):
 
 def io_range(content):
     return opened(bytes(content)).reader
+
+
+def test_a_member_without_a_type_whose_name_ends_in_a_slash_is_a_folder():
+    """As tar of the seventh edition of Unix wrote it, and as every tar reads it."""
+    content = bytearray(archive([("one", b"1"), (info("dir/"), b""), ("two", b"2")]))
+    for at in (0, 2 * BLOCK, 3 * BLOCK):
+        content[at + 156] = 0
+        seal(content, at)
+    found = [(name, kind, status) for name, kind, status, _ in contents(bytes(content))]
+    assert found == [("one", "file", "complete"), ("dir/", "folder", "complete"), ("two", "file", "complete")]
+
+
+def test_headers_of_the_usual_form_are_passed_without_the_general_code(monkeypatch):
+    steps = []
+    step = TarWalker.step
+    monkeypatch.setattr(TarWalker, "step", lambda self, pos, **more: steps.append(pos) or step(self, pos, **more))
+    assert len(files(archive([(f"{number}", b"x") for number in range(300)]))) == 300
+    assert len(steps) < 5
 
 
 def test_signed_checksums_of_old_writers():

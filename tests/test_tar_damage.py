@@ -214,6 +214,15 @@ def test_broken_pax_records_cost_only_themselves():
     assert contents(broken)[0][:2] == ("y" * 120, "file")
 
 
+def test_a_member_whose_header_is_destroyed_has_the_size_of_its_pax_records():
+    headers = {"path": "y" * 120, "size": "1024"}
+    content = archive([(info("x", pax_headers=headers), b"a" * 1024), ("z", b"2")], "pax")
+    at = content.index(b"a" * 1024) - BLOCK
+    member, following = files(content[:at] + noise(BLOCK) + content[at + BLOCK :])
+    assert (member.name, member.size, member.start, member.end) == ("y" * 120, 1024, at + BLOCK, at + 3 * BLOCK)
+    assert (following.name, following.status) == ("z", Status.COMPLETE)
+
+
 # -- lies ------------------------------------------------------------------------------------------------------------
 
 
@@ -536,6 +545,36 @@ def test_a_sparse_map_that_contradicts_itself():
         map = SparseMap(array("q", bad), 100)
         map.check(20)
         assert word in map.problem
+
+
+def with_a_map_in_two_blocks():
+    """A sparse member of 1,024 stored bytes whose map goes on in a block behind its header, and a member after it."""
+    header = bytearray(info("s", 1024, b"S").tobuf(1))
+    lengths = (256, 256, 256, 128)
+    for number, length in enumerate(lengths):
+        header[386 + 24 * number : 410 + 24 * number] = b"%011o\0%011o\0" % (4096 * number, length)
+    header[482] = 1
+    header[483:495] = b"%011o\0" % 16_512
+    seal(header, 0)
+    more = (b"%011o\0%011o\0" % (16_384, 128)).ljust(BLOCK, b"\0")
+    return bytes(header) + more + b"a" * 1024 + archive([("next", b"n")])
+
+
+@pytest.mark.parametrize("size", [BLOCK, 700, 2 * BLOCK - 1])
+def test_a_sparse_map_that_is_cut_in_its_second_block_ends_with_the_file(size):
+    content = with_a_map_in_two_blocks()
+    assert [status for _, _, status, _ in contents(content)] == ["complete", "complete"]
+    (member,) = files(content[:size])
+    assert (member.status, member.start, member.end) == (Status.TRUNCATED, BLOCK, size)
+    assert (member.finding.offset, member.finding.length or 0) == (BLOCK, size - BLOCK)
+
+
+@pytest.mark.parametrize(("start", "length"), [(600, 50), (BLOCK, BLOCK), (2 * BLOCK - 1, 1)])
+def test_a_sparse_map_whose_second_block_is_lost_moves_no_data(start, length):
+    member, following = files(GappyData(with_a_map_in_two_blocks(), [(start, length)]))
+    assert (member.status, member.start, member.end) == (Status.DAMAGED, 2 * BLOCK, 4 * BLOCK)
+    assert member.finding.reason == "its sparse map is lost or truncated"
+    assert (following.name, following.status) == ("next", Status.COMPLETE)
 
 
 def test_hostile_lengths_cost_nothing():

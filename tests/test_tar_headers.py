@@ -199,6 +199,13 @@ def test_a_magic_that_is_lost_is_forgiven_where_a_header_is_due():
     assert judge_header(raw[:257] + b"USTAR" + raw[262:], aligned=False) is None
 
 
+def test_a_header_whose_checksum_is_wrong_is_believed_by_its_magic_and_its_numbers():
+    renamed = b"Dir/file.bin" + header()[12:]
+    assert not judge_header(renamed, aligned=False).sound
+    for at in (100, 108, 116, 124, 136):
+        assert judge_header(renamed[:at] + b"?!" + renamed[at + 2 :], aligned=False) is None
+
+
 # -- extended headers ------------------------------------------------------------------------------------------------
 
 

@@ -113,6 +113,11 @@ class TestNoDirectory:
         archive = Archive(*three().members, prefix=b"#!/bin/sh\n" * 500, shift=5000)
         assert_whole(read(archive.body), archive.members)
 
+    def test_nothing_at_all_is_an_empty_archive_that_is_cut(self) -> None:
+        with opened(b"") as extraction:
+            assert [(finding.code, finding.offset) for finding in extraction.check()] == [("empty", 0)]
+            assert extraction.status is Status.TRUNCATED
+
     def test_half_a_directory_is_used(self) -> None:
         """A link is known as one from the directory only."""
         archive = Archive(Made("link", b"target", mode=0o120777), Made("file", b"content"))
@@ -129,6 +134,21 @@ class TestNoDirectory:
         assert_whole(found, archive.members)
         with opened(bytes(broken)) as extraction:
             assert extraction.status is Status.DAMAGED
+
+    @pytest.mark.parametrize("count", [4, 30, 33])
+    def test_a_member_without_a_header_is_where_the_directory_says_if_one_other_is(self, count: int) -> None:
+        archive = Archive(Made("one", b"1" * 700), Made("two", b"2" * 700, method=8))
+        at = archive.members[1].at
+        source = archive.body[:at] + bytes(count) + archive.body[at + count :] + archive.directory
+        assert_whole(read(source), archive.members)
+
+    def test_the_signature_of_a_directory_is_a_record_of_it(self) -> None:
+        archive = three()
+        signature = b"PK\5\5" + struct.pack("<H", 100) + b"s" * 100
+        with opened(archive.body + signature + archive.directory) as extraction:
+            assert [finding.code for finding in extraction.check()] == ["truncated"]
+            names = [member.name for member in extraction.result.parser.files()]
+        assert names == [member.name for member in archive.members]
 
     def test_duplicates_are_kept(self) -> None:
         archive = Archive(Made("same", b"one"), Made("same", b"two"), Made("same", b"three", method=8))
@@ -187,6 +207,19 @@ class TestNested:
             assert [got.name for got in found] == ["first", "nested.zip"], size
             assert found[1].status is Status.TRUNCATED
             assert found[1].content == INNER.whole[: size - archive.members[1].start]
+
+    @pytest.mark.parametrize("prefix", [b"", b"junk in front" * 9])
+    def test_a_stored_archive_whose_descriptor_is_lost_ends_before_the_next_member(self, prefix: bytes) -> None:
+        inner = Archive(Made("one", b"1" * 90, descriptor=16), Made("two", b"2" * 90, descriptor=16))
+        outer = Archive(
+            Made("inner.zip", inner.whole, descriptor=16), Made("next", b"n" * 70, descriptor=16), prefix=prefix
+        )
+        end = outer.members[0].end
+        source = outer.body[:end] + bytes(16) + outer.body[end + 16 :]
+        found = read(source)
+        assert [got.name for got in found] == ["inner.zip", "next"]
+        assert found[0].content.startswith(inner.whole)
+        assert_whole(found[1:], outer.members[1:])
 
     def test_broken_first_header_before_a_nested_archive(self) -> None:
         archive = Archive(Made("first", noise(100)), Made("nested.zip", INNER.whole), Made("last", b"last"))
@@ -317,6 +350,21 @@ class TestChanges:
                     codes = [finding.code for finding in extraction.check()]
                     assert codes == ["contradiction"]
                 assert_whole(read(archive.body), archive.members)
+
+    def test_a_crc_that_only_the_descriptor_has_contradicts_nothing(self) -> None:
+        archive = Archive(Made("a", b"a" * 70, descriptor=16, local_packed=70), Made("b", b"b" * 70))
+        for source in (archive.whole, archive.body + archive.directory):
+            found = read(source)
+            assert_whole(found, archive.members)
+            assert [got.member.finding for got in found] == [None, None]
+
+    def test_a_listed_size_that_cannot_be_is_unknown(self) -> None:
+        archive = Archive(Made("a", b"a" * 700, method=8), Made("b", b"b" * 70))
+        source = bytearray(archive.whole)
+        struct.pack_into("<I", source, len(archive.body) + 24, 1 << 30)
+        one, two = (got.member for got in read(bytes(source)))
+        assert (one.size, one.finding.code if one.finding else "") == (None, "contradiction")
+        assert (two.size, two.finding) == (70, None)
 
     def test_a_size_that_cannot_be_is_not_filled_up(self) -> None:
         """No stream of so few bytes holds 4 GiB, and nothing is made up to fill them."""

@@ -344,10 +344,9 @@ def _describe_keyless(text: ChildText, decoder: StrictDecoder, source: str) -> E
         except PparseError as error:
             return _invalid(None, text.at, text.end, error, source)
         return _invalid(key, text.at, text.end, MalformedError("expected ':'", offset=text.end), source)
-    blank = BLANK.match(text.raw)
-    begin = blank.end() if blank is not None else 0
-    offset = text.at + begin
-    if match is None and text.raw[begin : begin + 1] == b'"' and len(text.raw) < text.end - text.at:
+    bare = text.raw.lstrip(WHITESPACE)
+    offset = text.at + len(text.raw) - len(bare)
+    if match is None and bare.startswith(b'"') and len(text.raw) < text.end - text.at:
         refused = decoder.refuse_key(offset)
         return Entry(
             None,

@@ -100,7 +100,7 @@ class OverlayField:
 
     def elements(self) -> OverlayField:
         """Return this for a field known to be a list, in which a numeric key means an index."""
-        return self
+        raise NotImplementedError
 
     def indices(self) -> Sequence[int]:
         """Return the indices of elements with added data, each once, ascending."""

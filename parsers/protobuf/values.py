@@ -126,8 +126,9 @@ def scalar_kind(field: FieldType) -> str:
 
 def kind_of(field: FieldType) -> str:
     """Return the kind of a node of the field: ``string``, ``tensorflow.NodeDef[]``, ``map<string, int32>``."""
-    if field.is_map and field.map_key is not None and field.map_value is not None:
-        return f"map<{field.map_key.type_name}, {field.map_value.type_name}>"
+    key, value = field.map_key, field.map_value
+    if key is not None and value is not None:
+        return f"map<{key.type_name}, {value.type_name}>"
     if field.repeated:
         return f"{field.type_name}[]"
     return field.type_name if is_message(field) else scalar_kind(field)

@@ -84,7 +84,7 @@ def local_at(data: Data, pos: int, end: int, *, broken: bool = False) -> LocalHe
         return None
     length = local_length(head)
     if length > len(head):
-        head = known_bytes(data, pos, max(0, min(length, end - pos)))
+        head = known_bytes(data, pos, min(length, end - pos))
     return read_local(head, broken=broken)
 
 
