@@ -126,6 +126,22 @@ def test_in_a_damaged_stream_the_answer_is_that_of_a_reading_through_a_decoder(m
         assert quick == slow, place
 
 
+@pytest.mark.parametrize("place", [14, 18, 22])
+@pytest.mark.parametrize("small", [True, False])
+def test_values_before_a_streamed_member_must_be_zeros_or_right(place, small, monkeypatch):
+    if not small:
+        monkeypatch.setattr(small_members, "SMALL", -1)
+    content = bytearray(SAMPLES["streamed"])
+    assert content[place : place + 4] == bytes(4)
+    content[place] = 7
+    with pparse.open(bytes(content)) as document:
+        found = list(document.check())
+        assert [(finding.code, str(finding.severity), finding.path) for finding in found] == [
+            ("contradiction", "warning", "m0")
+        ]
+        assert read(document.parse().parser, next(iter(document.parse().parser.files())))[2] is True
+
+
 def test_a_limit_on_decoded_bytes_applies(monkeypatch):
     content = archive(zipfile.ZIP_DEFLATED, count=6)
     with pparse.open(content, limits=pparse.Limits(inflated_bytes=50)) as document:

@@ -527,6 +527,9 @@ class ZipParser(ArchiveParser):
                 None,
                 header.crc,
             )
+        told = (header.crc, crc), (header.compressed_size, member.compressed_size), (header.size, member.size)
+        if any(said and meant is not None and said != meant for said, meant in told):  # they should be zeros
+            return False
         at = member.start + header.length + member.compressed_size
         return (
             match_descriptor(

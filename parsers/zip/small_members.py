@@ -77,9 +77,12 @@ def _agrees(block: bytes, end: int, member: ArchiveMember, note: ZipNote, crc: i
     name_end = LOCAL_SIZE + name_length
     if method != note.method or (flags ^ note.flags) & _MEANING or block[LOCAL_SIZE:name_end] != member.raw_name:
         return False
+    meant = [crc, member.compressed_size, member.size]
     if flags & STREAMED:
+        if said not in (meant, [0, 0, 0]):
+            return False
         return match_descriptor(block, end, crc, member.compressed_size, member.size) > 0
-    return said == [crc, member.compressed_size, member.size]
+    return said == meant
 
 
 def _inflated(stream: bytes, size: int) -> bytes | None:
