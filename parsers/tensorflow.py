@@ -6,8 +6,6 @@ states are those of a message (`pparse.parsers.protobuf.parser`).
 
 from __future__ import annotations
 
-import os
-
 from pparse.findings import Finding, Severity
 from pparse.parsers.cpb.parser import CpbParser
 from pparse.parsers.protobuf.fits import fits, fitting_tags, goes_on_fitting
@@ -146,11 +144,8 @@ class SavedModelFolderParser(CpbParser):
 
     def _variables(self) -> list[int]:
         """Return the sizes of the files of the checkpoint beside the message."""
-        folder = os.path.join(self.result.extraction.folder, "variables")  # type: ignore[attr-defined]
-        try:
-            return [item.stat().st_size for item in os.scandir(folder) if item.is_file()]
-        except OSError:
-            return []
+        folder: FolderExtraction = self.result.extraction  # type: ignore[assignment]
+        return folder.folder.sizes("variables")
 
     def _note_variables(self) -> None:
         sizes = self._variables()

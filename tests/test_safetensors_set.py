@@ -528,11 +528,16 @@ def test_a_set_is_opened_by_relative_paths_from_anywhere(made, monkeypatch):
             assert {name: tensor.numpy().tobytes() for name, tensor in model.items()} == made.parts
 
 
-def test_index_without_a_folder(made):
-    """Bytes have no folder: the names are listed, the shards are missing."""
+def test_index_without_a_folder_names_the_tensors_and_says_that_shards_were_not_read(made):
     with pparse.view(made.index.read_bytes()) as model:
-        assert summary(model) == dict.fromkeys(made.parts, Status.MISSING)
-        assert codes(model.check(), Severity.ERROR) == ["missing-shard"] * 3
+        assert summary(model) == dict.fromkeys(made.parts, Status.UNSUPPORTED)
+        assert codes(model.check(), Severity.NOTE) == ["shards-not-read"]
+        assert not codes(model.check(), Severity.ERROR)
+
+
+def test_index_that_is_an_open_file_finds_its_shards_by_the_name_of_the_file(made):
+    with open(made.index, "rb") as file, pparse.view(file) as model:
+        assert summary(model) == dict.fromkeys(made.parts, Status.COMPLETE)
 
 
 def test_link_that_leads_nowhere_is_a_missing_shard(made):

@@ -48,10 +48,11 @@ class SafetensorsFolderParser(ShardSet):
         if len(indexes) > 1 or (not indexes and len(groups) > 1):
             models = indexes or [group[0] for group in groups.values()]
             shown = ", ".join(models[:8]) + (f" and {len(models) - 8} more" if len(models) > 8 else "")
+            path = folder.folder.path
             raise PathError(
-                f"the folder holds several models; name one of them, e.g. {folder.folder.rstrip('/')}/{models[0]}. "
+                f"the folder holds several models; name one of them, e.g. {path.rstrip('/')}/{models[0]}. "
                 f"There are: {shown}",
-                path=folder.folder,
+                path=path,
             )
         if indexes:
             self._index = folder.sibling(indexes[0]).parse("safetensors-index").parser  # type: ignore[assignment]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 
 from pparse.document.extraction import extraction_of
-from pparse.errors import PASSING, MalformedError, PparseError
+from pparse.errors import PASSING, MalformedError, PparseError, SourceError
 from pparse.findings import Status
 from pparse.lazy import lazy_pattern
 from pparse.tree.context import DONE, NodeContext
@@ -83,9 +83,8 @@ class ShardSet(Parser):
 
     @property
     def is_alone(self) -> bool:
-        """Whether it lies in an archive or a stream instead of a folder; shards are then not looked for."""
-        extraction = extraction_of(self.result)
-        return extraction.origin is not None or extraction.implicit
+        """Whether it lies in no folder, so that shards cannot be looked for."""
+        return extraction_of(self.result).folder is None
 
     def shard(self, name: str) -> Extraction:
         """Return the extraction of one shard. Raises `PathError` if the name leaves the folder, and `SourceError`."""
@@ -117,7 +116,7 @@ class SafetensorsIndexParser(ShardSet):
     references = ("huggingface/transformers and huggingface_hub (sharded checkpoints)",)
     limitations = (
         "shard names must stay in the index's folder",
-        "an index in an archive is shown without its shards, which are models of their own there",
+        "a walk through an archive shows an index without its shards, which are models of their own there",
     )
 
     def __init__(self, result: Result) -> None:
@@ -256,22 +255,18 @@ class SafetensorsIndexParser(ShardSet):
         return [] if self._is_broken() else self._files_like_shards()
 
     def _files_like_shards(self) -> list[str]:
-        import os
-
-        from pparse.data.base import FileData
-
-        extraction = self.result.extraction
-        if self.is_alone or not isinstance(extraction.data, FileData):
+        extraction = extraction_of(self.result)
+        folder = extraction.folder
+        if folder is None:
             return []
         named = set(self._named_shards())
-        stem = os.path.basename(extraction.data.path).removesuffix(SUFFIX)
+        stem = extraction.outermost.name.rpartition("/")[2].removesuffix(".gz").removesuffix(SUFFIX)
         templates = {template(name) for name in named}
         if not named and self._is_broken():
             templates = {template(f"{stem}-1-of-1.safetensors")}
         try:
-            with os.scandir(os.path.dirname(extraction.data.path) or ".") as listing:
-                files = sorted(item.name for item in listing)
-        except OSError:
+            files = folder.names() or []
+        except SourceError:
             return []
         return [name for name in files if name not in named and template(name) in templates]
 

@@ -16,10 +16,12 @@ from pparse.compressed.resumed import ResumedData
 from pparse.containers.content import Collector, Verdict, read_through, refuse_without_content
 from pparse.containers.member import ArchiveMember as ArchiveMember
 from pparse.containers.member import NameCounter as NameCounter
-from pparse.document.extraction import Extraction, extraction_of
+from pparse.containers.member_folder import MemberFolder, folder_in
+from pparse.document.extraction import Extraction, FolderExtraction, extraction_of
 from pparse.errors import (
     PASSING,
     EndOfDataError,
+    FormatError,
     LimitError,
     MalformedError,
     PathError,
@@ -225,6 +227,9 @@ class ArchiveParser(Parser):
         kid = extraction.children.get(name)
         if kid is None:
             node = self.find_member(name)
+            if (node is None or node.note.kind == "folder") and (found := self._enter_folder(name)) is not None:
+                extraction.children[name] = found
+                return found
             if node is None and self.result.root.status is Status.TRUNCATED:
                 raise EndOfDataError(CUT_BEFORE, path=name, source=extraction.outermost.name)
             if node is None:
@@ -237,11 +242,29 @@ class ArchiveParser(Parser):
             kid = self._opened.get(node.note.at)
             if kid is None or kid.name != name:
                 kid = self.open_member(node.note, name)
+            kid.entered = True
             extraction.children[name] = kid
             self._entered.append(name)
             if len(self._entered) > ENTERED:
                 self._forget(self._entered.popleft())
         return kid
+
+    def folder_of(self, member: ArchiveMember) -> MemberFolder:
+        """Return the folder in the archive that ``member`` lies in."""
+        folder, mark, _ = member.name.removeprefix("./").rpartition("/")
+        return MemberFolder(self, folder + mark)
+
+    def _enter_folder(self, name: str) -> Extraction | None:
+        """Return the folder ``name`` of the archive if it holds one model; None otherwise."""
+        folder = folder_in(self, name)
+        if folder is None:
+            return None
+        found = FolderExtraction(self.extraction.session, folder, name.rstrip("/"), self.extraction)
+        try:
+            found.parse()
+        except FormatError:
+            return None
+        return found
 
     def _forget(self, name: str) -> None:
         """Release a member that was entered long ago, unless it has findings that the archive does not have."""

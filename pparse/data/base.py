@@ -175,6 +175,8 @@ class Data(ABC):
     """What messages call the source."""
     size: int | None
     """Size in bytes; None until the end of a stream of unknown size was seen."""
+    path: str | None = None
+    """Path of the file; None if there is none."""
     access: Access = Access.FREE
     """What a backward seek costs."""
     gaps: Sequence[Gap] = ()
@@ -504,7 +506,7 @@ class FileData(Data):
     def __init__(self, path: str | os.PathLike[str], pool: DescriptorPool | None = None, stats: IoStats | None = None):
         from pparse.data.files import DescriptorPool, FileIdentity  # files needs nothing of ours but errors
 
-        self.path = os.fspath(path)
+        self.path: str = os.fspath(path)
         """Path as given."""
         if pool is None:
             pool = DescriptorPool()

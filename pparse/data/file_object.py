@@ -37,6 +37,8 @@ class StreamData(Data):
         if not is_binary:
             raise SourceError("the file object returns text; open it in binary mode", source=name)
         super().__init__(name or str(getattr(stream, "name", "<stream>")), size, stats)
+        if os.path.isfile(self.name) and os.path.getsize(self.name) == size:  # so what lies beside it can be found
+            self.path = self.name
 
     def _pread(self, offset: int, length: int) -> bytes:
         pieces = []

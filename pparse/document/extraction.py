@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from pparse.data.base import FileData
+from pparse.document.folder import LocalFolder
 from pparse.errors import FormatError, LimitError, PathError, SourceError, UnsupportedError
 from pparse.locking import guard
 from pparse.paths import join_extraction
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pparse.data.base import Data
     from pparse.data.reader import Range
     from pparse.data.spliced import FilePart
+    from pparse.document.folder import Folder
     from pparse.document.session import Session
     from pparse.findings import Finding, FindingList, Status
     from pparse.tree.node import Node
@@ -34,6 +35,8 @@ class Extraction:
     """A named piece of data: an opened file, or what is found inside of one."""
 
     is_folder = False
+    entered = False
+    """Whether it is a member that was entered by its name, not met in a walk through the archive."""
 
     def __init__(
         self,
@@ -136,25 +139,36 @@ class Extraction:
         self.layers += 1
 
     def sibling(self, name: str) -> Extraction:
-        """Return the file ``name`` in the folder of this file as a child extraction; the first call opens it.
+        """Return the file ``name`` in the folder of this file; the first call opens it.
 
-        The name must be relative and stay in the folder. Symbolic links in it are followed, since download caches
-        consist of them. Raises `PathError` if the name leaves the folder, `SourceError` if the file cannot be opened.
+        The name must be relative and stay in the folder, which may be one in an archive. Raises `PathError` if it
+        leaves the folder, `SourceError` if the file cannot be opened, or there is no folder.
         """
         kid = self.children.get(name)
         if kid is None:
-            folder = self.folder_path()
-            path = os.path.join(folder, *confine(name))
-            data = FileData(path, self.session.pool, self.session.stats)
-            self.session.adopt(data)
-            kid = self.children[name] = Extraction(self.session, name, data, parent=self)
+            folder = self.folder
+            if folder is None:
+                raise SourceError("has no folder to find other files in", source=self.name)
+            kid = self.children[name] = folder.open(name, self)
         return kid
 
-    def folder_path(self) -> str:
-        """Return the folder of this file. Raises `SourceError` if there is none."""
-        if isinstance(self.data, FileData) and self.origin is None:  # files beside an archive are not in it
-            return os.path.dirname(self.data.path) or "."
-        raise SourceError("has no folder to find other files in", source=self.name)
+    def file(self, name: str, data: Data) -> Extraction:
+        """Return an extraction of another file, ``data``, that belongs to this document."""
+        return Extraction(self.session, name, data, parent=self.outermost)
+
+    @property
+    def folder(self) -> Folder | None:
+        """The folder this file lies in: of the system, or of an archive if it was entered by its name; else None.
+
+        What a walk through an archive comes to has none: the files beside it are met by themselves.
+        """
+        if self.implicit:
+            return self.outermost.folder
+        if self.origin is not None:
+            parser, member = self.origin
+            found: Folder | None = parser.folder_of(member) if self.entered else None
+            return found
+        return None if self.data.path is None else LocalFolder(os.path.dirname(self.data.path))
 
     # -- what parsers make of it -------------------------------------------------------------------------------------
 
@@ -420,36 +434,20 @@ class FolderExtraction(Extraction):
 
     is_folder = True
 
-    def __init__(self, session: Session, path: str, format: str | None = None) -> None:
+    def __init__(
+        self, session: Session, folder: Folder, name: str, parent: Extraction | None = None, format: str | None = None
+    ) -> None:
         from pparse.data.base import BytesData
 
-        super().__init__(session, path, BytesData(b"", path, session.stats), format=format)
-        self.folder = path
-        """Path of the folder."""
-        try:
-            with os.scandir(path) as listing:
-                self.members = sorted(item.name for item in listing if item.is_file())
-        except OSError as error:
-            raise SourceError(f"cannot list: {error.strerror or error}", errno=error.errno, source=path) from error
+        super().__init__(session, name, BytesData(b"", name, session.stats), parent=parent, format=format)
+        self._folder = folder
+        self.members = folder.names() or []
+        """Names of the files in it."""
 
-    def folder_path(self) -> str:
-        """Return the path of the folder."""
-        return self.folder
-
-
-def confine(name: str) -> list[str]:
-    """Return the parts of a relative file name that stays in its folder. Raises `PathError` for any other name."""
-    parts = name.split("/")
-    if (
-        not name
-        or "\0" in name
-        or "\\" in name
-        or name.startswith("/")
-        or any(part in ("", ".", "..") for part in parts)
-        or (len(name) > 1 and name[1] == ":")
-    ):
-        raise PathError("the file name is not valid, or leads out of its folder", path=name)
-    return parts
+    @property
+    def folder(self) -> Folder:
+        """The folder."""
+        return self._folder
 
 
 def _find_size(data: Data) -> int:

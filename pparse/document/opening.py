@@ -6,6 +6,7 @@ import os
 
 from pparse.data.base import BytesData, Data, FileData
 from pparse.document.extraction import Extraction, FolderExtraction
+from pparse.document.folder import LocalFolder
 from pparse.document.registry import check_options, default_registry
 from pparse.document.session import Session
 from pparse.errors import EndOfDataError, FormatError, PathError, SourceError
@@ -195,7 +196,7 @@ def _open_path(session: Session, path: str, format: str | None) -> Extraction:
     if "\0" in path:
         raise SourceError("a file name cannot contain a NUL byte", source=repr(path))
     if os.path.isdir(path):
-        return FolderExtraction(session, path, format)
+        return FolderExtraction(session, LocalFolder(path), path, format=format)
     numbered = _numbered_parts(path)
     if numbered is not None:
         return _open_numbered(session, path, numbered, format)

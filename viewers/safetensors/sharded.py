@@ -106,8 +106,8 @@ class SafetensorsSetViewer(Viewer):
 
     def _beside(self, name: str) -> str:
         """Return the path of a file of the set, as the caller who opened the set would write it."""
-        folder = self.extraction.outermost.folder_path()
-        return name if folder in ("", ".") else os.path.join(folder, name)
+        folder = self.extraction.folder
+        return name if folder is None or folder.path in ("", ".") else os.path.join(folder.path, name)
 
     def _note(self, code: str, reason: str, severity: Severity = Severity.ERROR, **where: Any) -> Finding:
         finding = Finding(code, reason, severity=severity, source=self.extraction.name, **where)

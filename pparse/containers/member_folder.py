@@ -1,0 +1,66 @@
+"""A folder in an archive: the members below a name."""
+
+from __future__ import annotations
+
+import errno
+
+from pparse.document.folder import Folder, confine
+from pparse.errors import EndOfDataError, PathError, SourceError
+from pparse.findings import Status
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pparse.containers.archive import ArchiveParser
+    from pparse.containers.member import ArchiveMember
+    from pparse.document.extraction import Extraction
+
+
+class MemberFolder(Folder):
+    """The members of an archive below ``prefix``, which is empty or ends in ``/``."""
+
+    def __init__(self, parser: ArchiveParser, prefix: str) -> None:
+        self.path = f"{parser.extraction.path}::{prefix.rstrip('/')}" if prefix else parser.extraction.path
+        self._parser = parser
+        self._prefix = prefix
+
+    def _below(self, prefix: str) -> Iterator[tuple[str, ArchiveMember]]:
+        """Yield the files right below ``prefix``, with their names there."""
+        limits = self._parser.extraction.session.limits
+        count = 0
+        for member in self._parser.files():
+            name = member.name.removeprefix("./")
+            rest = name.removeprefix(prefix)
+            if name.startswith(prefix) and rest and "/" not in rest and member.kind == "file":
+                count += 1
+                limits.check("entries", count, "the files of a folder in an archive")
+                yield rest, member
+
+    def names(self) -> list[str]:
+        """Return the names of the files in it."""
+        return sorted({name for name, _ in self._below(self._prefix)})
+
+    def open(self, name: str, beside: Extraction) -> Extraction:
+        """Enter the member ``name``. Raises `EndOfDataError` if it may be in the part that the archive lacks."""
+        full = self._prefix + "/".join(confine(name))
+        if self._parser.find_member(full) is None:
+            if self._parser.result.root.status is Status.TRUNCATED:
+                raise EndOfDataError("it is not in the archive, which is truncated", path=full)
+            reason = "the archive holds no such file beside it"
+            raise SourceError(reason, errno=errno.ENOENT, source=f"{self._parser.extraction.path}::{full}")
+        return self._parser.enter(full)
+
+    def sizes(self, name: str) -> list[int]:
+        """Return the sizes of the members in the folder ``name``."""
+        prefix = self._prefix + "/".join(confine(name)) + "/"
+        return [member.size or 0 for _, member in self._below(prefix)]
+
+
+def folder_in(parser: ArchiveParser, name: str) -> MemberFolder | None:
+    """Return the folder ``name`` of an archive; None if no file lies in it."""
+    folder = MemberFolder(parser, name.removeprefix("./").rstrip("/") + "/")
+    try:
+        return folder if any(True for _ in folder._below(folder._prefix)) else None
+    except PathError:
+        return None
