@@ -13,7 +13,7 @@ from pparse.codecs.decoding import decompressor
 from pparse.codecs.gzip_header import FTEXT, MAX_HEADER, SYSTEMS, parse_header
 from pparse.codecs.table import CODECS
 from pparse.containers.stream import StreamParser
-from pparse.data.base import FileData
+from pparse.data.files import FileData
 from pparse.document.appearance import bare_name
 from pparse.errors import PASSING, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status

@@ -39,7 +39,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pparse.budget import MemoryBudget
     from pparse.compressed.inflated import InflatedData
-    from pparse.data.base import BytesData, Data, FileData
+    from pparse.data.base import BytesData, Data
+    from pparse.data.files import FileData
     from pparse.data.reader import Cursor, Range, Reader
     from pparse.data.spliced import SplicedData
     from pparse.document.extraction import Extraction, FolderExtraction
@@ -79,7 +80,7 @@ _WHERE = {
     "Data": "data.base",
     "Entry": "tree.entry",
     "Extraction": "document.extraction",
-    "FileData": "data.base",
+    "FileData": "data.files",
     "Finding": "findings",
     "FolderExtraction": "document.extraction",
     "InflatedData": "compressed.inflated",

@@ -379,7 +379,7 @@ def test_how_it_ends(error, code, run, model, monkeypatch):
 
 
 def test_a_file_that_changes_while_it_is_read(run, model, monkeypatch):
-    from pparse.data.base import FileData
+    from pparse.data.files import FileData
 
     path = model({"a": u8(3)})
     original = FileData._pread

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 import pparse
 from pparse import PparseError, Status
-from pparse.data.base import FileData, IoStats
+from pparse.data.base import IoStats
+from pparse.data.files import FileData
 from pparse.errors import LimitError, MalformedError, OptionError, UnsupportedError
 from pparse.parsers.protobuf.lists import ListIndex
 from pparse.proto_splitter import Merger

@@ -12,9 +12,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from pparse.data.base import Access, BytesData, Data, FileData, Gap, GapTable, IoStats, SuspectRange, copy_into
+from pparse.data.base import Access, BytesData, Data, Gap, GapTable, IoStats, SuspectRange, copy_into
 from pparse.data.file_object import StreamData
-from pparse.data.files import DescriptorPool, FileIdentity
+from pparse.data.files import DescriptorPool, FileData, FileIdentity
 from pparse.errors import ClosedError, DataChangedError, EndOfDataError, GapError, SourceError
 from pparse.testing.fakes import FailingData, GappyData, ShortData, UnknownSizeData
 
@@ -535,7 +535,7 @@ def test_system_calls_are_no_larger_than_the_system_takes(path, monkeypatch):
         asked.append(len(views[0]))
         return real_preadv(fd, views, offset)
 
-    monkeypatch.setattr("pparse.data.base.MAX_SYSTEM_READ", 100)
+    monkeypatch.setattr("pparse.data.files.MAX_SYSTEM_READ", 100)
     monkeypatch.setattr(os, "pread", pread)
     monkeypatch.setattr(os, "preadv", preadv)
     with FileData(path) as data:
@@ -1264,7 +1264,7 @@ def test_all_pools_together_leave_half_of_the_descriptors(many):
     script = """
 import os, resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-from pparse.data.base import FileData
+from pparse.data.files import FileData
 from pparse.data.files import DescriptorPool
 pools = [DescriptorPool(limit=20) for _ in range(6)]
 files = [FileData(path, pools[number % 6]) for number, path in enumerate(sys.argv[1:])]

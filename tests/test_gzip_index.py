@@ -20,7 +20,8 @@ from pparse.compressed import gzip_index_builder as gzip_indexing
 from pparse.compressed.gzip_index import FOOTER, MAGIC, POINT, GzipIndex, IndexedData, cache_path, fingerprint
 from pparse.compressed.gzip_index_builder import build_index, check_index
 from pparse.compressed.resumed import ResumedData
-from pparse.data.base import BytesData, FileData
+from pparse.data.base import BytesData
+from pparse.data.files import FileData
 from pparse.errors import (
     CancelledError,
     EndOfDataError,

@@ -29,7 +29,8 @@ from pparse.compressed.checkpoints import Checkpoints
 from pparse.compressed.environment import DecodeEnv
 from pparse.compressed.inflated import InflatedData
 from pparse.compressed.kept_output import KeptOutput
-from pparse.data.base import Access, BytesData, FileData, Gap, IoStats
+from pparse.data.base import Access, BytesData, Gap, IoStats
+from pparse.data.files import FileData
 from pparse.data.scratch import Scratch
 from pparse.data.spliced import SplicedData
 from pparse.errors import (
@@ -995,7 +996,7 @@ SCRIPT = """
 import json, random, sys
 import bz2, lzma, zlib, brotli, zstandard, cramjam, tempfile
 from pparse.budget import MemoryBudget
-from pparse.data.base import FileData
+from pparse.data.files import FileData
 from pparse.compressed.inflated import InflatedData
 from pparse.data.scratch import Scratch
 import pparse.codecs.brotli, pparse.codecs.lz4, pparse.codecs.snappy, pparse.codecs.standard, pparse.codecs.zstd

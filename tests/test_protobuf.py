@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import pparse
 from pparse import PparseError, Status
-from pparse.data.base import FileData, IoStats
+from pparse.data.base import IoStats
+from pparse.data.files import FileData
 from pparse.errors import EndOfDataError, EngineError, LimitError, MalformedError, OptionError, PathError
 from pparse.findings import Severity
 from pparse.protos import descriptor_set, message_class

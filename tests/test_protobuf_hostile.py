@@ -8,7 +8,8 @@ import pytest
 
 import pparse
 from pparse import Status
-from pparse.data.base import FileData, IoStats
+from pparse.data.base import IoStats
+from pparse.data.files import FileData
 from pparse.errors import CancelledError, LimitError
 from pparse.kernels.varint import encode_varint
 from pparse.parsers.protobuf.check import Checker

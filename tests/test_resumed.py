@@ -582,7 +582,7 @@ def test_memory_is_bounded_by_the_budget(tmp_path, budget):
     script = """
         import json, random, sys
         import numpy, pparse, pparse.compressed.resumed, pparse.compressed.resync.deflate, pparse.kernels.deflate_blocks
-        from pparse.data.base import FileData
+        from pparse.data.files import FileData
         from pparse.budget import MemoryBudget
         from pparse.compressed.resumed import ResumedData
 

@@ -12,7 +12,7 @@ import textwrap
 
 import pytest
 
-from pparse.data.base import FileData
+from pparse.data.files import FileData
 from pparse.limits import parse_size
 from pparse.riegeli import RecordReader, RecordWriter
 from tests import sweep
@@ -35,7 +35,7 @@ import brotli, cramjam, numpy, zstandard
 import pparse, pparse.codecs, pparse.compressed.inflated, pparse.data.spliced, pparse.parsers.riegeli.parser
 import pparse.riegeli.search, pparse.riegeli.salvage, pparse.riegeli.transposed, pparse.riegeli.transposed_encoder
 from pparse.budget import MemoryBudget
-from pparse.data.base import FileData
+from pparse.data.files import FileData
 from pparse.errors import LimitError, PparseError
 from pparse.riegeli import RecordReader, RecordWriter
 

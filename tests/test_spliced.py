@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pparse.data.base import Access, BytesData, Data, FileData, Gap, SuspectRange
+from pparse.data.base import Access, BytesData, Data, Gap, SuspectRange
+from pparse.data.files import FileData
 from pparse.data.spliced import MissingData, SplicedData, ZeroData
 from pparse.errors import ClosedError, DataChangedError, EndOfDataError, GapError, SourceError
 from pparse.testing.fakes import FailingData, FakeData, GappyData, RestartData, ShortData, UnknownSizeData

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pparse.data.base import BytesData, Data, FileData
+from pparse.data.base import BytesData, Data
+from pparse.data.files import FileData
 from pparse.data.spliced import SplicedData
 from pparse.errors import (
     ClosedError,

@@ -495,7 +495,7 @@ _WIRES: Final = {name: wire for wire, name in WIRE_KINDS.items()}
 
 
 def _is_file(piece: Piece) -> bool:
-    from pparse.data.base import FileData
+    from pparse.data.files import FileData
 
     return isinstance(piece, Range) and isinstance(piece.data, FileData)
 

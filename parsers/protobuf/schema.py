@@ -62,7 +62,7 @@ def _read(source: object, limits: Limits) -> tuple[Schema, str | None]:
         return source, None
     if isinstance(source, bytes):
         return Schema(source), None
-    from pparse.data.base import FileData
+    from pparse.data.files import FileData
     from pparse.riegeli.layout import FILE_SIGNATURE
 
     with FileData(str(source)) as data:

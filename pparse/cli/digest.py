@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 
-from pparse.data.base import FileData
+from pparse.data.files import FileData
 from pparse.errors import PathError, PparseError
 from pparse.findings import Finding, Severity
 from pparse.lazy import lazy_pattern

@@ -114,7 +114,7 @@ def _refuse_contradictions(options: Any) -> None:
 
 
 def _refuse_own_input(document: Extraction, output: str | None) -> None:
-    from pparse.data.base import FileData
+    from pparse.data.files import FileData
 
     own = document.data.path if isinstance(document.data, FileData) else None
     if output and own is not None and os.path.exists(output) and os.path.samefile(output, own):

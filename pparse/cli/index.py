@@ -68,7 +68,8 @@ def _spacing(text: str) -> int:
 
 def run(options: Any, out: Output) -> int:
     """Run the command."""
-    from pparse.data.base import FileData, IoStats
+    from pparse.data.base import IoStats
+    from pparse.data.files import FileData
 
     if options.format not in (None, "gzip"):
         raise FormatError(f"only gzip files are indexed, not {options.format}", source=options.file)

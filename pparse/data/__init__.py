@@ -6,7 +6,8 @@ from pparse.lazy import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pparse.data.base import BytesData, Data, FileData, Gap, IoStats
+    from pparse.data.base import BytesData, Data, Gap, IoStats
+    from pparse.data.files import FileData
     from pparse.data.reader import Cursor, Range, Reader
     from pparse.data.scratch import Scratch
     from pparse.data.spliced import SplicedData
@@ -15,7 +16,7 @@ __getattr__ = lazy_names(
     {
         "BytesData": "base",
         "Data": "base",
-        "FileData": "base",
+        "FileData": "files",
         "Gap": "base",
         "IoStats": "base",
         "Cursor": "reader",

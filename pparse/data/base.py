@@ -9,7 +9,6 @@ Offsets count from the start of the Data; those of a `Reader` count from the rea
 from __future__ import annotations
 
 import enum
-import os
 from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_right
@@ -17,7 +16,7 @@ from collections.abc import Sequence
 
 from pparse.data.range_status import Condemned, Proofs, SuspectRange, joined, range_status
 from pparse.data.reader import Cursor, Range, byte_view
-from pparse.errors import ClosedError, EndOfDataError, GapError, SourceError
+from pparse.errors import ClosedError, EndOfDataError, GapError
 from pparse.locking import Lock
 
 TYPE_CHECKING = False
@@ -25,19 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any, Final, Self
 
-    from pparse.data.files import DescriptorPool
     from pparse.data.range_status import RangeStatus
     from pparse.errors import PparseError
 
     Buffer = bytes | bytearray | memoryview
 
 # One system call never returns more than this (Linux: 2 GiB - 4 KiB; macOS refuses more than INT_MAX).
-_FAR: Final = (1 << 63) - 1  # no source is that long
-MAX_SYSTEM_READ: Final = 1 << 30
-# Two threads must not both create the tables that mark stretches of one Data.
+_FAR: Final = (1 << 63) - 1  # Two threads must not both create the tables that mark stretches of one Data.
 _MAKING: Final = Lock()
-# The most buffers that one call fills (Linux: IOV_MAX is 1024).
-MAX_VIEWS: Final = 1_000
 
 
 class Access(enum.Enum):
@@ -46,6 +40,13 @@ class Access(enum.Enum):
     FREE = "free"
     CHECKPOINT = "checkpoint"  # decode again from a saved state nearby
     RESTART = "restart"  # decode again from the start
+
+
+class Distance(enum.Enum):
+    """What a read costs: far data take a request over a network for each."""
+
+    NEAR = "near"
+    FAR = "far"
 
 
 class Gap:
@@ -177,6 +178,10 @@ class Data(ABC):
     """Size in bytes; None until the end of a stream of unknown size was seen."""
     path: str | None = None
     """Path of the file; None if there is none."""
+    identity: object | None = None
+    """What is equal for the same, unchanged content only: hashable, can be pickled; None if nobody can tell."""
+    distance: Distance = Distance.NEAR
+    """What a read costs."""
     access: Access = Access.FREE
     """What a backward seek costs."""
     gaps: Sequence[Gap] = ()
@@ -431,6 +436,14 @@ class Data(ABC):
         """Return a `Range` of the bytes ``[start, end)``."""
         return Range(self, start, end)
 
+    def prefetch(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Take the hint that these ranges, ``(offset, length)``, will be read soon; near data need none."""
+        return
+
+    def pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Return what `pread` returns for each ``(offset, length)``; far data read several at once, or together."""
+        return [self.pread(offset, length) for offset, length in ranges]
+
     def keep(self, start: int, end: int) -> None:
         """Keep ``[start, end)`` in memory if seeking back to it is expensive and the budget has room."""
         return
@@ -494,93 +507,6 @@ class BytesData(Data):
         """Drop the bytes (views handed out stay valid)."""
         super().close()
         self._view = memoryview(b"")
-
-
-class FileData(Data):
-    """A regular file or block device, read with ``pread`` through a pool that keeps few descriptors open.
-
-    Device, inode, size and modification time identify the file. If one of them changes, or the file is written to and
-    its time put back, reading raises `DataChangedError`.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], pool: DescriptorPool | None = None, stats: IoStats | None = None):
-        from pparse.data.files import DescriptorPool, FileIdentity  # files needs nothing of ours but errors
-
-        self.path: str = os.fspath(path)
-        """Path as given."""
-        if pool is None:
-            pool = DescriptorPool()
-        self._pool = pool
-        self._file = pool.register(self.path)
-        self.identity: FileIdentity = self._file.identity
-        """What identified the file when it was opened."""
-        super().__init__(self.path, self.identity.size, stats)
-
-    def _pread(self, offset: int, length: int) -> bytes:
-        pieces: list[bytes] = []
-        while length:
-            chunk = self._file.pread(offset, min(length, MAX_SYSTEM_READ))
-            if not chunk:
-                self._explain_short_read(offset)
-            if len(chunk) == length and not pieces:
-                return chunk
-            pieces.append(chunk)
-            offset += len(chunk)
-            length -= len(chunk)
-        return b"".join(pieces)
-
-    def _preadinto(self, offset: int, view: memoryview) -> int:
-        done = 0
-        while done < len(view):
-            got = self._file.preadinto(offset + done, view[done : done + MAX_SYSTEM_READ])
-            if not got:
-                self._explain_short_read(offset + done)
-            done += got
-        return done
-
-    def preadv(self, offset: int, views: list[memoryview]) -> int:
-        """Fill several buffers with few system calls."""
-        total = sum(map(len, views))
-        if self.gaps or self._clip(offset, total) < total:
-            return super().preadv(offset, views)
-        done = number = 0
-        while number < len(views):
-            some = views[number : number + MAX_VIEWS]
-            wanted = sum(map(len, some))
-            got = self._file.preadv(offset + done, some) if wanted <= MAX_SYSTEM_READ else 0
-            if got < wanted:  # short, or more than the system reads at once: one by one
-                return done + super().preadv(offset + done, views[number:])
-            done += got
-            number += len(some)
-            self.place = offset + done
-            self.stats.count(self.name, offset + done - got, got)
-        return done
-
-    def _explain_short_read(self, offset: int) -> None:
-        # Lengths are clipped to the size seen at open, so a short read means that the file changed.
-        self.check_unchanged()
-        raise SourceError("the system served fewer bytes than the file has", source=self.name, offset=offset)
-
-    def check_unchanged(self) -> None:
-        """Raise `DataChangedError` if the file differs from what was opened, `ClosedError` if it is closed."""
-        super().check_unchanged()
-        self._file.check_unchanged()
-
-    def holes(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield the file holes in ``[start, end)``, as the file system reports them (SEEK_HOLE)."""
-        if self.size is not None:
-            yield from self._file.holes(start, min(end, self.size))
-
-    def mapped(self, offset: int, length: int) -> memoryview | None:
-        """Return a read-only memory map of the bytes (its pages are the caller's, not the budget's)."""
-        if self._clip(offset, length) < length:
-            return None
-        return self._file.mapped(offset, length)
-
-    def close(self) -> None:
-        """Close the descriptor."""
-        super().close()
-        self._file.close()
 
 
 def _gap_offset(gap: Gap) -> int:

@@ -13,6 +13,7 @@ import os
 import stat
 import weakref
 
+from pparse.data.base import Data
 from pparse.errors import ClosedError, DataChangedError, SourceError
 from pparse.locking import RLock
 
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
+    from pparse.data.base import IoStats
+
+# no source is that long
+MAX_SYSTEM_READ: Final = 1 << 30
+# The most buffers that one call fills (Linux: IOV_MAX is 1024).
+MAX_VIEWS: Final = 1_000
 _HAS_PREAD = hasattr(os, "pread")
 _HAS_PREADV = hasattr(os, "preadv")
 
@@ -396,3 +403,88 @@ def _close_idle(files: dict[int, weakref.ref[PooledFile]], below: int) -> None:
         file = ref() if ref is not None else None
         if file is not None and not file._users:
             file._close_descriptor()
+
+
+class FileData(Data):
+    """A regular file or block device, read with ``pread`` through a pool that keeps few descriptors open.
+
+    Device, inode, size and modification time identify the file. If one of them changes, or the file is written to and
+    its time put back, reading raises `DataChangedError`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], pool: DescriptorPool | None = None, stats: IoStats | None = None):
+        self.path: str = os.fspath(path)
+        """Path as given."""
+        if pool is None:
+            pool = DescriptorPool()
+        self._pool = pool
+        self._file = pool.register(self.path)
+        self.identity: FileIdentity = self._file.identity
+        """What identified the file when it was opened."""
+        super().__init__(self.path, self.identity.size, stats)
+
+    def _pread(self, offset: int, length: int) -> bytes:
+        pieces: list[bytes] = []
+        while length:
+            chunk = self._file.pread(offset, min(length, MAX_SYSTEM_READ))
+            if not chunk:
+                self._explain_short_read(offset)
+            if len(chunk) == length and not pieces:
+                return chunk
+            pieces.append(chunk)
+            offset += len(chunk)
+            length -= len(chunk)
+        return b"".join(pieces)
+
+    def _preadinto(self, offset: int, view: memoryview) -> int:
+        done = 0
+        while done < len(view):
+            got = self._file.preadinto(offset + done, view[done : done + MAX_SYSTEM_READ])
+            if not got:
+                self._explain_short_read(offset + done)
+            done += got
+        return done
+
+    def preadv(self, offset: int, views: list[memoryview]) -> int:
+        """Fill several buffers with few system calls."""
+        total = sum(map(len, views))
+        if self.gaps or self._clip(offset, total) < total:
+            return super().preadv(offset, views)
+        done = number = 0
+        while number < len(views):
+            some = views[number : number + MAX_VIEWS]
+            wanted = sum(map(len, some))
+            got = self._file.preadv(offset + done, some) if wanted <= MAX_SYSTEM_READ else 0
+            if got < wanted:  # short, or more than the system reads at once: one by one
+                return done + super().preadv(offset + done, views[number:])
+            done += got
+            number += len(some)
+            self.place = offset + done
+            self.stats.count(self.name, offset + done - got, got)
+        return done
+
+    def _explain_short_read(self, offset: int) -> None:
+        # Lengths are clipped to the size seen at open, so a short read means that the file changed.
+        self.check_unchanged()
+        raise SourceError("the system served fewer bytes than the file has", source=self.name, offset=offset)
+
+    def check_unchanged(self) -> None:
+        """Raise `DataChangedError` if the file differs from what was opened, `ClosedError` if it is closed."""
+        super().check_unchanged()
+        self._file.check_unchanged()
+
+    def holes(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the file holes in ``[start, end)``, as the file system reports them (SEEK_HOLE)."""
+        if self.size is not None:
+            yield from self._file.holes(start, min(end, self.size))
+
+    def mapped(self, offset: int, length: int) -> memoryview | None:
+        """Return a read-only memory map of the bytes (its pages are the caller's, not the budget's)."""
+        if self._clip(offset, length) < length:
+            return None
+        return self._file.mapped(offset, length)
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        super().close()
+        self._file.close()

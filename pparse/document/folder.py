@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 
-from pparse.data.base import FileData
+from pparse.data.files import FileData
 from pparse.errors import PathError, SourceError
 
 TYPE_CHECKING = False

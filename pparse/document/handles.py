@@ -11,7 +11,7 @@ import pickle
 from collections import deque
 from weakref import WeakValueDictionary
 
-from pparse.data.base import FileData
+from pparse.data.files import FileData
 from pparse.errors import EndOfDataError, PathError, SourceError
 from pparse.locking import RLock
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from pparse.data.base import BytesData, Data, FileData
+from pparse.data.base import BytesData, Data, Distance
+from pparse.data.files import FileData
 from pparse.document.extraction import Extraction, FolderExtraction
 from pparse.document.folder import LocalFolder
 from pparse.document.registry import check_options, default_registry
@@ -164,6 +165,10 @@ def _open_source(session: Session, source: Source, format: str | None) -> Extrac
     if isinstance(source, str | os.PathLike):
         return _open_path(session, os.fspath(source), format)
     if isinstance(source, Data):
+        if source.distance is Distance.FAR:
+            from pparse.data.block_cache import BlockCache
+
+            source = session.adopt(BlockCache(source, session.budget, session.stats))
         return Extraction(session, source.name, source, format=format)
     if isinstance(source, bytes | bytearray | memoryview):
         data: Data = session.adopt(BytesData(source, stats=session.stats))

@@ -16,7 +16,8 @@ from __future__ import annotations
 import os
 import stat
 
-from pparse.data.base import FileData, copy_into
+from pparse.data.base import copy_into
+from pparse.data.files import FileData
 from pparse.errors import (
     EndOfDataError,
     FormatError,

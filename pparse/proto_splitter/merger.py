@@ -25,7 +25,8 @@ from __future__ import annotations
 import os
 from operator import itemgetter
 
-from pparse.data.base import BytesData, FileData
+from pparse.data.base import BytesData
+from pparse.data.files import FileData
 from pparse.errors import MalformedError, PparseError, SourceError, UnsupportedError
 from pparse.limits import Limits
 from pparse.parsers.cpb.scalars import decode_scalar

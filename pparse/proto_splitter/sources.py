@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from pparse.data.base import FileData
+from pparse.data.files import FileData
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -164,7 +164,7 @@ def run_of(document: Extraction, command: str, **options: object) -> dict[str, o
 
 
 def _identity(extraction: Extraction) -> list[object]:
-    from pparse.data.base import FileData
+    from pparse.data.files import FileData
 
     data = extraction.data
     if isinstance(data, FileData):

@@ -8,7 +8,8 @@ from __future__ import annotations
 import io
 import os
 
-from pparse.data.base import BytesData, Data, FileData
+from pparse.data.base import BytesData, Data
+from pparse.data.files import FileData
 from pparse.data.reader import Reader
 from pparse.errors import GapError, SourceError
 from pparse.locking import Lock

@@ -237,7 +237,7 @@ def plant_end_withheld(monkeypatch):
 
 
 def plant_holes_ignored(monkeypatch):
-    from pparse.data.base import FileData
+    from pparse.data.files import FileData
 
     monkeypatch.setattr(FileData, "holes", lambda data, start, end: iter(()))
 

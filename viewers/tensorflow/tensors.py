@@ -12,7 +12,8 @@ Strings (DT_STRING) are not numbers: their dtype is None, and `TensorflowTensor.
 
 from __future__ import annotations
 
-from pparse.data.base import BytesData, FileData
+from pparse.data.base import BytesData
+from pparse.data.files import FileData
 from pparse.data.range_status import cut_status
 from pparse.data.reader import Range
 from pparse.errors import (

@@ -19,7 +19,7 @@ from pparse.budget import MemoryBudget
 from pparse.compressed.gzip_index import GzipIndex, IndexedData
 from pparse.compressed.gzip_index_builder import build_index
 from pparse.compressed.inflated import InflatedData
-from pparse.data.base import FileData
+from pparse.data.files import FileData
 
 MIB = 1 << 20
 COUNT = 50

@@ -14,7 +14,7 @@ from report import memory, report
 
 import pparse.codecs.brotli
 import pparse.compressed.inflated  # noqa: F401 -- what reading and writing import later
-from pparse.data.base import FileData
+from pparse.data.files import FileData
 from pparse.kernels.highway import Highway64
 from pparse.riegeli import RecordReader, RecordWriter
 

@@ -12,7 +12,7 @@ import time
 
 from report import report
 
-from pparse.data.base import FileData
+from pparse.data.files import FileData
 from pparse.riegeli import RecordReader
 
 path = sys.argv[1]

@@ -1,0 +1,200 @@
+"""`BlockCache`: far data in blocks, so that many small reads take few requests.
+
+A request over a network costs as much as reading megabytes. So what is read is kept in aligned blocks of 64 KiB; a gap
+between missing blocks that is smaller than a request costs is read along; and while reading goes on in order, twice as
+much is read ahead each time. What is kept is charged to the budget, the least recently used blocks go first.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import OrderedDict
+
+from pparse.data.base import Data
+from pparse.errors import GapError, LimitError
+from pparse.limits import KIB, MIB
+from pparse.locking import RLock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Final
+
+    from pparse.budget import Charge, MemoryBudget
+    from pparse.data.base import Gap, IoStats
+
+BLOCK: Final = 64 * KIB
+# The most that is read ahead.
+_AHEAD: Final = 4 * MIB
+# Gaps between ranges that are read along rather than by one more request.
+_JOIN: Final = 256 * KIB
+# Longer reads are not kept: nobody reads a tensor twice.
+_KEPT: Final = 1 * MIB
+
+
+class BlockCache(Data):
+    """The bytes of ``source``, kept in blocks. Thread-safe, as far as ``source`` is.
+
+    Gaps, size and errors are those of the source. `check_unchanged` asks nothing of it: a far source says with each
+    reply that it changed.
+    """
+
+    def __init__(self, source: Data, budget: MemoryBudget, stats: IoStats | None = None) -> None:
+        super().__init__(source.name, source.size, stats)
+        self._source = source
+        self._budget = budget
+        self._lock = RLock()
+        self._blocks: OrderedDict[int, bytes] = OrderedDict()  # by number, in order of last use
+        self._most = max(4, budget.limit // 8 // BLOCK)  # blocks that are kept
+        self._charge: Charge | None = None
+        self._ahead = BLOCK
+        self._next = 0  # where a read that goes on in order would begin
+        self.access = source.access
+        self.identity = source.identity
+
+    @property
+    def gaps(self) -> Sequence[Gap]:  # type: ignore[override]
+        """Gaps of the source."""
+        return self._source.gaps
+
+    @property
+    def revision(self) -> int:  # type: ignore[override]
+        """The revision of the source."""
+        return self._source.revision
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def _pread(self, offset: int, length: int) -> bytes:
+        with self._lock:
+            if length > min(_KEPT, self._most * BLOCK // 2):
+                self._next = offset + length
+                return self._source.pread(offset, length)
+            self._fill(offset, offset + length, self._step(offset))
+            self._next = offset + length
+            return b"".join(self._pieces(offset, offset + length))
+
+    def _preadinto(self, offset: int, view: memoryview) -> int:
+        if len(view) > _KEPT:
+            return self._source.preadinto(offset, view)
+        return super()._preadinto(offset, view)
+
+    def _step(self, offset: int) -> int:
+        """Return how much to read ahead of a read at ``offset``."""
+        if self._next - BLOCK <= offset <= self._next + BLOCK and self._next:
+            self._ahead = min(2 * self._ahead, _AHEAD, self._most * BLOCK // 2)
+        else:
+            self._ahead = BLOCK
+        return self._ahead
+
+    def _pieces(self, start: int, end: int) -> Iterator[bytes]:
+        """Yield the bytes ``[start, end)``, up to the first that is not there."""
+        while start < end:
+            number = start // BLOCK
+            block = self._blocks.get(number)
+            if block is None:  # it begins in a gap, or the budget took it
+                try:
+                    piece = self._source.pread(start, min(end, (number + 1) * BLOCK) - start)
+                except GapError:
+                    return
+            else:
+                self._blocks.move_to_end(number)
+                at = start - number * BLOCK
+                piece = block[at : at + end - start]
+            if not piece:
+                return
+            yield piece
+            start += len(piece)
+
+    def _fill(self, start: int, end: int, ahead: int) -> None:
+        """Read the blocks of ``[start, end)`` that are missing, by one request if they are near each other."""
+        first, last = start // BLOCK, -(-end // BLOCK)
+        missing = [number for number in range(first, last) if number not in self._blocks]
+        if not missing:
+            return
+        high = missing[-1] + 1
+        if high == last:  # read on only where something is read anyway
+            high = max(high, -(-(missing[0] * BLOCK + ahead) // BLOCK))
+        self._request(missing[0], high)
+
+    def _request(self, first: int, high: int) -> None:
+        """Read blocks ``[first, high)``, and keep them."""
+        begin = first * BLOCK
+        length = self._clip(begin, (high - first) * BLOCK) if not self._is_gap(begin) else 0
+        if not length:
+            return
+        content = self._source.pread(begin, length)
+        for number in range(first, first + -(-len(content) // BLOCK)):
+            at = (number - first) * BLOCK
+            block = content[at : at + BLOCK]
+            if len(block) == BLOCK or begin + len(content) == self.size:
+                self._blocks[number] = block
+                self._blocks.move_to_end(number)
+        while len(self._blocks) > self._most:
+            self._blocks.popitem(last=False)
+        self._account()
+
+    def _is_gap(self, offset: int) -> bool:
+        gap = self.next_gap(offset) if self.gaps else None
+        return gap is not None and gap.offset <= offset
+
+    def _account(self) -> None:
+        amount = len(self._blocks) * (BLOCK + 200)
+        try:
+            if self._charge is None or not self._charge.amount:
+                owner = weakref.ref(self)
+
+                def evict() -> None:
+                    cache = owner()
+                    if cache is not None:
+                        cache._blocks = OrderedDict()  # a new one: another thread may be reading
+
+                self._charge = self._budget.charge(amount, "blocks of a far file", evict)
+            else:
+                self._charge.resize(amount)
+        except LimitError:  # no room: what was read is handed on, and not kept
+            self._blocks = OrderedDict([self._blocks.popitem()]) if self._blocks else self._blocks
+
+    # -- hints -------------------------------------------------------------------------------------------------------
+
+    def prefetch(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Read the blocks of these ranges, near ones together."""
+        with self._lock:
+            for start, end in _joined(ranges, _JOIN):
+                if end - start <= self._most * BLOCK // 2:
+                    self._fill(start, min(end, self.size if self.size is not None else end), BLOCK)
+                else:
+                    self._source.prefetch([(start, end - start)])
+
+    def pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Read all ranges, near ones by one request."""
+        self.prefetch(ranges)
+        return [self.pread(offset, length) for offset, length in ranges]
+
+    # -- the rest ----------------------------------------------------------------------------------------------------
+
+    def locate(self, offset: int, length: int) -> list[tuple[Data, int, int]]:
+        """Ask the source."""
+        return self._source.locate(offset, length)
+
+    def close(self) -> None:
+        """Give the memory back; the source belongs to whoever opened it."""
+        super().close()
+        with self._lock:
+            self._blocks = OrderedDict()
+            if self._charge is not None:
+                self._charge.release()
+
+
+def _joined(ranges: Iterable[tuple[int, int]], apart: int) -> Iterator[tuple[int, int]]:
+    """Yield ``(start, end)`` of ranges in order, those at most ``apart`` bytes apart as one."""
+    start = end = -1
+    for offset, length in sorted(ranges):
+        if start < 0:
+            start, end = offset, offset + length
+        elif offset - end <= apart:
+            end = max(end, offset + length)
+        else:
+            yield start, end
+            start, end = offset, offset + length
+    if start >= 0:
+        yield start, end

@@ -1,0 +1,208 @@
+"""Far data behind a cache: the same bytes, in few requests, within the budget."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import threading
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import pparse
+from pparse.budget import MemoryBudget
+from pparse.data.base import BytesData, Distance, Gap
+from pparse.data.block_cache import BLOCK, BlockCache
+from pparse.errors import ClosedError, GapError, SourceError
+from tests import sweep
+
+SAMPLES = Path(__file__).parent.parent / "docs" / "samples"
+CONTENT = random.Random(3).randbytes(3 * 1024 * 1024 + 12_345)
+
+
+class FarData(BytesData):
+    """Bytes that count the requests for them."""
+
+    distance = Distance.FAR
+
+    def __init__(self, content: bytes, name: str = "far") -> None:
+        super().__init__(content, name)
+        self.requests: list[tuple[int, int]] = []
+
+    def _pread(self, offset: int, length: int) -> bytes:
+        self.requests.append((offset, length))
+        return super()._pread(offset, length)
+
+    def _preadinto(self, offset: int, view: memoryview) -> int:
+        self.requests.append((offset, len(view)))
+        return super()._preadinto(offset, view)
+
+    def mapped(self, offset: int, length: int) -> memoryview | None:
+        return None
+
+    @property
+    def served(self) -> int:
+        return sum(length for _, length in self.requests)
+
+
+def cached(content: bytes = CONTENT, budget: str = "64MiB") -> tuple[FarData, BlockCache]:
+    far = FarData(content)
+    return far, BlockCache(far, MemoryBudget(budget))
+
+
+@pytest.mark.parametrize("budget", ["1MiB", "64MiB"])
+def test_every_read_gives_the_bytes_of_the_source(budget):
+    _, cache = cached(budget=budget)
+    rng = random.Random(sweep.offset)
+    for _ in range(500):
+        offset = rng.randrange(len(CONTENT) + 100)
+        length = rng.choice((0, 1, 100, BLOCK, 3 * BLOCK + 1, 2 << 20))
+        assert cache.pread(offset, length) == CONTENT[offset : offset + length], (offset, length)
+        buffer = bytearray(length)
+        count = cache.preadinto(offset, buffer)
+        assert bytes(buffer[:count]) == CONTENT[offset : offset + length]
+    ranges = [(rng.randrange(len(CONTENT)), rng.randrange(200_000)) for _ in range(50)]
+    assert cache.pread_many(ranges) == [CONTENT[offset : offset + length] for offset, length in ranges]
+
+
+def test_reads_in_one_block_are_one_request():
+    far, cache = cached()
+    for offset in range(0, BLOCK - 100, 97):
+        cache.pread(offset, 90)
+    assert far.requests == [(0, BLOCK)]
+
+
+def test_reading_on_reads_ahead_twice_as_much_each_time():
+    far, cache = cached()
+    for offset in range(0, len(CONTENT), 1000):
+        cache.pread(offset, 1000)
+    assert far.served == len(CONTENT)
+    lengths = [length for _, length in far.requests]
+    assert lengths[0] == BLOCK
+    assert len(lengths) <= 8
+    assert lengths[:-1] == sorted(lengths[:-1])
+
+
+def test_a_jump_reads_no_more_than_a_block():
+    far, cache = cached()
+    for offset in (0, 2 << 20, 1 << 20, 3 << 20):
+        cache.pread(offset, 10)
+    assert all(length <= BLOCK for _, length in far.requests)
+    assert len(far.requests) == 4
+
+
+def test_ranges_near_each_other_are_one_request():
+    far, cache = cached()
+    ranges = [(number * 20_000, 100) for number in range(50)] + [(2_500_000, 10)]
+    cache.prefetch(ranges)
+    assert len(far.requests) == 2
+    assert cache.pread_many(ranges) == [CONTENT[offset : offset + length] for offset, length in ranges]
+    assert len(far.requests) == 2
+
+
+def test_what_is_kept_is_charged_and_given_back():
+    far = FarData(CONTENT)
+    budget = MemoryBudget("1MiB")
+    cache = BlockCache(far, budget)
+    for offset in range(0, len(CONTENT), BLOCK):
+        cache.pread(offset, 10)
+        assert budget.used <= 1 << 20
+    held = budget.used
+    assert 0 < held <= (1 << 20) // 8 + 5 * BLOCK
+    other = budget.charge((1 << 20) - 1000, "something else")  # evicts the blocks
+    assert cache.pread(1000, 100) == CONTENT[1000:1100]
+    other.release()
+    assert cache.pread(2 << 20, 100) == CONTENT[2 << 20 : (2 << 20) + 100]
+    cache.close()
+    assert budget.used == 0
+    with pytest.raises(ClosedError):
+        cache.pread(0, 1)
+
+
+def test_gaps_are_those_of_the_source():
+    far, cache = cached()
+    far.gaps = (Gap(100_000, 50_000), Gap(3_000_000, len(CONTENT) - 3_000_000))
+    assert cache.pread(90_000, 50_000) == CONTENT[90_000:100_000]
+    with pytest.raises(GapError):
+        cache.pread(120_000, 10)
+    assert cache.pread(150_000, 100_000) == CONTENT[150_000:250_000]
+    chunk, unknown = cache.read_known(99_000, 60_000)
+    assert chunk == CONTENT[99_000:100_000] + bytes(50_000) + CONTENT[150_000:159_000]
+    assert unknown == [(100_000, 50_000)]
+    assert cache.pread(2_990_000, 50_000) == CONTENT[2_990_000:3_000_000]
+
+
+def test_an_error_of_the_source_is_passed_on_and_nothing_wrong_is_kept():
+    far, cache = cached()
+    fail = True
+    read = far._pread
+
+    def sometimes(offset: int, length: int) -> bytes:
+        if fail:
+            raise SourceError("the network is down", source="far")
+        return read(offset, length)
+
+    far._pread = sometimes  # type: ignore[method-assign]
+    with pytest.raises(SourceError):
+        cache.pread(0, 10)
+    fail = False
+    assert cache.pread(0, 10) == CONTENT[:10]
+
+
+def test_threads_share_a_cache():
+    _, cache = cached(budget="1MiB")
+    wrong: list[int] = []
+
+    def work(seed: int) -> None:
+        rng = random.Random(seed)
+        for _ in range(200):
+            offset, length = rng.randrange(len(CONTENT)), rng.randrange(200_000)
+            if cache.pread(offset, length) != CONTENT[offset : offset + length]:
+                wrong.append(offset)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def model(count: int) -> bytes:
+    rows = {f"t{n}": {"dtype": "U8", "shape": [4], "data_offsets": [4 * n, 4 * n + 4]} for n in range(count)}
+    header = json.dumps(rows).encode()
+    return len(header).to_bytes(8, "little") + header + bytes(range(256)) * (count // 64)
+
+
+def test_all_values_of_a_far_model_take_a_few_requests():
+    content = model(1_024)
+    far = FarData(content)
+    with pparse.view(far) as found, pparse.view(content) as near:
+        values = [tensor.numpy().tolist() for tensor in found.values()]
+        assert values == [tensor.numpy().tolist() for tensor in near.values()]
+    assert len(far.requests) <= 4
+    assert far.served == len(content)
+
+
+def test_listing_a_far_archive_takes_a_few_requests():
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as made:
+        for number in range(1_000):
+            made.writestr(f"m{number}", b"x" * 3_000)
+    far = FarData(out.getvalue())
+    with pparse.open(far) as document:
+        assert sum(1 for _ in document.parse().parser.members()) == 1_000
+    assert len(far.requests) <= 3
+
+
+def test_a_far_chunked_proto_takes_a_few_requests():
+    path = SAMPLES / "chunked-model.cut.cpb"
+    far = FarData(path.read_bytes(), path.name)
+    with pparse.view(far) as found, pparse.view(path) as near:
+        for tensor in near.values():
+            assert found[tensor.name].status == tensor.status
+            if tensor.is_complete:
+                assert found[tensor.name].numpy().tobytes() == tensor.numpy().tobytes()
+    assert len(far.requests) <= 6
