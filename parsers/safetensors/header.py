@@ -40,6 +40,7 @@ from pparse.parsers.safetensors.length import (
     last_end,
     zeroed_header,
 )
+from pparse.tensors.status import tensor_status
 from pparse.tree.entry import UNLOADED_VALUE, Entry
 from pparse.tree.key_table import has_repeats
 from pparse.tree.parser import Parser
@@ -360,14 +361,11 @@ class HeaderParser(Parser):
     def status_of(self, info: TensorInfo, there: int | None = None) -> Status:
         """Return the status of a tensor, from its entry, the number of data bytes ``there`` (None: find out), and
         what is known about those now."""
-        status = self.claimed_status(info, there)
-        if status is Status.DAMAGED or status is Status.UNSUPPORTED or info.begin == info.end:
+        status, data = self.claimed_status(info, there), self.result.extraction.data
+        if info.begin == info.end or not data.flawed:
             return status
-        data = self.result.extraction.data
-        if not data.flawed:
-            return status
-        found = data.range_status(self.data_start + info.begin, self.data_start + info.end).status
-        return found if status is Status.COMPLETE or found is Status.DAMAGED else status
+        start = self.data_start
+        return tensor_status(status, lambda: data.range_status(start + info.begin, start + info.end))
 
     def claimed_status(self, info: TensorInfo, there: int | None = None) -> Status:
         """Return the status of a tensor from its entry and the number of data bytes ``there`` (None: find out)."""

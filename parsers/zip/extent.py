@@ -12,7 +12,7 @@ from zlib import crc32
 from pparse.codecs.decoding import decompressor
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.limits import KIB, MIB
-from pparse.parsers.zip.records import CODECS, LZMA, LZMA_END
+from pparse.parsers.zip.records import CODEC_OF_METHOD, LZMA, LZMA_END
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def lzma_alone(head: bytes, flags: int, size: int | None) -> bytes | None:
 
 def measure(data: Data, start: int, end: int, method: int, flags: int, size: int | None, session: Session) -> Measure:
     """Decode the stream at ``start`` up to its end, the end of the data, or damage."""
-    codec = CODECS[method]
+    codec = CODEC_OF_METHOD[method]
     at, crc, total = start, 0, 0
     error: PparseError | None = None
     stream = None

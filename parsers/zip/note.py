@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pparse.parsers.zip.records import CODECS, STORED
+from pparse.parsers.zip.records import CODEC_OF_METHOD, STORED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
 # Methods that can be read.
-READABLE: Final = frozenset((STORED, *CODECS))
+READABLE: Final = frozenset((STORED, *CODEC_OF_METHOD))
 
 
 class ZipNote:

@@ -39,7 +39,7 @@ from pparse.parsers.zip.members import MemberMaker
 from pparse.parsers.zip.note import ZipNote
 from pparse.parsers.zip.records import (
     CENTRAL_SIZE,
-    CODECS,
+    CODEC_OF_METHOD,
     ENCRYPTED,
     END_SIZE,
     LZMA,
@@ -425,12 +425,12 @@ class ZipParser(ArchiveParser):
             source = self._lzma_source(member, note, source, size)
         return ResumedData(
             source,
-            CODECS[note.method],
+            CODEC_OF_METHOD[note.method],
             size=size,
             budget=session.budget,
             limits=session.limits,
             scratch=session.spools,
-            concatenated=CODECS[note.method] == "zstd",
+            concatenated=CODEC_OF_METHOD[note.method] == "zstd",
             name=f"{self.result.extraction.name}::{member.name}",
             stats=session.stats,
             tail_is_error=note.method != LZMA,

@@ -73,7 +73,7 @@ METHODS: Final = {
     99: "encrypted",
 }
 # Supported methods, with the name of the codec. These streams mark their own end.
-CODECS: Final = {8: "deflate", 12: "bz2", 14: "lzma", 20: "zstd", 93: "zstd", 95: "xz"}
+CODEC_OF_METHOD: Final = {8: "deflate", 12: "bz2", 14: "lzma", 20: "zstd", 93: "zstd", 95: "xz"}
 
 _UNIX: Final = (3, 19)  # creator systems whose attributes hold a unix mode
 _KINDS: Final = {0o12: "symlink", 0o04: "folder", 0o01: "fifo", 0o02: "device", 0o06: "device", 0o14: "other"}

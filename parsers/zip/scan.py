@@ -18,7 +18,7 @@ from pparse.parsers.zip.claims import Claim, MemberExtent, claims_of, followed, 
 from pparse.parsers.zip.descriptors import LAYOUTS, Descriptors, descriptor_before, descriptor_crc, match_descriptor
 from pparse.parsers.zip.extent import Measure, Summing, measure
 from pparse.parsers.zip.records import (
-    CODECS,
+    CODEC_OF_METHOD,
     DESCRIPTOR,
     ENCRYPTED,
     END,
@@ -201,7 +201,7 @@ class Scanner(Walker):
     def _search(self, start: int, header: LocalHeader, claims: list[Claim]) -> MemberExtent:
         claim = claims[0] if claims else None
         if not header.flags & (ENCRYPTED | MASKED):
-            if header.method in CODECS:
+            if header.method in CODEC_OF_METHOD:
                 return self._by_decoding(start, header, claim)
             if header.method == STORED and claim is not None:
                 return self._by_sum(start, header, claim)

@@ -13,7 +13,7 @@ from pparse.parsers.zip.directory import BLOCK, Hints, entry_at
 from pparse.parsers.zip.extent import Summing, Work, measure
 from pparse.parsers.zip.records import (
     CENTRAL,
-    CODECS,
+    CODEC_OF_METHOD,
     DESCRIPTOR,
     ENCRYPTED,
     END,
@@ -217,7 +217,7 @@ class Walker:
             return False
         if entry.method == STORED:
             return Summing(self.data, start, self.work).at(end) == entry.crc
-        if entry.method not in CODECS:
+        if entry.method not in CODEC_OF_METHOD:
             return False
         found = measure(self.data, start, end, entry.method, entry.flags, entry.size, self.session)
         return found.error is None and found.crc == entry.crc
