@@ -18,17 +18,29 @@ are tested:
 - unloading and loading again gives equal answers; block sizes 1, 7 and whole give equal trees;
 - one descriptor; memory within the budget; every case ends;
 - the error of a failed read propagates, and the tree can be read afterwards; gaps and sources of unknown size are
-  survived.
+  survived;
+- detection reads the head and the tail of a file, not what is between; threads that share a document get the answers of
+  one; a document and its nodes can be pickled.
+
+Two more are tested where the parser's tests say how such a file is made: `ParserContract.large` (listing the first
+level reads little of a large file, and what it keeps is charged to the budget) and `ParserContract.nested` (a deep file
+is read, or refused by a limit).
 """
 
 from __future__ import annotations
 
 import os
+import pickle
+import sys
 from collections import Counter
+from contextlib import suppress
+from threading import Thread
 
+from pparse.data.base import BytesData
 from pparse.document.opening import open as open_document
-from pparse.errors import EngineError, FormatError, PparseError, SourceError, UnsupportedError
+from pparse.errors import EngineError, FormatError, LimitError, PparseError, SourceError, UnsupportedError
 from pparse.findings import Severity, Status
+from pparse.limits import KIB, MIB
 from pparse.testing.fakes import FailingData, GappyData, UnknownSizeData
 from pparse.testing.patience import Patience
 from pparse.tree.entry import SCALAR
@@ -38,7 +50,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
-    from typing import Any, ClassVar
+    from typing import Any, ClassVar, Final
 
     from pparse.document.extraction import Extraction
     from pparse.tree.node import Node
@@ -127,6 +139,20 @@ class ParserContract:
     """Memory budget that is enough for each sample."""
     patience: ClassVar[Patience] = Patience()
     """Bounds the time of each case: an endless parser fails with the bytes that cause it."""
+    match_bytes: ClassVar[int] = 256 * KIB
+    """The most bytes that `match` may read of a file, however large."""
+    listing_share: ClassVar[float] = 0.1
+    """The most that listing the first level of a file of `large` may read of it, besides 1 MiB."""
+    threads: ClassVar[int] = 4
+    """How many threads share a document."""
+
+    def large(self) -> bytes | None:
+        """Return a good file of 8 MiB and more, most of it in few values; None: no such file is tested."""
+        return None
+
+    def nested(self, depth: int) -> bytes | None:
+        """Return a good file with containers nested ``depth`` deep; None: no such file is tested."""
+        return None
 
     def teardown_method(self) -> None:
         """End the time limit of the last case."""
@@ -330,6 +356,111 @@ class ParserContract:
                 wanted = tree_of(extraction)
             with self.open(UnknownSizeData(sample)) as extraction:
                 assert tree_of(extraction) == wanted, name
+
+    def test_match_reads_little(self) -> None:
+        """Detection reads the head and the tail of a file."""
+        for name, sample in self.samples.items():
+            for content in (sample + bytes(_FILLER), sample + b"\x9e" * _FILLER):
+                data = BytesData(content)
+                self.patience.begin(f"match of {name} and {_FILLER} more bytes")
+                try:
+                    self.parser.match(data.range(0, len(content)))
+                except PparseError:
+                    pass
+                assert data.stats.bytes <= self.match_bytes, (name, data.stats.bytes)
+
+    def test_listing_reads_little_and_keeps_what_it_charges(self) -> None:
+        """The first level of a large file is listed by a few of its bytes; what stays in memory is charged."""
+        content = self.large()
+        if content is None:
+            return
+        import gc
+        import tracemalloc
+
+        gc.collect()
+        tracemalloc.start()
+        try:
+            with self.open(content) as extraction:
+                before = tracemalloc.get_traced_memory()[0]
+                kids = [kid.kind for kid in extraction.root.children()]
+                assert kids
+                read = extraction.session.stats.bytes
+                assert read <= self.listing_share * len(content) + MIB, f"{read} of {len(content)} bytes were read"
+                for kid in extraction.root.children():
+                    if kid.shape == SCALAR:
+                        with suppress(PparseError):
+                            kid.load()
+                        kid.unload()
+                gc.collect()
+                kept = tracemalloc.get_traced_memory()[0] - before
+                charged = extraction.session.budget.used
+                assert kept <= charged + MIB, f"{kept} bytes are kept, {charged} of them charged"
+        finally:
+            tracemalloc.stop()
+
+    def test_nesting(self) -> None:
+        """A file nested deeper than Python recurses is read, or refused by a limit."""
+        for depth in (50, 3_000):
+            content = self.nested(depth)
+            if content is not None:
+                try:
+                    with self.open(content) as extraction:
+                        list(extraction.walk())
+                        list(extraction.check())
+                except LimitError:
+                    pass
+
+    def test_threads(self) -> None:
+        """Threads that share a document, and threads that have one each, get the answers of a single one."""
+        interval = sys.getswitchinterval()
+        for name, sample in self.samples.items():
+            with self.open(sample) as extraction:
+                wanted = tree_of(extraction)
+            with self.open(sample) as extraction:
+                found: list[Any] = []
+                others = [self.open(sample) for _ in range(self.threads)]
+                documents = [extraction] * self.threads + others
+                workers = [Thread(target=_collect, args=(document, found)) for document in documents]
+                try:
+                    sys.setswitchinterval(1e-6)
+                    for worker in workers:
+                        worker.start()
+                    for worker in workers:
+                        worker.join()
+                finally:
+                    sys.setswitchinterval(interval)
+                for other in others:
+                    other.close()
+            assert len(found) == 2 * self.threads
+            assert all(tree == wanted for tree in found), name
+
+    def test_pickles(self, tmp_path: Path) -> None:
+        """A document and its nodes are the same after `pickle`."""
+        for name, sample in self.samples.items():
+            path = tmp_path / "sample"
+            path.write_bytes(sample)
+            with self.open(path) as extraction:
+                wanted = tree_of(extraction)
+                nodes = [extraction.root]
+                nodes += [] if extraction.root.shape == SCALAR else list(extraction.root.children())[:20]
+                kept = pickle.dumps((extraction, nodes))
+                again, found = pickle.loads(kept)
+                assert tree_of(again) == wanted, name
+                # Not the status: that of a container is known once it was read.
+                told = [(leaf.path, leaf.kind, leaf.start, repr(leaf.value)) for leaf in map(TreeLeaf, nodes)]
+                assert told == [(leaf.path, leaf.kind, leaf.start, repr(leaf.value)) for leaf in map(TreeLeaf, found)]
+                again.close()
+
+
+# How much follows a sample in a large file: match must not look at it.
+_FILLER: Final = 4 * MIB
+
+
+def _collect(extraction: Extraction, found: list[Any]) -> None:
+    try:
+        found.append(tree_of(extraction))
+    except Exception as error:  # noqa: BLE001 -- whatever it is, it is no tree
+        found.append(error)
 
 
 def _statuses(extraction: Extraction) -> dict[str, Status]:

@@ -12,6 +12,14 @@ class TestJson(SparseContract):
         "text": '{"日本": "\\ud83d\\ude00 😀", "dots.and[brackets]": ["#2"]}'.encode(),
     }
 
+    listing_share = 1.1  # where a value ends is known only once it was read
+
+    def large(self) -> bytes:
+        return b'{"rows": [' + b"1234567, " * 1_000_000 + b'0], "text": "' + b"x" * (1 << 20) + b'"}'
+
+    def nested(self, depth: int) -> bytes:
+        return b'{"a":[' * (depth // 2) + b"1" + b"]}" * (depth // 2)
+
 
 class TestJsonWithNumpy(TestJson):
     options = {"kernel": "numpy"}

@@ -67,6 +67,15 @@ class TestProtobuf(MessageContract):
         "long": C(f2="y" * 300, f12=["z" * 200, "w" * 60]).SerializeToString(),
     }
 
+    def large(self) -> bytes:
+        return C(f2="head", f3=bytes(8 << 20), f12=["tail"]).SerializeToString()
+
+    def nested(self, depth: int) -> bytes:
+        message = b"\x08\x01"
+        for _ in range(depth):
+            message = tagged(21, 2, message)
+        return message
+
 
 class TestProtobufWithUnknownGroup(MessageContract):
     parser = ProtobufParser

@@ -33,6 +33,9 @@ class TestRiegeli(SparseContract):
         "empty": raw("empty"),
     }
 
+    def large(self) -> bytes:
+        return build("uncompressed,chunk_size:3000000", [bytes(3_000_000)] * 3)
+
     def is_whole(self, name: str, prefix: bytes) -> bool:
         """A file may end behind any chunk: a writer flushes it there, and goes on later."""
         return len(prefix) in {0, *(chunk.begin for chunk in chunk_table(self.samples[name]))}

@@ -27,3 +27,9 @@ class TestSafetensors(SparseContract):
         ),
         "empty": build({}, b""),
     }
+
+    def large(self) -> bytes:
+        rows = {
+            f"w{n}": {"dtype": "U8", "shape": [1 << 20], "data_offsets": [n << 20, (n + 1) << 20]} for n in range(9)
+        }
+        return build(rows, bytes(9 << 20))

@@ -52,6 +52,9 @@ class TestTar(SparseContract):
         "sparse": sparse(),
     }
 
+    def large(self) -> bytes:
+        return made(tarfile.GNU_FORMAT, *((f"m{number}", bytes(3 << 20)) for number in range(3)))
+
 
 class TestTarWithExtendedHeaders(TestTar):
     changes = (0x41,)

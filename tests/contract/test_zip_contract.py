@@ -32,3 +32,10 @@ class TestZip(SparseContract):
     parser = ZipParser
     samples = {"plain": plain(), "streamed": streamed()}
     changes = (0x00, 0x01, 0x50, 0x7F, 0xFF)
+
+    def large(self) -> bytes:
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w") as archive:
+            for number in range(9):
+                add(archive, f"m{number}", bytes(1 << 20))
+        return out.getvalue()
