@@ -33,6 +33,10 @@ _.end_bits
 # For the resync of seekable streams, which is to come.
 index_blocks
 
+# For callers: dask arrays, and far sources that read several ranges at once.
+_.to_dask
+_.pread_many
+
 # Called as functions; numpy looks at the flag.
 _.__call__
 _.writeable

@@ -255,12 +255,14 @@ class Tensor(TensorFacts):
 
         ``chunks`` as for ``dask.array.from_array``. Raises `UnsupportedError` if dask is not installed.
         """
+        from importlib import import_module
+
         try:
-            import dask.array
+            array: Any = import_module("dask.array")
         except ImportError as error:
             raise UnsupportedError("to_dask() needs the package dask", package="dask[array]") from error
         self._known_dtype()
-        return dask.array.from_array(self, chunks=chunks)  # type: ignore[no-untyped-call, unused-ignore]
+        return array.from_array(self, chunks=chunks)
 
     # -- how ---------------------------------------------------------------------------------------------------------
 
