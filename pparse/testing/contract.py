@@ -377,6 +377,8 @@ class ParserContract:
         import gc
         import tracemalloc
 
+        with self.open(content) as extraction:
+            next(iter(extraction.root.children()))  # what is imported meanwhile is not kept for the file
         gc.collect()
         tracemalloc.start()
         try:
