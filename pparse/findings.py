@@ -9,7 +9,7 @@ from pparse.locking import RLock
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Final
+    from typing import Any, Final
 
     from pparse.errors import Fault
 
@@ -221,11 +221,23 @@ class FindingList:
     def __getitem__(self, index: int) -> Finding:
         return self._order[index]
 
+    def __reduce__(self) -> tuple[Any, tuple[object, ...]]:
+        told = self._limit, self.omitted, self.omitted_errors, self.errors
+        return _restored, (list(self._order), *told)
+
     def _repr_html_(self) -> str:
         return findings_html(list(self), len(self))
 
     def __repr__(self) -> str:
         return f"<FindingList of {len(self)}>"
+
+
+def _restored(order: list[Finding], limit: int, omitted: int, omitted_errors: int, errors: int) -> FindingList:
+    """Return a list that was pickled."""
+    found = FindingList(limit)
+    found._order, found._kept = order, set(order)
+    found.omitted, found.omitted_errors, found.errors = omitted, omitted_errors, errors
+    return found
 
 
 # The most findings of a table.

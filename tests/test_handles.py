@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import gc
 import io
 import multiprocessing
 import os
 import pickle
 import shutil
 import sys
+import threading
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -320,3 +322,159 @@ def test_a_type_without_a_place_in_dlpack_is_refused():
         pytest.raises(pparse.UnsupportedError, match=r"bfloat16.*torch\(\)"),
     ):
         np.from_dlpack(model["a"])
+
+
+# -- what is shared ----------------------------------------------------------------------------------------------------
+
+
+def test_a_handle_of_another_file_opens_another_document_and_leaves_the_old_one_as_it_is(folder):
+    index, last = folder / "model.safetensors.index.json", folder / "model-00003-of-00003.safetensors"
+    with pparse.view(index) as model:
+        name = next(tensor.name for tensor in model.values() if tensor.spans[0].path.endswith(last.name))
+        first = next(iter(model))
+        old = pickle.dumps(model)
+    found = pickle.loads(old)
+    assert found[first].numpy() is not None  # another shard: the last one is not open yet
+    other = last.with_suffix(".new")
+    content = last.read_bytes()
+    other.write_bytes(content[:-2000] + bytes(2000))
+    other.replace(last)
+    with pparse.view(index) as model:
+        new, wanted = pickle.dumps(model[name]), model[name].numpy()
+    assert np.array_equal(pickle.loads(new).numpy(), wanted)
+    with pytest.raises(pparse.DataChangedError, match="not the one that was pickled"):
+        found[name].numpy()
+
+
+@pytest.mark.parametrize("kind", ["tensors", "viewer"])
+def test_threads_that_use_what_was_unpickled_at_once_get_the_same(kind):
+    with pparse.view(SAMPLES / "tiny-gpt.safetensors") as model:
+        wanted = {tensor.name: tensor.numpy().tobytes() for tensor in model.values()}
+        kept = pickle.dumps(list(model.values()) if kind == "tensors" else model)
+    errors: list[BaseException] = []
+
+    def work(found: object) -> None:
+        try:
+            tensors = found if isinstance(found, list) else [found[name] for name in wanted]
+            assert {tensor.name: tensor.numpy().tobytes() for tensor in tensors} == wanted
+        except BaseException as error:
+            errors.append(error)
+
+    interval = sys.getswitchinterval()
+    try:
+        sys.setswitchinterval(1e-6)
+        for _ in range(30):
+            found = pickle.loads(kept)
+            threads = [threading.Thread(target=work, args=(found,)) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not errors
+
+
+def test_closing_what_was_unpickled_does_not_close_it_for_others():
+    with pparse.view(SAMPLES / "tiny-gpt.safetensors") as model:
+        kept = pickle.dumps((model, model["ln_f.weight"]))
+    _, tensor = pickle.loads(kept)
+    wanted = tensor.numpy()
+    with pickle.loads(kept)[0] as viewer:
+        assert len(viewer) == 21
+    assert np.array_equal(tensor.numpy(), wanted)
+    with pickle.loads(kept)[0] as viewer:
+        assert len(viewer) == 21
+        assert viewer.extraction.session is not tensor._owner.extraction.session
+
+
+def test_what_is_known_of_unopened_things_is_shown_without_opening_them(folder):
+    with pparse.view(folder) as model:
+        kept = pickle.dumps((next(iter(model.values())), model))
+    shutil.rmtree(folder)
+    tensor, viewer = pickle.loads(kept)
+    assert repr(tensor).endswith("not opened yet>")
+    assert "16" in repr(tensor)
+    assert repr(viewer).endswith("not opened yet>")
+    for thing in (tensor, viewer):
+        assert "not opened yet" in thing._repr_html_()
+        with thing:
+            pass
+    viewer.close()
+    assert not hasattr(tensor, "compute")
+    assert isinstance(tensor, Unopened)
+    assert isinstance(viewer, Unopened)
+
+
+def test_a_tensor_can_be_used_after_a_with_block():
+    with pparse.view(SAMPLES / "tiny-gpt.safetensors") as model:
+        found = again(model["ln_f.weight"])
+        with found:
+            pass
+        assert np.array_equal(found.numpy(), model["ln_f.weight"].numpy())
+
+
+def test_the_four_documents_used_last_stay_open(tmp_path):
+    kept = []
+    for number in range(6):
+        path = tmp_path / f"{number}.safetensors"
+        shutil.copyfile(SAMPLES / "tiny-gpt.safetensors", path)
+        with pparse.view(path) as model:
+            kept.append(pickle.dumps(model["ln_f.weight"]))
+    opened = []
+    real = handles._part
+
+    def part(document: pparse.Extraction, handle: handles.Handle) -> pparse.Extraction:
+        opened.append(Path(document.name).stem)
+        return real(document, handle)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(handles, "_part", part)
+        for number in (0, 1, 0, 2, 0, 3, 0, 4, 0):
+            assert pickle.loads(kept[number]).numpy() is not None
+            gc.collect()
+    assert opened == ["0", "1", "2", "3", "4"]
+    assert len(handles._latest) == 4
+
+
+def test_all_tensors_of_a_folder_come_from_one_document():
+    with pparse.view(SAMPLES / "sharded") as model:
+        found = [again(tensor) for tensor in model.values()]
+        assert len({id(tensor.numpy()) and id(tensor._owner.extraction.session) for tensor in found}) == 1
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_every_protocol_of_pickle_works(protocol):
+    with pparse.view(SAMPLES / "tiny-gpt.safetensors") as model:
+        list(model.check())
+        things = pickle.dumps((model["ln_f.weight"], model, model.root, model.extraction, model.findings), protocol)
+        tensor, viewer, root, extraction, findings = pickle.loads(things)
+        assert tensor.numpy().tobytes() == model["ln_f.weight"].numpy().tobytes()
+        assert (len(viewer), root.kind, extraction.format) == (21, "safetensors", "safetensors")
+        assert list(findings) == list(model.findings)
+
+
+def test_bytes_are_copied_once_whatever_they_were_given_as():
+    content = (SAMPLES / "tiny-gpt.safetensors").read_bytes()
+    for source in (content, bytearray(content), memoryview(content)):
+        with pparse.view(source) as model:
+            assert len(pickle.dumps(list(model.values()))) < 1.5 * len(content)
+
+
+def test_attributes_that_changed_are_refused_as_such(folder):
+    shard = sorted(folder.glob("*.safetensors"))[0]
+    with pparse.view(shard) as model:
+        kept = pickle.dumps(next(iter(model.values())))
+    shard.chmod(0o600)
+    with pytest.raises(pparse.DataChangedError, match="its attributes changed"):
+        pickle.loads(kept).numpy()
+
+
+def test_a_member_that_is_not_there_is_no_file_beside_the_archive(tmp_path):
+    shutil.copyfile(SAMPLES / "backup.tar.gz", tmp_path / "a.tar.gz")
+    shutil.copyfile(SAMPLES / "tiny-gpt.safetensors", tmp_path / "tiny-gpt.safetensors")
+    with pparse.open(tmp_path / "a.tar.gz") as document:
+        handle = handles.handle_of(document)
+    handle.inner = ("tiny-gpt.safetensors",)
+    with pytest.raises(pparse.PathError):
+        handles.reopen(handle)

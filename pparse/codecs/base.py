@@ -176,7 +176,7 @@ class Decompressor:
 
     def _cut(self, out: bytes) -> bytes:
         size = self._size or 0
-        reason = f"the {self.codec} stream holds more than {size} bytes"
+        reason = f"the {self.codec} stream holds more bytes than its size says"
         self._error = MalformedError(reason, offset=self.consumed, fault=Fault.SIZE)
         self._ready, self._over = b"", False
         out = out[: len(out) - (self.total_out - size)]

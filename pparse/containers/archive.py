@@ -345,7 +345,7 @@ class ArchiveParser(Parser):
             verdict.verified = verdict.verified and None
             said = member.finding
             reason = str(member.status) if said is None else said.reason
-            if said is not None and said.code == "gap" and verdict.reason is not None and verdict.gaps:
+            if said is not None and said.code in ("gap", "truncated") and verdict.reason is not None and verdict.gaps:
                 reason = verdict.reason  # reading has counted the lost bytes: they need not be told twice
             verdict.worsen(member.status, "malformed" if said is None else said.code, reason)
         return verdict

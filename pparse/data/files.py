@@ -76,13 +76,22 @@ class FileIdentity:
 
         On another machine device, inode and ``ctime_ns`` differ, and are not compared.
         """
-        if same_host:
-            changed = self != now or self.may_have_been_written(now, path)
-        else:
-            changed = (self.size, self.mtime_ns) != (now.size, now.mtime_ns)
-        if changed:
-            reason = f"the file is not the one that was pickled: {self.difference(now)}"
+        if not self.is_same(now, same_host=same_host):
+            what = self.difference(now)
+            if self == now:
+                what = "it was written to or renamed, or its attributes changed (so what was written cannot be told)"
+            reason = f"the file is not the one that was pickled: {what}"
             raise DataChangedError(reason, source=path, wanted=self.size, got=now.size)
+
+    def is_same(self, other: FileIdentity, *, same_host: bool) -> bool:
+        """Return whether this surely is the same, unchanged file: not even its attributes changed."""
+        if same_host:
+            return self == other and self.ctime_ns == other.ctime_ns
+        return (self.size, self.mtime_ns) == (other.size, other.mtime_ns)
+
+    def __reduce__(self) -> tuple[type[FileIdentity], tuple[int, ...]]:
+        numbers = self.device, self.inode, self.size, self.mtime_ns, self.ctime_ns, self.attributes
+        return FileIdentity, numbers
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FileIdentity) and (self.device, self.inode, self.size, self.mtime_ns) == (

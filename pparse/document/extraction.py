@@ -391,6 +391,12 @@ class Extraction:
         found: tuple[Any, tuple[object, ...]] = self.session.opened.reduce(self)
         return found
 
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
     def close(self) -> None:
         """Close the document this belongs to."""
         self.session.close()

@@ -7,9 +7,8 @@ docs/handles.md for what holds.
 from __future__ import annotations
 
 import os
-import pickle
-from collections import deque
-from weakref import WeakValueDictionary
+import weakref
+from collections import OrderedDict
 
 from pparse.data.files import FileData
 from pparse.errors import EndOfDataError, PathError, SourceError
@@ -17,26 +16,28 @@ from pparse.locking import RLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any, Final
 
     from pparse.data.base import Data
     from pparse.data.files import FileIdentity
     from pparse.document.extraction import Extraction
+    from pparse.document.session import Session
 
 # Documents opened for handles: all that are in use, and the last ones even if they are not. A worker gets one task
 # after the other, and would open its document for each of them.
 _LAST: Final = 4
-_lock: Final = RLock()
-_opened: Final[WeakValueDictionary[bytes, Extraction]] = WeakValueDictionary()
-_viewers: Final[WeakValueDictionary[bytes, Any]] = WeakValueDictionary()
-_latest: Final[deque[tuple[Extraction, Any]]] = deque(maxlen=_LAST)
+_lock: Final = RLock()  # of the tables; nothing is opened under it
+_opening: Final[dict[bytes, RLock]] = {}  # one at a time opens a document; by its key
+_opened: Final[dict[bytes, list[weakref.ref[Extraction]]]] = {}
+_viewers: Final[weakref.WeakValueDictionary[tuple[int, tuple[str, ...]], Any]] = weakref.WeakValueDictionary()
+_latest: Final[OrderedDict[int, tuple[Extraction, list[Any]]]] = OrderedDict()
 
 
 class Handle:
     """How to open an extraction again: see `handle_of` and `reopen`."""
 
-    __slots__ = ("files", "host", "inner", "keywords", "source", "unwrapped")
+    __slots__ = ("files", "host", "inner", "key", "keywords", "source", "unwrapped")
 
     def __init__(
         self,
@@ -46,6 +47,7 @@ class Handle:
         unwrapped: bool,
         files: Mapping[str, FileIdentity],
         host: str,
+        key: bytes,
     ) -> None:
         self.source = source
         """What `pparse.open` was given, paths made absolute."""
@@ -59,22 +61,14 @@ class Handle:
         """What identified the files that it is read from, by absolute path."""
         self.host = host
         """Name of the machine: device and inode mean something there only."""
+        self.key = key
+        """What is the same for all handles of one source that was opened alike."""
 
     def __reduce__(self) -> tuple[type[Handle], tuple[object, ...]]:
-        return Handle, (self.source, self.keywords, self.inner, self.unwrapped, self.files, self.host)
+        return Handle, (self.source, self.keywords, self.inner, self.unwrapped, self.files, self.host, self.key)
 
     def __repr__(self) -> str:
         return f"<Handle of {self.source!r} {'::'.join(self.inner)!r}>"
-
-    @property
-    def key(self) -> bytes:
-        """What is the same for all handles of one opened document."""
-        first = next(iter(self.files.items()), None)  # a file that was replaced is another document
-        return pickle.dumps((self.source, sorted(self.keywords.items(), key=_name), first, self.host))
-
-
-def _name(item: tuple[str, object]) -> str:
-    return item[0]
 
 
 def handle_of(extraction: Extraction, parts: Iterable[Data | None] = ()) -> Handle:
@@ -87,8 +81,7 @@ def handle_of(extraction: Extraction, parts: Iterable[Data | None] = ()) -> Hand
     if session.opened is None:
         raise SourceError("only a document opened by pparse.open can be pickled", source=extraction.outermost.name)
     opened = session.opened
-    source = portable(opened.source, opened.folder)
-    _refuse_objects(source, extraction)
+    _refuse_objects(opened.portable, extraction)
     inner: list[str] = []
     top = extraction
     while top.parent is not None:
@@ -103,7 +96,8 @@ def handle_of(extraction: Extraction, parts: Iterable[Data | None] = ()) -> Hand
         for data in (top.data, *needed)
         if isinstance(data, FileData)
     }
-    return Handle(source, opened.keywords, tuple(reversed(inner)), extraction.implicit, files, _host())
+    names = tuple(reversed(inner))
+    return Handle(opened.portable, opened.keywords, names, extraction.implicit, files, _host(), opened.key)
 
 
 def _refuse_objects(source: Any, extraction: Extraction) -> None:
@@ -113,17 +107,6 @@ def _refuse_objects(source: Any, extraction: Extraction) -> None:
                 f"a document opened from a {type(part).__name__} cannot be pickled; open it by its path",
                 source=extraction.outermost.name,
             )
-
-
-def portable(source: Any, folder: str) -> Any:
-    """Return what `pparse.open` was given so that it can be given again in another folder, and another process."""
-    if isinstance(source, str | os.PathLike):
-        return os.path.join(folder, os.fspath(source))  # not normalised: "::" and names of members follow
-    if isinstance(source, bytearray | memoryview):
-        return bytes(source)
-    if isinstance(source, list | tuple):
-        return [portable(part, folder) for part in source]
-    return source
 
 
 def _host() -> str:
@@ -137,48 +120,91 @@ def reopen(handle: Handle) -> Extraction:
 
     Raises `DataChangedError` if a file is not what it was, and the errors of `pparse.open`.
     """
-    with _lock:
-        opened = _document(handle)
-        _remember(opened, None)
+    opened = _document(handle)
+    _remember(opened)
     return _part(opened, handle)
 
 
 def reopen_view(handle: Handle) -> Any:
     """Return the viewer of the extraction that ``handle`` means: one for all handles that mean the same."""
-    with _lock:
-        opened = _document(handle)
-        key = handle.key + repr(handle.inner).encode()
+    opened = _document(handle)
+    key = id(opened.session), handle.inner
+    with opened.lock:
         viewer = _viewers.get(key)
-        if viewer is None or viewer.extraction.session.closed:
+        if viewer is None:
             viewer = _viewers[key] = _part(opened, handle).outermost.view()
-        _remember(opened, viewer)
+    _remember(opened, viewer)
     return viewer
 
 
-def _remember(opened: Extraction, viewer: Any) -> None:
-    found = (opened, viewer)
-    if found not in _latest:
-        _latest.append(found)
+def _remember(opened: Extraction, viewer: Any = None) -> None:
+    """Keep a document that was used just now, and its viewer, instead of the one whose use is the longest ago."""
+    with _lock:
+        _, viewers = _latest.pop(id(opened), (opened, []))
+        if viewer is not None and not any(viewer is known for known in viewers):
+            viewers.append(viewer)
+        _latest[id(opened)] = opened, viewers
+        while len(_latest) > _LAST:
+            _latest.popitem(last=False)
 
 
 def _document(handle: Handle) -> Extraction:
-    """Return the opened document of ``handle``; all of its files that are open now are the ones that are meant."""
-    key = handle.key
-    opened = _opened.get(key)
-    expected = {path: (identity, handle.host == _host()) for path, identity in handle.files.items()}
-    if opened is None or opened.session.closed:
+    """Return a document that ``handle`` was opened for: one that reads the files that are meant."""
+    with _lock:
+        own = _opening.setdefault(handle.key, RLock())
+    with own:
+        for known in _living(handle.key):
+            if _agrees(known.session, handle):
+                return known
         from pparse.document.opening import open_expecting
 
-        opened = open_expecting(handle.source, expected, **handle.keywords)
-        _opened[key] = opened
+        opened = open_expecting(handle.source, _expected(handle), **handle.keywords)
+        session = opened.session
+        session.let_go = lambda: _forget(handle.key, session)
+        with _lock:
+            _opened.setdefault(handle.key, []).append(weakref.ref(opened))
         return opened
-    session = opened.session
-    for data in session.sources():
-        known = expected.get(os.path.join(session.opened.folder, data.path)) if isinstance(data, FileData) else None
-        if isinstance(data, FileData) and known is not None:
-            known[0].refuse_another(data.identity, data.path, same_host=known[1])
-    session.pool.expected.update(expected)
-    return opened
+
+
+def _living(key: bytes) -> list[Extraction]:
+    """Return the documents that are open for handles with this key."""
+    with _lock:
+        found = [(ref, opened) for ref in _opened.get(key, ()) if (opened := ref()) is not None]
+        _opened[key] = [ref for ref, _ in found]
+        return [opened for _, opened in found]
+
+
+def _forget(key: bytes, session: Session) -> None:
+    """Open another document for the next handle; whoever uses this one goes on using it."""
+    with _lock:
+        for opened in _living(key):
+            if opened.session is session:
+                _opened[key] = [ref for ref in _opened[key] if ref() is not opened]
+                _latest.pop(id(opened), None)
+
+
+def _expected(handle: Handle) -> dict[str, tuple[FileIdentity, bool]]:
+    """Return what the files of ``handle`` must be, and whether that was found out on this machine."""
+    here = handle.host == _host()
+    return {path: (identity, here) for path, identity in handle.files.items()}
+
+
+def _agrees(session: Session, handle: Handle) -> bool:
+    """Say whether a document reads the files that ``handle`` means; from now on, those that it opens later, too."""
+    wanted = _expected(handle)
+    with session.lock:
+        now = {
+            os.path.join(session.opened.folder, data.path): data.identity
+            for data in session.sources()
+            if isinstance(data, FileData)
+        }
+        for path, (identity, here) in wanted.items():
+            known = session.pool.expected.get(path)
+            for other in (now.get(path), None if known is None else known[0]):
+                if other is not None and not identity.is_same(other, same_host=here):
+                    return False
+        session.pool.expected.update(wanted)
+    return True
 
 
 def _part(opened: Extraction, handle: Handle) -> Extraction:
@@ -189,19 +215,26 @@ def _part(opened: Extraction, handle: Handle) -> Extraction:
         try:
             found, taken = enter_next(found, names)
         except (PathError, EndOfDataError):
-            found, taken = found.sibling(names[0]), 1  # a file of a set
+            if not found.parse().parser.is_set:
+                raise
+            found, taken = found.sibling(names[0]), 1
         del names[:taken]
     if found.name == opened.name and found.parent is opened.parent:
         found = opened  # which may be of a format that was named
     return found.parsed if handle.unwrapped else found
 
 
+def documents() -> Iterator[Extraction]:
+    """Yield the documents that are open for handles; for tests."""
+    for key in list(_opened):
+        yield from _living(key)
+
+
 def at_fork() -> None:
     """Forget, in a forked process, what was opened for handles: its lock may be taken by a thread that is not there."""
     _lock._at_fork_reinit()  # type: ignore[attr-defined]
-    _latest.clear()
-    _opened.clear()
-    _viewers.clear()
+    for table in (_latest, _opened, _viewers, _opening):
+        table.clear()
 
 
 if hasattr(os, "register_at_fork"):

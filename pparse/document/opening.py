@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from operator import itemgetter
 
 from pparse.data.base import BytesData, Data, Distance
 from pparse.data.files import FileData
@@ -141,7 +142,7 @@ def _with_parsers(registry: Registry, parsers: Iterable[type[Parser]]) -> Regist
 class Opened:
     """How a document was opened, for handles (`pparse.document.handles`)."""
 
-    __slots__ = ("folder", "keywords", "source")
+    __slots__ = ("_key", "_portable", "folder", "keywords", "source")
 
     def __init__(self, source: Source, keywords: dict[str, Any]) -> None:
         self.source = source
@@ -153,12 +154,42 @@ class Opened:
             """The current folder then, to which relative paths refer."""
         except OSError:  # it was deleted
             self.folder = ""
+        self._portable: Any = None
+        self._key = b""
+
+    @property
+    def portable(self) -> Any:
+        """The source as it can be given again in another folder, and another process."""
+        if self._portable is None:
+            self._portable = _portable(self.source, self.folder)
+        return self._portable
+
+    @property
+    def key(self) -> bytes:
+        """Equal for sources that were opened alike."""
+        if not self._key:
+            from hashlib import blake2b
+            from pickle import dumps
+
+            given = dumps((self.portable, sorted(self.keywords.items(), key=itemgetter(0))), 4)
+            self._key = blake2b(given, digest_size=16).digest()
+        return self._key
 
     def reduce(self, extraction: Extraction) -> tuple[Any, tuple[object, ...]]:
         """Return what `pickle` keeps of an extraction."""
         from pparse.document.handles import handle_of, reopen
 
         return reopen, (handle_of(extraction),)
+
+
+def _portable(source: Any, folder: str) -> Any:
+    if isinstance(source, str | os.PathLike):
+        return os.path.join(folder, os.fspath(source))  # not normalised: "::" and names of members follow
+    if isinstance(source, bytearray | memoryview):
+        return bytes(source)
+    if isinstance(source, list | tuple):
+        return [_portable(part, folder) for part in source]
+    return source
 
 
 def _open_source(session: Session, source: Source, format: str | None) -> Extraction:

@@ -88,6 +88,8 @@ class Session:
         """Accounts for the indexes of all nodes."""
         self.opened: Any = None
         """What `pparse.open` was given (a `pparse.document.opening.Opened`); None: it was not opened by that."""
+        self.let_go: Callable[[], object] | None = None
+        """What closing does instead, in a document that is shared by handles."""
         self._sources: weakref.WeakSet[Data] = weakref.WeakSet()
         self._retentions: weakref.WeakSet[Retention] = weakref.WeakSet()
 
@@ -140,7 +142,13 @@ class Session:
             self.doing = before
 
     def close(self) -> None:
-        """Close every source; nodes and tensors of the document raise `ClosedError` from here on."""
+        """Close every source; nodes and tensors of the document raise `ClosedError` from here on.
+
+        A document that was opened for handles is closed with the last object made of it (docs/handles.md).
+        """
+        if self.let_go is not None:
+            self.let_go()
+            return
         self.closed = True  # first: those that wait for the lock must see it
         with self.lock:
             for data in self.sources():

@@ -7,12 +7,16 @@ has, and becomes one of its class. So objects of this process pay nothing for it
 
 from __future__ import annotations
 
+from pparse.display.html import table
+from pparse.display.text import safe, shape_words, shorten
 from pparse.document.handles import Handle, handle_of, reopen_view
 from pparse.errors import DataChangedError, SourceError
+from pparse.locking import RLock
 from pparse.tensors.dtype import DType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any, Final
 
     from pparse.tensors.tensor import Tensor
@@ -20,6 +24,10 @@ if TYPE_CHECKING:
 
 # What a tensor knows before its document is opened, beside its name and type.
 _TOLD: Final = ("shape", "stored_dtype", "byteorder", "encoding")
+
+
+# Taken while an object becomes what it stands for: other threads may be using it.
+_becoming: Final = RLock()
 
 
 class Unopened:
@@ -30,11 +38,8 @@ class Unopened:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # other libraries ask for all kinds of protocols
             raise AttributeError(name)
-        self._open()
+        _open_viewer(self)
         return getattr(self, name)
-
-    def _open(self) -> None:
-        raise NotImplementedError
 
 
 class _UnopenedTensor(Unopened):
@@ -43,26 +48,39 @@ class _UnopenedTensor(Unopened):
     def __getattr__(self, name: str) -> Any:
         if not any(name in vars(owner).get("__slots__", ()) for owner in type(self).__mro__):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return super().__getattr__(name)
-
-    def _open(self) -> None:
-        found = reopen_view(self._shared)[self.name]
-        if any(getattr(found, name) != getattr(self, name) for name in ("dtype", *_TOLD)):
-            raise DataChangedError("the tensor is not the one that was pickled", path=found.name)
-        take_over(self, found)
+        _open_tensor(self)
+        return getattr(self, name)
 
 
-class _UnopenedViewer(Unopened):
-    __slots__ = ()
+def _open_tensor(tensor: Any) -> None:
+    """Open the document of ``tensor``, which becomes one of its tensors."""
+    handle = tensor._shared
+    if not isinstance(handle, Handle):
+        with _becoming:  # another thread was quicker, and is done now
+            return
+    found = reopen_view(handle)[tensor.name]
+    if any(getattr(found, name) != getattr(tensor, name) for name in ("dtype", *_TOLD)):
+        raise DataChangedError("the tensor is not the one that was pickled", path=found.name)
+    with _becoming:
+        if isinstance(tensor, Unopened):
+            _take_over(tensor, found)
 
-    def _open(self) -> None:
-        found = reopen_view(self.__dict__["_handle"])
-        self.__class__ = type(found)
-        self.__dict__ = found.__dict__  # type: ignore[misc]  # the same viewer, whoever opened it
+
+def _open_viewer(viewer: Any) -> None:
+    """Open the document of ``viewer``, which becomes its viewer: the same, whoever opened it first."""
+    handle = viewer.__dict__.get("_handle")
+    if handle is None:
+        with _becoming:  # another thread was quicker, and is done now
+            return
+    found = reopen_view(handle)
+    with _becoming:
+        viewer.__dict__ = found.__dict__  # first: until the class is another one, what is missing is asked for here
+        viewer.__class__ = type(found)
 
 
-def take_over(tensor: Any, found: Tensor) -> None:
-    """Make ``tensor`` the same as ``found``."""
+def _take_over(tensor: Any, found: Tensor) -> None:
+    """Make ``tensor`` the same as ``found``; its class last, as above."""
+    tensor._shared = found._shared
     for owner in type(found).__mro__:
         for name in vars(owner).get("__slots__", ()):
             try:
@@ -72,23 +90,60 @@ def take_over(tensor: Any, found: Tensor) -> None:
     tensor.__class__ = type(found)
 
 
+# -- what is known without opening -------------------------------------------------------------------------------------
+
+
+def _tensor_text(tensor: Any) -> str:
+    dtype = tensor.dtype or tensor.stored_dtype
+    return f"<Tensor {shorten(safe(tensor.name))!r} {dtype} {shape_words(tensor.shape)}, not opened yet>"
+
+
+def _viewer_text(viewer: Any) -> str:
+    kind, handle = type(viewer).__mro__[1].__name__, viewer.__dict__.get("_handle")
+    source = handle.source if handle is not None and isinstance(handle.source, str) else "…"
+    return f"<{kind} of {shorten(safe(source))!r}, not opened yet>"
+
+
+def _tensor_html(tensor: Any) -> str:
+    return table(_tensor_text(tensor), (), ())
+
+
+def _viewer_html(viewer: Any) -> str:
+    return table(_viewer_text(viewer), (), ())
+
+
+def _leave(thing: Any, *error: object) -> None:
+    """End a ``with`` block that began before `thing` was opened; it may have been opened in it."""
+    if not isinstance(thing, Unopened):
+        thing.__exit__(*error)
+
+
+def _close(viewer: Any) -> None:
+    """Close what is not open."""
+
+
+_TENSOR: Final = {"__repr__": _tensor_text, "_repr_html_": _tensor_html, "__exit__": _leave}
+_VIEWER: Final = {"__repr__": _viewer_text, "_repr_html_": _viewer_html, "__exit__": _leave, "close": _close}
+_viewer_text.__guarded__ = True  # type: ignore[attr-defined]  # needs no lock, see `pparse.locking.guard`
 _classes: Final[dict[type, type[Any]]] = {}
 
 
-def unopened(base: type, mixin: type[Unopened]) -> type[Any]:
-    """Return the class of unopened objects of class ``base``."""
+def unopened(base: type, mixin: type[Unopened], known: Mapping[str, Any]) -> type[Any]:
+    """Return the class of unopened objects of class ``base``; ``known`` are methods that need no document."""
     made = _classes.get(base)
     if made is None:
-        made = type(f"Unopened{base.__name__}", (base, mixin), {"__slots__": (), "__module__": __name__})
+        made = type(f"Unopened{base.__name__}", (base, mixin), {"__slots__": (), "__module__": __name__, **known})
         made = _classes.setdefault(base, made)
     return made
 
 
 def reduce_tensor(tensor: Tensor) -> tuple[Any, tuple[object, ...]]:
     """Return what `pickle` keeps of a tensor. Raises `SourceError`, see `pparse.document.handles.handle_of`."""
-    handle: Any = tensor._shared
-    kind = type(tensor)
-    if isinstance(tensor, Unopened):
+    with _becoming:
+        handle: Any = tensor._shared
+        kind = type(tensor)
+        is_open = not isinstance(tensor, Unopened)
+    if not is_open:
         kind = kind.__mro__[1]
     else:
         if tensor._owner is None:
@@ -100,7 +155,7 @@ def reduce_tensor(tensor: Tensor) -> tuple[Any, tuple[object, ...]]:
 
 def restore_tensor(kind: type[Tensor], handle: Handle, name: str, dtype: str | None, *told: object) -> Tensor:
     """Return a tensor that was pickled; its document is opened when it is used."""
-    tensor: Any = object.__new__(unopened(kind, _UnopenedTensor))
+    tensor: Any = object.__new__(unopened(kind, _UnopenedTensor, _TENSOR))
     tensor._shared = handle
     tensor.name = name
     tensor.dtype = None if dtype is None else DType.of(dtype)
@@ -111,14 +166,15 @@ def restore_tensor(kind: type[Tensor], handle: Handle, name: str, dtype: str | N
 
 def reduce_viewer(viewer: Viewer) -> tuple[Any, tuple[object, ...]]:
     """Return what `pickle` keeps of a viewer."""
-    kind = type(viewer)
-    if isinstance(viewer, Unopened):
-        return restore_viewer, (kind.__mro__[1], viewer.__dict__["_handle"])
+    with _becoming:
+        kind, handle = type(viewer), viewer.__dict__.get("_handle")
+    if handle is not None:
+        return restore_viewer, (kind.__mro__[1], handle)
     return restore_viewer, (kind, handle_of(viewer.extraction.outermost))
 
 
 def restore_viewer(kind: type[Viewer], handle: Handle) -> Viewer:
     """Return a viewer that was pickled; its document is opened when it is used."""
-    viewer: Any = object.__new__(unopened(kind, _UnopenedViewer))
+    viewer: Any = object.__new__(unopened(kind, Unopened, _VIEWER))
     viewer.__dict__["_handle"] = handle
     return viewer  # type: ignore[no-any-return]

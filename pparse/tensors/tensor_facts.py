@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from pparse.data.range_status import cut_status
+from pparse.display.text import shorten
 from pparse.findings import Finding, Status
 from pparse.limits import format_size
 from pparse.tensors.status import status_of_spans, tensor_status
@@ -290,4 +291,4 @@ class TensorFacts:
         if self.unwritten_nbytes:
             status += f", {self.unwritten_nbytes} bytes never written"
         size = format_size(self.stored_nbytes)
-        return f"<Tensor {self.name!r} {self.dtype or self.stored_dtype} {shape}, {size}{status}>"
+        return f"<Tensor {shorten(self.name)!r} {self.dtype or self.stored_dtype} {shape}, {size}{status}>"

@@ -197,6 +197,12 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
 
         return reduce_viewer(self)
 
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self  # it holds no content of its own
+
     def close(self) -> None:
         """Close the document."""
         self.extraction.close()

@@ -451,6 +451,12 @@ class Node:
         """Pickle a handle: the document, and the path (docs/handles.md)."""
         return node_of, (self.extraction, self.result.parser.name, self.path)
 
+    def __copy__(self) -> Node:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Node:
+        return self
+
     def _repr_html_(self) -> str:
         from pparse.tree.notebook import node_html
 
