@@ -38,6 +38,26 @@ _HEAD: Final = 64 * KIB
 _MOST_TRIED: Final = 64
 # Longer records are not searched: reading one at each of many false signatures would take too long.
 _LONGEST: Final = 8 * KIB
+# Names of files that are zip archives.
+EXTENSIONS: Final = (
+    ".zip",
+    ".jar",
+    ".war",
+    ".apk",
+    ".whl",
+    ".egg",
+    ".xpi",
+    ".cbz",
+    ".epub",
+    ".docx",
+    ".xlsx",
+    ".pptx",
+    ".odt",
+    ".ods",
+    ".odp",
+    ".npz",
+    ".zipx",
+)
 _SIGNS: Final = lazy_pattern(rb"PK(?:\x03\x04|\x01\x02)")
 
 

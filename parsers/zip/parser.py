@@ -34,7 +34,7 @@ from pparse.parsers.zip.directory import (
     local_at,
 )
 from pparse.parsers.zip.extent import LZMA_HEAD, lzma_alone
-from pparse.parsers.zip.match import TAIL_READ, find_record, match_tail, match_zip
+from pparse.parsers.zip.match import EXTENSIONS, TAIL_READ, find_record, match_tail, match_zip
 from pparse.parsers.zip.members import MemberMaker
 from pparse.parsers.zip.note import ZipNote
 from pparse.parsers.zip.records import (
@@ -54,7 +54,7 @@ from pparse.parsers.zip.records import (
 )
 from pparse.parsers.zip.rows import listing
 from pparse.parsers.zip.scan import Scanner
-from pparse.parsers.zip.small_members import verified_content
+from pparse.parsers.zip.small_members import ReadAhead, verified_content
 from pparse.parsers.zip.unclaimed import unclaimed
 from pparse.tree.context import DONE
 from pparse.tree.parser import Confidence
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from pparse.parsers.zip.scan import ScanStep
     from pparse.tree.context import NodeContext, Step
     from pparse.tree.result import Result
-    from pparse.tree.visit import Member
+    from pparse.tree.visit import Member, Visit
 
 # Entries added at a time; when scanning, as long as they are near each other.
 _GROUP: Final = 64
@@ -85,25 +85,7 @@ class ZipParser(ArchiveParser):
 
     name = "zip"
     description = "zip archive"
-    extensions = (
-        ".zip",
-        ".jar",
-        ".war",
-        ".apk",
-        ".whl",
-        ".egg",
-        ".xpi",
-        ".cbz",
-        ".epub",
-        ".docx",
-        ".xlsx",
-        ".pptx",
-        ".odt",
-        ".ods",
-        ".odp",
-        ".npz",
-        ".zipx",
-    )
+    extensions = EXTENSIONS
     media_type = "application/zip"
     root_at = "back"
     references = ("PKWARE APPNOTE.TXT 6.3.10", "Info-ZIP extrafld.txt")
@@ -123,6 +105,7 @@ class ZipParser(ArchiveParser):
         self._scanner: Scanner | None = None
         self._searches = 0
         self._shown = False  # whether findings on the whole archive were added
+        self._ahead: ReadAhead | None = None  # of a check that is going on
 
     @classmethod
     def match(cls, reader: Reader) -> Confidence:
@@ -454,6 +437,14 @@ class ZipParser(ArchiveParser):
 
     # -- checks ------------------------------------------------------------------------------------------------------
 
+    def check(self, *, strict: bool = False) -> Iterator[Visit]:
+        """Read every member."""
+        self._ahead = ReadAhead(self.extraction.data)
+        try:
+            yield from super().check(strict=strict)
+        finally:
+            self._ahead = None
+
     def examine(self, member: ArchiveMember, sink: Sink | None, skip: Skip | None) -> Verdict:
         """Read all of the content, and compare the local header with the directory.
 
@@ -489,7 +480,7 @@ class ZipParser(ArchiveParser):
         if member.at in self._opened or data.flawed:
             return None
         session.check_cancelled()
-        found = verified_content(data, member, note, session.limits)
+        found = verified_content(self._ahead or data, member, note, session.limits)
         if found is None:
             return None
         begin, content = found

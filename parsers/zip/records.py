@@ -7,6 +7,7 @@ Sources: PKWARE's APPNOTE.TXT 6.3.10; the extra fields of Info-ZIP (``extrafld.t
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 from zlib import crc32
 
@@ -401,6 +402,7 @@ def describe_encryption(method: int, extra: bytes) -> str:
     return f"encrypted (AES-{bits}, AE-{field[0]}, {inner} inside)"
 
 
+@lru_cache(1_024)  # the members of an archive often have one time
 def dos_time(date: int, time: int) -> float | None:
     """Return a DOS date and time as seconds since 1970; None for an invalid date.
 

@@ -39,10 +39,40 @@ SMALL: Final = 64 * KIB
 # Room for the extra field of a local header, which the directory does not give the length of.
 _EXTRA: Final = 64
 _DESCRIPTOR: Final = 24
+# How far is read ahead.
+_AHEAD: Final = 128 * KIB
 _MEANING: Final = ENCRYPTED | STREAMED | MASKED
 
 
-def verified_content(data: Data, member: ArchiveMember, note: ZipNote, limits: Limits) -> tuple[int, bytes] | None:
+class ReadAhead:
+    """Reads for many small members that follow each other: further than asked for, once they do.
+
+    What was read ahead is as old as its read; so it must not outlive one pass over the members.
+    """
+
+    __slots__ = ("_at", "_block", "_data", "_end", "_revision")
+
+    def __init__(self, data: Data) -> None:
+        self._data = data
+        self._block = b""
+        self._at = self._end = 0
+        self._revision = data.revision
+
+    def pread(self, offset: int, length: int) -> bytes:
+        """Return what `Data.pread` does."""
+        at = offset - self._at
+        if at >= 0 and offset + length <= self._end and self._revision == self._data.revision:
+            return self._block[at : at + length]
+        ahead = _AHEAD if at >= 0 and offset <= self._end + length else length
+        self._revision = self._data.revision
+        self._block = self._data.pread(offset, max(length, ahead))
+        self._at, self._end = offset, offset + len(self._block)
+        return self._block[:length]
+
+
+def verified_content(
+    data: Data | ReadAhead, member: ArchiveMember, note: ZipNote, limits: Limits
+) -> tuple[int, bytes] | None:
     """Return the content of a small member that agrees in everything with its directory entry; None if not.
 
     Before the content comes the offset of its stored bytes. ``data`` are those of the archive. Source errors propagate.

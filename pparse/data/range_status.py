@@ -55,6 +55,10 @@ class Proofs:
     def add(self, start: int, end: int) -> None:
         """Add ``[start, end)``."""
         with self._lock:
+            if not self._ends or start > self._ends[-1]:  # the usual case: members are read in order
+                self._starts.append(start)
+                self._ends.append(end)
+                return
             first = bisect_left(self._ends, start)
             last = bisect_right(self._starts, end)
             if first < last:
