@@ -91,7 +91,7 @@ def _collect_less() -> None:
     Rows are many short-lived objects without cycles. But an object in a cycle may hold a decoder, so collection must
     not wait for long.
     """
-    gc.set_threshold(5_000)
+    gc.set_threshold(10_000)
     if not gc.isenabled():  # the process runs one command, and was started by `pparse.cli.main`
         gc.freeze()
         gc.enable()

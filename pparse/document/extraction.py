@@ -7,7 +7,6 @@ piece is a `Range` of the same descriptor. A `FolderExtraction` is a folder, and
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 
 from pparse.document.folder import LocalFolder
 from pparse.errors import FormatError, LimitError, PathError, SourceError, UnsupportedError
@@ -100,8 +99,10 @@ class Extraction:
         end = self.end if node is None or node.end is None else node.end
         data = self.data
         if data.flawed:
-            with suppress(LimitError):  # a read there reports it
+            try:
                 data.look()
+            except LimitError:
+                pass  # a read there reports it
         size = data.reach
         if size is None:
             size = _find_size(data)

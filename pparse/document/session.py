@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from contextlib import contextmanager
 
 from pparse.budget import MemoryBudget
 from pparse.data.base import IoStats
@@ -16,7 +15,7 @@ from pparse.tree.retention import Retention
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from pparse.data.base import Data
@@ -132,14 +131,9 @@ class Session:
             if self.source is not None and self.source.place < (self.source.size or 1 << 63):
                 self.progress(self.source.place, self.source.size, self.doing)
 
-    @contextmanager
-    def telling(self, doing: str = "") -> Iterator[None]:
-        """Report the work inside the block as ``doing``; without ``doing``, leave progress reports to the caller."""
-        before, self.doing = self.doing, doing
-        try:
-            yield
-        finally:
-            self.doing = before
+    def telling(self, doing: str = "") -> Telling:
+        """Report progress in the block as ``doing``; without ``doing``, leave progress reports to the caller."""
+        return Telling(self, doing)
 
     def close(self) -> None:
         """Close every source; nodes and tensors of the document raise `ClosedError` from here on.
@@ -155,3 +149,20 @@ class Session:
                 data.close()
             for retention in list(self._retentions):
                 retention.clear()
+
+
+class Telling:
+    """A block of which progress is reported in other words; see `Session.telling`."""
+
+    __slots__ = ("_before", "_doing", "_session")
+
+    def __init__(self, session: Session, doing: str) -> None:
+        self._session = session
+        self._doing = doing
+        self._before = session.doing
+
+    def __enter__(self) -> None:
+        self._before, self._session.doing = self._session.doing, self._doing
+
+    def __exit__(self, *exc: object) -> None:
+        self._session.doing = self._before
