@@ -29,11 +29,6 @@ def tensor_status(claimed: Status, known: Callable[[], RangeStatus | None]) -> S
 
 def status_of_spans(spans: tuple[Span, ...]) -> RangeStatus | None:
     """Return the worst of what is known against the bytes of ``spans``; None if there is nothing."""
-    for span in spans:  # asked several times for each row of a list, and hardly ever true
-        if span.data is not None and span.data.flawed:
-            break
-    else:
-        return None
     worst: RangeStatus | None = None
     for span in spans:
         if span.data is not None and span.data.flawed:

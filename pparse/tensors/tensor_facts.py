@@ -143,17 +143,24 @@ class TensorFacts:
     @property
     def _sources(self) -> tuple[Span, ...]:
         """Where the bytes of the array are read."""
-        return self.spans if self._content is None else (self._content,)
+        spans = self._spans if self._content is None else (self._content,)
+        return spans if type(spans) is tuple else self.spans
 
     @property
     def _source_nbytes(self) -> int:
         """Number of bytes of the array as they are read."""
         return self.stored_nbytes if self._content is None else self._content.length
 
+    def _is_flawed(self) -> bool:
+        """Whether anything is known against data it is read from: asked often for each row of a list, and hardly ever so."""
+        for span in self._sources:  # noqa: SIM110 -- any() would make a generator, for a tenth of a listing's time
+            if span.data is not None and span.data.flawed:
+                return True
+        return False
+
     def _known(self) -> RangeStatus | None:
         """What is now known against the bytes it is read from; None: nothing."""
-        sources = self._spans if self._content is None else (self._content,)
-        found = status_of_spans(sources if isinstance(sources, tuple) else self.spans)
+        found = status_of_spans(self._sources)
         if found is not None and found.status is Status.MISSING and self.available_nbytes:
             found.status = cut_status(self.available_nbytes)  # the first of several spans exist
         return found
@@ -169,7 +176,7 @@ class TensorFacts:
 
         A stream that is known to be cut or damaged is first decoded to that place.
         """
-        return tensor_status(self._status, self._known)
+        return tensor_status(self._status, self._known) if self._is_flawed() else self._status
 
     @status.setter
     def status(self, status: Status) -> None:
@@ -180,7 +187,7 @@ class TensorFacts:
         """True: a checksum confirmed its bytes; False: one contradicts them; None: neither so far."""
         if self._verified is False:
             return False
-        found = self._known()
+        found = self._known() if self._is_flawed() else None
         if found is not None:
             return found.verified
         if self._verified is None and self._status is Status.COMPLETE:
