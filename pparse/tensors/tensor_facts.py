@@ -152,7 +152,7 @@ class TensorFacts:
         return self.stored_nbytes if self._content is None else self._content.length
 
     def _is_flawed(self) -> bool:
-        """Whether anything is known against data it is read from: asked often for each row of a list, and hardly ever so."""
+        """Whether anything is known against data it is read from; asked five times for each row of a list."""
         for span in self._sources:  # noqa: SIM110 -- any() would make a generator, for a tenth of a listing's time
             if span.data is not None and span.data.flawed:
                 return True
