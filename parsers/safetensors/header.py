@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from array import array
 
-from pparse.data.range_status import cut_status
 from pparse.data.zero_runs import unwritten
 from pparse.document.extraction import extraction_of
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
@@ -40,7 +39,7 @@ from pparse.parsers.safetensors.length import (
     last_end,
     zeroed_header,
 )
-from pparse.tensors.status import tensor_status
+from pparse.tensors.status import status_by_place, tensor_status
 from pparse.tree.entry import UNLOADED_VALUE, Entry
 from pparse.tree.key_table import has_repeats
 from pparse.tree.parser import Parser
@@ -377,9 +376,7 @@ class HeaderParser(Parser):
             return Status.DAMAGED
         if there is None:
             there = self.result.extraction.known_end() - self.data_start
-        if info.end <= there or info.begin == info.end:
-            return Status.COMPLETE
-        return cut_status(info.begin < there)
+        return status_by_place(info.begin, info.end, there)
 
     def look_behind(self) -> None:
         """Find out whether bytes follow the last tensor, before any status is given."""

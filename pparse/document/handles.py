@@ -16,7 +16,7 @@ from pparse.locking import RLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any, Final
 
     from pparse.data.base import Data
@@ -222,12 +222,6 @@ def _part(opened: Extraction, handle: Handle) -> Extraction:
     if found.name == opened.name and found.parent is opened.parent:
         found = opened  # which may be of a format that was named
     return found.parsed if handle.unwrapped else found
-
-
-def documents() -> Iterator[Extraction]:
-    """Yield the documents that are open for handles; for tests."""
-    for key in list(_opened):
-        yield from _living(key)
 
 
 def at_fork() -> None:

@@ -1,12 +1,13 @@
 """The status of a tensor: TRUNCATED, MISSING, DAMAGED … by what its format claims, and by the bytes it is read from.
 
-The claim is made where the tensor's entry is read (for safetensors `pparse.parsers.safetensors.header`): it compares
-sizes and offsets with each other and with the end of the file. What is known about a range of bytes, from streams and
-checksums around it, is decided in `pparse.data.range_status`. Here both become one.
+The claim is made where the tensor's entry is read (for safetensors `pparse.parsers.safetensors.header`): sizes and
+offsets are compared with each other, and here with the end of the file. What is known about a range of bytes, from
+streams and checksums around it, is decided in `pparse.data.range_status`. Here both become one.
 """
 
 from __future__ import annotations
 
+from pparse.data.range_status import cut_status
 from pparse.findings import Status
 
 TYPE_CHECKING = False
@@ -15,6 +16,16 @@ if TYPE_CHECKING:
 
     from pparse.data.range_status import RangeStatus
     from pparse.tensors.tensor_facts import Span
+
+
+def status_by_place(begin: int, end: int, there: int) -> Status:
+    """Return the status of a tensor whose bytes are ``[begin, end)`` where ``there`` bytes exist.
+
+    COMPLETE if all of them exist, TRUNCATED if only the first ones do, MISSING if none does.
+    """
+    if end <= there or begin == end:
+        return Status.COMPLETE
+    return cut_status(begin < there)
 
 
 def tensor_status(claimed: Status, known: Callable[[], RangeStatus | None]) -> Status:
