@@ -191,6 +191,15 @@ def test_a_planted_bug_is_caught(name: str, tmp_path: Path) -> None:
         run(parser, test, tmp_path)
 
 
-@pytest.mark.parametrize("test", sorted({test for _, test, _ in PLANTED.values()}))
+# The others are those of TestToyContract in test_how_to_write_a_parser.
+FIRST_SHOWN_HERE = (
+    "test_listing_reads_little_and_keeps_what_it_charges",
+    "test_nesting",
+    "test_threads",
+    "test_pickles",
+)
+
+
+@pytest.mark.parametrize("test", FIRST_SHOWN_HERE)
 def test_the_toy_without_a_bug_passes(test: str, tmp_path: Path) -> None:
     run(ToyParser, test, tmp_path)
