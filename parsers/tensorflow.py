@@ -119,6 +119,10 @@ class SavedModelFolderParser(CpbParser):
         """LIKELY for a folder with one of the two files."""
         return Confidence.LIKELY if any(name in folder.members for name in MEMBERS) else Confidence.NO
 
+    def model_file(self) -> Extraction:
+        """Return the file in the folder."""
+        return self.member
+
     def source(self) -> Range:
         """Return the bytes of the file in the folder."""
         return self.member.reader

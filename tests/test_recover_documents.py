@@ -9,15 +9,16 @@ import random
 import shutil
 import tarfile
 import zipfile
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+import pparse
+import pparse.proto_splitter
+from pparse.cli import main
 from tests.conftest import safetensors as made
 from tests.zip_samples import Archive, Made
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SIZE = 1 << 14
 VALUES = {"a": random.Random(1).randbytes(SIZE), "b": random.Random(2).randbytes(SIZE)}
@@ -307,3 +308,34 @@ def test_what_no_parser_recognises_gets_a_next_step_that_can_help(run, tmp_path)
     assert "name the format with -f" in run("recover", path, "-o", tmp_path / "out").err
     # Whoever named one is not told to name one.
     assert "name the format with -f" not in run("recover", "-f", "zip", path, "-o", tmp_path / "out").err
+
+
+@pytest.mark.parametrize("where", ["folder", "tar"])
+@pytest.mark.parametrize("name", ["saved_model.cpb", "saved_model.pb"])
+def test_of_a_saved_model_folder_the_model_is_written_whole(where, name, tmp_path):
+    samples = Path(__file__).parent.parent / "docs" / "samples" / "chunked-model"
+    model = tmp_path / "sm"
+    model.mkdir()
+    content = (samples / "saved_model.cpb").read_bytes()
+    if name.endswith(".pb"):
+        pparse.proto_splitter.merge_to_file(samples / "saved_model.cpb", model / name)
+        content = (model / name).read_bytes()
+    else:
+        (model / name).write_bytes(content)
+    source = str(model)
+    if where == "tar":
+        with tarfile.open(tmp_path / "a.tar", "w") as archive:
+            archive.add(model, "sm")
+        source = f"{tmp_path}/a.tar::sm"
+    assert main(["recover", source, "-o", str(tmp_path / "out"), "-q"]) == 0
+    assert (tmp_path / "out" / name).read_bytes() == content
+
+
+def test_of_a_cut_saved_model_folder_nothing_is_called_whole(tmp_path):
+    samples = Path(__file__).parent.parent / "docs" / "samples" / "chunked-model"
+    model = tmp_path / "sm"
+    model.mkdir()
+    content = (samples / "saved_model.cpb").read_bytes()
+    (model / "saved_model.cpb").write_bytes(content[: len(content) // 2])
+    assert main(["recover", str(model), "-o", str(tmp_path / "out"), "-q"]) == 4
+    assert sum(path.stat().st_size for path in (tmp_path / "out").rglob("*") if path.name != "RECOVERY.json") > 1_000

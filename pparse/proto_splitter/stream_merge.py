@@ -7,6 +7,7 @@ so a lost or damaged chunk is found before anything is on disk.
 
 from __future__ import annotations
 
+import os
 from array import array
 
 from pparse.errors import Fault, MalformedError, OptionError, PparseError
@@ -61,7 +62,7 @@ class MergeReport:
 
 def merge_to_file(
     source: Any,
-    path: str,
+    path: str | os.PathLike[str],
     *,
     message: str | None = None,
     descriptor: Any = None,
@@ -88,7 +89,7 @@ def merge_to_file(
     if descriptor is not None:
         options["descriptor"] = descriptor
     with pparse.open(source, options=options, budget=budget, scratch=scratch, progress=progress) as document:
-        return merge_document(document, path, progress)
+        return merge_document(document, os.fspath(path), progress)
 
 
 def merge_document(document: Extraction, path: str, progress: Progress | None = None) -> MergeReport:

@@ -17,6 +17,8 @@ the result. The rules:
 
 from __future__ import annotations
 
+import os
+
 from pparse.data.base import BytesData
 from pparse.data.reader import Range
 from pparse.data.spliced import SplicedData
@@ -83,7 +85,7 @@ class SplitReport:
 
 def split_file(
     source: Any,
-    prefix: str,
+    prefix: str | os.PathLike[str],
     *,
     message: str | None = None,
     descriptor: Any = None,
@@ -115,7 +117,9 @@ def split_file(
     with pparse.open(
         source, format=format, options=options, budget=budget, scratch=scratch, progress=progress
     ) as document:
-        return split_document(document, prefix, limit=max_size, writer_options=writer_options, progress=progress)
+        return split_document(
+            document, os.fspath(prefix), limit=max_size, writer_options=writer_options, progress=progress
+        )
 
 
 def split_document(

@@ -93,6 +93,9 @@ def recover(
     the disk is full there may be no room for the report; with more room the same call continues.
     """
     result = recognise(document)  # nothing is created for a file of unknown format
+    while (file := result.parser.model_file()) is not None:
+        document = file  # type: ignore[assignment]
+        result = recognise(document)
     if os.path.lexists(os.path.join(folder, REPORT_NAME)) and not is_unfinished(folder):
         with suppress(OSError):  # a run that was killed when only this was left to do
             os.rmdir(os.path.join(folder, WORK_NAME))

@@ -164,6 +164,10 @@ class Parser:
         """Return the document inside if this format only wraps it; else None. Raises `LimitError`."""
         return None
 
+    def model_file(self) -> Host | None:
+        """Return the file that holds the document, if this format reads a folder in which one file does; else None."""
+        return None
+
     def enter(self, name: str) -> Host | None:
         """Return the document called ``name`` in this one; None if there is none. Raises `PathError`."""
         return None
