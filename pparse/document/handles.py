@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # Documents opened for handles: all that are in use, and the last ones even if they are not. A worker gets one task
 # after the other, and would open its document for each of them.
 _LAST: Final = 4
+_MOST_LOCKS: Final = 1_000
 _lock: Final = RLock()  # of the tables; nothing is opened under it
 _opening: Final[dict[bytes, RLock]] = {}  # one at a time opens a document; by its key
 _opened: Final[dict[bytes, list[weakref.ref[Extraction]]]] = {}
@@ -151,6 +152,8 @@ def _remember(opened: Extraction, viewer: Any = None) -> None:
 def _document(handle: Handle) -> Extraction:
     """Return a document that ``handle`` was opened for: one that reads the files that are meant."""
     with _lock:
+        if len(_opening) > _MOST_LOCKS:
+            _opening.clear()  # at worst a document is opened twice
         own = _opening.setdefault(handle.key, RLock())
     with own:
         for known in _living(handle.key):
@@ -170,7 +173,10 @@ def _living(key: bytes) -> list[Extraction]:
     """Return the documents that are open for handles with this key."""
     with _lock:
         found = [(ref, opened) for ref in _opened.get(key, ()) if (opened := ref()) is not None]
-        _opened[key] = [ref for ref, _ in found]
+        if found:
+            _opened[key] = [ref for ref, _ in found]
+        else:
+            _opened.pop(key, None)
         return [opened for _, opened in found]
 
 
@@ -179,7 +185,7 @@ def _forget(key: bytes, session: Session) -> None:
     with _lock:
         for opened in _living(key):
             if opened.session is session:
-                _opened[key] = [ref for ref in _opened[key] if ref() is not opened]
+                _opened[key] = [ref for ref in _opened[key] if ref() is not opened]  # `_living` drops an empty list
                 _latest.pop(id(opened), None)
 
 
