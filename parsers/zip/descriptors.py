@@ -11,14 +11,16 @@ from struct import Struct
 
 from pparse.lazy import lazy_pattern
 from pparse.parsers.zip.extent import BLOCK, Summing
-from pparse.parsers.zip.records import DESCRIPTOR
+from pparse.parsers.zip.records import DESCRIPTOR, ENCRYPTED, MASKED, STREAMED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Final
 
     from pparse.data.base import Data
     from pparse.parsers.zip.extent import Work
+    from pparse.parsers.zip.note import ZipNote
 
 # (length, signed, struct of crc, compressed size, size), longest first: a shorter one begins or ends a longer one.
 LAYOUTS: Final = (
@@ -49,6 +51,28 @@ def match_descriptor(block: bytes, at: int, crc: int | None, compressed_size: in
         if said[1] == compressed_size and crc in (None, said[0]) and size in (None, said[2]):
             return length
     return 0
+
+
+def values_agree(
+    note: ZipNote,
+    flags: int,
+    method: int,
+    said: tuple[int | None, int | None, int | None],
+    meant: tuple[int | None, int, int | None],
+    behind: Callable[[], bytes],
+) -> bool:
+    """Say whether a local header (its ``flags``, ``method``, and what it ``said``) agrees with the directory.
+
+    ``said`` and ``meant`` are CRC, compressed size and size; a CRC of None is not known. In front of a streamed member
+    they must be zeros or right, and the descriptor in the bytes ``behind`` its content must be right.
+    """
+    if method != note.method or (flags ^ note.flags) & (ENCRYPTED | STREAMED | MASKED):
+        return False
+    if not flags & STREAMED:
+        return said[1:] == meant[1:] and meant[0] in (None, said[0])
+    if any(each and wanted is not None and each != wanted for each, wanted in zip(said, meant, strict=True)):
+        return False
+    return match_descriptor(behind(), 0, *meant) > 0
 
 
 def descriptor_crc(block: bytes, compressed_size: int, size: int | None) -> int | None:

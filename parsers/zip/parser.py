@@ -25,7 +25,7 @@ from pparse.document.named_formats import MOST_NAMES, held_model
 from pparse.errors import MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB, count_words
-from pparse.parsers.zip.descriptors import descriptor_crc, match_descriptor
+from pparse.parsers.zip.descriptors import descriptor_crc, values_agree
 from pparse.parsers.zip.directory import (
     BLOCK,
     entry_at,
@@ -40,10 +40,8 @@ from pparse.parsers.zip.note import ZipNote
 from pparse.parsers.zip.records import (
     CENTRAL_SIZE,
     CODEC_OF_METHOD,
-    ENCRYPTED,
     END_SIZE,
     LZMA,
-    MASKED,
     STORED,
     STREAMED,
     CentralEntry,
@@ -510,31 +508,25 @@ class ZipParser(ArchiveParser):
         if header.raw_name != member.raw_name:
             shown = decode_name(header.raw_name, header.flags, header.extra)
             self._note_member(member, "name", f"its local header has a different name: {shown[:200]}")
-        if header.method != note.method or (header.flags ^ note.flags) & (ENCRYPTED | STREAMED | MASKED):
-            return False
         crc = member.checksum[1] if member.checksum is not None else None
-        if not header.flags & STREAMED:
-            return (header.compressed_size, header.size) == (member.compressed_size, member.size) and crc in (
-                None,
-                header.crc,
-            )
-        told = (header.crc, crc), (header.compressed_size, member.compressed_size), (header.size, member.size)
-        if any(said and meant is not None and said != meant for said, meant in told):  # they should be zeros
-            return False
-        at = member.start + header.length + member.compressed_size
-        return (
-            match_descriptor(
-                known_bytes(self.result.extraction.data, at, 24), 0, crc, member.compressed_size, member.size
-            )
-            > 0
+        return values_agree(
+            note,
+            header.flags,
+            header.method,
+            (header.crc, header.compressed_size, header.size),
+            (crc, member.compressed_size, member.size),
+            lambda: self._behind(member, header),
         )
+
+    def _behind(self, member: ArchiveMember, header: LocalHeader) -> bytes:
+        """Return what stands behind the bytes of a listed member: its descriptor, if it has one."""
+        at = member.start + header.length + member.compressed_size
+        return known_bytes(self.result.extraction.data, at, 24)
 
     def _local_crc(self, member: ArchiveMember, header: LocalHeader) -> int | None:
         """Return the CRC-32 in the local header of a listed member, or in its descriptor; None if there is none."""
         if header.flags & STREAMED:
-            at = member.start + header.length + member.compressed_size
-            block = known_bytes(self.result.extraction.data, at, 24)
-            return descriptor_crc(block, member.compressed_size, member.size)
+            return descriptor_crc(self._behind(member, header), member.compressed_size, member.size)
         return header.crc if header.crc or header.compressed_size or header.size else None
 
     def _better(self, member: ArchiveMember) -> ArchiveMember:

@@ -13,17 +13,8 @@ from zlib import MAX_WBITS, crc32, decompressobj, error
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError
 from pparse.findings import Status
 from pparse.limits import KIB
-from pparse.parsers.zip.descriptors import match_descriptor
-from pparse.parsers.zip.records import (
-    DEFLATE,
-    ENCRYPTED,
-    LOCAL,
-    LOCAL_FIELDS,
-    LOCAL_SIZE,
-    MASKED,
-    STORED,
-    STREAMED,
-)
+from pparse.parsers.zip.descriptors import values_agree
+from pparse.parsers.zip.records import DEFLATE, LOCAL, LOCAL_FIELDS, LOCAL_SIZE, STORED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +32,6 @@ _EXTRA: Final = 64
 _DESCRIPTOR: Final = 24
 # How far is read ahead.
 _AHEAD: Final = 128 * KIB
-_MEANING: Final = ENCRYPTED | STREAMED | MASKED
 
 
 class ReadAhead:
@@ -103,16 +93,11 @@ def verified_content(
 
 def _agrees(block: bytes, end: int, member: ArchiveMember, note: ZipNote, crc: int) -> bool:
     """Say whether the local header in ``block``, or the descriptor at ``end``, says what the directory says."""
-    _, _, flags, method, _, _, *said, name_length, _ = LOCAL_FIELDS.unpack_from(block)
-    name_end = LOCAL_SIZE + name_length
-    if method != note.method or (flags ^ note.flags) & _MEANING or block[LOCAL_SIZE:name_end] != member.raw_name:
+    _, _, flags, method, _, _, said_crc, compressed_size, size, name_length, _ = LOCAL_FIELDS.unpack_from(block)
+    if block[LOCAL_SIZE : LOCAL_SIZE + name_length] != member.raw_name:
         return False
-    meant = [crc, member.compressed_size, member.size]
-    if flags & STREAMED:
-        if said not in (meant, [0, 0, 0]):
-            return False
-        return match_descriptor(block, end, crc, member.compressed_size, member.size) > 0
-    return said == meant
+    said, meant = (said_crc, compressed_size, size), (crc, member.compressed_size, member.size)
+    return values_agree(note, flags, method, said, meant, lambda: block[end:])
 
 
 def _inflated(stream: bytes, size: int) -> bytes | None:

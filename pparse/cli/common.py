@@ -8,9 +8,7 @@ import os
 import sys
 
 from pparse.cli.exit_codes import BUG, USAGE, exit_code_of, exit_code_of_several
-from pparse.errors import (
-    PparseError,
-)
+from pparse.errors import PparseError
 from pparse.limits import MIB, Limits, parse_size
 
 TYPE_CHECKING = False

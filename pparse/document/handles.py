@@ -92,13 +92,14 @@ def handle_of(extraction: Extraction, parts: Iterable[Data | None] = ()) -> Hand
     needed: Sequence[Data | None] = list(parts)
     if not needed or not all(isinstance(data, FileData) for data in needed):
         needed = session.sources()
-    files = {
-        os.path.join(opened.folder, data.path): data.identity
-        for data in (top.data, *needed)
-        if isinstance(data, FileData)
-    }
+    files = _identities(opened.folder, (top.data, *needed))
     names = tuple(reversed(inner))
     return Handle(opened.portable, opened.keywords, names, extraction.implicit, files, _host(), opened.key)
+
+
+def _identities(folder: str, sources: Iterable[Data | None]) -> dict[str, FileIdentity]:
+    """Return what identifies each file among ``sources``, by absolute path; relative ones begin in ``folder``."""
+    return {os.path.join(folder, data.path): data.identity for data in sources if isinstance(data, FileData)}
 
 
 def _refuse_objects(source: Any, extraction: Extraction) -> None:
@@ -199,11 +200,7 @@ def _agrees(session: Session, handle: Handle) -> bool:
     """Say whether a document reads the files that ``handle`` means; from now on, those that it opens later, too."""
     wanted = _expected(handle)
     with session.lock:
-        now = {
-            os.path.join(session.opened.folder, data.path): data.identity
-            for data in session.sources()
-            if isinstance(data, FileData)
-        }
+        now = _identities(session.opened.folder, session.sources())
         for path, (identity, here) in wanted.items():
             known = session.pool.expected.get(path)
             for other in (now.get(path), None if known is None else known[0]):
