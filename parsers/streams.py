@@ -14,12 +14,11 @@ from pparse.codecs.gzip_header import FTEXT, MAX_HEADER, SYSTEMS, parse_header
 from pparse.codecs.table import CODECS
 from pparse.containers.stream import StreamParser
 from pparse.data.files import FileData
-from pparse.document.appearance import bare_name
 from pparse.errors import PASSING, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB, count_words, format_size
 from pparse.tree.entry import LIST, MAP, Entry
-from pparse.tree.parser import Confidence
+from pparse.tree.recognition import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
     from typing import ClassVar, Final
 
     from pparse.compressed.gzip_index import GzipIndex
-    from pparse.data.reader import Reader
     from pparse.tree.node import Node
+    from pparse.tree.recognition import Excerpt
     from pparse.tree.result import Result
 
 # Decoded to see whether a stream is one.
@@ -53,9 +52,9 @@ class _MagicParser(StreamParser):
     """A format that its first bytes tell."""
 
     @classmethod
-    def match(cls, reader: Reader) -> Confidence:
+    def match(cls, excerpt: Excerpt) -> Confidence:
         """CERTAIN by the magic bytes, if what follows can be decoded; LIKELY by those alone."""
-        head = reader.peek(_TRIED)
+        head = excerpt.head(_TRIED)
         if not any(head.startswith(magic) for magic in CODECS[cls.codec].magics):
             return Confidence.NO
         try:
@@ -70,12 +69,12 @@ class _NamedParser(StreamParser):
     """A format that nothing marks but its name, whatever other format its first bytes look like."""
 
     @classmethod
-    def match_named(cls, reader: Reader, name: str) -> Confidence:
+    def match(cls, excerpt: Excerpt) -> Confidence:
         """CERTAIN by the name, if the content can be decoded."""
-        if not bare_name(name).endswith(cls.extensions):
+        if not excerpt.ends_with(cls.extensions):
             return Confidence.NO
         try:
-            return Confidence.CERTAIN if decodes(cls.codec, reader.peek(_TRIED)) else Confidence.NO
+            return Confidence.CERTAIN if decodes(cls.codec, excerpt.head(_TRIED)) else Confidence.NO
         except PASSING:
             raise
         except PparseError:  # its library is missing
@@ -91,9 +90,9 @@ class GzipParser(StreamParser):
     }
 
     @classmethod
-    def match(cls, reader: Reader) -> Confidence:
+    def match(cls, excerpt: Excerpt) -> Confidence:
         """CERTAIN by a sound header, LIKELY by one with damaged magic bytes before something that can be decoded."""
-        head = reader.peek(_TRIED)
+        head = excerpt.head(_TRIED)
         if parse_header(head) is not None or head.startswith(b"\x1f\x8b\x08"):
             return Confidence.CERTAIN
         header = parse_header(head, tolerant=True)
@@ -219,9 +218,9 @@ class ZlibParser(StreamParser):
     codec = "zlib"
 
     @classmethod
-    def match(cls, reader: Reader) -> Confidence:
+    def match(cls, excerpt: Excerpt) -> Confidence:
         """LIKELY by a header whose check bits are right, if what follows can be decoded."""
-        head = reader.peek(_TRIED)
+        head = excerpt.head(_TRIED)
         if len(head) < 8 or head[0] & 15 != 8 or head[0] >> 4 > 7 or (head[0] << 8 | head[1]) % 31 or head[1] & 0x20:
             return Confidence.NO
         return Confidence.LIKELY if decodes("zlib", head) else Confidence.NO
@@ -233,9 +232,9 @@ class LzmaParser(StreamParser):
     codec = "lzma"
 
     @classmethod
-    def match(cls, reader: Reader) -> Confidence:
+    def match(cls, excerpt: Excerpt) -> Confidence:
         """LIKELY by sane properties and dictionary size, if what follows can be decoded."""
-        head = reader.peek(_TRIED)
+        head = excerpt.head(_TRIED)
         if len(head) < 14 or head[0] >= 225 or head[13] != 0:
             return Confidence.NO
         size = int.from_bytes(head[1:5], "little")

@@ -10,17 +10,19 @@ from pparse.findings import Finding, Severity
 from pparse.parsers.cpb.parser import CpbParser
 from pparse.parsers.protobuf.fits import fits, fitting_tags, goes_on_fitting
 from pparse.parsers.protobuf.parser import ProtobufParser
-from pparse.tree.parser import Confidence
+from pparse.tree.container import Container
+from pparse.tree.recognition import Confidence, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import ClassVar
 
-    from pparse.data.reader import Range, Reader
+    from pparse.data.reader import Range
     from pparse.document.extraction import Extraction, FolderExtraction
     from pparse.parsers.protobuf.index import Piece
     from pparse.tree.entry import Entry
+    from pparse.tree.recognition import Excerpt
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
 
@@ -35,33 +37,31 @@ MEMBERS = ("saved_model.cpb", "saved_model.pb")
 
 class _TensorflowParser(ProtobufParser):
     media_type = "application/x-tensorflow"
+    viewer = "pparse.viewers.tensorflow.viewer:TensorflowViewer"
+    is_generic = False
+    named_is_enough = False
     refines = ("protobuf",)
     options: ClassVar[dict[str, str]] = {}
+    usual_names: ClassVar[tuple[str, ...]] = ()
+    """How files are named that may be damaged at their beginning; empty: by any of the extensions."""
 
     @classmethod
-    def match(cls, reader: Reader) -> Confidence:
+    def match(cls, excerpt: Excerpt) -> Confidence:
         """LIKELY if all fields at the beginning belong to the type; with the usual name, if some of them do."""
-        return cls.match_named(reader, reader.data.name)
-
-    @classmethod
-    def match_named(cls, reader: Reader, name: str) -> Confidence:
-        """Match by content and by the name of the document."""
-        from pparse.document.appearance import bare_name
         from pparse.protos import schema
 
-        head = reader.peek(_HEAD)
-        size = reader.remaining
+        head = excerpt.head(_HEAD)
+        size = excerpt.size
         whole = size is not None and size <= len(head)
         type = schema().message(cls.message_name or "")
         if head and (fits(head, type, complete=False) or (whole and fits(head, type, complete=True))):
             return Confidence.LIKELY
-        bare = bare_name(name)
-        if not bare.endswith(cls.extensions):
+        if not excerpt.ends_with(cls.usual_names or cls.extensions):
             return Confidence.NO
         if fitting_tags(head, type) >= _FITTING:
             return Confidence.LIKELY
         # The nodes in a SavedModel must not be taken for a graph that lost its beginning.
-        other = bare.endswith(MEMBERS) and cls is not SavedModelParser
+        other = excerpt.ends_with(MEMBERS) and cls is not SavedModelParser
         return Confidence.LIKELY if not other and goes_on_fitting(head, type, _FITTING_BEHIND) else Confidence.NO
 
 
@@ -70,7 +70,9 @@ class SavedModelParser(_TensorflowParser):
 
     name = "saved-model"
     description = "TensorFlow SavedModel"
-    extensions = ("saved_model.pb",)
+    extensions = (".pb",)
+    usual_names = ("saved_model.pb",)
+    signatures = signatures(b"\x08\x01\x12")
     message_name = "tensorflow.SavedModel"
     references = ("tensorflow/core/protobuf/saved_model.proto",)
     limitations = ("variables are in the checkpoint beside it (variables/), which is another format",)
@@ -96,12 +98,14 @@ class MetaGraphParser(_TensorflowParser):
     references = ("tensorflow/core/protobuf/meta_graph.proto",)
 
 
-class SavedModelFolderParser(CpbParser):
+class SavedModelFolderParser(CpbParser, Container):
     """A SavedModel folder: the message in it, from ``saved_model.cpb`` or else ``saved_model.pb``."""
 
     name = "saved-model-folder"
     description = "TensorFlow SavedModel folder"
     reads = "folder"
+    signatures = ()
+    named_is_enough = True
     refines = ("folder",)
     extensions = ()
     message_name = "tensorflow.SavedModel"

@@ -50,10 +50,13 @@ if TYPE_CHECKING:
     from pparse.limits import Limits
     from pparse.tensors.tensor import DType, Tensor
     from pparse.tensors.viewer import Viewer, view
+    from pparse.tree.container import Container
     from pparse.tree.context import DONE, NodeContext
     from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
+    from pparse.tree.listing import Listing
     from pparse.tree.node import Node
-    from pparse.tree.parser import Confidence, Parser
+    from pparse.tree.parser import Parser
+    from pparse.tree.recognition import Confidence, Excerpt, Signature
     from pparse.tree.visit import Member
 
 __version__ = "0.1.0"
@@ -73,12 +76,14 @@ _find_packages()
 
 _WHERE = {
     "BytesData": "data.base",
-    "Confidence": "tree.parser",
+    "Confidence": "tree.recognition",
+    "Container": "tree.container",
     "Cursor": "data.reader",
     "DONE": "tree.context",
     "DType": "tensors.tensor",
     "Data": "data.base",
     "Entry": "tree.entry",
+    "Excerpt": "tree.recognition",
     "Extraction": "document.extraction",
     "FileData": "data.files",
     "Finding": "findings",
@@ -86,6 +91,7 @@ _WHERE = {
     "InflatedData": "compressed.inflated",
     "LIST": "tree.entry",
     "Limits": "limits",
+    "Listing": "tree.listing",
     "MAP": "tree.entry",
     "Member": "tree.visit",
     "MemoryBudget": "budget",
@@ -97,6 +103,7 @@ _WHERE = {
     "Registry": "document.registry",
     "SCALAR": "tree.entry",
     "Severity": "findings",
+    "Signature": "tree.recognition",
     "SplicedData": "data.spliced",
     "Status": "findings",
     "Tensor": "tensors.tensor",
@@ -111,6 +118,7 @@ __all__ = [
     "CancelledError",
     "ClosedError",
     "Confidence",
+    "Container",
     "Cursor",
     "DONE",
     "DType",
@@ -121,6 +129,7 @@ __all__ = [
     "EndOfRangeError",
     "EngineError",
     "Entry",
+    "Excerpt",
     "Extraction",
     "FileData",
     "Finding",
@@ -131,6 +140,7 @@ __all__ = [
     "LIST",
     "LimitError",
     "Limits",
+    "Listing",
     "MAP",
     "MalformedError",
     "Member",
@@ -148,6 +158,7 @@ __all__ = [
     "Registry",
     "SCALAR",
     "Severity",
+    "Signature",
     "SourceError",
     "SplicedData",
     "SplitError",

@@ -16,8 +16,9 @@ from pparse.data.base import BytesData
 from pparse.errors import FormatError
 from pparse.parsers.tar.parser import TarParser
 from pparse.parsers.zip.parser import ZipParser
-from pparse.tree.parser import Confidence
+from pparse.tree.recognition import Confidence
 from tests.conftest import safetensors
+from tests.recognising import confidence
 from tests.zip_samples import Archive, Made, noise
 
 REST = (Made("a.txt", b"a" * 700, method=8), Made("b.bin", noise(2000)), Made("c.txt", b"c" * 500, method=8))
@@ -111,7 +112,7 @@ def test_an_empty_zip_behind_a_script_is_recognised_wherever_it_stands(absolute)
     content = Archive(prefix=script, shift=0 if absolute else len(script)).whole
     for before in (b"", noise(1000)):
         data = BytesData(before + content)
-        assert ZipParser.match(data.range(len(before), len(before) + len(content))) is Confidence.LIKELY
+        assert confidence(ZipParser, data.range(len(before), len(before) + len(content))) is Confidence.LIKELY
 
 
 def test_zeros_behind_a_zip_are_no_fault_of_it(run, tmp_path) -> None:
@@ -141,7 +142,7 @@ def test_recognising_reads_no_more_than_the_head_and_the_tail(prefix) -> None:
         for parser in (ZipParser, TarParser):
             data = CountingData(source)
             reader = data.range(0, len(source))
-            parser.match(reader)
+            confidence(parser, reader)
             assert data.read < 300_000, parser
             data.read = 0
             parser.match_further(reader, thorough=True)
@@ -308,4 +309,4 @@ def test_members_that_nobody_recognises_are_not_decoded_for_it() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"x", b"PK\7\x08", b"PK\5\6" + bytes(17)])
 def test_what_is_shorter_than_an_end_record_is_no_zip(content: bytes) -> None:
-    assert ZipParser.match(BytesData(content).open()) is Confidence.NO
+    assert confidence(ZipParser, BytesData(content).open()) is Confidence.NO

@@ -175,7 +175,7 @@ with open(os.environ["TOY_LOG"], "a") as log:
 
 from pparse import Tensor, Viewer
 from pparse.parsers.json.parser import JsonParser
-from pparse.tree.parser import Confidence
+from pparse.tree.recognition import Confidence
 
 
 class ToyParser(JsonParser):
@@ -188,8 +188,8 @@ class ToyParser(JsonParser):
     options = {"speed": "how fast to play"}
 
     @classmethod
-    def match(cls, reader):
-        return Confidence.CERTAIN if reader.peek(8).startswith(b'{"toy"') else Confidence.NO
+    def match(cls, excerpt):
+        return Confidence.CERTAIN if excerpt.head(8).startswith(b'{"toy"') else Confidence.NO
 
 
 class ToyViewer(Viewer):
@@ -308,7 +308,7 @@ class It(JsonParser):
     name = "it"
 
     @classmethod
-    def match(cls, reader):
+    def match(cls, excerpt):
         return 1 / 0
 """
 

@@ -26,7 +26,8 @@ class MatchReadsAll(ToyParser):
     """Looks for its magic everywhere."""
 
     @classmethod
-    def match(cls, reader):
+    def match(cls, excerpt):
+        reader = excerpt._reader  # what no match should do
         content = reader.data.pread(0, reader.size or 0)
         return Confidence.CERTAIN if content.startswith(b"TOY1") and b"\0" in content else Confidence.NO
 

@@ -16,7 +16,7 @@ from pparse import UNLOADED_VALUE, Entry, Limits, Parser, Status
 from pparse.errors import ClosedError, LimitError, MalformedError, PathError
 from pparse.tree.context import DONE
 from pparse.tree.entry import MAP
-from pparse.tree.parser import Confidence
+from pparse.tree.recognition import Confidence
 
 if TYPE_CHECKING:
     from pparse.tree.node import Node
@@ -48,7 +48,7 @@ class Halves(Parser):
     shapes = {"halves": MAP}
 
     @classmethod
-    def match(cls, reader):
+    def match(cls, excerpt):
         return Confidence.NO
 
     def begin(self, ctx):

@@ -17,7 +17,8 @@ from pparse.parsers.tar.headers import BLOCK
 from pparse.parsers.tar.parser import TarParser
 from pparse.parsers.tar.walk import TarWalker
 from pparse.testing.fakes import FakeData, RestartData, UnknownSizeData
-from pparse.tree.parser import Confidence
+from pparse.tree.recognition import Confidence
+from tests.recognising import confidence
 from tests.rows import rows
 
 FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}
@@ -238,7 +239,7 @@ def test_an_archive_from_before_ustar_is_read():
         seal(out, at)
     same_as_tarfile(bytes(out))
     assert [member.kind for member in files(bytes(out))] == ["file", "folder"]
-    assert TarParser.match(io_range(out)) is Confidence.LIKELY
+    assert confidence(TarParser, io_range(out)) is Confidence.LIKELY
 
 
 def seal(content, at, total=None):
@@ -336,11 +337,11 @@ def test_decoded_data_are_read_forward():
 
 def test_a_sound_header_is_certain_and_a_damaged_one_likely():
     sample = archive([("a", b"1")])
-    assert TarParser.match(io_range(sample)) is Confidence.CERTAIN
-    assert TarParser.match(io_range(b"X" + sample[1:])) is Confidence.LIKELY
-    assert TarParser.match(io_range(bytes(1024) + sample)) is Confidence.LIKELY
+    assert confidence(TarParser, io_range(sample)) is Confidence.CERTAIN
+    assert confidence(TarParser, io_range(b"X" + sample[1:])) is Confidence.LIKELY
+    assert confidence(TarParser, io_range(bytes(1024) + sample)) is Confidence.LIKELY
     for other in (b"", b"x", bytes(4096), b"ustar" * 400, os.urandom(4096), b"text\n" * 400):
-        assert TarParser.match(io_range(other)) is Confidence.NO
+        assert confidence(TarParser, io_range(other)) is Confidence.NO
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -17,7 +17,8 @@ from pparse.data.reader import Range
 from pparse.errors import LimitError, MalformedError, PathError, UnsupportedError
 from pparse.findings import Severity, Status
 from pparse.parsers.zip.parser import ZipParser
-from pparse.tree.parser import Confidence
+from pparse.tree.recognition import Confidence
+from tests.recognising import confidence
 from tests.zip_samples import Archive, Made, Sink, add, noise, torch_like
 
 if TYPE_CHECKING:
@@ -338,7 +339,7 @@ class TestDirectory:
 
 class TestMatch:
     def match(self, source: bytes) -> Confidence:
-        return ZipParser.match(BytesData(source).range(0, len(source)))
+        return confidence(ZipParser, BytesData(source).range(0, len(source)))
 
     def test_certain(self) -> None:
         assert self.match(Archive(Made("a", b"one")).whole) is Confidence.CERTAIN

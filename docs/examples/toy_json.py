@@ -17,6 +17,6 @@ class RecipeParser(JsonParser):
     refines = ("json",)
 
     @classmethod
-    def match(cls, reader):
-        found = re.match(rb'\s*+\{\s*+"toy-recipe"\s*+:', reader.peek(256))
+    def match(cls, excerpt):
+        found = re.match(rb'\s*+\{\s*+"toy-recipe"\s*+:', excerpt.head(256))
         return Confidence.CERTAIN if found else Confidence.NO

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from toy_parser import ToyParser
 
-from pparse import MAP, Member, Status
+from pparse import MAP, Listing, Member, Status
 
 
-class ListedToyParser(ToyParser):
+class ListedToyParser(ToyParser, Listing):
     """The toy, as `pparse ls`, `get` and `info` should show it without a viewer."""
 
     def members(self):

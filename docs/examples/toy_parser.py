@@ -20,8 +20,8 @@ class ToyParser(Parser):
     child_state = "expect_record"
 
     @classmethod
-    def match(cls, reader):
-        return Confidence.CERTAIN if reader.peek(4) == b"TOY1" else Confidence.NO
+    def match(cls, excerpt):
+        return Confidence.CERTAIN if excerpt.head(4) == b"TOY1" else Confidence.NO
 
     def begin(self, ctx):
         if ctx.node.kind == "group":

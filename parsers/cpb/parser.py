@@ -37,20 +37,20 @@ from pparse.riegeli.lookup import RecordLookup
 from pparse.riegeli.sightings import Sightings
 from pparse.riegeli.verdicts import Verdicts
 from pparse.tree.entry import SCALAR, UNLOADED_VALUE, Entry
-from pparse.tree.parser import Confidence
+from pparse.tree.recognition import Confidence, Signature, bare_name, confidence_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, ClassVar, Final
 
-    from pparse.data.reader import Reader
     from pparse.parsers.protobuf.index import Piece
     from pparse.protobuf.schema import MessageType
     from pparse.riegeli.chunks import Chunk
     from pparse.riegeli.positions import SkippedRegion
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
+    from pparse.tree.recognition import Excerpt
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
 
@@ -92,6 +92,10 @@ class CpbParser(ProtobufParser):
     name = "cpb"
     description = "protocol buffer message in chunks (TensorFlow proto_splitter)"
     extensions: ClassVar[tuple[str, ...]] = (".cpb",)
+    signatures: ClassVar[tuple[Signature, ...]] = (Signature(FILE_SIGNATURE[:8]),)
+    viewer = "pparse.viewers.tensorflow.viewer:TensorflowViewer"
+    is_generic = False
+    named_is_enough = False
     media_type = "application/x-chunked-protobuf"
     refines: ClassVar[tuple[str, ...]] = ("riegeli", "protobuf")
     root_at = "back"
@@ -270,29 +274,27 @@ class CpbParser(ProtobufParser):
             self.result.findings.add(Finding("malformed", reason, source=name, offset=self.damaged_end.offset))
 
     @classmethod
-    def match(cls, reader: Reader) -> Confidence:
-        """CERTAIN for a Riegeli file named ``.cpb``, or whose last record is chunk metadata."""
-        return cls.match_named(reader, reader.data.name)
+    def match(cls, excerpt: Excerpt) -> Confidence:
+        """CERTAIN for a Riegeli file named ``.cpb``."""
+        is_riegeli = excerpt.head(len(FILE_SIGNATURE)) == FILE_SIGNATURE
+        return Confidence.CERTAIN if is_riegeli and excerpt.ends_with(cls.extensions) else Confidence.NO
 
     @classmethod
-    def match_named(cls, reader: Reader, name: str) -> Confidence:
-        """Match by content and by the document's name: a member does not have the name of its archive."""
-        from pparse.document.appearance import bare_name
-
-        if bare_name(name).endswith(RECORDS):
+    def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
+        """CERTAIN for a Riegeli file whose last record is chunk metadata; LIKELY for a damaged one named ``.cpb``."""
+        if excerpt.ends_with(RECORDS):
             return Confidence.NO
-        named = bare_name(name).endswith(cls.extensions)
-        if reader.peek(len(FILE_SIGNATURE)) != FILE_SIGNATURE:
-            from pparse.parsers.riegeli.parser import RiegeliParser
+        if excerpt.head(len(FILE_SIGNATURE)) == FILE_SIGNATURE:
+            return Confidence.CERTAIN if _ends_with_metadata(reader) else Confidence.NO
+        if not excerpt.ends_with(cls.extensions):
+            return Confidence.NO
+        from pparse.parsers.riegeli.parser import RiegeliParser
 
-            # In a file whose beginning is damaged, the rest looks like Riegeli, and the name decides. If it begins with
-            # zeros, its beginning was lost or never written: no file of any kind has that name and begins like that.
-            if named and RiegeliParser.match(reader):
-                return Confidence.LIKELY
-            return Confidence.EXTENSION if named and reader.peek(_BLANK) == bytes(_BLANK) else Confidence.NO
-        if named:
-            return Confidence.CERTAIN
-        return Confidence.CERTAIN if _ends_with_metadata(reader) else Confidence.NO
+        # In a file whose beginning is damaged, the rest looks like Riegeli, and the name decides. If it begins with
+        # zeros, its beginning was lost or never written: no file of any kind has that name and begins like that.
+        if confidence_of(RiegeliParser, excerpt, reader):
+            return Confidence.LIKELY
+        return Confidence.EXTENSION if excerpt.head(_BLANK) == bytes(_BLANK) else Confidence.NO
 
     # -- the root ----------------------------------------------------------------------------------------------------
 
@@ -300,8 +302,6 @@ class CpbParser(ProtobufParser):
         found = super()._find_root_type()
         if found is not None or self.chunks is None or "descriptor" in self.result.extraction.session.options:
             return found
-        from pparse.document.appearance import bare_name
-
         names: tuple[str, ...] = _TRIED
         if bare_name(self.result.extraction.name).endswith("saved_model.cpb"):
             names = _TRIED[:1]
@@ -570,7 +570,7 @@ def _made_of(parts: tuple[Range, ...] | None, note: Any) -> Iterator[Range]:
                 yield item[0].part
 
 
-def _ends_with_metadata(reader: Reader) -> bool:
+def _ends_with_metadata(reader: Range) -> bool:
     from pparse.budget import MemoryBudget
 
     if reader.data.size is None:  # a small stream is decoded to its end

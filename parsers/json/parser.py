@@ -60,7 +60,7 @@ from pparse.paths import KeyStep
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.engine import largest_block
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
-from pparse.tree.parser import Confidence
+from pparse.tree.recognition import Confidence, signatures
 from pparse.tree.result import GROUP
 
 TYPE_CHECKING = False
@@ -68,12 +68,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, Final
 
-    from pparse.data.reader import Reader
     from pparse.paths import OrdinalStep
     from pparse.tree.context import State
     from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
+    from pparse.tree.recognition import Excerpt
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
 
@@ -94,12 +94,17 @@ class _Scan:
         self.pending = first  # where the last, unfinished child begins
 
 
+_DIGITS: Final = tuple(b"%d" % digit for digit in range(10))
+
+
 class JsonParser(ObjectMembers):
     """A JSON document."""
 
     name = "json"
     description = "JSON document"
     extensions = (".json",)
+    signatures = signatures(b"{", b"[", b" ", b"\t", b"\n", b"\r", b'"', BOM, b"-", b"t", b"f", b"n", *_DIGITS)
+    is_generic = True
     media_type = "application/json"
     references = ("RFC 8259",)
     limitations = (
@@ -118,9 +123,9 @@ class JsonParser(ObjectMembers):
             raise OptionError(f"option kernel must be auto, numpy or stdlib, not {self._kernel!r}")
 
     @classmethod
-    def match(cls, reader: Reader) -> Confidence:
+    def match(cls, excerpt: Excerpt) -> Confidence:
         """LIKELY for text that begins as an object or array does, POSSIBLE for a lone scalar."""
-        head = reader.peek(4096)
+        head = excerpt.head(4096)
         text = head.removeprefix(BOM).lstrip(WHITESPACE)
         if not text:
             return Confidence.NO

@@ -42,30 +42,33 @@ from pparse.parsers.protobuf.values import WIRE_KINDS, decode, decode_text, is_m
 from pparse.paths import KeyStep
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.entry import LIST, MAP, SCALAR, Entry
-from pparse.tree.parser import Confidence, Parser
+from pparse.tree.listing import Listing
+from pparse.tree.parser import Parser
+from pparse.tree.recognition import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, ClassVar, Final
 
-    from pparse.data.reader import Reader
     from pparse.errors import Fault
     from pparse.parsers.protobuf.index import Piece
     from pparse.protobuf.schema import MessageType
     from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
+    from pparse.tree.recognition import Excerpt
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
 
 
-class ProtobufParser(Parser):
+class ProtobufParser(Parser, Listing):
     """A serialized protocol buffer message."""
 
     name = "protobuf"
     description = "protocol buffer message"
     extensions: ClassVar[tuple[str, ...]] = (".pb", ".binpb", ".protobin", ".binaryproto")
+    is_generic = True
     media_type = "application/protobuf"
     references: ClassVar[tuple[str, ...]] = ("https://protobuf.dev/programming-guides/encoding/",)
     limitations: ClassVar[tuple[str, ...]] = (
@@ -95,9 +98,9 @@ class ProtobufParser(Parser):
         return find_type(session.options, self.message_name, session.limits)
 
     @classmethod
-    def match(cls, reader: Reader) -> Confidence:
+    def match(cls, excerpt: Excerpt) -> Confidence:
         """POSSIBLE if the data begin like the fields of a message; there is no magic number."""
-        return looks_like_message(reader)
+        return looks_like_message(excerpt)
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
@@ -505,14 +508,14 @@ def _all_continue(head: bytes) -> bool:
     return bool(head) and min(head) >= 0x80
 
 
-def looks_like_message(reader: Reader) -> Confidence:
+def looks_like_message(excerpt: Excerpt) -> Confidence:
     """Return whether data begin like the fields of a message."""
     from pparse.kernels.wire_guess import guess
 
-    head = reader.peek(4 << 10)
+    head = excerpt.head(4 << 10)
     if not head:
         return Confidence.NO
-    size = reader.remaining
+    size = excerpt.size
     kind, confidence = guess(head, size is not None and len(head) >= size)
     if kind != "message":
         return Confidence.NO

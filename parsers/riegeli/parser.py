@@ -57,7 +57,8 @@ from pparse.riegeli.source import Source
 from pparse.riegeli.verdicts import Verdicts
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.entry import LIST, MAP, Entry
-from pparse.tree.parser import Confidence
+from pparse.tree.listing import Listing
+from pparse.tree.recognition import Confidence, Signature
 from pparse.tree.visit import Member, Visit
 
 TYPE_CHECKING = False
@@ -65,11 +66,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, ClassVar, Final
 
-    from pparse.data.reader import Range, Reader
+    from pparse.data.reader import Range
     from pparse.riegeli.records import ChunkRecords
     from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
+    from pparse.tree.recognition import Excerpt
     from pparse.tree.result import Result
 
 RECORDS: Final = ("simple", "transposed")  # kinds of chunks that hold records
@@ -80,12 +82,14 @@ _BLOCKS_TRIED: Final = 64
 TOUCHED: Final = 4 << 20
 
 
-class RiegeliParser(ChunkParser):
+class RiegeliParser(ChunkParser, Listing):
     """A Riegeli/records file."""
 
     name = "riegeli"
     description = "Riegeli records (array_record files too)"
     extensions = (".riegeli", ".array_record", ".arrayrecord")
+    signatures = (Signature(FILE_SIGNATURE[:8]),)
+    is_generic = True
     media_type = "application/x-riegeli"
     references = ("google/riegeli: doc/riegeli_records_file_format.md", "google/array_record")
     limitations = (
@@ -122,14 +126,19 @@ class RiegeliParser(ChunkParser):
         self.verdicts.listeners.append(self._tell_living)
 
     @classmethod
-    def match(cls, reader: Reader) -> Confidence:
+    def match(cls, excerpt: Excerpt) -> Confidence:
         """CERTAIN by the file signature, LIKELY by a sound block header or a damaged signature."""
-        head = reader.peek(len(FILE_SIGNATURE))
+        head = excerpt.head(len(FILE_SIGNATURE))
         if head == FILE_SIGNATURE:
             return Confidence.CERTAIN
         cut = len(head) >= 8 and FILE_SIGNATURE.startswith(head)
         if cut or block_is_sound(head) or head[24:] == FILE_SIGNATURE[24:]:
             return Confidence.LIKELY
+        return Confidence.NO
+
+    @classmethod
+    def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
+        """LIKELY by sound headers further in."""
         return Confidence.LIKELY if _has_headers(reader) else Confidence.NO
 
     # -- the root: chunks --------------------------------------------------------------------------------------------
@@ -473,7 +482,7 @@ class RiegeliParser(ChunkParser):
             yield "metadata", f"{name} = {text[:200]}{'…' if len(text) > 200 else ''}"
 
 
-def _has_headers(reader: Reader) -> bool:
+def _has_headers(reader: Range) -> bool:
     """Say whether a file without its beginning has sound headers: of a chunk or block near its start, or of a block on
     the grid further in."""
     head = reader.peek(BLOCK_SIZE + len(FILE_SIGNATURE))

@@ -14,7 +14,7 @@ from pparse.lazy import lazy_pattern
 from pparse.parsers.safetensors.index import SUFFIX, SafetensorsIndexParser, ShardSet, template
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.entry import Entry
-from pparse.tree.parser import Confidence
+from pparse.tree.recognition import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

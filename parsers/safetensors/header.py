@@ -40,8 +40,10 @@ from pparse.parsers.safetensors.length import (
     zeroed_header,
 )
 from pparse.tensors.status import status_by_place, tensor_status
+from pparse.tree.container import Container
 from pparse.tree.entry import UNLOADED_VALUE, Entry
 from pparse.tree.key_table import has_repeats
+from pparse.tree.listing import Listing
 from pparse.tree.parser import Parser
 
 TYPE_CHECKING = False
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
 _MAX_HOLES: Final = 10_000
 
 
-class HeaderParser(Parser):
+class HeaderParser(Parser, Listing, Container):
     """The part of `pparse.parsers.safetensors.parser.SafetensorsParser` that reads the header."""
 
     def __init__(self, result: Result) -> None:

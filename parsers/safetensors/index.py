@@ -19,19 +19,21 @@ from pparse.document.extraction import extraction_of
 from pparse.errors import PASSING, MalformedError, PparseError, SourceError
 from pparse.findings import Status
 from pparse.lazy import lazy_pattern
+from pparse.tree.container import Container
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
-from pparse.tree.parser import Confidence, Parser
+from pparse.tree.parser import Parser
+from pparse.tree.recognition import Confidence, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Final
 
-    from pparse.data.reader import Reader
     from pparse.document.extraction import Extraction
     from pparse.parsers.json.parser import JsonParser
     from pparse.tree.node import Node
+    from pparse.tree.recognition import Excerpt
     from pparse.tree.result import Result
 
 SUFFIX: Final = ".safetensors.index.json"
@@ -40,10 +42,11 @@ _SMALL: Final = 1 << 20
 _MAP: Final = lazy_pattern(rb'"weight_map"\s*+:\s*+\{(?:\s*+\}|\s*+"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+:\s*+"([^"\\]*+)")?')
 
 
-class ShardSet(Parser):
+class ShardSet(Parser, Container):
     """Base of the two parsers for sets of shards: with an index, and for a folder."""
 
     is_set = True
+    viewer = "pparse.viewers.safetensors.sharded:SafetensorsSetViewer"
 
     shapes = {"safetensors-index": MAP, "safetensors-folder": MAP, "shards": MAP, "object": MAP, "array": LIST}
 
@@ -111,6 +114,7 @@ class SafetensorsIndexParser(ShardSet):
     name = "safetensors-index"
     description = "sharded safetensors model (index and shards)"
     extensions = (SUFFIX,)
+    signatures = signatures(b"{", b" ", b"\t", b"\n", b"\r")
     media_type = "application/json"
     refines = ("json",)
     references = ("huggingface/transformers and huggingface_hub (sharded checkpoints)",)
@@ -129,9 +133,9 @@ class SafetensorsIndexParser(ShardSet):
         self._tried = False
 
     @classmethod
-    def match(cls, reader: Reader) -> Confidence:
+    def match(cls, excerpt: Excerpt) -> Confidence:
         """CERTAIN for a ``weight_map`` whose first shard is a safetensors file."""
-        head = reader.peek(64 << 10)
+        head = excerpt.head(64 << 10)
         found = _MAP.search(head)
         if found is not None and (found[1] or b".safetensors").endswith(b".safetensors"):
             return Confidence.CERTAIN

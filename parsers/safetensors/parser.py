@@ -33,18 +33,18 @@ from pparse.parsers.safetensors.length import (
 )
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
-from pparse.tree.parser import Confidence
+from pparse.tree.recognition import Confidence, signatures
 from pparse.tree.views import as_dict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from pparse.data.reader import Reader
     from pparse.parsers.json.parser import JsonParser
     from pparse.tree.context import State
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
+    from pparse.tree.recognition import Excerpt
 
 
 class SafetensorsParser(HeaderParser):
@@ -53,31 +53,33 @@ class SafetensorsParser(HeaderParser):
     name = "safetensors"
     description = "safetensors model file"
     extensions = (".safetensors",)
+    signatures = (*signatures(b"{", b" ", b"\n", b"\t", b"\r", b"\xef\xbb\xbf", at=8), *signatures(bytes(16)))
+    viewer = "pparse.viewers.safetensors.viewer:SafetensorsViewer"
     media_type = "application/octet-stream"
     references = ("https://github.com/huggingface/safetensors (safetensors/src/tensor.rs)",)
     limitations = ("the format has no checksums: a changed payload byte cannot be noticed",)
     shapes = {"safetensors": MAP, "tensors": MAP, "tensor": MAP, "object": MAP, "array": LIST}
 
     @classmethod
-    def match(cls, reader: Reader) -> Confidence:
+    def match(cls, excerpt: Excerpt) -> Confidence:
         """CERTAIN for a plausible length followed by the beginning of a JSON object."""
-        head = reader.peek(8 + 16)
+        head = excerpt.head(8 + 16)
         length = int.from_bytes(head[:8], "little")
-        size = reader.size
+        size = excerpt.size
         if len(head) < 8:
             return Confidence.NO
         if not 2 <= length <= 1 << 40:
-            return cls._match_damaged(reader)
+            return cls._match_damaged(excerpt)
         text = head[8:].removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\n\r")
         if text[:1] == b"{" and text[1:].lstrip(b" \t\n\r")[:1] in (b'"', b"}", b""):
             return Confidence.CERTAIN if size is None or length <= size or length < 1 << 31 else Confidence.POSSIBLE
         cut = not text and len(head) < 24 and length <= REFERENCE_HEADER_LIMIT
-        return Confidence.POSSIBLE if cut else cls._match_damaged(reader)
+        return Confidence.POSSIBLE if cut else cls._match_damaged(excerpt)
 
     @staticmethod
-    def _match_damaged(reader: Reader) -> Confidence:
+    def _match_damaged(excerpt: Excerpt) -> Confidence:
         """LIKELY if a tensor's entry is near the beginning, though the first bytes are not those of a header."""
-        return Confidence.LIKELY if MEMBER.search(reader.peek(4096), 8) is not None else Confidence.NO
+        return Confidence.LIKELY if MEMBER.search(excerpt.head(4096), 8) is not None else Confidence.NO
 
     # -- the file ----------------------------------------------------------------------------------------------------
 

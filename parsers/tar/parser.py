@@ -29,7 +29,7 @@ from pparse.parsers.tar.headers import (
 from pparse.parsers.tar.repair import padded
 from pparse.parsers.tar.walk import TarWalker
 from pparse.tree.context import DONE
-from pparse.tree.parser import Confidence
+from pparse.tree.recognition import Confidence, Signature
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,13 +39,14 @@ if TYPE_CHECKING:
     from pparse.budget import Charge
     from pparse.containers.content import Sink, Skip, Verdict
     from pparse.data.base import Data
-    from pparse.data.reader import Range, Reader
+    from pparse.data.reader import Range
     from pparse.errors import MalformedError
     from pparse.findings import Finding
     from pparse.parsers.tar.extended import SparseMap
     from pparse.parsers.tar.steps import Outcome
     from pparse.tree.context import NodeContext
     from pparse.tree.node import Node
+    from pparse.tree.recognition import Excerpt
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
 
@@ -74,6 +75,8 @@ class TarParser(ArchiveParser):
     name = "tar"
     description = "tar archive (v7, ustar, pax, GNU, star)"
     extensions = (".tar",)
+    signatures = (Signature(b"ustar", 257), Signature(bytes(64)))
+    is_generic = True
     media_type = "application/x-tar"
     references = ("POSIX.1-2017, pax: Extended Interchange Format", "GNU tar manual: Tar Internals", "star(5)")
     limitations = (
@@ -90,24 +93,29 @@ class TarParser(ArchiveParser):
         self._checking = False
 
     @classmethod
-    def match(cls, reader: Reader) -> Confidence:
+    def match(cls, excerpt: Excerpt) -> Confidence:
         """CERTAIN by a header with a right checksum, LIKELY by one that is damaged or follows zeros."""
-        head = reader.peek(BLOCK)
+        head = excerpt.head(BLOCK)
         if len(head) < BLOCK:
             return Confidence.NO
         sure = Confidence.CERTAIN
         if not head.strip(b"\0"):
-            head = reader.peek(_PEEK)
+            head = excerpt.head(_PEEK)
             begin = (len(head) - len(head.lstrip(b"\0"))) // BLOCK * BLOCK
             head = head[begin : begin + BLOCK]
             sure = Confidence.LIKELY
         header = judge_header(head) if len(head) == BLOCK else None
         if header is None:
-            return cls.match_further(reader, thorough=True)
+            return Confidence.NO
         return sure if header.sound and header.dialect != "v7" else Confidence.LIKELY
 
     @classmethod
-    def match_further(cls, reader: Reader, *, thorough: bool) -> Confidence:
+    def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
+        """LIKELY by a sound header after a first one that is destroyed."""
+        return cls.match_further(reader, thorough=True) if len(excerpt.head(BLOCK)) == BLOCK else Confidence.NO
+
+    @classmethod
+    def match_further(cls, reader: Range, *, thorough: bool) -> Confidence:
         """LIKELY by a sound header after a first one that is destroyed."""
         if not thorough:
             return Confidence.NO
@@ -125,7 +133,7 @@ class TarParser(ArchiveParser):
         return Confidence.NO
 
     @classmethod
-    def search(cls, reader: Reader, poll: Callable[[], object]) -> int | None:
+    def search(cls, reader: Range, poll: Callable[[], object]) -> int | None:
         """Return the offset of the first sound header with a magic, at any alignment."""
         at, end = reader.start, reader.start + (reader.size or 0)
         while end - at >= BLOCK:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pparse.data.base import BytesData
 from pparse.lazy import lazy_pattern
 from pparse.limits import KIB
 from pparse.parsers.zip.directory import BLOCK, entries, entry_at, known_bytes, local_at, local_headers, read_end_at
@@ -18,7 +19,7 @@ from pparse.parsers.zip.records import (
     may_be_local,
     read_end,
 )
-from pparse.tree.parser import Confidence
+from pparse.tree.recognition import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,31 +39,20 @@ _HEAD: Final = 64 * KIB
 _MOST_TRIED: Final = 64
 # Longer records are not searched: reading one at each of many false signatures would take too long.
 _LONGEST: Final = 8 * KIB
-# Names of files that are zip archives.
-EXTENSIONS: Final = (
-    ".zip",
-    ".jar",
-    ".war",
-    ".apk",
-    ".whl",
-    ".egg",
-    ".xpi",
-    ".cbz",
-    ".epub",
-    ".docx",
-    ".xlsx",
-    ".pptx",
-    ".odt",
-    ".ods",
-    ".odp",
-    ".npz",
-    ".zipx",
-)
 _SIGNS: Final = lazy_pattern(rb"PK(?:\x03\x04|\x01\x02)")
 
 
+def match_front(head: bytes) -> Confidence:
+    """Return CERTAIN if a document that begins with ``head`` begins with a plausible header or an empty directory."""
+    header = local_at(BytesData(head), 0, len(head))
+    if header is not None and header.is_sane():
+        return Confidence.CERTAIN
+    record = read_end(head[:END_SIZE])
+    return Confidence.CERTAIN if record is not None and not record.size else Confidence.NO
+
+
 def match_zip(data: Data, start: int, end: int) -> Confidence:
-    """Implement `ZipParser.match` for ``data[start:end]``."""
+    """Implement `ZipParser.probe` for ``data[start:end]``."""
     head = known_bytes(data, start, min(end - start, LOCAL_SIZE))
     if head.startswith(LOCAL):
         header = local_at(data, start, end)
@@ -77,9 +67,6 @@ def match_zip(data: Data, start: int, end: int) -> Confidence:
             return Confidence.NO
         by_tail = match_tail(data, start, end, TAIL_READ)
         return Confidence.POSSIBLE if not by_tail and _one_leads_on(data, start, end) else by_tail
-    record = read_end(known_bytes(data, start, min(END_SIZE, end - start)))
-    if record is not None and not record.size:
-        return Confidence.CERTAIN
     if end - start < END_SIZE:
         return Confidence.NO
     if data.size is None:  # do not decode a stream to its end for this

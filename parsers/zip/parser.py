@@ -34,7 +34,7 @@ from pparse.parsers.zip.directory import (
     local_at,
 )
 from pparse.parsers.zip.extent import LZMA_HEAD, lzma_alone
-from pparse.parsers.zip.match import EXTENSIONS, TAIL_READ, find_record, match_tail, match_zip
+from pparse.parsers.zip.match import TAIL_READ, find_record, match_front, match_tail, match_zip
 from pparse.parsers.zip.members import MemberMaker
 from pparse.parsers.zip.note import ZipNote
 from pparse.parsers.zip.records import (
@@ -55,7 +55,7 @@ from pparse.parsers.zip.scan import Scanner
 from pparse.parsers.zip.small_members import ReadAhead, verified_content
 from pparse.parsers.zip.unclaimed import unclaimed
 from pparse.tree.context import DONE
-from pparse.tree.parser import Confidence
+from pparse.tree.recognition import Confidence, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,10 +64,11 @@ if TYPE_CHECKING:
 
     from pparse.containers.content import Sink, Skip
     from pparse.data.base import Data
-    from pparse.data.reader import Range, Reader
+    from pparse.data.reader import Range
     from pparse.parsers.zip.directory import Directory
     from pparse.parsers.zip.scan import ScanStep
     from pparse.tree.context import NodeContext, Step
+    from pparse.tree.recognition import Excerpt
     from pparse.tree.result import Result
     from pparse.tree.visit import Member, Visit
 
@@ -83,7 +84,14 @@ class ZipParser(ArchiveParser):
 
     name = "zip"
     description = "zip archive"
-    extensions = EXTENSIONS
+    extensions = (".zip", ".jar", ".whl", ".npz")
+    signatures = (
+        *signatures(b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08", b"PK\x03"),
+        *signatures(b"K\x03\x04", at=1),
+        *signatures(b"MZ", b"#!", b"\x7fELF"),  # programs that unpack what is behind them
+    )
+    is_generic = True
+    named_is_enough = False
     media_type = "application/zip"
     root_at = "back"
     references = ("PKWARE APPNOTE.TXT 6.3.10", "Info-ZIP extrafld.txt")
@@ -106,16 +114,20 @@ class ZipParser(ArchiveParser):
         self._ahead: ReadAhead | None = None  # of a check that is going on
 
     @classmethod
-    def match(cls, reader: Reader) -> Confidence:
-        """CERTAIN by a plausible local header or an empty directory, LIKELY by a directory after other data.
+    def match(cls, excerpt: Excerpt) -> Confidence:
+        """CERTAIN by a plausible local header or an empty directory at the front."""
+        return match_front(excerpt.head(4 * KIB))
 
-        Also LIKELY by a first header with a damaged signature. Reads only the head and the last 64 KiB, and a little of
-        a directory found by them.
+    @classmethod
+    def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
+        """LIKELY by a directory after other data, or a first header with a damaged signature.
+
+        Reads only the head and the last 64 KiB, and a little of a directory found by them.
         """
         return match_zip(reader.data, reader.start, reader.start + (reader.size or 0))
 
     @classmethod
-    def match_further(cls, reader: Reader, *, thorough: bool) -> Confidence:
+    def match_further(cls, reader: Range, *, thorough: bool) -> Confidence:
         """LIKELY by a directory at the very end of data of unknown type."""
         data, start = reader.data, reader.start
         if data.size is None:
@@ -124,7 +136,7 @@ class ZipParser(ArchiveParser):
         return match_tail(data, start, end, TAIL_READ if thorough else END_SIZE, at_end=True)
 
     @classmethod
-    def search(cls, reader: Reader, poll: Callable[[], object]) -> int | None:
+    def search(cls, reader: Range, poll: Callable[[], object]) -> int | None:
         """Return the offset of the first possible local header or directory entry."""
         return find_record(reader.data, reader.start, reader.start + (reader.size or 0), poll)
 

@@ -50,15 +50,15 @@ def check_digests(document: Extraction, expected: str) -> Iterator[Finding]:
 
 
 def _files(document: Extraction) -> list[tuple[str, FileData | None]]:
-    parser = document.parse().parser
-    if not parser.is_set:
+    container = document.parse().container
+    if container is None or not container.is_set:
         data = document.data
         whole = isinstance(data, FileData) and (document.start, document.end) == (0, data.size)
         return [(document.name, data if whole else None)]  # type: ignore[list-item]
     found: list[tuple[str, FileData | None]] = []
-    for name in parser.shard_names():  # type: ignore[attr-defined]
+    for name in container.shard_names():
         try:
-            shard = parser.shard(name).data  # type: ignore[attr-defined]
+            shard = container.shard(name).data
         except PparseError:
             continue  # a missing shard is a finding already
         found.append((name, shard if isinstance(shard, FileData) else None))

@@ -130,11 +130,11 @@ def _find(document: Extraction, path: str | None) -> tuple[Tensor | Node, tuple[
 
 def _find_member(document: Extraction, path: str) -> tuple[Node, tuple[Any, ...]] | Node:
     """Return the node that is listed as ``path``, or stands there, and what of it is asked for."""
-    member = document.result.parser.find_member(path)
+    member = document.result.listing.find_member(path)
     if member is not None:
         return member
     parts = split_slice(path)
-    sliced = document.result.parser.find_member(parts[0]) if parts is not None else None
+    sliced = document.result.listing.find_member(parts[0]) if parts is not None else None
     if sliced is None and parts is not None:
         sliced = _sliced_at(document, *parts)
     return _find_node(document, path) if sliced is None or parts is None else (sliced, parts[1])

@@ -142,12 +142,13 @@ def _details(viewer: Any) -> list[tuple[str, str]]:
         ]
     if parser is None:
         return []
+    listing = parser.result.listing
     try:
-        size = parser.header_size
+        size = listing.header_size
     except ValueError:
         return []
     if size is None:
-        return [(label, safe(text)) for label, text in parser.details()]
+        return [(label, safe(text)) for label, text in listing.details()]
     return [("header", f"{size:,} bytes")]
 
 
@@ -155,8 +156,8 @@ def _document(document: Extraction, options: Any, out: Output) -> int:
     root = document.root
     status = document_status(document)
     count = None if root.shape == "scalar" else len(root)
-    parser = document.parse().parser
-    details = list(parser.details())
+    listing = document.parse().listing
+    details = list(listing.details())
     status = document_status(document, damaged=exit_code_for(document.findings) != OK)
     damaged = status in (Status.TRUNCATED, Status.DAMAGED)
     code = exit_code_for(document.findings, damaged=damaged, strict=options.strict)
@@ -175,7 +176,7 @@ def _document(document: Extraction, options: Any, out: Output) -> int:
                     "size": document.size,
                     "kind": root.kind,
                     "members": count,
-                    "metadata": parser.metadata(),
+                    "metadata": listing.metadata(),
                     "details": shown,
                     **cut_to_dict(document, status),
                     "findings": [finding.to_dict() for finding in document.findings],

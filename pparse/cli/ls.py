@@ -279,7 +279,7 @@ def _tensors_as_json(viewer: Viewer, listing: _Listing, tensors: Iterable[Tensor
 
 
 def _list_members(document: Extraction, options: Any, matches: Callable[[str], bool], out: Output) -> int:
-    counted = _Counted(_drained_members(document, options), document.result.parser.member_word)
+    counted = _Counted(_drained_members(document, options), document.result.listing.member_word)
     chosen = (member for member in counted if matches(member.name))
     held = Held(document.session.budget, member_weight, asked=True)
     how = options.sort or "none"
@@ -365,7 +365,7 @@ def _drained_members(document: Extraction, options: Any) -> Iterator[Member]:
 def _members(document: Extraction, options: Any) -> Iterator[Member]:
     """Yield the members of a document and, with ``-R``, of the archives in it, under paths from the outermost."""
     result = document.parse()
-    yield from result.parser.members()
+    yield from result.listing.members()
     if not options.recursive:
         return
     from pparse.containers.archive import ArchiveParser, documents_below, quoted
@@ -413,12 +413,13 @@ def _close_members(document: Extraction, counted: _Counted, size: Callable[[int]
     status = document_status(document, damaged=counted.damaged)
     count, whole, unsupported = counted.count, counted.whole, counted.unsupported
     out.line(
-        f"{what}, {count_words(count, document.result.parser.member_word)}"
+        f"{what}, {count_words(count, document.result.listing.member_word)}"
         f"{f' ({whole:,} whole)' if whole != count else ''}, "
         f"{size(total) if total is not None else 'unknown size'}: {out.status(status)}"
         f"{f'; {unsupported:,} unsupported' if unsupported else ''}"
     )
-    held = document.result.parser.holds()
+    container = document.result.container
+    held = container.holds() if container is not None else None
     if held is not None:
         out.line(f"it holds {held}, whose tensors this version does not read yet")
     report_document_cut(out, document, status)

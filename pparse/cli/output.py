@@ -175,7 +175,7 @@ def cut_to_dict(document: Extraction, status: Status) -> dict[str, object]:
     files = _to_resume(document, status)
     return {
         "missing_bytes": (
-            document.result.parser.missing() if status is Status.TRUNCATED and not _is_packed(document) else None
+            document.result.listing.missing() if status is Status.TRUNCATED and not _is_packed(document) else None
         ),
         "resume_at": files[0].at if files else None,
         "resume": [file.to_dict() for file in files],
@@ -229,7 +229,7 @@ def report_document_cut(out: Output, document: Extraction, status: Status) -> No
             out.line(safe(line))
         return
     size, kind = document.size or 0, document.root.kind
-    missing = document.result.parser.missing()
+    missing = document.result.listing.missing()
     if missing is not None:
         of_content = " of its content" if _is_packed(document) else ""
         known = f"at least {count_words(missing, 'byte')}{of_content} {'is' if missing == 1 else 'are'} missing"

@@ -74,7 +74,7 @@ def run(options: Any, out: Output) -> int:
 
 def _show_tree(options: Any, out: Output) -> int:
     with open_file(options, out) as document:
-        member = document.result.parser.find_member(options.path) if options.path else None
+        member = document.result.listing.find_member(options.path) if options.path else None
         start = member if member is not None else document.node(options.path)
         show = _Shower(options, out)
         show.begin(document.format)

@@ -31,7 +31,9 @@ from pparse.errors import (
 from pparse.findings import Finding, Status
 from pparse.limits import LITTLE, LITTLE_UNPACKED
 from pparse.paths import join_extraction
+from pparse.tree.container import Container
 from pparse.tree.entry import MAP, Entry
+from pparse.tree.listing import Listing
 from pparse.tree.parser import Parser
 from pparse.tree.visit import Member, Visit
 
@@ -58,7 +60,7 @@ _MOST_SPOILT: Final = 1 << 14
 ENTERED: Final = 500
 
 
-class ArchiveParser(Parser):
+class ArchiveParser(Parser, Listing, Container):
     """Base class of archive parsers. They implement the state `expect_member`, and `content`."""
 
     child_state = "expect_member"

@@ -16,8 +16,11 @@ from pparse.document.extraction import extraction_of
 from pparse.errors import EndOfDataError, Fault, LimitError, MalformedError, PathError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import LITTLE, LITTLE_UNPACKED
+from pparse.tree.container import Container
 from pparse.tree.entry import LIST, MAP, SCALAR, Entry
+from pparse.tree.listing import Listing
 from pparse.tree.parser import Parser
+from pparse.tree.recognition import signatures
 from pparse.tree.visit import Member, Visit
 
 TYPE_CHECKING = False
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from pparse.tree.result import Result
 
 
-class StreamParser(Parser):
+class StreamParser(Parser, Listing, Container):
     """Base of the parsers of compressed streams: one content, which is a child extraction.
 
     A subclass names its ``codec``; what `pparse.codecs.table` says of that is said of the format, too.
@@ -44,6 +47,7 @@ class StreamParser(Parser):
     codec: ClassVar[str] = ""
     # Suffixes of such streams, and what replaces them in the name of the content.
     suffixes: ClassVar[dict[str, str]] = {}
+    is_generic = True
     member_word = "file"
     notes_findings = True
 
@@ -54,6 +58,7 @@ class StreamParser(Parser):
             cls.name, cls.description = known.name, known.description
             cls.extensions, cls.suffixes, cls.media_type = known.extensions, known.suffixes, known.media_type
             cls.references, cls.limitations = known.references, known.limitations
+            cls.signatures = tuple(mark for at, magic in known.marks for mark in signatures(magic, at=at))
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)

@@ -8,6 +8,7 @@ from pparse.data.base import Access
 from pparse.document.named_formats import named, named_folder, words
 from pparse.errors import GapError
 from pparse.limits import MIB
+from pparse.tree.recognition import bare_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ _MISTAKEN: Final = (
 )
 
 _ZEROS: Final = MIB  # no program writes so many zeros at both ends of a file
-UNFINISHED_SUFFIXES: Final = (".part", ".crdownload", ".incomplete", ".download", ".tmp")
 
 
 def head_of(extraction: Host, count: int) -> bytes:
@@ -48,14 +48,6 @@ def tail_of(extraction: Host, count: int) -> bytes:
         return extraction.data.pread(max(extraction.start, end - count), count) if end > extraction.start else b""
     except GapError:
         return b""
-
-
-def bare_name(name: str) -> str:
-    """Return the file name in lower case, without the marks of an unfinished download."""
-    name = name.lower()
-    for suffix in UNFINISHED_SUFFIXES:
-        name = name.removesuffix(suffix)
-    return name
 
 
 def mistaken(head: bytes) -> str | None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pparse.document.folder import Folder
     from pparse.document.session import Session
     from pparse.findings import Finding, FindingList, Status
+    from pparse.tree.container import Container
     from pparse.tree.node import Node
     from pparse.tree.parser import Parser
     from pparse.tree.visit import Visit
@@ -182,7 +183,8 @@ class Extraction:
         """
         result = self._parse(format)
         while format is None and not extraction_of(result)._named:
-            inner: Extraction | None = result.parser.unwrapped()  # type: ignore[assignment]
+            container = result.container
+            inner: Extraction | None = container.unwrapped() if container is not None else None  # type: ignore[assignment]
             if inner is None:
                 break
             try:
@@ -261,7 +263,7 @@ class Extraction:
         try:
             return self.root.at(path)
         except PathError:
-            found = self.parse().parser.find_member(path)
+            found = self.parse().listing.find_member(path)
             if found is None:
                 raise
             return found
@@ -322,6 +324,11 @@ class Extraction:
             extraction = extraction.parent
         return extraction
 
+    def _containers(self) -> list[Container]:
+        """Return the parsers of this that hold other documents."""
+        found = (result.container for result in self.results.values())
+        return [container for container in found if container is not None]
+
     def drain_streams(self, *, unless_indexed: bool = False) -> None:
         """Decode the compressed streams around this to their ends, so that everything wrong with them is known.
 
@@ -330,8 +337,8 @@ class Extraction:
         extraction: Extraction = self
         while extraction.implicit and extraction.parent is not None:
             extraction = extraction.parent
-            for result in extraction.results.values():
-                result.parser.drain(unless_indexed=unless_indexed)
+            for container in extraction._containers():
+                container.drain(unless_indexed=unless_indexed)
 
     def prove(self) -> None:
         """Read the streams and archive members around this to their ends, innermost first, to compare their checksums.
@@ -345,8 +352,8 @@ class Extraction:
                 extraction.proved = True
                 if finding is not None:
                     self.findings.add(finding)
-            for result in list(extraction.results.values()):
-                result.parser.drain()
+            for container in extraction._containers():
+                container.drain()
             extraction = extraction.parent
 
     def confirm(self) -> None:
@@ -365,8 +372,8 @@ class Extraction:
                     extraction._confirming = True
                     if extraction.origin is not None and not extraction.proved:
                         extraction.origin[0].confirm_member(extraction)
-                    for result in list(extraction.results.values()):
-                        result.parser.confirm()
+                    for container in extraction._containers():
+                        container.confirm()
                     extraction = extraction.parent
                 for extraction in begun:  # not earlier: others must not read until this succeeded
                     extraction._confirmed = True
@@ -380,7 +387,8 @@ class Extraction:
 
         viewer = viewer_for(self)
         if viewer is None:
-            held = self.parse().parser.holds()
+            container = self.parse().container
+            held = container.holds() if container is not None else None
             known = f" (it holds {held}, whose tensors this version does not read yet)" if held is not None else ""
             raise UnsupportedError(f"there is no viewer for {self.format}{known}; use open() and its nodes")
         return viewer

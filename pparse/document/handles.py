@@ -218,7 +218,8 @@ def _part(opened: Extraction, handle: Handle) -> Extraction:
         try:
             found, taken = enter_next(found, names)
         except (PathError, EndOfDataError):
-            if not found.parse().parser.is_set:
+            container = found.parse().container
+            if container is None or not container.is_set:
                 raise
             found, taken = found.sibling(names[0]), 1
         del names[:taken]

@@ -324,10 +324,10 @@ def enter_next(extraction: Extraction, names: list[str]) -> tuple[Extraction, in
 
 def _enter(extraction: Extraction, name: str) -> Extraction:
     """Return the extraction ``name`` inside another one."""
-    parser = extraction.parse().parser
-    found = parser.enter(name)
+    result = extraction.parse()
+    found = result.container.enter(name) if result.container is not None else None
     if found is None:
-        raise PathError(f"{extraction.name} ({parser.name}) contains no {name!r}", path=extraction.path)
+        raise PathError(f"{extraction.name} ({result.format}) contains no {name!r}", path=extraction.path)
     return found  # type: ignore[return-value]
 
 

@@ -1,6 +1,7 @@
 """Which parsers and viewers exist, and which one fits a piece of data.
 
-Built-ins are dotted strings in one table, imported only on use. Plug-ins are entry points in the groups
+Built-ins are dotted strings in a table that is made from their classes (`pparse.document.builtin_formats`), imported
+only on use. Plug-ins are entry points in the groups
 ``pparse_parsers_v1`` and ``pparse_viewers_v1``; they are asked if no built-in matches, if named with ``-f``, or if the
 best match is generic (a format that others are made of).
 
@@ -11,11 +12,11 @@ name. Content decides; the extension counts only if the content tells nothing.
 from __future__ import annotations
 
 import importlib
-from functools import partial
 
 from pparse.codecs.table import CODECS
 from pparse.data.base import Access
-from pparse.document.appearance import bare_name, head_of, is_text, mistaken, nothing_there, tail_of, what_it_is
+from pparse.document.appearance import head_of, is_text, mistaken, nothing_there, what_it_is
+from pparse.document.builtin_formats import ROWS
 from pparse.document.named_formats import NAMED, named, named_as, words
 from pparse.errors import (
     PASSING,
@@ -24,11 +25,12 @@ from pparse.errors import (
     OptionError,
     PparseError,
 )
-from pparse.tree.parser import Confidence, Parser
+from pparse.tree.parser import Parser
+from pparse.tree.recognition import Confidence, Excerpt, bare_name, confidence_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any, Final
 
     from pparse.data.reader import Range
@@ -39,7 +41,7 @@ VIEWER_GROUP: Final = "pparse_viewers_v1"
 
 
 class Builtin:
-    """A built-in parser, known without importing it: ``parser`` and ``viewer`` (None: only nodes) are dotted names."""
+    """A built-in parser, known without importing it; its class says the same (see `pparse.tree.parser.Parser`)."""
 
     __slots__ = ("extensions", "folder", "further", "generic", "magic", "name", "named_is_enough", "parser", "viewer")
 
@@ -50,7 +52,6 @@ class Builtin:
         viewer: str | None,
         magic: tuple[tuple[int, bytes], ...],
         extensions: tuple[str, ...],
-        *,
         generic: bool = False,
         folder: bool = False,
         named_is_enough: bool = True,
@@ -58,7 +59,9 @@ class Builtin:
     ) -> None:
         self.name = name
         self.parser = parser
+        """``module:class`` …"""
         self.viewer = viewer
+        """… and that of the viewer; None: only nodes."""
         self.magic = magic
         """``(offset, bytes)``, one of which must match; empty: any content."""
         self.extensions = extensions
@@ -71,133 +74,8 @@ class Builtin:
         """Whether to ask it again, with more than the first bytes, if nothing else matches."""
 
 
-_JSON_STARTS = tuple(
-    (0, start)
-    for start in (
-        b"{",
-        b"[",
-        b" ",
-        b"\t",
-        b"\n",
-        b"\r",
-        b'"',
-        b"\xef\xbb\xbf",
-        b"-",
-        b"t",
-        b"f",
-        b"n",
-        *(b"%d" % digit for digit in range(10)),
-    )
-)
-
 BUILTINS: Final = (
-    Builtin(
-        "safetensors",
-        "pparse.parsers.safetensors.parser:SafetensorsParser",
-        "pparse.viewers.safetensors.viewer:SafetensorsViewer",
-        ((8, b"{"), (8, b" "), (8, b"\n"), (8, b"\t"), (8, b"\r"), (8, b"\xef\xbb\xbf"), (0, b"\0" * 16)),
-        (".safetensors",),
-    ),
-    Builtin(
-        "safetensors-index",
-        "pparse.parsers.safetensors.index:SafetensorsIndexParser",
-        "pparse.viewers.safetensors.sharded:SafetensorsSetViewer",
-        tuple((0, start) for start in (b"{", b" ", b"\t", b"\n", b"\r")),
-        (".safetensors.index.json",),
-    ),
-    Builtin(
-        "safetensors-folder",
-        "pparse.parsers.safetensors.folder:SafetensorsFolderParser",
-        "pparse.viewers.safetensors.sharded:SafetensorsSetViewer",
-        (),
-        (),
-        folder=True,
-    ),
-    Builtin("json", "pparse.parsers.json.parser:JsonParser", None, _JSON_STARTS, (".json",), generic=True),
-    Builtin(
-        "riegeli",
-        "pparse.parsers.riegeli.parser:RiegeliParser",
-        None,
-        ((0, bytes.fromhex("83af70d10d884a3f")),),
-        (".riegeli", ".array_record", ".arrayrecord"),
-        generic=True,
-    ),
-    Builtin(
-        "cpb",
-        "pparse.parsers.cpb.parser:CpbParser",
-        "pparse.viewers.tensorflow.viewer:TensorflowViewer",
-        ((0, bytes.fromhex("83af70d10d884a3f")),),
-        (".cpb",),
-        named_is_enough=False,
-    ),
-    Builtin(
-        "saved-model",
-        "pparse.parsers.tensorflow:SavedModelParser",
-        "pparse.viewers.tensorflow.viewer:TensorflowViewer",
-        ((0, b"\x08\x01\x12"),),
-        (".pb",),
-        named_is_enough=False,
-    ),
-    Builtin(
-        "graph-def",
-        "pparse.parsers.tensorflow:GraphDefParser",
-        "pparse.viewers.tensorflow.viewer:TensorflowViewer",
-        (),
-        (".pb",),
-        named_is_enough=False,
-    ),
-    Builtin(
-        "meta-graph",
-        "pparse.parsers.tensorflow:MetaGraphParser",
-        "pparse.viewers.tensorflow.viewer:TensorflowViewer",
-        (),
-        (".meta",),
-        named_is_enough=False,
-    ),
-    Builtin(
-        "saved-model-folder",
-        "pparse.parsers.tensorflow:SavedModelFolderParser",
-        "pparse.viewers.tensorflow.viewer:TensorflowViewer",
-        (),
-        (),
-        folder=True,
-    ),
-    Builtin(
-        "protobuf",
-        "pparse.parsers.protobuf.parser:ProtobufParser",
-        None,
-        (),
-        (".pb", ".binpb", ".protobin", ".binaryproto"),
-        generic=True,
-    ),
-    Builtin(
-        "zip",
-        "pparse.parsers.zip.parser:ZipParser",
-        None,
-        (
-            (0, b"PK\x03\x04"),
-            (0, b"PK\x05\x06"),
-            (0, b"PK\x07\x08"),
-            (1, b"K\x03\x04"),
-            (0, b"P\x4b\x03"),
-            (0, b"MZ"),
-            (0, b"#!"),
-            (0, b"\x7fELF"),
-        ),
-        (".zip", ".jar", ".whl", ".npz"),
-        generic=True,
-        named_is_enough=False,
-        further=True,
-    ),
-    Builtin(
-        "tar",
-        "pparse.parsers.tar.parser:TarParser",
-        None,
-        ((257, b"ustar"), (0, b"\0" * 64)),
-        (".tar",),
-        generic=True,
-        further=True,
-    ),
+    *(Builtin(*row) for row in ROWS),
     *(
         Builtin(codec.name, codec.parser, None, codec.marks, codec.extensions, generic=True)
         for codec in CODECS.values()
@@ -344,13 +222,14 @@ def _parsers_with_options(registry: Registry, format: str | None) -> Iterator[ty
 def detect(extraction: Extraction) -> type[Parser]:
     """Return the parser that fits ``extraction`` best. Raises `FormatError` that says what the data looks like."""
     best: list[tuple[type[Parser], Confidence, bool]] = []
-    candidates = _folder_candidates(extraction) if extraction.is_folder else _file_candidates(extraction)
+    excerpt = excerpt_of(extraction)
+    candidates = _folder_candidates(extraction) if extraction.is_folder else _file_candidates(extraction, excerpt)
     best = [(parser, confidence, True) for parser, confidence in candidates]
     generic = not best or all((known := builtin(parser.name)) is not None and known.generic for parser, _, _ in best)
     if generic:
         for parser in extraction.session.registry.plugin_parsers().values():
             try:
-                confidence = _ask(parser, extraction)
+                confidence = _ask(parser, extraction, excerpt)
             except PparseError:
                 raise
             except Exception as error:  # noqa: BLE001 -- whatever a plug-in does, the others must work
@@ -398,18 +277,17 @@ def _rank(
     return confidence > Confidence.EXTENSION, refined, confidence, is_builtin, [-ord(char) for char in parser.name]
 
 
-def _file_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], Confidence]]:
-    head = head_of(extraction, 512)
-    name = bare_name(extraction.name)
+def _file_candidates(extraction: Extraction, excerpt: Excerpt) -> Iterator[tuple[type[Parser], Confidence]]:
+    head = excerpt.head(512)
     for known in BUILTINS:
         if known.folder:
             continue
-        by_name = name.endswith(known.extensions)
+        by_name = excerpt.ends_with(known.extensions)
         if by_name or any(head.startswith(magic, offset) for offset, magic in known.magic):
             parser = import_dotted(known.parser)
-            confidence = _ask(parser, extraction)
+            confidence = _ask(parser, extraction, excerpt)
             if not confidence and by_name and known.named_is_enough and not mistaken(head) and not is_text(head):
-                confidence = Confidence.NO if named(head, tail_of(extraction, 8)) is not None else Confidence.EXTENSION
+                confidence = Confidence.NO if named(head, excerpt.tail(8)) is not None else Confidence.EXTENSION
             if confidence:
                 yield parser, confidence
 
@@ -422,7 +300,12 @@ def _further_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], 
     for known in BUILTINS:
         if known.further:
             parser = import_dotted(known.parser)
-            confidence = _ask(parser, extraction, partial(parser.match_further, thorough=thorough))
+            try:
+                confidence = parser.match_further(_reader_of(extraction), thorough=thorough)
+            except PASSING:
+                raise
+            except PparseError:
+                continue
             if confidence:
                 yield parser, confidence
 
@@ -458,20 +341,21 @@ def _folder_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], C
                 yield parser, confidence
 
 
-def _ask(
-    parser: type[Parser], extraction: Extraction, match: Callable[[Range], Confidence] | None = None
-) -> Confidence:
+def _ask(parser: type[Parser], extraction: Extraction, excerpt: Excerpt) -> Confidence:
     if extraction.is_folder:
         return parser.match_folder(extraction)
+    return confidence_of(parser, excerpt, _reader_of(extraction))
+
+
+def excerpt_of(extraction: Extraction) -> Excerpt:
+    """Return the first and last bytes of an extraction, which are read when they are asked for."""
+    return Excerpt(_reader_of(extraction), extraction.name, extraction.size)
+
+
+def _reader_of(extraction: Extraction) -> Range:
     # Do not look for an unknown end: it may be the end of a compressed stream.
     end = 1 << 62 if extraction.end is None else extraction.end
-    reader: Range = extraction.data.range(extraction.start, max(extraction.start, end))
-    try:
-        return match(reader) if match is not None else parser.match_named(reader, extraction.name)
-    except PASSING:
-        raise  # the error says nothing about the format
-    except PparseError:
-        return Confidence.NO
+    return extraction.data.range(extraction.start, max(extraction.start, end))
 
 
 def viewer_for(extraction: Extraction) -> Any:

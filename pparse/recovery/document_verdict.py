@@ -87,7 +87,7 @@ def judge(extraction: Extraction) -> DocumentVerdict:
         found.status = viewer.extent().status if viewer is not None else document_status(extraction, damaged=damaged)
         if damaged and found.is_whole:
             found.status = Status.DAMAGED
-        things, agreed, _ = extraction.parse().parser.checksums() or (0, 0, "")
+        things, agreed, _ = extraction.parse().listing.checksums() or (0, 0, "")
         found.verified = True if found.status is Status.COMPLETE and things and agreed == things else None
     except PASSING:
         raise
@@ -111,7 +111,7 @@ def compared(document: Extraction, extent: Extent | None, digests: int = 0) -> s
     ``extent`` is that of its viewer, if it has one; ``digests`` the number of whole files whose digest given elsewhere
     agrees.
     """
-    things, agreed, word = document.parse().parser.checksums() or (0, 0, "")
+    things, agreed, word = document.parse().listing.checksums() or (0, 0, "")
     listed, of = count_words(things, word) if word else "", ""
     if extent is not None:
         listed = count_words(extent.count, "tensor")

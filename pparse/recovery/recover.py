@@ -93,7 +93,7 @@ def recover(
     the disk is full there may be no room for the report; with more room the same call continues.
     """
     result = recognise(document)  # nothing is created for a file of unknown format
-    while (file := result.parser.model_file()) is not None:
+    while result.container is not None and (file := result.container.model_file()) is not None:
         document = file  # type: ignore[assignment]
         result = recognise(document)
     if os.path.lexists(os.path.join(folder, REPORT_NAME)) and not is_unfinished(folder):

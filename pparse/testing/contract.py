@@ -38,13 +38,14 @@ from threading import Thread
 
 from pparse.data.base import BytesData
 from pparse.document.opening import open as open_document
+from pparse.document.registry import excerpt_of
 from pparse.errors import EngineError, FormatError, LimitError, PparseError, SourceError, UnsupportedError
 from pparse.findings import Severity, Status
 from pparse.limits import KIB, MIB
 from pparse.testing.fakes import FailingData, GappyData, UnknownSizeData
 from pparse.testing.patience import Patience
 from pparse.tree.entry import SCALAR
-from pparse.tree.parser import Confidence
+from pparse.tree.recognition import Confidence, Excerpt, confidence_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ class ParserContract:
         """Detection chooses the parser for its samples."""
         for name, sample in self.samples.items():
             extraction = open_document(sample, parsers=[self.parser])
-            assert self.parser.match(extraction.reader) > Confidence.NO, name
+            assert confidence_of(self.parser, excerpt_of(extraction), extraction.reader) > Confidence.NO, name
             assert extraction.format == self.parser.name, name
 
     def test_samples_are_complete(self) -> None:
@@ -364,7 +365,8 @@ class ParserContract:
                 data = BytesData(content)
                 self.patience.begin(f"match of {name} and {_FILLER} more bytes")
                 try:
-                    self.parser.match(data.range(0, len(content)))
+                    reader = data.range(0, len(content))
+                    confidence_of(self.parser, Excerpt(reader, name, len(content)), reader)
                 except PparseError:
                     pass
                 assert data.stats.bytes <= self.match_bytes, (name, data.stats.bytes)

@@ -2,76 +2,43 @@
 
 from __future__ import annotations
 
-import enum
-
 from pparse.data.range_status import cut_status
 from pparse.errors import EngineError, LimitError, MalformedError
 from pparse.findings import Finding, Status
 from pparse.locking import guard
 from pparse.paths import KeyStep, OrdinalStep
+from pparse.tree.container import Container
 from pparse.tree.context import NodeContext
 from pparse.tree.engine import run
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
 from pparse.tree.key_table import key_hash
+from pparse.tree.listing import Listing
+from pparse.tree.recognition import Confidence
 from pparse.tree.views import as_dict
-from pparse.tree.visit import Member, Trail, Visit
+from pparse.tree.visit import Trail, Visit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, ClassVar, Final
 
-    from pparse.data.reader import Range, Reader
+    from pparse.data.reader import Range
     from pparse.tree.context import Done, State
     from pparse.tree.entry import Key
-    from pparse.tree.host import Host
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
+    from pparse.tree.recognition import Excerpt, Signature
     from pparse.tree.result import Result
 
 # Methods that are called from outside the tree, and so run under the session's lock, see `pparse.locking`. (Methods
 # that the engine and nodes call run under it anyway.)
-DOORS: Final = frozenset(
-    (
-        "check",
-        "details",
-        "directory",
-        "enter",
-        "files",
-        "find_member",
-        "infos",
-        "inner",
-        "members",
-        "metadata",
-        "missing",
-        "open_member",
-        "open_scalar",
-        "prove",
-        "drain",
-        "shard",
-        "shard_names",
-        "unwrapped",
-        "verify",
-        "walk",
-        "weight_map",
-    )
-)
-
-
-class Confidence(enum.IntEnum):
-    """How sure a parser is that data is of its format."""
-
-    NO = 0
-    EXTENSION = 1  # only the file name says so
-    POSSIBLE = 2  # nothing contradicts it
-    LIKELY = 3  # the structure fits
-    CERTAIN = 4  # a magic number, or structure too specific to be chance
+_DOORS: Final = frozenset(("check", "infos", "open_scalar", "walk"))
 
 
 class Parser:
     """Base of all parsers. One instance parses one extraction.
 
-    A simple format needs the class attributes, `match`, `root_entry`, `begin` and its states; see
+    A simple format needs the class attributes, `root_entry`, `begin` and its states; see
     ``docs/how-to-write-a-parser.md``.
     """
 
@@ -81,6 +48,14 @@ class Parser:
     """What the format is, in one line."""
     extensions: ClassVar[tuple[str, ...]] = ()
     """Usual extensions of file names, with the dot."""
+    signatures: ClassVar[tuple[Signature, ...]] = ()
+    """Bytes, one of which a document must have for the parser to be asked, unless the extension fits."""
+    viewer: ClassVar[str | None] = None
+    """``module:class`` of the viewer of its tensors; None: only nodes."""
+    is_generic: ClassVar[bool] = False
+    """Whether other formats are made of it, as of JSON or zip."""
+    named_is_enough: ClassVar[bool] = True
+    """Whether the extension tells it if the content tells nothing; False where formats share an extension."""
     media_type: ClassVar[str] = "application/octet-stream"
     """Media type of its files."""
     refines: ClassVar[tuple[str, ...]] = ()
@@ -100,10 +75,6 @@ class Parser:
     """Shape of nodes by kind; other kinds are scalars."""
     child_state: ClassVar[str | None] = None
     """Name of the state that can begin at any child's ``at``; None keeps entries instead of offsets."""
-    member_word: ClassVar[str] = "member"
-    """The word for one of `members`."""
-    is_set: ClassVar[bool] = False
-    """Whether it stands for a set of files, such as the shards of a model, named by its ``shard_names``."""
     notes_findings: ClassVar[bool] = False
     """Whether `walk` itself adds every finding to the result."""
     block_factor: int = 2
@@ -117,24 +88,28 @@ class Parser:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        guard(cls, DOORS)
+        guard(cls, _DOORS)
+        for base in (Listing, Container):
+            names = [name for name in vars(base) if name in vars(cls) and not name.startswith("_")]
+            if names and not issubclass(cls, base):  # nobody would call them
+                raise TypeError(f"{cls.__name__} defines {', '.join(names)}: derive it from {base.__name__}, too")
 
     # -- what every parser defines ----------------------------------------------------------------------------------
 
     @classmethod
-    def match(cls, reader: Reader) -> Confidence:
-        """Return how sure it is that this is the format, from a few reads at the start (or end) of ``reader``."""
+    def match(cls, excerpt: Excerpt) -> Confidence:
+        """Return how sure it is, by the first and last bytes, that this is the format; by default, by `signatures`."""
+        return excerpt.matches(cls.signatures)
+
+    @classmethod
+    def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
+        """The same from a few reads anywhere in ``reader``, if `match` says no though a signature or the name fits."""
         return Confidence.NO
 
     @classmethod
-    def match_further(cls, reader: Reader, *, thorough: bool) -> Confidence:
+    def match_further(cls, reader: Range, *, thorough: bool) -> Confidence:
         """The same for data that no parser matches, from 64 KiB at both ends; not ``thorough``: from the last bytes."""
         return Confidence.NO
-
-    @classmethod
-    def match_named(cls, reader: Reader, name: str) -> Confidence:
-        """The same for a document called ``name``; a member of an archive is not called as its data is."""
-        return cls.match(reader)
 
     @classmethod
     def match_folder(cls, folder: Any) -> Confidence:
@@ -159,28 +134,6 @@ class Parser:
     def fill(self, node: Node, index: ChildIndex) -> bool:
         """Index the children of ``node`` without states, if they are already known; False: run the engine."""
         return False
-
-    def unwrapped(self) -> Host | None:
-        """Return the document inside if this format only wraps it; else None. Raises `LimitError`."""
-        return None
-
-    def model_file(self) -> Host | None:
-        """Return the file that holds the document, if this format reads a folder in which one file does; else None."""
-        return None
-
-    def enter(self, name: str) -> Host | None:
-        """Return the document called ``name`` in this one; None if there is none. Raises `PathError`."""
-        return None
-
-    def holds(self) -> str | None:
-        """Return what the members of an archive form together, if that is a known format that is not read yet."""
-        return None
-
-    def drain(self, *, unless_indexed: bool = False) -> None:
-        """Read a compressed stream to its end, so that everything wrong with it is known."""
-
-    def confirm(self) -> None:
-        """Compare the checksums of a stream if that costs little."""
 
     def key_meant(self, node: Node, key: Key) -> Key:
         """Return the key that ``key`` stands for among the children of ``node``, such as the number of a field."""
@@ -344,51 +297,9 @@ class Parser:
                     continue
                 stack.append(iter(kid.children()))
 
-    def members(self) -> Iterator[Member]:
-        """Yield the rows of `pparse ls`: by default, the children of the root."""
-        root = self.result.root
-        if root.shape == SCALAR:
-            return
-        end = self.result.extraction.known_end()
-        for ordinal, entry in self.result.entries_from(root, 0):
-            if entry.parts is not None:
-                size = sum(len(part) for part in entry.parts)
-            else:
-                size = (end if entry.end is None else entry.end) - entry.start
-            name = f"[{ordinal}]" if entry.key is None else str(entry.key)
-            yield Member(name, entry.kind, entry.start, size, entry.status or Status.COMPLETE)
-
-    def find_member(self, name: str) -> Node | None:
-        """Return the node that `members` calls ``name``, if that is not its path; None if there is none."""
-        return None
-
-    def metadata(self) -> dict[str, object]:
-        """Return what the file says about itself, as plain data for JSON."""
-        return {}
-
-    def missing(self) -> int | None:
-        """Return the least number of bytes that a cut file lacks, if the format tells; else None."""
-        return None
-
-    @property
-    def header_size(self) -> int | None:
-        """Bytes of a header that tells of all that follows it; None where the format has none. Raises `ValueError`."""
-        return None
-
-    def details(self) -> Iterator[tuple[str, str]]:
-        """Yield the labels and values that `pparse info` shows for this format."""
-        yield from ()
-
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
         """Look at everything and add findings to the result; ``strict``: also by the rules of the reference reader."""
         return self.walk(self.result.root, detail=False)
 
-    def checksums(self) -> tuple[int, int, str] | None:
-        """Return what the last `check` verified: number of things, how many match their checksum, and the word for one.
 
-        None if the format has no checksums of its own.
-        """
-        return None
-
-
-guard(Parser, DOORS)
+guard(Parser, _DOORS)

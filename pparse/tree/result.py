@@ -9,10 +9,12 @@ from itertools import islice
 from pparse.errors import ClosedError, EngineError, LimitError, PparseError
 from pparse.findings import Finding, FindingList, Severity, Status, clipped
 from pparse.locking import guard
+from pparse.tree.container import Container
 from pparse.tree.context import NodeContext
 from pparse.tree.engine import run
 from pparse.tree.index import ChildIndex
 from pparse.tree.key_table import EACH, MAKING, SLICE, KeyTable, key_hash, repeated_hashes
+from pparse.tree.listing import Listing
 from pparse.tree.node import Node
 
 TYPE_CHECKING = False
@@ -59,6 +61,18 @@ class Result:
     def format(self) -> str:
         """Name of the parser."""
         return self.parser.name
+
+    @property
+    def listing(self) -> Listing:
+        """What commands ask: the parser, if it is a `Listing`, else the children of the root."""
+        parser = self.parser
+        return parser if isinstance(parser, Listing) else Listing(self)
+
+    @property
+    def container(self) -> Container | None:
+        """The parser, if it is a `Container`: a format that holds other documents."""
+        parser = self.parser
+        return parser if isinstance(parser, Container) else None
 
     @property
     def root(self) -> Node:

@@ -9,6 +9,7 @@ from bisect import bisect_left
 
 from pparse.document.downloads import Resume
 from pparse.document.extraction import extraction_of
+from pparse.document.registry import excerpt_of
 from pparse.errors import DataChangedError, FormatError, PparseError, SourceError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
@@ -16,7 +17,7 @@ from pparse.parsers.safetensors.parser import SafetensorsParser
 from pparse.tensors.tensor import Tensor
 from pparse.tensors.viewer import Extent, Viewer
 from pparse.tree.key_table import ranked
-from pparse.tree.parser import Confidence
+from pparse.tree.recognition import Confidence
 from pparse.viewers.safetensors.viewer import SafetensorsViewer
 
 TYPE_CHECKING = False
@@ -95,7 +96,7 @@ class SafetensorsSetViewer(Viewer):
         if self._last is not None and self._last[0] == name:
             return self._last[1]
         shard = self.parser.shard(name)
-        if shard._format is None and SafetensorsParser.match(shard.reader) is Confidence.CERTAIN:
+        if shard._format is None and SafetensorsParser.match(excerpt_of(shard)) is Confidence.CERTAIN:
             shard._format = "safetensors"  # what detection would find, at a fifth of the cost
         found = shard.parse().parser.name
         if found != "safetensors":

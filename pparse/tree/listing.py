@@ -1,0 +1,89 @@
+"""`Listing`: what the commands ask of a parser: rows, names, facts, checksums."""
+
+from __future__ import annotations
+
+from pparse.findings import Status
+from pparse.locking import guard
+from pparse.tree.entry import SCALAR
+from pparse.tree.visit import Member
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from threading import RLock
+    from typing import Any, ClassVar, Final
+
+    from pparse.tree.node import Node
+    from pparse.tree.result import Result
+
+# Called by commands and users: they run under the session's lock, see `pparse.locking`.
+_DOORS: Final = frozenset(("details", "find_member", "header_size", "members", "metadata", "missing"))
+
+
+class Listing:
+    """What a document is to those who list it: by default, the children of its root.
+
+    A parser whose rows, names or facts are others derives from this and from `Parser`; for any other,
+    `Result.listing` is one of these.
+    """
+
+    member_word: ClassVar[str] = "member"
+    """The word for one of `members`."""
+
+    result: Result
+    """The tree that is listed."""
+    lock: RLock
+    """Lock of the session."""
+
+    def __init__(self, result: Result) -> None:
+        self.result = result
+        self.lock = result.lock
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        guard(cls, _DOORS)
+
+    def members(self) -> Iterator[Member]:
+        """Yield the rows of `pparse ls`: by default, the children of the root."""
+        root = self.result.root
+        if root.shape == SCALAR:
+            return
+        end = self.result.extraction.known_end()
+        for ordinal, entry in self.result.entries_from(root, 0):
+            if entry.parts is not None:
+                size = sum(len(part) for part in entry.parts)
+            else:
+                size = (end if entry.end is None else entry.end) - entry.start
+            name = f"[{ordinal}]" if entry.key is None else str(entry.key)
+            yield Member(name, entry.kind, entry.start, size, entry.status or Status.COMPLETE)
+
+    def find_member(self, name: str) -> Node | None:
+        """Return the node that `members` calls ``name``, if that is not its path; None if there is none."""
+        return None
+
+    def metadata(self) -> dict[str, object]:
+        """Return what the file says about itself, as plain data for JSON."""
+        return {}
+
+    def missing(self) -> int | None:
+        """Return the least number of bytes that a cut file lacks, if the format tells; else None."""
+        return None
+
+    @property
+    def header_size(self) -> int | None:
+        """Bytes of a header that tells of all that follows it; None where the format has none. Raises `ValueError`."""
+        return None
+
+    def details(self) -> Iterator[tuple[str, str]]:
+        """Yield the labels and values that `pparse info` shows for this format."""
+        yield from ()
+
+    def checksums(self) -> tuple[int, int, str] | None:
+        """Return what the last `check` verified: number of things, how many match their checksum, and the word for one.
+
+        None if the format has no checksums of its own.
+        """
+        return None
+
+
+guard(Listing, _DOORS)

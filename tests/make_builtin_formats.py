@@ -1,0 +1,72 @@
+"""Writes the table of built-in formats from the parsers' classes: ``python tests/make_builtin_formats.py``.
+
+The table tells the registry of every format without importing a parser. Run this after a change of a parser's name,
+signatures, extensions, viewer or place; a new parser goes into ``PARSERS``, in the order in which formats are listed.
+The parsers of compressed streams are not here: `pparse.codecs.table` describes them.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from pparse.document.registry import import_dotted  # noqa: E402 -- the folder was just added
+from pparse.tree.parser import Parser  # noqa: E402
+
+TABLE = ROOT / "pparse/document/builtin_formats.py"
+PARSERS = (
+    "pparse.parsers.safetensors.parser:SafetensorsParser",
+    "pparse.parsers.safetensors.index:SafetensorsIndexParser",
+    "pparse.parsers.safetensors.folder:SafetensorsFolderParser",
+    "pparse.parsers.json.parser:JsonParser",
+    "pparse.parsers.riegeli.parser:RiegeliParser",
+    "pparse.parsers.cpb.parser:CpbParser",
+    "pparse.parsers.tensorflow:SavedModelParser",
+    "pparse.parsers.tensorflow:GraphDefParser",
+    "pparse.parsers.tensorflow:MetaGraphParser",
+    "pparse.parsers.tensorflow:SavedModelFolderParser",
+    "pparse.parsers.protobuf.parser:ProtobufParser",
+    "pparse.parsers.zip.parser:ZipParser",
+    "pparse.parsers.tar.parser:TarParser",
+)
+HEAD = '''"""What the parsers' classes say, for the registry: written by ``python tests/make_builtin_formats.py``."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+# The arguments of `pparse.document.registry.Builtin`, a format a row.
+ROWS: Final[tuple[tuple[Any, ...], ...]] = (
+'''
+
+
+def row(dotted: str) -> tuple[object, ...]:
+    """Return the row of one parser."""
+    parser: type[Parser] = import_dotted(dotted)
+    return (
+        parser.name,
+        dotted,
+        parser.viewer,
+        tuple((mark.at, mark.magic) for mark in parser.signatures),
+        parser.extensions,
+        parser.is_generic,
+        parser.reads == "folder",
+        parser.named_is_enough,
+        parser.match_further.__func__ is not Parser.match_further.__func__,  # type: ignore[attr-defined]
+    )
+
+
+def table() -> str:
+    """Return the module's text, before it is formatted."""
+    return HEAD + "".join(f"    {row(dotted)!r},\n" for dotted in PARSERS) + ")\n"
+
+
+if __name__ == "__main__":
+    TABLE.write_text(table(), encoding="utf-8")
+    sys.exit(subprocess.run([sys.executable, "-m", "ruff", "format", str(TABLE)]).returncode)

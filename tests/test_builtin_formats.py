@@ -1,0 +1,68 @@
+"""The table of built-in formats says what the parsers' classes say."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+import subprocess
+import sys
+
+import pytest
+
+import pparse.parsers
+from pparse.codecs.table import CODECS
+from pparse.document.builtin_formats import ROWS
+from pparse.document.registry import BUILTINS, import_dotted
+from pparse.tree.parser import Parser
+from pparse.tree.recognition import Confidence
+from tests import make_builtin_formats as make
+
+
+def test_the_table_is_what_the_classes_say() -> None:
+    assert tuple(make.row(dotted) for dotted in make.PARSERS) == ROWS
+
+
+def test_every_parser_is_in_the_table() -> None:
+    found = set()
+    for module in pkgutil.walk_packages(pparse.parsers.__path__, "pparse.parsers."):
+        for name, made in vars(importlib.import_module(module.name)).items():
+            own = isinstance(made, type) and issubclass(made, Parser) and made.__module__ == module.name
+            if own and made.name and not name.startswith("_") and made.name not in CODECS:
+                found.add(f"{module.name}:{name}")
+    assert found == set(make.PARSERS)
+
+
+@pytest.mark.parametrize("codec", [codec for codec in CODECS.values() if codec.told_by], ids=lambda codec: codec.name)
+def test_the_rows_of_codecs_are_what_their_parsers_say(codec) -> None:
+    known = next(known for known in BUILTINS if known.name == codec.name)
+    parser = import_dotted(known.parser)
+    assert known.magic == tuple((mark.at, mark.magic) for mark in parser.signatures)
+    assert (known.extensions, known.generic, known.folder) == (parser.extensions, parser.is_generic, False)
+    assert known.named_is_enough is parser.named_is_enough
+
+
+def test_a_signature_that_is_enough_is_believed() -> None:
+    """A class with a strong signature needs no `match`."""
+    from pparse import Signature, open
+
+    class Marked(Parser):
+        """Marked data."""
+
+        name = "marked"
+        description = "marked"
+        signatures = (Signature(b"MARK", 2), Signature(b"M", 2, Confidence.POSSIBLE))
+
+    assert open(b"..MARK", parsers=[Marked]).format == "marked"
+    with pytest.raises(Exception, match="no parser"):
+        open(b"..mARK", parsers=[Marked]).format  # noqa: B018 -- a property that looks
+
+
+def test_the_table_is_all_that_is_imported_to_recognise_a_file(tmp_path) -> None:
+    """Recognising a safetensors file imports no other parser."""
+    path = tmp_path / "model.safetensors"
+    path.write_bytes((10).to_bytes(8, "little") + b'{"__":{}  ')
+    code = f"import sys, pparse; pparse.open({str(path)!r}).format; print(*sys.modules)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    parsers = set(re.findall(r"pparse\.parsers\.(\w+)\.parser", said))
+    assert parsers <= {"safetensors", "json"}
