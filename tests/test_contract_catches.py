@@ -69,7 +69,7 @@ class ForgetsTheThread(ToyParser):
 
     def load_scalar(self, node):
         ForgetsTheThread.node = node
-        sleep(0.001)  # another thread goes on here
+        sleep(0.005)  # another thread goes on here
         return super().load_scalar(ForgetsTheThread.node)
 
 

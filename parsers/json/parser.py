@@ -58,10 +58,9 @@ from pparse.parsers.json.text import (
 )
 from pparse.paths import KeyStep
 from pparse.tree.context import DONE, NodeContext
-from pparse.tree.engine import largest_block
+from pparse.tree.engine import GROUP, largest_block
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
 from pparse.tree.recognition import Confidence, signatures
-from pparse.tree.result import GROUP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

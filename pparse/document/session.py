@@ -10,6 +10,7 @@ from pparse.data.files import DescriptorPool
 from pparse.errors import CancelledError
 from pparse.limits import Limits
 from pparse.locking import RLock
+from pparse.tree.engine import KeptBlock
 from pparse.tree.index import IndexLedger
 from pparse.tree.retention import Retention
 
@@ -83,6 +84,8 @@ class Session:
         self.doing = "reading"
         """What is being done with it, in words; empty: do not report."""
         self._told = 0
+        self.kept_block = KeptBlock(self.budget)
+        """The block that was read last."""
         self.indexes = IndexLedger(self.budget)
         """Accounts for the indexes of all nodes."""
         self.opened: Any = None
@@ -149,6 +152,7 @@ class Session:
                 data.close()
             for retention in list(self._retentions):
                 retention.clear()
+            self.kept_block.drop()
 
 
 class Telling:

@@ -83,9 +83,26 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     def metadata(self) -> Mapping[str, Any]:
         """What the file says about itself."""
 
-    @abstractmethod
     def extent(self) -> Extent:
-        """Return how large the document is and should be, and where it was cut; goes once through all tensors."""
+        """Return how large the document is and should be, and where it was cut; goes once through all tensors.
+
+        By default, the document should reach to the end of its last tensor, and further if its root is cut.
+        """
+        inner = self.extraction.parsed
+        extent = Extent(inner.known_end() - inner.start, known=self.extraction.session.stats.discoveries)
+        actual = extent.actual or 0
+        for tensor in self.tensors():
+            extent.add(tensor)
+        last = max(0, extent.last_byte - inner.start)
+        extent.expected = max(last, actual)
+        if self.root.status is Status.TRUNCATED:
+            extent.document_status = Status.TRUNCATED
+            extent.expected, extent.at_least = max(last, actual + 1), last <= actual
+        elif self.findings.errors:
+            extent.document_status = Status.DAMAGED
+        if extent.expected > actual:
+            extent.resume_at = actual
+        return self.keep_extent(extent)
 
     def size_hint(self) -> int | None:
         """Return the approximate number of tensors if that is cheap to find out; else None."""

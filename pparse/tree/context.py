@@ -1,27 +1,37 @@
-"""`NodeContext`: the state of a parse in progress; and the types of states and steps."""
+"""`NodeContext`: the state of a parse in progress, and what states take their bytes from; the types of steps."""
 
 from __future__ import annotations
 
 import enum
+from struct import Struct
 
+from pparse.data.range_status import cut_status
 from pparse.errors import MalformedError
+from pparse.findings import Finding
+from pparse.tree.entry import UNLOADED_VALUE, Entry
+from pparse.tree.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Final
+    from typing import Any, Final, overload
 
     from pparse.data.base import Data
     from pparse.data.reader import Range
-    from pparse.tree.entry import Entry, Key
+    from pparse.tree.entry import Key
     from pparse.tree.host import Services
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
+    from pparse.tree.record import Values
 
     State = Callable[["NodeContext", bytes, int], "Step"]
     Step = tuple[int, State | "Done", int]
 
 MAX_JUMPS_BACK: Final = 1_000_000
+# Bytes that are read to see how many there are, in data of unknown size.
+_LOOK: Final = 64 << 10
+# The most entries that are kept while they are indexed.
+MOST_FRESH: Final = 256
 
 
 class Done(enum.Enum):
@@ -34,16 +44,37 @@ DONE: Final = Done.DONE
 """The state after the last one: the node is read."""
 
 
+class NeedMoreError(Exception):
+    """A state asked for bytes behind the block: the engine reads ``need`` of them from ``pos`` and enters it again."""
+
+    def __init__(self, pos: int, need: int) -> None:
+        super().__init__(pos, need)
+        self.pos = pos
+        self.need = need
+
+
+_structs: Final[dict[str, Struct]] = {}
+
+
 class NodeContext:
     """The state of a parse in progress, as the engine and the states of a parser see it.
 
     The states set ``stack`` and ``scratch`` as they like, read the rest, and call the methods.
+
+    A state may take its bytes with `take`, `take_bytes` and `skip`, which move ``pos`` on. If the block does not hold
+    them, they end the state; it is entered again, with more bytes, where it began or last emitted a child. So a state
+    that takes its bytes changes nothing but by `emit` before it has all of them.
     """
 
     __slots__ = (
+        "_base",
+        "_block",
         "_jump_allowed",
+        "_last",
+        "_mark",
         "answer",
         "at_end",
+        "closed",
         "collect_from",
         "collect_to",
         "collected",
@@ -52,10 +83,14 @@ class NodeContext:
         "end",
         "entered",
         "entries_limit",
+        "fresh",
         "index",
         "jumps",
+        "keeps_entries",
         "need",
         "node",
+        "pending",
+        "pending_known",
         "pos",
         "result",
         "resumable",
@@ -78,14 +113,18 @@ class NodeContext:
         """Whether a state entered another part in this step."""
         self.resumable = False
         """Whether the last run ended between two steps, with an error of the source."""
+        self.keeps_entries = self.result.parser.state_of_children(node.kind) is None
+        """Whether entries of children are kept, not offsets."""
         self.entries_limit = self.result.extraction.session.limits.entries
         """The limit on the number of children."""
         self.index = index
         """Receives the children; None when nothing is indexed."""
         self.pos = node.start
         """Where the state begins, as an offset of ``data``."""
-        self.end = node.end if node.end is not None else node.extraction.end
-        """Where the node's bytes end, or the extraction's while that is unknown; None: with the data."""
+        self.end = known_end(node)
+        """Where the node's bytes end, or those of what holds it while that is unknown; None: with the data."""
+        self.closed = False
+        """Whether the node was closed: nothing follows."""
         self.state: State | Done = DONE
         """The state to run next."""
         self.need = 1
@@ -101,6 +140,16 @@ class NodeContext:
         self.jumps = 0
         """How often a state moved backwards."""
         self._jump_allowed = False
+        self._block = b""  # what the engine read …
+        self._base = 0  # … from here on
+        self._last: Entry | None = None  # the child emitted last
+        self._mark = self.pos  # where a state that needs more bytes is entered again
+        self.pending: tuple[int, Entry] | None = None
+        """The child behind which to continue, once it is known where it ends."""
+        self.pending_known = False
+        """Whether all is known of that child that can be."""
+        self.fresh: list[Entry] | None = None
+        """Receives the entries of the children that are indexed; None: they are not kept."""
         self.wanted_count: int | None = None
         """Stop after this many children; None: do not stop for that."""
         self.wanted_key: Key = None
@@ -133,6 +182,7 @@ class NodeContext:
         """Make a child visible. Raises `LimitError` above the limit ``entries``."""
         ordinal = self.emitted
         self.emitted += 1
+        self._mark, self._last = self.pos, entry
         if self.collected is not None:
             if ordinal >= self.collect_from:
                 self.collected.append(entry)
@@ -144,7 +194,9 @@ class NodeContext:
             self.result.extraction.session.limits.check(
                 "entries", index.count + 1, "the number of children", path=self.node.path
             )
-        if self.result.parser.child_state is None:
+        if self.fresh is not None and len(self.fresh) < MOST_FRESH:
+            self.fresh.append(entry)
+        if self.keeps_entries:
             index.add_entry(entry)
         elif index.tail is not None:
             index.add_last(entry)
@@ -154,6 +206,107 @@ class NodeContext:
             self.wanted_occurrence -= 1
             if not self.wanted_occurrence:
                 self.answer = ordinal
+
+    # -- taking bytes ------------------------------------------------------------------------------------------------
+
+    if TYPE_CHECKING:
+
+        @overload
+        def take(self, layout: str) -> tuple[Any, ...]: ...
+        @overload
+        def take(self, layout: Record) -> Values: ...
+
+    def take(self, layout: str | Record) -> Any:
+        """Return the fields of ``layout`` (as `struct` writes it, or a `Record`) at ``pos``, and move behind them.
+
+        Ends the state if the block does not hold them all: it is entered again with them, or the node is cut.
+        """
+        if isinstance(layout, Record):
+            at = self._here(layout.size)
+            return layout.read(self._block, at, self.pos - layout.size)
+        struct = _structs.get(layout)
+        if struct is None:
+            struct = _structs[layout] = Struct(layout)
+        return struct.unpack_from(self._block, self._here(struct.size))
+
+    def take_bytes(self, count: int) -> bytes:
+        """Return the next ``count`` bytes, and move behind them; ends the state as `take` does.
+
+        Nothing is read for a ``count`` that the node or the data cannot have.
+        """
+        at = self._here(count)
+        return self._block[at : at + count]
+
+    def take_text(self, count: int, what: str = "the text") -> str:
+        """Return the next ``count`` bytes as UTF-8. Raises `MalformedError` if they are not."""
+        start = self.pos
+        return decode_text(self.take_bytes(count), start, what)
+
+    def skip(self, count: int) -> None:
+        """Move over ``count`` bytes without reading them; ends the node as cut if it does not have them."""
+        if self.there(count) < count:
+            raise NeedMoreError(self.pos + count, 1)
+        self.pos += count
+
+    def there(self, count: int) -> int:
+        """Return how many of the next ``count`` bytes exist in the node, by arithmetic where the size is known."""
+        left = self.remaining
+        if left is not None:
+            return min(count, left)
+        if self.data.available(self.pos, count):
+            return count
+        return len(self.data.pread(self.pos, min(count, _LOOK)))
+
+    def emit_record(self, record: Record) -> Values:
+        """Emit each field of ``record`` at ``pos`` as a child, and return the values.
+
+        If the input ends inside of the record, the fields before that are emitted, and the node is cut.
+        """
+        start, got = self.pos, self.there(record.size)
+        if got == record.size:
+            values = self.take(record)
+        else:
+            head = self.take_bytes(got)
+            self.pos = start
+            values = record.read(head + bytes(record.size - got), 0, start)
+        for entry in values.entries():
+            if entry.end is not None and entry.end <= start + got:
+                self.emit(entry)
+        self.skip(record.size if got < record.size else 0)
+        return values
+
+    def emit_next(
+        self, key: Key, kind: str, count: int, value: Any = UNLOADED_VALUE, at: int | None = None, note: Any = None
+    ) -> None:
+        """Emit a child that is the next ``count`` bytes, and move behind them without reading them.
+
+        If the input ends before, the child is TRUNCATED or MISSING, and the node is cut. The other arguments are those
+        of `Entry`.
+        """
+        start, got = self.pos, self.there(count)
+        entry = Entry(key, kind, start, start + count, value, at=at, note=note)
+        if got < count:
+            entry.status = cut_status(got)
+            entry.finding = Finding("truncated", f"the {kind} ends early", offset=start, wanted=count, got=got)
+        self.emit(entry)
+        self.skip(count)
+
+    def _here(self, count: int) -> int:
+        """Return where the next ``count`` bytes are in the block, and move behind them."""
+        at = self.pos - self._base
+        if at < 0 or count > len(self._block) - at:
+            raise NeedMoreError(self._mark, self.pos - self._mark + count)
+        self.pos += count
+        return at
+
+    def behind_child(self, state: State) -> Step:
+        """Return the step behind the child emitted last, whose end is unknown: the child is read to find it.
+
+        The engine does that once it must, with the child's own states, and keeps what it learns for the child.
+        """
+        if self._last is not None:
+            self.pending, self.pending_known = (self.emitted - 1, self._last), self._last.end is not None
+        return self.pos, state, 0
 
     def jump_back(self) -> None:
         """Declare that the next position returned lies before ``pos``. Raises `MalformedError` after too many."""
@@ -170,3 +323,21 @@ class NodeContext:
         if self.collected is not None:
             return self.emitted >= self.collect_to
         return self.wanted_count is not None and self.index is not None and self.index.count >= self.wanted_count
+
+
+def decode_text(raw: bytes, start: int, what: str = "the text") -> str:
+    """Return ``raw``, which begins at offset ``start``, as UTF-8. Raises `MalformedError` if it is not."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise MalformedError(f"{what} is not UTF-8", offset=start + error.start) from error
+
+
+def known_end(node: Node) -> int | None:
+    """Return where the bytes of ``node`` end; while that is unknown, of the node around it, at last of the document."""
+    above: Node | None = node
+    while above is not None:
+        if above.end is not None:
+            return above.end
+        above = above.parent
+    return node.extraction.end

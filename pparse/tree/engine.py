@@ -21,28 +21,40 @@ Rules:
 6. RangeStatus still (the same state, need and stack depth twice at one position, nothing emitted between) is an
    `EngineError`: no input can loop. Moving back must be declared with ``ctx.jump_back`` and is counted.
 7. The engine stops once it has what was asked for: ``wanted_count`` children, or ``wanted_key``.
+8. A state need not compare lengths: ``ctx.take`` and its like return the bytes or end the state, which is entered again
+   where it began, or where it last emitted a child.
+9. A child whose end is not known is emitted without one, and the state returns ``ctx.behind_child(next_state)``. Before
+   that state runs, the engine reads the child with the child's own states, from the same blocks. What it learns is kept
+   for the child: end, status and index. So nothing is read once to be skipped and again to be shown.
+
+What a state may rely on when it is entered: ``begin`` ran for this context; ``ctx.emitted`` children were emitted, also
+when entries are read again (then ``begin`` ran, but the states before the checkpoint did not: what they would have left
+in ``ctx.scratch`` must be found anew); what `Parser.cut` emitted is there once, behind all others, and kept.
 
 States must not recurse on input, read ahead by themselves, or keep blocks.
 """
 
 from __future__ import annotations
 
-from pparse.errors import EndOfDataError, EngineError, GapError, MalformedError, PparseError
-from pparse.tree.context import DONE
+import weakref
+
+from pparse.errors import EndOfDataError, EngineError, GapError, LimitError, MalformedError, PparseError
+from pparse.findings import Status
+from pparse.tree.context import DONE, NeedMoreError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import ClassVar, Final, Protocol
+    from typing import Final, Protocol
 
     from pparse.budget import Charge, MemoryBudget
+    from pparse.data.base import Data
     from pparse.tree.context import NodeContext, State
     from pparse.tree.node import Node
 
     class States(Protocol):
         """What the engine requires of a parser."""
 
-        child_state: ClassVar[str | None]
         block_factor: int
 
         def finish(self, ctx: NodeContext) -> None:
@@ -61,6 +73,8 @@ if TYPE_CHECKING:
 FIRST_BLOCK: Final = 4 << 10
 # numpy kernels make temporaries of 15 to 24 times the block: 256 KiB is the fastest size that keeps memory small.
 LAST_BLOCK: Final = 256 << 10
+# Entries that are kept of a run that stops early.
+GROUP: Final = 64
 # The most steps at one position without output.
 MAX_STILL: Final = 10_000
 
@@ -77,61 +91,208 @@ def run(ctx: NodeContext, parser: States) -> None:
     """Run the states of ``parser`` until ``ctx`` is satisfied, done, cut or damaged for good."""
     session = ctx.result.extraction.session
     size = session.block_size or FIRST_BLOCK
-    still: set[tuple[object, ...]] = set()  # what was tried since the last move or output
+    still = _Still()
+    outermost = ctx
+    above: list[NodeContext] = []  # the contexts that wait for the end of a child
     with session.budget.charge(size * parser.block_factor, "a scan block") as charge:
         feed = _Feed(ctx, charge, parser.block_factor)
-        while ctx.state is not DONE and not ctx.satisfied:
-            session.check_cancelled()
-            if ctx.entered:
-                ctx.entered, feed.block, feed.base = False, b"", ctx.pos
-            have = feed.base + len(feed.block) - ctx.pos
-            if have < max(ctx.need, 1) or ctx.pos < feed.base:
-                trouble = feed.refill(ctx)
-                if trouble is not None:
-                    if not _goes_on(ctx, parser, trouble):
-                        return
-                    continue
-                have = len(feed.block)
-            before = (ctx.pos, ctx.state, ctx.need, len(ctx.stack))
-            output = _output(ctx)
-            try:
-                pos, state, need = ctx.state(ctx, feed.block, feed.base)
-            except MalformedError as error:
-                if not _damaged(ctx, parser, error):
-                    return
-                continue
-            except PparseError:
-                # The state was left half-way: the next request starts over.
-                ctx.node.unload()
-                raise
-            if pos < ctx.pos and not ctx._jump_allowed and not ctx.entered:
-                raise EngineError(f"moved back to {pos} without declaring it", offset=ctx.pos, state=_name(ctx.state))
-            ctx._jump_allowed = False
-            if pos != ctx.pos or ctx.entered or output != _output(ctx):
-                still.clear()
-            else:
-                still.add(before)
-                _check_still(ctx, still, (pos, state, need, len(ctx.stack)), have >= need)
-            ctx.pos, ctx.state, ctx.need = pos, state, need
-        if ctx.state is DONE:
+        try:
+            while not (ctx.satisfied and not feed.has_next(ctx)):
+                if ctx.state is DONE and ctx is outermost and ctx.pending is None:
+                    break
+                if ctx.pending is not None:
+                    inner = ctx.result.child_context(ctx)
+                    if inner is not None:
+                        above.append(ctx)
+                        ctx = inner
+                    else:
+                        _go_on_behind(ctx, parser)
+                    feed.is_judged = False
+                elif ctx.state is DONE:
+                    _close(ctx, parser.finish)
+                    ctx.result.learn_child(above[-1], ctx)
+                    ctx = above.pop()
+                else:
+                    session.check_cancelled()
+                    _step(ctx, parser, feed, still)
+        except BaseException:
+            if ctx is not outermost or ctx.pending is not None:
+                outermost.resumable = True  # it stands between two steps; only the child begins anew
+            raise
+        if ctx.state is DONE and ctx.pending is None:
             _close(ctx, parser.finish)
+        feed.keep(ctx.data)
+
+
+def _go_on_behind(ctx: NodeContext, parser: States) -> None:
+    """Go on behind the child for which ``ctx`` waited, and of which all is known that can be."""
+    _, child = ctx.pending  # type: ignore[misc]
+    ctx.pending = None
+    if child.status is Status.TRUNCATED:
+        ctx.need = 1
+        _cut(ctx, parser)
+    elif child.end is None:
+        _damaged(ctx, parser, MalformedError(f"where the {child.kind} ends is not known", offset=child.start))
+    else:
+        ctx.pos = max(ctx.pos, child.end)
+
+
+def _step(ctx: NodeContext, parser: States, feed: _Feed, still: _Still) -> None:
+    """Run one state."""
+    if ctx.entered or ctx.data is not feed.data:
+        ctx.entered = False
+        feed.start(ctx)
+    have = feed.base + len(feed.block) - ctx.pos
+    if have < max(ctx.need, 1) or ctx.pos < feed.base:
+        trouble = feed.refill(ctx)
+        if trouble is not None:
+            _goes_on(ctx, parser, trouble)
+            return
+        have = len(feed.block)
+    elif not feed.is_judged:
+        feed.judge(ctx)
+    start, state, need, depth, output = ctx.pos, ctx.state, ctx.need, len(ctx.stack), _output(ctx)
+    ctx._block, ctx._base, ctx._mark = feed.block, feed.base, start
+    try:
+        pos, following, wanted = state(ctx, feed.block, feed.base)  # type: ignore[operator]
+    except NeedMoreError as more:
+        pos, following, wanted = more.pos, state, more.need
+    except MalformedError as error:
+        ctx.pos = ctx._mark  # what was emitted stays
+        _damaged(ctx, parser, error)
+        return
+    except PparseError:
+        # The state was left half-way: the next request starts over.
+        ctx.node.unload()
+        raise
+    if pos < start and not ctx._jump_allowed and not ctx.entered:
+        raise EngineError(f"moved back to {pos} without declaring it", offset=start, state=_name(state))
+    ctx._jump_allowed = False
+    if pos != start or ctx.entered or output != _output(ctx):
+        still.moved()
+    else:
+        still.add(ctx, (start, state, need, depth), (pos, following, wanted, len(ctx.stack)), fed=have >= wanted)
+    ctx.pos, ctx.state, ctx.need = pos, following, wanted
+
+
+class _Still:
+    """What was tried since the last move or output: the same again is a parser that stands still."""
+
+    __slots__ = ("_tried",)
+
+    def __init__(self) -> None:
+        self._tried: set[tuple[object, ...]] = set()
+
+    def moved(self) -> None:
+        """Forget what was tried: there was a move, or output."""
+        if self._tried:
+            self._tried.clear()
+
+    def add(self, ctx: NodeContext, tried: tuple[object, ...], asked: tuple[object, ...], *, fed: bool) -> None:
+        """Raise `EngineError` if a state that was ``fed`` what it needs asks for a step that was tried already."""
+        self._tried.add((ctx.node, *tried))
+        if (((ctx.node, *asked) in self._tried and fed) or len(self._tried) > MAX_STILL) and not ctx.satisfied:
+            raise EngineError("the parser stands still", offset=ctx.pos, state=_name(tried[1]))
+
+
+class KeptBlock:
+    """The block that was read last in a session: what is read next often begins in it. Charged, and evictable."""
+
+    __slots__ = ("__weakref__", "_budget", "_charge", "_held")
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget = budget
+        self._charge: Charge | None = None
+        self._held: tuple[weakref.ref[Data], int, int, bytes] | None = None
+
+    def keep(self, data: Data, base: int, block: bytes) -> None:
+        """Keep ``block``, which begins at offset ``base`` of ``data``, instead of the one before."""
+        self._held = None
+        try:
+            if self._charge is None:
+                self._charge = self._budget.charge(len(block), "the block read last", _evictor(self))
+            else:
+                self._charge.resize(len(block))
+        except LimitError:
+            return
+        self._held = (weakref.ref(data), data.revision, base, block)
+
+    def take(self, data: Data, pos: int) -> tuple[int, bytes] | None:
+        """Return the block and where it begins, if it is of ``data`` and holds offset ``pos``."""
+        held = self._held  # read once: the budget may evict it at any time
+        if held is None or held[0]() is not data or held[1] != data.revision:
+            return None
+        _, _, base, block = held
+        return (base, block) if base <= pos < base + len(block) else None
+
+    def drop(self) -> None:
+        """Forget the block."""
+        self._held = None
+        charge, self._charge = self._charge, None
+        if charge is not None:
+            charge.release()
+
+    def evicted(self) -> None:
+        """Forget the block, whose charge is gone."""
+        self._held = self._charge = None
+
+
+def _evictor(kept: KeptBlock) -> Callable[[], None]:
+    owner = weakref.ref(kept)
+
+    def evict() -> None:
+        found = owner()
+        if found is not None:
+            found.evicted()
+
+    return evict
 
 
 class _Feed:
     """The bytes that states read: ``block``, which begins at ``base``. Blocks grow as long as they follow each other,
     unless the session says how large they are."""
 
-    __slots__ = ("_charge", "_factor", "_grow", "_largest", "_size", "base", "block")
+    __slots__ = ("_charge", "_factor", "_grow", "_kept", "_largest", "_size", "base", "block", "data", "is_judged")
 
     def __init__(self, ctx: NodeContext, charge: Charge, factor: int) -> None:
         session = ctx.result.extraction.session
+        self.data = ctx.data
         self.block = b""
         self.base = ctx.pos
+        self.is_judged = True  # whether `at_end` of the context is that of this block
         self._size = session.block_size or FIRST_BLOCK
         self._grow = not session.block_size
         self._largest = largest_block(session.budget, factor)
         self._charge = charge
         self._factor = factor
+        self._kept = session.kept_block
+        if self._grow:
+            self._take_kept(ctx)
+
+    def _take_kept(self, ctx: NodeContext) -> None:
+        """Begin with the block that the last run ended with, if it has what follows."""
+        found = self._kept.take(ctx.data, ctx.pos)
+        if found is not None:
+            self.base, self.block = found
+            self.is_judged = False
+            self._size = max(len(self.block), FIRST_BLOCK)
+            self._charge.resize(max(self._charge.amount, len(self.block) * self._factor))
+
+    def has_next(self, ctx: NodeContext) -> bool:
+        """Say whether to go on though ``ctx`` has what was asked for: entries are wanted, and it takes no reading."""
+        if ctx.fresh is None or len(ctx.fresh) >= GROUP or ctx.state is DONE or ctx.pending is not None or ctx.entered:
+            return False
+        have = self.base + len(self.block) - ctx.pos if ctx.pos >= self.base and ctx.data is self.data else 0
+        return have >= max(ctx.need, 1) and ctx.answer is None
+
+    def keep(self, data: Data) -> None:
+        """Keep the block for the next run."""
+        if self._grow and data is self.data:
+            self._kept.keep(data, self.base, self.block)
+
+    def start(self, ctx: NodeContext) -> None:
+        """Begin anew in other data, or elsewhere."""
+        self.data, self.block, self.base, self.is_judged = ctx.data, b"", ctx.pos, True
 
     def refill(self, ctx: NodeContext) -> MalformedError | EndOfDataError | None:
         """Read what the state of ``ctx`` needs; return why there is not so much: a gap, or the end. None: it is there.
@@ -160,17 +321,33 @@ class _Feed:
             ctx.resumable = True  # no state has seen the block yet
             raise
         self.base = ctx.pos
+        gap_follows = self._judge(ctx, short=len(self.block) < wanted)
+        if len(self.block) >= ctx.need:
+            return None
         end = ctx.pos + len(self.block)
+        if gap_follows:
+            return MalformedError("the node runs into a gap", offset=end)
+        return EndOfDataError("the data end here", offset=end)
+
+    def judge(self, ctx: NodeContext) -> None:
+        """Find out whether the block, which was read for another node or run, ends where this node does."""
+        limit = ctx.end if ctx.end is not None else ctx.data.size
+        end = self.base + len(self.block)
+        if limit is not None and end > limit:  # what lies behind the node is not its own
+            self.block, end = self.block[: limit - self.base], limit
+        self._judge(ctx, short=False)
+
+    def _judge(self, ctx: NodeContext, *, short: bool) -> bool:
+        """Set whether the input of ``ctx`` ends with the block; return whether a gap follows it."""
+        self.is_judged = True
+        limit = ctx.end if ctx.end is not None else ctx.data.size
+        end = self.base + len(self.block)
         gap = ctx.data.next_gap(end)
         # A gap at the end of the node is not its own: it belongs to what follows.
         inside = limit is None or end < limit
         gap_follows = inside and gap is not None and gap.offset <= end and not ctx.data.is_cut_at(end)
-        ctx.at_end = not gap_follows and (len(self.block) < wanted or (limit is not None and end >= limit))
-        if len(self.block) >= ctx.need:
-            return None
-        if gap_follows:
-            return MalformedError("the node runs into a gap", offset=end)
-        return EndOfDataError("the data end here", offset=end)
+        ctx.at_end = not gap_follows and (short or (limit is not None and end >= limit))
+        return gap_follows
 
     def _resize(self, ctx: NodeContext) -> None:
         """Set how much is read next: more than last time, if reading goes on where it ended."""
@@ -181,15 +358,12 @@ class _Feed:
             self._size = max(self._size, 2 * len(self.block))
 
 
-def _goes_on(ctx: NodeContext, parser: States, trouble: MalformedError | EndOfDataError) -> bool:
-    """Say whether the parser goes on elsewhere, as the bytes that it needs are not there."""
-    return _damaged(ctx, parser, trouble) if isinstance(trouble, MalformedError) else _cut(ctx, parser)
-
-
-def _check_still(ctx: NodeContext, still: set[tuple[object, ...]], step: tuple[object, ...], fed: bool) -> None:
-    """Raise `EngineError` if a state that was ``fed`` what it needs asks for a ``step`` that was tried already."""
-    if ((step in still and fed) or len(still) > MAX_STILL) and not ctx.satisfied:
-        raise EngineError("the parser stands still", offset=ctx.pos, state=_name(ctx.state))
+def _goes_on(ctx: NodeContext, parser: States, trouble: MalformedError | EndOfDataError) -> None:
+    """Go on elsewhere, or end the node, as the bytes that it needs are not there."""
+    if isinstance(trouble, MalformedError):
+        _damaged(ctx, parser, trouble)
+    else:
+        _cut(ctx, parser)
 
 
 def _output(ctx: NodeContext) -> int:
@@ -201,6 +375,9 @@ def _name(state: object) -> str:
 
 
 def _close(ctx: NodeContext, how: Callable[[NodeContext], None]) -> None:
+    if ctx.closed:
+        return
+    ctx.closed = True
     if ctx.collected is None:
         how(ctx)
     if ctx.index is not None and ctx.collected is None:
@@ -208,12 +385,12 @@ def _close(ctx: NodeContext, how: Callable[[NodeContext], None]) -> None:
     ctx.state = DONE
 
 
-def _cut(ctx: NodeContext, parser: States) -> bool:
-    """Handle the end of input; return whether the parser continues in another part."""
+def _cut(ctx: NodeContext, parser: States) -> None:
+    """Handle the end of input: the parser continues in another part, or the node is closed."""
     index = ctx.index
     if ctx.collected is not None:
         again = None  # what was emitted here before is kept, see `ChildIndex.tail`
-    elif index is None or parser.child_state is None:
+    elif index is None or ctx.keeps_entries:
         again = parser.cut(ctx)
     else:
         index.tail = []
@@ -223,21 +400,19 @@ def _cut(ctx: NodeContext, parser: States) -> bool:
         index.tail = index.tail or None
     if again is not None and ctx.entered:
         ctx.pos, ctx.state, ctx.need = again
-        return True
+        return
     _close(ctx, lambda _ctx: None)
-    return False
 
 
-def _damaged(ctx: NodeContext, parser: States, error: MalformedError) -> bool:
-    """Handle a contradiction in the format; return whether the parser knows where to continue."""
+def _damaged(ctx: NodeContext, parser: States, error: MalformedError) -> None:
+    """Handle a contradiction in the format: the parser knows where to continue, or the node is closed."""
     if ctx.collected is None:
         parser.note_damage(ctx.node, error)
     again = parser.resync(ctx, error)
     if again is None:
         _close(ctx, lambda _ctx: None)
-        return False
+        return
     pos, state, need = again
     if pos <= ctx.pos and not ctx.entered:
         raise EngineError("resync did not move on", offset=ctx.pos, state=_name(state))
     ctx.pos, ctx.state, ctx.need = pos, state, need
-    return True

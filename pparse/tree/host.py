@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pparse.findings import FindingList
     from pparse.limits import Limits
     from pparse.paths import KeyStep, OrdinalStep
+    from pparse.tree.context import NodeContext
+    from pparse.tree.engine import KeptBlock
     from pparse.tree.entry import Entry, Key
     from pparse.tree.index import ChildIndex, IndexLedger
     from pparse.tree.node import Node
@@ -38,6 +40,7 @@ class Session(Protocol):
     indexes: IndexLedger
     block_size: int
     closed: bool
+    kept_block: KeptBlock
 
     @property
     def options(self) -> Mapping[str, object]:
@@ -91,7 +94,9 @@ class Format(Protocol):
     """What a format defines for its nodes."""
 
     name: ClassVar[str]
-    child_state: ClassVar[str | None]
+
+    def state_of_children(self, kind: str) -> str | None:
+        """Return the name of the state that can begin at any child; None if entries are kept."""
 
     def shape(self, kind: str) -> str:
         """Return the shape of nodes of ``kind``."""
@@ -139,8 +144,16 @@ class Services(Protocol):
     def new_index(self, node: Node) -> ChildIndex:
         """Return an empty index for ``node``."""
 
-    def extend_index(self, node: Node, index: ChildIndex, *, wanted_count: int | None = None) -> int | None:
+    def extend_index(
+        self, node: Node, index: ChildIndex, *, wanted_count: int | None = None, fresh: list[Entry] | None = None
+    ) -> int | None:
         """Parse on until ``wanted_count`` children are known."""
+
+    def child_context(self, ctx: NodeContext) -> NodeContext | None:
+        """Return the parse of the child behind which ``ctx`` goes on; None once all is known of it."""
+
+    def learn_child(self, ctx: NodeContext, inner: NodeContext) -> None:
+        """Note for ``ctx`` what its pending child turned out to be."""
 
     def entry(self, node: Node, ordinal: int) -> Entry:
         """Return the entry of one child."""

@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from typing import Any, Final, Protocol
 
     from pparse.budget import Charge, MemoryBudget
+    from pparse.findings import Finding, Status
     from pparse.tree.entry import Entry
     from pparse.tree.key_table import KeyTable
+
+    Facts = tuple[int | None, Status | None, Finding | None]  # end, status and finding of a node
 
     class Indexed(Protocol):
         """A node with an index."""
@@ -65,6 +68,8 @@ class ChildIndex:
         "_budget",
         "_charge",
         "_evict",
+        "_kept",
+        "children",
         "complete",
         "context",
         "count",
@@ -105,6 +110,9 @@ class ChildIndex:
         """Hashes of the keys that occur more than once; None while unknown."""
         self.lookups = 0
         """How often a child was looked up by key."""
+        self.children: dict[int, tuple[ChildIndex | None, Facts]] = {}
+        """What was learned of large children by reading this node: the index, until it is asked for, and facts."""
+        self._kept = 0  # bytes of their indexes
         self.note: Any = None
         """Anything the parser keeps with the index; charged with it if it has a ``memory``."""
         self._budget = budget
@@ -159,7 +167,7 @@ class ChildIndex:
         size += 200 * (len(self.entries or ()) + len(self.tail or ()))
         if self.table is not None:
             size += self.table.memory
-        size += 100 * len(self.repeated or ())
+        size += 100 * len(self.repeated or ()) + self._kept
         return size + (self.note.memory if isinstance(self.note, IndexNote) else 0)
 
     def keep(self, note: Any, count: int) -> None:
@@ -167,6 +175,48 @@ class ChildIndex:
         self.note = note
         self.count = count
         self.account()
+
+    def keep_child(self, ordinal: int, index: ChildIndex, entry: Entry) -> None:
+        """Keep the index of a child that nobody holds, if there is room: it need not be made again."""
+        index._disown()
+        size = index.memory + 2 * _INDEX
+        self.children[ordinal] = (index, (entry.end, entry.status, entry.finding))
+        self._kept += size
+        try:
+            self.account()
+        except LimitError:
+            self.children, self._kept = {}, 0
+            self.account()
+
+    def take_child(self, ordinal: int) -> ChildIndex | None:
+        """Hand out the index that `keep_child` kept; None if none is kept. The facts remain."""
+        index, facts = self.children.get(ordinal, (None, None))
+        if index is not None and facts is not None:
+            self.children[ordinal] = (None, facts)
+            self._kept -= index.memory + _INDEX
+        return index
+
+    def facts_of_child(self, ordinal: int) -> Facts | None:
+        """Return end, status and finding of a child that `keep_child` kept; None if they are not known."""
+        known = self.children.get(ordinal)
+        return None if known is None else known[1]
+
+    def belong_to(self, node: Indexed) -> None:
+        """Be the index of ``node`` from now on."""
+        ref = weakref.ref(node)
+
+        def evict() -> None:
+            victim = ref()
+            if victim is not None:
+                victim.evict()
+
+        self._evict = evict
+        self.account()
+
+    def _disown(self) -> None:
+        charge, self._charge = self._charge, None
+        if charge is not None:
+            charge.release()
 
     def account(self) -> None:
         """Charge what the index holds to the budget. Raises `LimitError`."""

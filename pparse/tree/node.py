@@ -275,8 +275,11 @@ class Node:
         content = self._content
         return None if content is UNLOADED_VALUE or self.shape == SCALAR else content
 
-    def index_to(self, count: int | None) -> ChildIndex:
-        """Index the first ``count`` children (None: all), or as many as exist, and return the index."""
+    def index_to(self, count: int | None, fresh: list[Entry] | None = None) -> ChildIndex:
+        """Index the first ``count`` children (None: all), or as many as exist, and return the index.
+
+        ``fresh`` receives the entries of those that are indexed now.
+        """
         if self.shape == SCALAR:
             raise self._childless("children")
         self.result.check_open()
@@ -287,10 +290,14 @@ class Node:
                     self._refuse_if_not_whole()
                 self.extraction.data.check_unchanged()
                 if index is None:
-                    index = self.result.new_index(self)
-                    self._content = index
-                self.result.extend_index(self, index, wanted_count=count)
+                    index = self.begin_index()
+                self.result.extend_index(self, index, wanted_count=count, fresh=fresh)
             return index
+
+    def begin_index(self) -> ChildIndex:
+        """Return a new, empty index of the children. Raises `LimitError` if the node is too deep."""
+        self._content = index = self.result.new_index(self)
+        return index
 
     def _childless(self, wanted: str) -> TypeError:
         """Return the error for a node without children; at the root, raise the reason if it should have some."""
@@ -319,7 +326,7 @@ class Node:
         kid = self._living(ordinal)
         if kid is not None:
             return kid
-        kid = Node(self.result, self, ordinal, entry)
+        kid = self._make(ordinal, entry)
         if self._kids is None:
             self._kids = {}
         elif len(self._kids) >= 64 and not len(self._kids) & (len(self._kids) - 1):
@@ -328,6 +335,31 @@ class Node:
         self._kids[ordinal] = weakref.ref(kid)
         self.result.retention.touch(kid)
         return kid
+
+    def _make(self, ordinal: int, entry: Entry) -> Node:
+        """Return a new node for a child, with what was learned of it while this node was read."""
+        kid = Node(self.result, self, ordinal, entry)
+        index = self.index
+        facts = index.facts_of_child(ordinal) if index is not None and index.children else None
+        if index is None or facts is None:
+            return kid
+        kid._end, kid._status, finding = facts
+        if finding is not None:
+            kid._extra = (finding, entry.parts, entry.note)
+        known = index.take_child(ordinal)
+        if known is not None:
+            kid._content = known
+            known.belong_to(kid)
+            self.result.extraction.session.indexes.add(kid, known)
+        return kid
+
+    def adopt_pending(self, ordinal: int, entry: Entry) -> Node:
+        """Return the node of a child that is read to find its end: one that somebody holds, or a passing one."""
+        return self._living(ordinal) or self._make(ordinal, entry)
+
+    def is_living(self, kid: Node) -> bool:
+        """Say whether ``kid`` is the node of this one's child that others get, too."""
+        return self._living(kid.ordinal) is kid
 
     def living(self) -> list[Node]:
         """Return the children that somebody holds: they must learn what is found out about them."""

@@ -73,8 +73,9 @@ class Parser:
 
     shapes: ClassVar[dict[str, str]] = {}
     """Shape of nodes by kind; other kinds are scalars."""
-    child_state: ClassVar[str | None] = None
-    """Name of the state that can begin at any child's ``at``; None keeps entries instead of offsets."""
+    child_state: ClassVar[str | dict[str, str] | None] = None
+    """Name of the state that can begin at any child's ``at``, for all containers or by their kind; containers without
+    one keep entries instead of offsets: right for few children, or those that are costly to read again."""
     notes_findings: ClassVar[bool] = False
     """Whether `walk` itself adds every finding to the result."""
     block_factor: int = 2
@@ -128,6 +129,11 @@ class Parser:
     def shape(self, kind: str) -> str:
         """Return the shape of nodes of ``kind``."""
         return self.shapes.get(kind, SCALAR)
+
+    def state_of_children(self, kind: str) -> str | None:
+        """Return the name of the state that can begin at any child of a ``kind``; None if its entries are kept."""
+        found = self.child_state
+        return found.get(kind) if isinstance(found, dict) else found
 
     # -- what a parser may define ------------------------------------------------------------------------------------
 
@@ -228,16 +234,21 @@ class Parser:
         """Return the entries ``[first, first + count)`` of an indexed node, reading them again if necessary."""
         if index.entries is not None:
             return index.entries[first : first + count]
-        assert self.child_state is not None  # noqa: S101 -- a parser's promise, not input
+        state = self.state_of_children(node.kind)
+        assert state is not None  # noqa: S101 -- a parser's promise, not input
         ordinal, offset = index.checkpoint(first)
         ctx = NodeContext(node, index)
         self.begin(ctx)
-        ctx.pos, ctx.state, ctx.need = offset, getattr(self, self.child_state), 1
+        ctx.pos, ctx.state, ctx.need = offset, getattr(self, state), 1
         ctx.emitted = ordinal
         ctx.collected = []
         ctx.collect_from, ctx.collect_to = first, first + count
         run(ctx, self)
         return ctx.collected[:count]
+
+    def rereads(self, kind: str) -> bool:
+        """Say whether `entries` reads children of a ``kind`` again with the states that indexed them, nothing else."""
+        return type(self).entries is Parser.entries and self.state_of_children(kind) is not None
 
     def key_hashes(self, node: Node, first: int = 0, stop: int | None = None) -> Iterator[int]:
         """Yield the hashes of the children's keys, from child ``first`` to before ``stop`` (None: all), in order."""

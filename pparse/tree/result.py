@@ -11,7 +11,7 @@ from pparse.findings import Finding, FindingList, Severity, Status, clipped
 from pparse.locking import guard
 from pparse.tree.container import Container
 from pparse.tree.context import NodeContext
-from pparse.tree.engine import run
+from pparse.tree.engine import GROUP, run
 from pparse.tree.index import ChildIndex
 from pparse.tree.key_table import EACH, MAKING, SLICE, KeyTable, key_hash, repeated_hashes
 from pparse.tree.listing import Listing
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pparse.tree.retention import Retention
     from pparse.tree.visit import Visit
 
-# Entries read at a time while iterating: those between two checkpoints.
-GROUP: Final = 64
+# Of children that are read to find their end, the indexes of those of so many bytes are kept.
+WORTH_KEEPING: Final = 64 << 10
 # If a table has no room, up to this many children are read again at each lookup, rather than all of them indexed.
 BY_READING: Final = 10_000
 # The part of the budget left free while keys are collected, for the blocks in which they are read.
@@ -111,38 +111,44 @@ class Result:
         return ChildIndex(session.budget, evict)
 
     def extend_index(
-        self, node: Node, index: ChildIndex, *, wanted_count: int | None = None, wanted_key: Key = None, nth: int = 0
+        self,
+        node: Node,
+        index: ChildIndex,
+        *,
+        wanted_count: int | None = None,
+        wanted_key: Key = None,
+        nth: int = 0,
+        fresh: list[Entry] | None = None,
     ) -> int | None:
-        """Parse until ``wanted_count`` children, or the n-th one with ``wanted_key``, are known; return its number."""
+        """Parse until ``wanted_count`` children, or the n-th one with ``wanted_key``, are known; return its number.
+
+        ``fresh`` receives the entries of the children on the way, the first 256 of them.
+        """
         if id(index) in self._reading:
             raise PparseError(
                 f"the {node.kind} is being read: a callback cannot ask for its children now",
                 source=self.extraction.name,
             )
-        self._reading.add(id(index))
+        before = self._reading
+        self._reading = before | {id(index)}
         try:
-            return self._extend(node, index, wanted_count, wanted_key, nth)
+            return self._extend(node, index, wanted_count, wanted_key, nth, fresh)
         finally:
-            self._reading.discard(id(index))
+            self._reading = before
 
-    def _extend(self, node: Node, index: ChildIndex, wanted_count: int | None, wanted_key: Key, nth: int) -> int | None:
-        ctx: NodeContext | None = index.context
+    def _extend(
+        self,
+        node: Node,
+        index: ChildIndex,
+        wanted_count: int | None,
+        wanted_key: Key,
+        nth: int,
+        fresh: list[Entry] | None,
+    ) -> int | None:
+        ctx = self._context(node, index)
         if ctx is None:
-            try:
-                if self.parser.fill(node, index):
-                    index.finish()
-                    self.extraction.session.indexes.add(node, index)
-                    return None if wanted_key is None else self._find_by_reading(node, index, wanted_key, nth)
-            except BaseException:
-                node.unload()
-                raise
-            ctx = NodeContext(node, index)
-            try:
-                ctx.pos, ctx.state, ctx.need = self.parser.begin(ctx)
-            except PparseError:
-                node.unload()  # drop the incomplete index
-                raise
-            index.context = ctx
+            return None if wanted_key is None else self._find_by_reading(node, index, wanted_key, nth)
+        ctx.fresh = fresh
         ctx.wanted_count = wanted_count
         ctx.wanted_key, ctx.wanted_occurrence = wanted_key, nth
         ctx.answer = None
@@ -154,9 +160,76 @@ class Result:
             if not ctx.resumable:
                 node.unload()
             raise
+        finally:
+            ctx.fresh = None
         if index.complete:
             self.extraction.session.indexes.add(node, index)
         return ctx.answer
+
+    def _context(self, node: Node, index: ChildIndex) -> NodeContext | None:
+        """Return the parse of ``node`` in progress, or begin one; None if the parser indexed it without states."""
+        ctx: NodeContext | None = index.context
+        if ctx is not None:
+            return ctx
+        try:
+            if self.parser.fill(node, index):
+                index.finish()
+                self.extraction.session.indexes.add(node, index)
+                return None
+            ctx = NodeContext(node, index)
+            ctx.pos, ctx.state, ctx.need = self.parser.begin(ctx)
+        except BaseException:
+            node.unload()  # drop the incomplete index
+            raise
+        index.context = ctx
+        return ctx
+
+    # -- children whose end their parents must know --------------------------------------------------------------------
+
+    def child_context(self, ctx: NodeContext) -> NodeContext | None:
+        """Return the parse of the child behind which ``ctx`` goes on; None once all is known of it.
+
+        The entry in ``ctx.pending`` then has the child's end and status.
+        """
+        ordinal, entry = ctx.pending or (0, None)
+        assert entry is not None and ctx.index is not None  # noqa: S101, PT018 -- the engine asks for a pending child only
+        facts = ctx.index.facts_of_child(ordinal) if entry.end is None else None
+        if facts is not None:
+            entry.end, entry.status, entry.finding = facts
+            ctx.pending_known = True
+        if ctx.pending_known:
+            return None
+        kid = ctx.node.adopt_pending(ordinal, entry)
+        index = kid.index
+        if kid.end is None and index is None:
+            index = kid.begin_index()
+        done = kid.end is not None or index is None or index.complete
+        inner = None if done or index is None else self._context(kid, index)
+        if inner is None:
+            self._learn(ctx, kid, sure=True)
+            return None
+        inner.data, inner.end = ctx.data, ctx.end
+        inner.wanted_count = inner.wanted_key = None
+        self._reading.add(id(index))
+        return inner
+
+    def learn_child(self, ctx: NodeContext, inner: NodeContext) -> None:
+        """Note for ``ctx`` what its pending child turned out to be; keep the child's index until it is asked for."""
+        ordinal, entry = ctx.pending or (0, None)
+        kid, index = inner.node, inner.index
+        assert entry is not None and index is not None and ctx.index is not None  # noqa: S101, PT018 -- as above
+        self._reading.discard(id(index))
+        self._learn(ctx, kid, sure=True)
+        if ctx.node.is_living(kid):
+            self.extraction.session.indexes.add(kid, index)
+        elif (entry.end or 0) - entry.start >= WORTH_KEEPING:
+            ctx.index.keep_child(ordinal, index, entry)
+
+    def _learn(self, ctx: NodeContext, kid: Node, *, sure: bool) -> None:
+        if ctx.pending is not None:
+            entry = ctx.pending[1]
+            entry.end, entry.status, entry.finding = kid.end, kid.known_status, kid.finding
+            ctx.pending_known = ctx.pending_known or sure
 
     def close_node(
         self, node: Node, status: Status, finding: Finding | None, end: int | None = None, *, told: bool = False
@@ -170,6 +243,10 @@ class Result:
             node._extra = (finding, parts, note)
             if not told:
                 self.findings.add(finding)
+        above = node.parent.index if node.parent is not None else None
+        waiting: NodeContext | None = above.context if above is not None else None
+        if waiting is not None and waiting.pending is not None and waiting.pending[0] == node.ordinal:
+            self._learn(waiting, node, sure=node.end is not None)  # the node may be gone before its parent is read on
 
     def note_limit(self, node: Node, error: LimitError) -> None:
         """Mark ``node`` as UNSUPPORTED because it exceeds a limit."""
@@ -199,8 +276,13 @@ class Result:
     def entries_at(self, node: Node, first: int) -> list[Entry]:
         """Return up to `GROUP` entries from child ``first`` on. The caller holds the lock."""
         before = node.index
-        known = before.count if before is not None else -1
-        index = node.index_to(first + 1)
+        known = before.count if before is not None else 0
+        # Entries of children that are being indexed need not be read again.
+        fresh: list[Entry] | None = [] if first == known and self.parser.rereads(node.kind) else None
+        index = node.index_to(first + 1, fresh)
+        if fresh and node.index is index:
+            index.group = kept = (first, fresh)
+            self.extraction.session.indexes.keep_group(index, kept)
         count = min(GROUP, index.count - first)
         return self._group(node, index, first, count, is_fresh=index.count != known) if count > 0 else []
 

@@ -1,0 +1,100 @@
+"""`Record`: fixed fields, one behind the other, declared once: taken with `NodeContext.take`, shown as entries."""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from pparse.tree.entry import Entry
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Final
+
+# What nodes of a field are called, by the character of `struct`.
+_KINDS: Final = {
+    "b": "int8",
+    "B": "uint8",
+    "h": "int16",
+    "H": "uint16",
+    "i": "int32",
+    "I": "uint32",
+    "q": "int64",
+    "Q": "uint64",
+    "e": "float16",
+    "f": "float32",
+    "d": "float64",
+    "?": "bool",
+    "s": "bytes",
+}
+_ORDERS: Final = "<>=!@"
+
+
+class Field:
+    """One field: its name, its layout as `struct` writes it (``"<Q"``, ``"4s"``), and the kind of its node."""
+
+    __slots__ = ("kind", "layout", "name", "size")
+
+    def __init__(self, name: str, layout: str, kind: str = "") -> None:
+        self.name = name
+        """Its name, and the key of its node."""
+        self.layout = layout
+        """Its layout, one value of `struct`."""
+        self.kind = kind or _KINDS[layout[-1]]
+        """The kind of its node."""
+        self.size = Struct("<" + layout.lstrip(_ORDERS)).size
+        """Bytes that it takes."""
+
+    def __repr__(self) -> str:
+        return f"Field({self.name!r}, {self.layout!r})"
+
+
+class Record:
+    """Fields that always follow each other in this order, without padding, in one byte order."""
+
+    __slots__ = ("_struct", "fields", "numbers", "size")
+
+    def __init__(self, *fields: Field) -> None:
+        orders = {field.layout[0] if field.layout[0] in _ORDERS else "" for field in fields}
+        if len(orders - {""}) > 1:
+            raise ValueError(f"fields of one record have one byte order, not {' and '.join(sorted(orders - {''}))}")
+        order = next(iter(orders - {""}), "<")
+        self.fields = fields
+        """The fields, in order."""
+        self.numbers = {field.name: number for number, field in enumerate(fields)}
+        """Number of each field by its name."""
+        self._struct = Struct(order + "".join(field.layout.lstrip(_ORDERS) for field in fields))
+        self.size = self._struct.size
+        """Bytes of the whole record."""
+
+    def read(self, block: bytes, at: int, start: int) -> Values:
+        """Return the values of a record at ``block[at:]``, which begins at offset ``start`` of the document."""
+        return Values(self, start, self._struct.unpack_from(block, at))
+
+
+class Values(tuple[object, ...]):
+    """The values of one record: a tuple, and attributes by the names of the fields."""
+
+    record: Record
+    """What the values are of."""
+    start: int
+    """Offset of the first byte."""
+
+    def __new__(cls, record: Record, start: int, values: tuple[Any, ...]) -> Values:
+        """Return ``values`` with the names of ``record``."""
+        made = super().__new__(cls, values)
+        made.record, made.start = record, start
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        number = self.record.numbers.get(name)
+        if number is None:
+            raise AttributeError(f"the record has no field {name!r}")
+        return self[number]
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield an entry for each field, with its key, kind, place and value."""
+        at = self.start
+        for field, value in zip(self.record.fields, self, strict=True):
+            yield Entry(field.name, field.kind, at, at + field.size, value)
+            at += field.size
