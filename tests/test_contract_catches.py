@@ -36,9 +36,9 @@ class ListingReadsAll(ToyParser):
     """Looks at every payload while it lists."""
 
     def expect_record(self, ctx, block, base):
+        start = ctx.pos
         found = super().expect_record(ctx, block, base)
-        if isinstance(found[0], int) and found[0] > ctx.pos:
-            ctx.data.pread(ctx.pos, found[0] + found[2] - ctx.pos)
+        ctx.data.pread(start, ctx.pos - start)
         return found
 
 
@@ -107,12 +107,9 @@ class DependsOnBlocks(ToyParser):
     """Names records by what is in the block with them."""
 
     def expect_record(self, ctx, block, base):
-        before = len(ctx.collected) if ctx.collected is not None else 0
         found = super().expect_record(ctx, block, base)
-        for entry in (ctx.collected or [])[before:]:
-            entry.kind = "bytes" if len(block) < 64 and entry.kind == "floats" else entry.kind
-        if found[2] and len(block) < 8 and base:
-            return ctx.pos, self.expect_record, found[2] + 1
+        if ctx._last is not None and len(block) < 16:
+            ctx._last.key = ctx._last.key.upper()
         return found
 
 

@@ -7,7 +7,7 @@ from struct import Struct
 
 from pparse.data.range_status import cut_status
 from pparse.errors import MalformedError
-from pparse.findings import Finding
+from pparse.findings import Finding, Status
 from pparse.tree.entry import UNLOADED_VALUE, Entry
 from pparse.tree.record import Record
 
@@ -248,6 +248,11 @@ class NodeContext:
             raise NeedMoreError(self.pos + count, 1)
         self.pos += count
 
+    @property
+    def is_at_end(self) -> bool:
+        """Whether no byte of the node follows: a state that was entered with a need of 0 may find that."""
+        return self.at_end and self.pos >= self._base + len(self._block)
+
     def there(self, count: int) -> int:
         """Return how many of the next ``count`` bytes exist in the node, by arithmetic where the size is known."""
         left = self.remaining
@@ -276,16 +281,26 @@ class NodeContext:
         return values
 
     def emit_next(
-        self, key: Key, kind: str, count: int, value: Any = UNLOADED_VALUE, at: int | None = None, note: Any = None
+        self,
+        key: Key,
+        kind: str,
+        count: int,
+        value: Any = UNLOADED_VALUE,
+        status: Status | None = Status.COMPLETE,
+        at: int | None = None,
+        note: Any = None,
     ) -> None:
         """Emit a child that is the next ``count`` bytes, and move behind them without reading them.
 
-        If the input ends before, the child is TRUNCATED or MISSING, and the node is cut. The other arguments are those
-        of `Entry`.
+        If the input ends before, the child is TRUNCATED or MISSING, and the node is cut. Raises `MalformedError` if the
+        child would leave the node, though the input goes on. The other arguments are those of `Entry`.
         """
         start, got = self.pos, self.there(count)
-        entry = Entry(key, kind, start, start + count, value, at=at, note=note)
+        entry = Entry(key, kind, start, start + count, value, status, at=at, note=note)
         if got < count:
+            if self._goes_on_behind():
+                begin = start if at is None else at
+                raise MalformedError(f"the {kind} leaves the {self.node.kind}", offset=begin, wanted=count, got=got)
             entry.status = cut_status(got)
             entry.finding = Finding("truncated", f"the {kind} ends early", offset=start, wanted=count, got=got)
         self.emit(entry)
@@ -298,6 +313,13 @@ class NodeContext:
             raise NeedMoreError(self._mark, self.pos - self._mark + count)
         self.pos += count
         return at
+
+    def _goes_on_behind(self) -> bool:
+        """Say whether the input goes on behind the node: what does not fit into it contradicts it, and is not cut."""
+        node, size = self.node, self.data.size
+        if node.parent is None or node.end is None or node.known_status is Status.TRUNCATED:
+            return False
+        return size is None or node.end <= size
 
     def behind_child(self, state: State) -> Step:
         """Return the step behind the child emitted last, whose end is unknown: the child is read to find it.

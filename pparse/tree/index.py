@@ -110,8 +110,8 @@ class ChildIndex:
         """Hashes of the keys that occur more than once; None while unknown."""
         self.lookups = 0
         """How often a child was looked up by key."""
-        self.children: dict[int, tuple[ChildIndex | None, Facts]] = {}
-        """What was learned of large children by reading this node: the index, until it is asked for, and facts."""
+        self.children: dict[int, tuple[ChildIndex, Facts]] = {}
+        """What was learned of large children by reading this node: their index, and facts; by number."""
         self._kept = 0  # bytes of their indexes
         self.note: Any = None
         """Anything the parser keeps with the index; charged with it if it has a ``memory``."""
@@ -179,7 +179,7 @@ class ChildIndex:
     def keep_child(self, ordinal: int, index: ChildIndex, entry: Entry) -> None:
         """Keep the index of a child that nobody holds, if there is room: it need not be made again."""
         index._disown()
-        size = index.memory + 2 * _INDEX
+        size = index.memory + _INDEX
         self.children[ordinal] = (index, (entry.end, entry.status, entry.finding))
         self._kept += size
         try:
@@ -187,19 +187,6 @@ class ChildIndex:
         except LimitError:
             self.children, self._kept = {}, 0
             self.account()
-
-    def take_child(self, ordinal: int) -> ChildIndex | None:
-        """Hand out the index that `keep_child` kept; None if none is kept. The facts remain."""
-        index, facts = self.children.get(ordinal, (None, None))
-        if index is not None and facts is not None:
-            self.children[ordinal] = (None, facts)
-            self._kept -= index.memory + _INDEX
-        return index
-
-    def facts_of_child(self, ordinal: int) -> Facts | None:
-        """Return end, status and finding of a child that `keep_child` kept; None if they are not known."""
-        known = self.children.get(ordinal)
-        return None if known is None else known[1]
 
     def belong_to(self, node: Indexed) -> None:
         """Be the index of ``node`` from now on."""
@@ -211,7 +198,6 @@ class ChildIndex:
                 victim.evict()
 
         self._evict = evict
-        self.account()
 
     def _disown(self) -> None:
         charge, self._charge = self._charge, None

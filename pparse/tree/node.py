@@ -340,17 +340,12 @@ class Node:
         """Return a new node for a child, with what was learned of it while this node was read."""
         kid = Node(self.result, self, ordinal, entry)
         index = self.index
-        facts = index.facts_of_child(ordinal) if index is not None and index.children else None
-        if index is None or facts is None:
-            return kid
-        kid._end, kid._status, finding = facts
-        if finding is not None:
-            kid._extra = (finding, entry.parts, entry.note)
-        known = index.take_child(ordinal)
+        known = index.children.get(ordinal) if index is not None and index.children else None
         if known is not None:
-            kid._content = known
-            known.belong_to(kid)
-            self.result.extraction.session.indexes.add(kid, known)
+            kid._content, (kid._end, kid._status, finding) = known
+            if finding is not None:
+                kid._extra = (finding, entry.parts, entry.note)
+            known[0].belong_to(kid)
         return kid
 
     def adopt_pending(self, ordinal: int, entry: Entry) -> Node:

@@ -72,29 +72,36 @@ class Record:
         return Values(self, start, self._struct.unpack_from(block, at))
 
 
-class Values(tuple[object, ...]):
-    """The values of one record: a tuple, and attributes by the names of the fields."""
+class Values:
+    """The values of one record: by number, by name, and as attributes where no method is in the way."""
 
-    record: Record
-    """What the values are of."""
-    start: int
-    """Offset of the first byte."""
+    __slots__ = ("_values", "record", "start")
 
-    def __new__(cls, record: Record, start: int, values: tuple[Any, ...]) -> Values:
-        """Return ``values`` with the names of ``record``."""
-        made = super().__new__(cls, values)
-        made.record, made.start = record, start
-        return made
+    def __init__(self, record: Record, start: int, values: tuple[Any, ...]) -> None:
+        self.record = record
+        """What the values are of."""
+        self.start = start
+        """Offset of the first byte."""
+        self._values = values
+
+    def __getitem__(self, field: int | str) -> Any:
+        return self._values[self.record.numbers[field] if isinstance(field, str) else field]
 
     def __getattr__(self, name: str) -> Any:
         number = self.record.numbers.get(name)
         if number is None:
             raise AttributeError(f"the record has no field {name!r}")
-        return self[number]
+        return self._values[number]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
 
     def entries(self) -> Iterator[Entry]:
         """Yield an entry for each field, with its key, kind, place and value."""
         at = self.start
-        for field, value in zip(self.record.fields, self, strict=True):
+        for field, value in zip(self.record.fields, self._values, strict=True):
             yield Entry(field.name, field.kind, at, at + field.size, value)
             at += field.size

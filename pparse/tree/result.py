@@ -193,9 +193,9 @@ class Result:
         """
         ordinal, entry = ctx.pending or (0, None)
         assert entry is not None and ctx.index is not None  # noqa: S101, PT018 -- the engine asks for a pending child only
-        facts = ctx.index.facts_of_child(ordinal) if entry.end is None else None
-        if facts is not None:
-            entry.end, entry.status, entry.finding = facts
+        known = ctx.index.children.get(ordinal) if entry.end is None else None
+        if known is not None:
+            entry.end, entry.status, entry.finding = known[1]
             ctx.pending_known = True
         if ctx.pending_known:
             return None
@@ -209,7 +209,8 @@ class Result:
             self._learn(ctx, kid, sure=True)
             return None
         inner.data, inner.end = ctx.data, ctx.end
-        inner.wanted_count = inner.wanted_key = None
+        inner.wanted_count = inner.wanted_key = inner.answer = None  # to its end, whatever was asked of it before
+        inner.wanted_occurrence = 0
         self._reading.add(id(index))
         return inner
 
