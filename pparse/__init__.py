@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from pparse.document.registry import Registry
     from pparse.findings import Finding, Severity, Status
     from pparse.limits import Limits
+    from pparse.tensors.node_viewer import NodeViewer
     from pparse.tensors.tensor import DType, Tensor
     from pparse.tensors.viewer import Viewer, view
     from pparse.tree.container import Container
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from pparse.tree.node import Node
     from pparse.tree.parser import Parser
     from pparse.tree.recognition import Confidence, Excerpt, Signature
+    from pparse.tree.record import Field, Record
     from pparse.tree.visit import Member
 
 __version__ = "0.1.0"
@@ -85,6 +87,7 @@ _WHERE = {
     "Entry": "tree.entry",
     "Excerpt": "tree.recognition",
     "Extraction": "document.extraction",
+    "Field": "tree.record",
     "FileData": "data.files",
     "Finding": "findings",
     "FolderExtraction": "document.extraction",
@@ -97,9 +100,11 @@ _WHERE = {
     "MemoryBudget": "budget",
     "Node": "tree.node",
     "NodeContext": "tree.context",
+    "NodeViewer": "tensors.node_viewer",
     "Parser": "tree.parser",
     "Range": "data.reader",
     "Reader": "data.reader",
+    "Record": "tree.record",
     "Registry": "document.registry",
     "SCALAR": "tree.entry",
     "Severity": "findings",
@@ -131,6 +136,7 @@ __all__ = [
     "Entry",
     "Excerpt",
     "Extraction",
+    "Field",
     "FileData",
     "Finding",
     "FolderExtraction",
@@ -148,6 +154,7 @@ __all__ = [
     "MissingTensorError",
     "Node",
     "NodeContext",
+    "NodeViewer",
     "NothingThereError",
     "OptionError",
     "Parser",
@@ -155,6 +162,7 @@ __all__ = [
     "PparseError",
     "Range",
     "Reader",
+    "Record",
     "Registry",
     "SCALAR",
     "Severity",

@@ -19,9 +19,8 @@ from __future__ import annotations
 from math import prod
 from struct import calcsize
 
-from pparse import DONE, LIST, MAP, Entry, MalformedError, Parser, Signature
+from pparse import DONE, LIST, MAP, Entry, Field, MalformedError, Parser, Record, Signature
 from pparse.tree.context import decode_text
-from pparse.tree.record import Field, Record
 
 HEADER = Record(Field("magic", "4s"), Field("version", "<I"), Field("tensors", "<Q"), Field("pairs", "<Q"))
 TEXT, ARRAY = 8, 9

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pparse import Tensor
+from pparse import NodeViewer, Tensor
 from pparse.tensors import DTYPES, Span
-from pparse.tensors.node_viewer import NodeViewer
 from pparse.tensors.status import status_by_place
 
 

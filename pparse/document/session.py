@@ -10,8 +10,8 @@ from pparse.data.files import DescriptorPool
 from pparse.errors import CancelledError
 from pparse.limits import Limits
 from pparse.locking import RLock
-from pparse.tree.engine import KeptBlock
 from pparse.tree.index import IndexLedger
+from pparse.tree.kept_block import KeptBlock
 from pparse.tree.retention import Retention
 
 TYPE_CHECKING = False

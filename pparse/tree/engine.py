@@ -36,9 +36,7 @@ States must not recurse on input, read ahead by themselves, or keep blocks.
 
 from __future__ import annotations
 
-import weakref
-
-from pparse.errors import EndOfDataError, EngineError, GapError, LimitError, MalformedError, PparseError
+from pparse.errors import EndOfDataError, EngineError, GapError, MalformedError, PparseError
 from pparse.findings import Status
 from pparse.tree.context import DONE, NeedMoreError
 
@@ -193,59 +191,6 @@ class _Still:
         self._tried.add((ctx.node, *tried))
         if (((ctx.node, *asked) in self._tried and fed) or len(self._tried) > MAX_STILL) and not ctx.satisfied:
             raise EngineError("the parser stands still", offset=ctx.pos, state=_name(tried[1]))
-
-
-class KeptBlock:
-    """The block that was read last in a session: what is read next often begins in it. Charged, and evictable."""
-
-    __slots__ = ("__weakref__", "_budget", "_charge", "_held")
-
-    def __init__(self, budget: MemoryBudget) -> None:
-        self._budget = budget
-        self._charge: Charge | None = None
-        self._held: tuple[weakref.ref[Data], int, int, bytes] | None = None
-
-    def keep(self, data: Data, base: int, block: bytes) -> None:
-        """Keep ``block``, which begins at offset ``base`` of ``data``, instead of the one before."""
-        self._held = None
-        try:
-            if self._charge is None:
-                self._charge = self._budget.charge(len(block), "the block read last", _evictor(self))
-            else:
-                self._charge.resize(len(block))
-        except LimitError:
-            return
-        self._held = (weakref.ref(data), data.revision, base, block)
-
-    def take(self, data: Data, pos: int) -> tuple[int, bytes] | None:
-        """Return the block and where it begins, if it is of ``data`` and holds offset ``pos``."""
-        held = self._held  # read once: the budget may evict it at any time
-        if held is None or held[0]() is not data or held[1] != data.revision:
-            return None
-        _, _, base, block = held
-        return (base, block) if base <= pos < base + len(block) else None
-
-    def drop(self) -> None:
-        """Forget the block."""
-        self._held = None
-        charge, self._charge = self._charge, None
-        if charge is not None:
-            charge.release()
-
-    def evicted(self) -> None:
-        """Forget the block, whose charge is gone."""
-        self._held = self._charge = None
-
-
-def _evictor(kept: KeptBlock) -> Callable[[], None]:
-    owner = weakref.ref(kept)
-
-    def evict() -> None:
-        found = owner()
-        if found is not None:
-            found.evicted()
-
-    return evict
 
 
 class _Feed:

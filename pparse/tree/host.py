@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     from pparse.findings import FindingList
     from pparse.limits import Limits
     from pparse.paths import KeyStep, OrdinalStep
-    from pparse.tree.context import NodeContext
-    from pparse.tree.engine import KeptBlock
     from pparse.tree.entry import Entry, Key
     from pparse.tree.index import ChildIndex, IndexLedger
+    from pparse.tree.kept_block import KeptBlock
     from pparse.tree.node import Node
     from pparse.tree.retention import Retention
 
@@ -149,10 +148,12 @@ class Services(Protocol):
     ) -> int | None:
         """Parse on until ``wanted_count`` children are known."""
 
-    def child_context(self, ctx: NodeContext) -> NodeContext | None:
+    # Both take and return a `pparse.tree.context.NodeContext`, which knows these interfaces.
+
+    def child_context(self, ctx: Any) -> Any:
         """Return the parse of the child behind which ``ctx`` goes on; None once all is known of it."""
 
-    def learn_child(self, ctx: NodeContext, inner: NodeContext) -> None:
+    def learn_child(self, ctx: Any, inner: Any) -> None:
         """Note for ``ctx`` what its pending child turned out to be."""
 
     def entry(self, node: Node, ordinal: int) -> Entry:
