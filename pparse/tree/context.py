@@ -221,13 +221,18 @@ class NodeContext:
 
         Ends the state if the block does not hold them all: it is entered again with them, or the node is cut.
         """
-        if isinstance(layout, Record):
-            at = self._here(layout.size)
-            return layout.read(self._block, at, self.pos - layout.size)
-        struct = _structs.get(layout)
+        struct = _structs.get(layout)  # type: ignore[arg-type]
         if struct is None:
+            if isinstance(layout, Record):
+                at = self._here(layout.size)
+                return layout.read(self._block, at, self.pos - layout.size)
             struct = _structs[layout] = Struct(layout)
-        return struct.unpack_from(self._block, self._here(struct.size))
+        # `_here`, written out: a tenth of the time of a short state.
+        at, size = self.pos - self._base, struct.size
+        if at < 0 or size > len(self._block) - at:
+            raise NeedMoreError(self._mark, self.pos - self._mark + size)
+        self.pos += size
+        return struct.unpack_from(self._block, at)
 
     def take_bytes(self, count: int) -> bytes:
         """Return the next ``count`` bytes, and move behind them; ends the state as `take` does.

@@ -26,6 +26,9 @@ class KeptBlock:
 
     def keep(self, data: Data, base: int, block: bytes) -> None:
         """Keep ``block``, which begins at offset ``base`` of ``data``, instead of the one before."""
+        held = self._held
+        if held is not None and held[3] is block and held[0]() is data:
+            return
         self._held = None
         try:
             if self._charge is None:
