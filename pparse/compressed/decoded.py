@@ -68,6 +68,10 @@ class DecodedData(Data):
             return True
         return not self.is_suspect and self._source.data.is_proved(self._source.start, self._taken)
 
+    def same_source(self, path: str) -> bool:
+        """Ask the source."""
+        return self._source.data.same_source(path)
+
     def check_unchanged(self) -> None:
         """Check the source."""
         super().check_unchanged()

@@ -178,6 +178,12 @@ class Data(ABC):
     """Size in bytes; None until the end of a stream of unknown size was seen."""
     path: str | None = None
     """Path of the file; None if there is none."""
+    is_file: bool = False
+    """Whether it is a file of the system as it stands, which `path` opens again."""
+    is_plain: bool = False
+    """Whether bytes that were read are sure: no checksum, decoder or damage can be found to contradict them later.
+
+    Not inherited: a subclass, which may know of damage, says it for itself."""
     identity: object | None = None
     """What is equal for the same, unchanged content only: hashable, can be pickled; None if nobody can tell."""
     distance: Distance = Distance.NEAR
@@ -200,6 +206,9 @@ class Data(ABC):
     """Where the last read ended."""
     _condemned: Condemned | None = None
     _proofs: Proofs | None = None
+
+    def __init_subclass__(cls) -> None:
+        cls.is_plain = vars(cls).get("is_plain", False)
 
     def __init__(self, name: str, size: int | None, stats: IoStats | None = None) -> None:
         self.name = name
@@ -460,6 +469,24 @@ class Data(ABC):
         if self.closed:
             raise ClosedError("the data is closed", source=self.name)
 
+    @property
+    def modified_ns(self) -> int:
+        """When the source was written to last, in ns; 0: not known."""
+        return 0
+
+    @property
+    def stamp(self) -> list[int] | None:
+        """Numbers by which a later run, perhaps after a move, knows that this is the same; None if there are none."""
+        return None
+
+    def same_source(self, path: str) -> bool:
+        """Return whether these are the bytes of the file at ``path``, under any name: writing there would lose them."""
+        return False
+
+    def grown(self) -> Data | None:
+        """Return the source with what was appended since it was opened; None if nothing was, or it cannot tell."""
+        return None
+
     def locate(self, offset: int, length: int) -> list[tuple[Data, int, int]]:
         """Return where ``[offset, offset + length)`` lies in the outermost data, as (data, offset, length)."""
         return [(self, offset, length)]
@@ -485,6 +512,8 @@ class Data(ABC):
 
 class BytesData(Data):
     """Bytes in memory (bytes, bytearray or any contiguous buffer; not copied)."""
+
+    is_plain = True
 
     def __init__(self, content: Buffer, name: str = "<bytes>", stats: IoStats | None = None) -> None:
         self._view = byte_view(content).toreadonly()

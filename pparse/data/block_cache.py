@@ -172,6 +172,10 @@ class BlockCache(Data):
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 
+    def same_source(self, path: str) -> bool:
+        """Ask the source."""
+        return self._source.same_source(path)
+
     def locate(self, offset: int, length: int) -> list[tuple[Data, int, int]]:
         """Ask the source."""
         return self._source.locate(offset, length)

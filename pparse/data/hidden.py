@@ -73,6 +73,10 @@ class HiddenData(Data):
         """Ask the data."""
         return self._data.passed_over(start, end)
 
+    def same_source(self, path: str) -> bool:
+        """Ask the data."""
+        return self._data.same_source(path)
+
     def check_unchanged(self) -> None:
         """Check the data."""
         self._data.check_unchanged()

@@ -187,6 +187,10 @@ class SplicedData(Data):
                 yield offset + first - at, offset + last - at
             offset += take
 
+    def same_source(self, path: str) -> bool:
+        """Ask the sources."""
+        return any(source.same_source(path) for source in self._sources)
+
     def check_unchanged(self) -> None:
         """Check each source once."""
         super().check_unchanged()

@@ -6,8 +6,7 @@ piece is a `Range` of the same descriptor. A `FolderExtraction` is a folder, and
 
 from __future__ import annotations
 
-import os
-
+from pparse.data.local import folder_of
 from pparse.document.folder import LocalFolder
 from pparse.errors import FormatError, LimitError, PathError, SourceError, UnsupportedError
 from pparse.locking import guard
@@ -169,7 +168,7 @@ class Extraction:
             parser, member = self.origin
             found: Folder | None = parser.folder_of(member) if self.entered else None
             return found
-        return None if self.data.path is None else LocalFolder(os.path.dirname(self.data.path))
+        return None if self.data.path is None else LocalFolder(folder_of(self.data.path))
 
     # -- what parsers make of it -------------------------------------------------------------------------------------
 

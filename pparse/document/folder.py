@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 
-from pparse.data.files import FileData
+from pparse.data.local import inside, open_file
 from pparse.errors import PathError, SourceError
 
 TYPE_CHECKING = False
@@ -34,6 +34,10 @@ class Folder(ABC):
         Raises `PathError` if the name leads out of the folder, `SourceError` if there is no such file.
         """
 
+    def path_of(self, name: str) -> str:
+        """Return the path of a file in it, as the caller who named the folder would write it."""
+        return name if self.path in ("", ".") else inside(self.path, name)
+
     @abstractmethod
     def sizes(self, name: str) -> list[int]:
         """Return the sizes in bytes of the files in the folder ``name`` below; an empty list if there is none."""
@@ -57,14 +61,14 @@ class LocalFolder(Folder):
     def open(self, name: str, beside: Any) -> Any:
         """Open the file ``name``."""
         session = beside.session
-        data = FileData(os.path.join(self.path, *confine(name)), session.pool, session.stats)
+        data = open_file(inside(self.path, *confine(name)), session.pool, session.stats)
         session.adopt(data)
         return beside.file(name, data)
 
     def sizes(self, name: str) -> list[int]:
         """Return the sizes of the files in the folder ``name``."""
         try:
-            with os.scandir(os.path.join(self.path, *confine(name))) as listing:
+            with os.scandir(inside(self.path, *confine(name))) as listing:
                 return [item.stat().st_size for item in listing if item.is_file()]
         except OSError:
             return []

@@ -10,7 +10,8 @@ import os
 import weakref
 from collections import OrderedDict
 
-from pparse.data.files import FileData
+from pparse.data.files import FileIdentity
+from pparse.data.local import inside
 from pparse.errors import EndOfDataError, PathError, SourceError
 from pparse.locking import RLock
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.data.base import Data
-    from pparse.data.files import FileIdentity
     from pparse.document.extraction import Extraction
     from pparse.document.session import Session
 
@@ -90,7 +90,7 @@ def handle_of(extraction: Extraction, parts: Iterable[Data | None] = ()) -> Hand
             inner.append(top.name)
         top = top.parent
     needed: Sequence[Data | None] = list(parts)
-    if not needed or not all(isinstance(data, FileData) for data in needed):
+    if not needed or not all(data is not None and data.is_file for data in needed):
         needed = session.sources()
     files = _identities(opened.folder, (top.data, *needed))
     names = tuple(reversed(inner))
@@ -99,7 +99,11 @@ def handle_of(extraction: Extraction, parts: Iterable[Data | None] = ()) -> Hand
 
 def _identities(folder: str, sources: Iterable[Data | None]) -> dict[str, FileIdentity]:
     """Return what identifies each file among ``sources``, by absolute path; relative ones begin in ``folder``."""
-    return {os.path.join(folder, data.path): data.identity for data in sources if isinstance(data, FileData)}
+    return {
+        inside(folder, data.path): data.identity
+        for data in sources
+        if data is not None and data.is_file and data.path is not None and isinstance(data.identity, FileIdentity)
+    }
 
 
 def _refuse_objects(source: Any, extraction: Extraction) -> None:

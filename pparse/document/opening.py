@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from operator import itemgetter
 
+from pparse.data import local
 from pparse.data.base import BytesData, Data, Distance
-from pparse.data.files import FileData
 from pparse.document.extraction import Extraction, FolderExtraction
 from pparse.document.folder import LocalFolder
 from pparse.document.registry import check_options, default_registry
@@ -184,7 +184,7 @@ class Opened:
 
 def _portable(source: Any, folder: str) -> Any:
     if isinstance(source, str | os.PathLike):
-        return os.path.join(folder, os.fspath(source))  # not normalised: "::" and names of members follow
+        return local.inside(folder, os.fspath(source))  # not normalised: "::" and names of members follow
     if isinstance(source, bytearray | memoryview):
         return bytes(source)
     if isinstance(source, list | tuple):
@@ -220,7 +220,7 @@ def _open_source(session: Session, source: Source, format: str | None) -> Extrac
 
 def _open_path(session: Session, path: str, format: str | None) -> Extraction:
     # An existing file with this literal name takes precedence over a path with "::".
-    if "::" in path and not os.path.lexists(path):
+    if "::" in path and not local.is_there(path):
         outer, *inner = split_extraction(path)
         extraction = _open_path(session, outer, None)
         while inner:
@@ -231,40 +231,14 @@ def _open_path(session: Session, path: str, format: str | None) -> Extraction:
         return extraction
     if "\0" in path:
         raise SourceError("a file name cannot contain a NUL byte", source=repr(path))
-    if os.path.isdir(path):
+    if local.is_folder(path):
         return FolderExtraction(session, LocalFolder(path), path, format=format)
-    numbered = _numbered_parts(path)
+    numbered = local.numbered_parts(path)
     if numbered is not None:
         return _open_numbered(session, path, numbered, format)
-    data = FileData(path, session.pool, session.stats)
+    data = local.open_file(path, session.pool, session.stats)
     session.adopt(data)
     return Extraction(session, path, data, format=format)
-
-
-def _numbered_parts(path: str) -> list[str | None] | None:
-    """Return the files of one split into ``.001``, ``.002`` …, None for each missing one.
-
-    None if ``path`` is not the first of several parts.
-    """
-    base, _, number = path.rpartition(".")
-    if not base or len(number) < 3 or not number.isdecimal() or int(number) != 1:
-        return None
-    folder, name = os.path.split(base)
-    try:
-        with os.scandir(folder or ".") as listing:
-            found = {
-                int(entry.name[len(name) + 1 :]): entry.name
-                for entry in listing
-                if entry.name.startswith(f"{name}.")
-                and len(entry.name) == len(name) + 1 + len(number)
-                and entry.name[len(name) + 1 :].isdecimal()
-            }
-    except OSError:
-        return None
-    if len(found) < 2:
-        return None
-    parts = [found.get(place) for place in range(1, max(found) + 1)]
-    return [None if part is None else os.path.join(folder, part) for part in parts]
 
 
 def _open_numbered(session: Session, path: str, parts: list[str | None], format: str | None) -> Extraction:
@@ -282,7 +256,7 @@ def _open_numbered(session: Session, path: str, parts: list[str | None], format:
     for number, part in enumerate(parts, 1):
         there = 0
         if part is not None:
-            sources.append(FileData(part, session.pool, session.stats))
+            sources.append(local.open_file(part, session.pool, session.stats))
             session.adopt(sources[-1])
             there = sources[-1].size or 0
         each = found[0].size if found else there

@@ -9,7 +9,7 @@ import io
 import os
 
 from pparse.data.base import BytesData, Data
-from pparse.data.files import FileData
+from pparse.data.local import open_file
 from pparse.data.reader import Reader
 from pparse.errors import GapError, SourceError
 from pparse.locking import Lock
@@ -177,7 +177,7 @@ class Source:
         self._end: int | None = None  # where a Range ends
         self._data: Data | None = None
         if isinstance(src, str | os.PathLike):
-            self._data = FileData(src)
+            self._data = open_file(src)
             self._owns = True
         elif isinstance(src, bytes | bytearray | memoryview):
             self._data = BytesData(src)
@@ -293,17 +293,10 @@ class Source:
         if before is None or isinstance(self.src, bytes | bytearray | memoryview | Data | Reader):
             return False
         if isinstance(self.src, str | os.PathLike):
-            try:
-                if os.stat(self.src).st_size <= before:
-                    return False
-            except OSError:
+            now = self.data.grown()
+            if now is None:
                 return False
-            now: Data = FileData(self.src)
-            old = self.data
-            if isinstance(old, FileData) and isinstance(now, FileData) and not old.identity.same_file(now.identity):
-                now.close()
-                return False  # another file has the name now
-            old.close()
+            self.data.close()
         else:
             if end_of(self.src) <= before:
                 return False

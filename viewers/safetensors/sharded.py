@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 from array import array
 from bisect import bisect_left
 
@@ -107,7 +106,7 @@ class SafetensorsSetViewer(Viewer):
     def _beside(self, name: str) -> str:
         """Return the path of a file of the set, as the caller who opened the set would write it."""
         folder = self.extraction.folder
-        return name if folder is None or folder.path in ("", ".") else os.path.join(folder.path, name)
+        return name if folder is None else folder.path_of(name)
 
     def _note(self, code: str, reason: str, severity: Severity = Severity.ERROR, **where: Any) -> Finding:
         finding = Finding(code, reason, severity=severity, source=self.extraction.name, **where)
