@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import gzip
+import inspect
+import io
 import os
+import pickle
+from pathlib import Path
 
 import pytest
 
 import pparse
 from pparse.budget import MemoryBudget
+from pparse.compressed.gzip_index import gzip_entry
 from pparse.compressed.inflated import InflatedData
+from pparse.compressed.resumed import ResumedData
 from pparse.data import local
-from pparse.data.base import BytesData
+from pparse.data.base import BytesData, Data
 from pparse.data.block_cache import BlockCache
+from pparse.data.file_object import StreamData
 from pparse.data.files import FileData
 from pparse.data.hidden import HiddenData
-from pparse.data.spliced import SplicedData
-from pparse.errors import SourceError
+from pparse.data.spliced import MissingData, SplicedData, ZeroData
+from pparse.errors import ClosedError, SourceError
+from pparse.riegeli.source import SeekableData
+from pparse.testing.fakes import FakeData
+
+SAMPLES = Path(__file__).parent.parent / "docs" / "samples"
 
 CONTENT = b"some bytes of a file, and some more"
 
@@ -130,3 +141,152 @@ def test_a_part_of_a_split_file_is_not_written_over(tmp_path):
         assert is_read(document, os.fspath(tmp_path / "x.json.001"))
         assert is_read(document, os.fspath(tmp_path / "x.json.002"))
         assert not is_read(document, os.fspath(tmp_path / "x.json.003"))
+
+
+# -- identity ----------------------------------------------------------------------------------------------------------
+
+
+def hidden(data, start=2):
+    return HiddenData(data, [(start, start + 3)])
+
+
+def spliced(data, start=1):
+    return SplicedData([data.range(start, start + 4), data.range(0, 3)])
+
+
+def inflated(data, size=None):
+    return InflatedData(data.range(0, data.size), "zlib", size=size, budget=MemoryBudget())
+
+
+def resumed(data, size=None):
+    return ResumedData(data.range(0, data.size), "zlib", size=size, budget=MemoryBudget())
+
+
+MAKERS = [hidden, spliced, inflated, resumed]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_data_of_the_same_content_made_alike_have_one_identity(make):
+    one, other = make(BytesData(CONTENT)), make(BytesData(CONTENT))
+    assert one.identity == other.identity
+    assert hash(one.identity) == hash(other.identity)
+    assert pickle.loads(pickle.dumps(one.identity)) == one.identity
+    assert one.identity != BytesData(CONTENT).identity
+    assert one.identity != make(BytesData(CONTENT[:-1] + b"!")).identity
+    assert one.identity != make(BytesData(CONTENT), 5).identity
+    assert make(FakeData(CONTENT)).identity is None  # nobody knows what it is made of
+
+
+def test_ways_of_making_are_told_apart():
+    data = BytesData(CONTENT)
+    made = [make(data).identity for make in MAKERS] + [data.identity, BytesData(b"").identity]
+    made += [ZeroData(5).identity, MissingData(5).identity, ZeroData(6).identity]
+    assert len(set(made)) == len(made)
+
+
+def test_an_identity_of_many_parts_is_short():
+    data = BytesData(bytes(200_000))
+    parts = [data.range(2 * at, 2 * at + 1) for at in range(100_000)]
+    assert len(pickle.dumps(SplicedData(parts).identity)) < 300
+    assert len(pickle.dumps(HiddenData(data, [(2 * at, 2 * at + 1) for at in range(100_000)]).identity)) < 300
+    assert SplicedData(parts).identity != SplicedData(parts[:-1]).identity
+
+
+def test_what_a_stream_was_entered_with_is_part_of_no_identity():
+    def entered(budget, size, reread):
+        return gzip_entry(0, bytes(100), budget, size, reread)
+
+    data = BytesData(CONTENT)
+    assert InflatedData(data.range(0, 9), "deflate", budget=MemoryBudget(), entered=entered).identity is None
+
+
+def test_a_cache_is_what_it_caches(path):
+    with FileData(path) as file:
+        assert BlockCache(file, MemoryBudget()).identity == file.identity
+
+
+def test_bytes_are_hashed_when_somebody_asks():
+    data = BytesData(CONTENT)
+    data.close()
+    with pytest.raises(ClosedError):
+        _ = data.identity
+    asked = BytesData(bytearray(CONTENT))
+    known = asked.identity
+    asked.close()
+    assert asked.identity == known == BytesData(memoryview(CONTENT)).identity
+
+
+class Details(io.BytesIO):
+    """What fsspec's file objects look like."""
+
+    def __init__(self, content: bytes, **details: object) -> None:
+        super().__init__(content)
+        self.path = "bucket/key"
+        self.details = details
+
+
+@pytest.mark.parametrize("read", [StreamData, SeekableData])
+def test_a_file_object_is_what_it_tells_of_itself(read, path, tmp_path):
+    def identity_of(stream):
+        found = read(stream).identity
+        assert hash(found) == hash(pickle.loads(pickle.dumps(found)))
+        return found
+
+    with open(path, "rb") as one, open(path, "rb") as other:
+        assert identity_of(one) == identity_of(other)
+        before = identity_of(one)
+    os.utime(path, (1, 1))
+    with open(path, "rb") as one:
+        assert identity_of(one) != before
+    with gzip.open(tmp_path / "x.gz", "wb") as out:
+        out.write(CONTENT)
+    with gzip.open(tmp_path / "x.gz") as inside, open(tmp_path / "x.gz", "rb") as outside:
+        assert identity_of(inside) != identity_of(outside)
+    assert identity_of(io.BytesIO(CONTENT)) is None
+    assert identity_of(Details(CONTENT, ETag="1")) == identity_of(Details(CONTENT, ETag="1"))
+    assert identity_of(Details(CONTENT, ETag="1")) != identity_of(Details(CONTENT, ETag="2"))
+    assert identity_of(Details(CONTENT)) == identity_of(Details(CONTENT))
+    assert identity_of(Details(CONTENT)) != identity_of(Details(CONTENT + b"!"))
+
+
+def test_a_record_and_values_of_a_model_have_identities():
+    found: dict[str, set[object]] = {}
+    for name in ("chunked-model.cut.cpb", "chunked-model"):
+        for _ in range(2):
+            with pparse.view(SAMPLES / name) as model:
+                for tensor in model.values():
+                    for span in tensor.spans:
+                        key = f"{name} {tensor.name} {type(span.data).__name__}"
+                        found.setdefault(key, set()).add(span.data.identity)
+    assert {key: len(identities) for key, identities in found.items()} == dict.fromkeys(found, 1)
+    assert None not in set().union(*found.values())
+
+
+# Pieces of a stream behind damage, which only `ResumedData` sees, and what cannot be compared.
+WITHOUT = {
+    "pparse.compressed.resync.blocks": "Blocks",
+    "pparse.compressed.resync.bz2": "_Shifted",
+    "pparse.compressed.resync.deflate_chain": "EnteredData",
+    "pparse.riegeli.source": "ForwardData",  # a pipe
+    "pparse.testing.fakes": "FakeData",  # misbehaves on purpose
+}
+
+
+def test_all_data_say_what_identifies_them():
+    import importlib
+
+    from tests.test_architecture import MODULES
+
+    for module, path in MODULES:
+        if "Data)" in path.read_text():
+            importlib.import_module(module)
+    waiting: list[type[Data]] = [Data]
+    silent: set[tuple[str, str]] = set()
+    while waiting:
+        for kind in waiting.pop().__subclasses__():
+            waiting.append(kind)
+            inherits = kind.__mro__[1] is not Data
+            says = "identity" in vars(kind) or "self.identity" in inspect.getsource(kind)
+            if kind.__module__.startswith("pparse.") and not says and not inherits:
+                silent.add((kind.__module__, kind.__name__))
+    assert silent == set(WITHOUT.items())

@@ -14,6 +14,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from pparse.data.hashing import digest
 from pparse.data.range_status import Condemned, Proofs, SuspectRange, joined, range_status
 from pparse.data.reader import Cursor, Range, byte_view
 from pparse.errors import ClosedError, EndOfDataError, GapError
@@ -107,6 +108,10 @@ class GapTable(Sequence[Gap]):
         for gap in gaps:
             self.add(gap.offset + shift, gap.length, gap.exact)
 
+    def digest(self) -> bytes:
+        """Return a hash that is the same for equal tables."""
+        return digest((self._offsets.tobytes(), self._lengths.tobytes(), self._exact))
+
     def __len__(self) -> int:
         return len(self._offsets)
 
@@ -185,7 +190,9 @@ class Data(ABC):
 
     Not inherited: a subclass, which may know of damage, says it for itself."""
     identity: object | None = None
-    """What is equal for the same, unchanged content only: hashable, can be pickled; None if nobody can tell."""
+    """What is equal for the same, unchanged content only, as far as the source tells: hashable, can be pickled.
+
+    Made when it is asked for. None if nobody can tell."""
     distance: Distance = Distance.NEAR
     """What a read costs."""
     access: Access = Access.FREE
@@ -515,9 +522,20 @@ class BytesData(Data):
 
     is_plain = True
 
+    _identity: object | None = None
+
     def __init__(self, content: Buffer, name: str = "<bytes>", stats: IoStats | None = None) -> None:
         self._view = byte_view(content).toreadonly()
         super().__init__(name, len(self._view), stats)
+
+    @property
+    def identity(self) -> object:  # type: ignore[override]
+        """Size and hash of the bytes. Raises `ClosedError` if they were dropped before this was first asked."""
+        if self._identity is None:
+            view = self._view
+            self._clip(0, 0)  # raises if it is closed; the view was taken before
+            self._identity = ("bytes", len(view), digest((view,)))
+        return self._identity
 
     def _pread(self, offset: int, length: int) -> bytes:
         return self._view[offset : offset + length].tobytes()

@@ -50,7 +50,11 @@ class BlockCache(Data):
         self._ahead = BLOCK
         self._next = 0  # where a read that goes on in order would begin
         self.access = source.access
-        self.identity = source.identity
+
+    @property
+    def identity(self) -> object | None:  # type: ignore[override]
+        """The identity of the source."""
+        return self._source.identity
 
     @property
     def gaps(self) -> Sequence[Gap]:  # type: ignore[override]

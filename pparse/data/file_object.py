@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from pparse.data.base import Data
+from pparse.data.identity import of_stream
 from pparse.errors import SourceError
 from pparse.locking import Lock
 
@@ -39,6 +40,11 @@ class StreamData(Data):
         super().__init__(name or str(getattr(stream, "name", "<stream>")), size, stats)
         if os.path.isfile(self.name) and os.path.getsize(self.name) == size:  # so what lies beside it can be found
             self.path = self.name
+
+    @property
+    def identity(self) -> object | None:  # type: ignore[override]
+        """What the file object tells of its content: see `pparse.data.identity.of_stream`; None for one in memory."""
+        return of_stream(self._stream, self.size)
 
     def _pread(self, offset: int, length: int) -> bytes:
         pieces = []

@@ -141,13 +141,14 @@ def open_descriptor(path: str) -> tuple[int, FileIdentity]:
     except ValueError as error:  # a NUL in the name
         raise SourceError(f"cannot open: {error}", errno=errno.EINVAL, source=path) from error
     try:
-        return descriptor, _identify(descriptor, path)
+        return descriptor, identity_of(descriptor, path)
     except BaseException:
         os.close(descriptor)
         raise
 
 
-def _identify(descriptor: int, path: str) -> FileIdentity:
+def identity_of(descriptor: int, path: str) -> FileIdentity:
+    """Return what identifies an open file. Raises `SourceError` if it cannot be read at any offset."""
     try:
         info = os.fstat(descriptor)
     except OSError as error:
@@ -250,7 +251,7 @@ class PooledFile:
         """Compare the open file (``fstat``) with what it was at first. Raises `DataChangedError`."""
         descriptor = self._acquire()
         try:
-            self._compare(_identify(descriptor, self.path))
+            self._compare(identity_of(descriptor, self.path))
         finally:
             self._release()
 

@@ -9,6 +9,7 @@ import io
 import os
 
 from pparse.data.base import BytesData, Data
+from pparse.data.identity import of_stream
 from pparse.data.local import open_file
 from pparse.data.reader import Reader
 from pparse.errors import GapError, SourceError
@@ -81,6 +82,11 @@ class SeekableData(Data):
         self._lock = Lock()
         super().__init__(str(getattr(stream, "name", "<stream>")), end_of(stream))
 
+    @property
+    def identity(self) -> object | None:  # type: ignore[override]
+        """What the file object tells of its content: see `pparse.data.identity.of_stream`."""
+        return of_stream(self._stream, self.size)
+
     def _pread(self, offset: int, length: int) -> bytes:
         found = io.BytesIO()
         left = length
@@ -115,7 +121,10 @@ def end_of(stream: Any) -> int:
 
 
 class ForwardData(Data):
-    """A file object that is only read forwards. Up to 32 MiB stay in memory until `forget` releases them."""
+    """A file object that is only read forwards. Up to 32 MiB stay in memory until `forget` releases them.
+
+    It has no `identity`: what a pipe held is gone, and nobody could compare it.
+    """
 
     def __init__(self, stream: Any, position: int) -> None:
         super().__init__(str(getattr(stream, "name", "<stream>")), None)
