@@ -35,6 +35,8 @@ class Extraction:
     is_folder = False
     entered = False
     """Whether it is a member that was entered by its name, not met in a walk through the archive."""
+    lies_in: Folder | None = None
+    """The folder that it is known to lie in, if that is not one of the system or of an archive."""
 
     def __init__(
         self,
@@ -149,7 +151,7 @@ class Extraction:
             folder = self.folder
             if folder is None:
                 raise SourceError("has no folder to find other files in", source=self.name)
-            kid = self.children[name] = folder.open(name, self)
+            kid = self.children[name] = folder.enter(name, self)
         return kid
 
     def file(self, name: str, data: Data) -> Extraction:
@@ -158,17 +160,22 @@ class Extraction:
 
     @property
     def folder(self) -> Folder | None:
-        """The folder this file lies in: of the system, or of an archive if it was entered by its name; else None.
+        """The folder this file lies in: the one that was given, one of the system, or of an archive if it was entered
+        by its name; else None.
 
         What a walk through an archive comes to has none: the files beside it are met by themselves.
         """
+        if self.lies_in is not None:
+            return self.lies_in
         if self.implicit:
             return self.outermost.folder
         if self.origin is not None:
             parser, member = self.origin
             found: Folder | None = parser.folder_of(member) if self.entered else None
             return found
-        return None if self.data.path is None else LocalFolder(folder_of(self.data.path))
+        if self.data.path is None:
+            return None
+        return LocalFolder(folder_of(self.data.path), self.session.pool, self.session.stats)
 
     # -- what parsers make of it -------------------------------------------------------------------------------------
 
@@ -447,7 +454,7 @@ class FolderExtraction(Extraction):
 
         super().__init__(session, name, BytesData(b"", name, session.stats), parent=parent, format=format)
         self._folder = folder
-        self.members = folder.names() or []
+        self.members = list(folder.names() or ())
         """Names of the files in it."""
 
     @property
