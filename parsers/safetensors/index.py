@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 
+from pparse.data.base import Distance
 from pparse.document.extraction import extraction_of
 from pparse.errors import PASSING, MalformedError, PparseError, SourceError
 from pparse.findings import Status
@@ -25,9 +26,10 @@ from pparse.tree.parser import Confidence, Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any, Final
 
+    from pparse.data.base import Data
     from pparse.data.reader import Reader
     from pparse.document.extraction import Extraction
     from pparse.parsers.json.parser import JsonParser
@@ -35,6 +37,10 @@ if TYPE_CHECKING:
     from pparse.tree.result import Result
 
 SUFFIX: Final = ".safetensors.index.json"
+# Of far shards: how many are opened at once, how much of each is read first, and how long a header is read in advance.
+_AT_ONCE: Final = 64
+_FIRST: Final = 64 << 10
+_LONGEST: Final = 1 << 20
 # Up to this size an index is decoded at once; a larger one is read through its nodes.
 _SMALL: Final = 1 << 20
 _MAP: Final = lazy_pattern(rb'"weight_map"\s*+:\s*+\{(?:\s*+\}|\s*+"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+:\s*+"([^"\\]*+)")?')
@@ -90,13 +96,43 @@ class ShardSet(Parser):
         """Return the extraction of one shard. Raises `PathError` if the name leaves the folder, and `SourceError`."""
         return extraction_of(self.result).sibling(name)
 
+    @property
+    def home(self) -> Extraction:
+        """What the shards lie beside."""
+        return extraction_of(self.result)
+
+    def fetch_ahead(self, names: Sequence[str], number: int, fetched: int) -> int:
+        """If shards are far away, open them from ``number`` on at once, and read their headers.
+
+        ``fetched`` is what the last call returned: the number of the first shard that was not fetched yet.
+        """
+        home = self.home
+        if number < fetched or not (_is_far(home) or (number and _is_far(home.children.get(names[number - 1])))):
+            return fetched
+        from pparse.data.parallel import in_parallel
+
+        budget = home.session.budget
+        last = number + max(1, min(_AT_ONCE, budget.limit // 8 // _FIRST))
+        heads = home.fetch_siblings(names[number:last])
+        sizes = [size or 0 for size, _ in in_parallel(_read_length, heads)]
+        room, rest = budget.limit // 4, []
+        for data, size in zip(heads, sizes, strict=True):
+            room -= size
+            if room >= 0 and size > _FIRST:
+                rest.append((data, size))
+        in_parallel(_read_head, rest)
+        return last
+
     def enter(self, name: str) -> Extraction | None:
         """Return the shard ``name``."""
         return self.shard(name) if name in self.shard_names() else None
 
     def emit_shards(self, ctx: NodeContext) -> None:
         """Emit every shard file with its size."""
-        for name in self.shard_names():
+        names = self.shard_names()
+        fetched = 0
+        for number, name in enumerate(names):
+            fetched = self.fetch_ahead(names, number, fetched)
             try:
                 size = self.shard(name).size
                 ctx.emit(Entry(name, "file", 0, 0, size))
@@ -339,6 +375,22 @@ class SafetensorsIndexParser(ShardSet):
     def load_scalar(self, node: Node) -> Any:
         """Return a shard's size, or a long string of the text."""
         return super().load_scalar(node) if node.kind == "file" else self._mirrored(node).load()
+
+
+def _is_far(shard: Extraction | None) -> bool:
+    return shard is not None and shard.data.distance is Distance.FAR
+
+
+def _read_length(data: Data) -> int:
+    """Read the first bytes of a far shard; return where its header ends, 0 if that is too far."""
+    data.prefetch([(0, _FIRST)])
+    end = 8 + int.from_bytes(data.pread(0, 8), "little")
+    return end if end <= _LONGEST else 0
+
+
+def _read_head(head: tuple[Data, int]) -> None:
+    data, end = head
+    data.prefetch([(0, end)])
 
 
 def template(name: str) -> str:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 class MemberFolder(Folder):
     """The members of an archive below ``prefix``, which is empty or ends in ``/``."""
 
+    fetches_at_once = False  # the archive is the document's
+
     def __init__(self, parser: ArchiveParser, prefix: str) -> None:
         self.path = f"{parser.extraction.path}::{prefix.rstrip('/')}" if prefix else parser.extraction.path
         self._parser = parser

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.budget import Charge, MemoryBudget
-    from pparse.data.base import Gap, IoStats
+    from pparse.data.base import Distance, Gap, IoStats
 
 BLOCK: Final = 64 * KIB
 # The most that is read ahead.
@@ -50,6 +50,11 @@ class BlockCache(Data):
         self._ahead = BLOCK
         self._next = 0  # where a read that goes on in order would begin
         self.access = source.access
+
+    @property
+    def distance(self) -> Distance:  # type: ignore[override]
+        """That of the source: what is not kept takes a request."""
+        return self._source.distance
 
     @property
     def identity(self) -> object | None:  # type: ignore[override]

@@ -6,16 +6,17 @@ piece is a `Range` of the same descriptor. A `FolderExtraction` is a folder, and
 
 from __future__ import annotations
 
+from pparse.data.base import Distance
 from pparse.data.local import folder_of
 from pparse.document.folder import LocalFolder
-from pparse.errors import FormatError, LimitError, PathError, SourceError, UnsupportedError
+from pparse.errors import FormatError, LimitError, PathError, PparseError, SourceError, UnsupportedError
 from pparse.locking import guard
 from pparse.paths import join_extraction
 from pparse.tree.result import Result
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any, Self
 
     from pparse.data.base import Data
@@ -35,6 +36,7 @@ class Extraction:
     is_folder = False
     entered = False
     """Whether it is a member that was entered by its name, not met in a walk through the archive."""
+    _failed: dict[str, PparseError] | None = None  # why files of the folder could not be opened in advance
     lies_in: Folder | None = None
     """The folder that it is known to lie in, if that is not one of the system or of an archive."""
 
@@ -151,8 +153,34 @@ class Extraction:
             folder = self.folder
             if folder is None:
                 raise SourceError("has no folder to find other files in", source=self.name)
+            error = self._failed.pop(name, None) if self._failed else None
+            if error is not None:
+                raise error
             kid = self.children[name] = folder.enter(name, self)
         return kid
+
+    def fetch_siblings(self, names: Sequence[str]) -> list[Data]:
+        """Open these files of the folder, several at a time, and return the data of all of them that are far away.
+
+        An error is raised by the next `sibling` with that name.
+        """
+        folder = self.folder
+        if folder is None or not folder.fetches_at_once:
+            return []
+        from pparse.data.parallel import in_parallel
+
+        failed = self._failed = {}
+        wanted = [name for name in names if name not in self.children]
+        for name, (source, error) in zip(wanted, in_parallel(folder.fetch, wanted), strict=True):
+            if source is not None:
+                try:
+                    self.children[name] = folder.entered(name, source, self)
+                except PparseError as wrong:
+                    failed[name] = wrong
+            elif isinstance(error, PparseError):
+                failed[name] = error
+        found = (self.children[name].data for name in names if name in self.children)
+        return [data for data in found if data.distance is Distance.FAR]
 
     def file(self, name: str, data: Data) -> Extraction:
         """Return an extraction of another file, ``data``, that belongs to this document."""
@@ -424,6 +452,7 @@ guard(
     (
         "assume",
         "child",
+        "fetch_siblings",
         "findings_of_stream",
         "get",
         "node",

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 class Folder(ABC):
     """Files by name; those of folders below it by a path with ``/``. Subclass it for files that are elsewhere.
 
-    `list` and `open` may be called from several threads at once. To send tensors of a document opened with it to other
+    `open` is called from several threads at once where files are far away, `Distance.FAR`; it must not use the document
+    then. To send tensors of a document opened with it to other
     processes, it must be possible to pickle it.
     """
 
@@ -55,6 +56,9 @@ class Folder(ABC):
     def sizes(self, name: str) -> Sequence[int]:
         """Return the sizes in bytes of the files in the folder ``name`` below, as far as they are known."""
         return ()
+
+    fetches_at_once: bool = True
+    """Whether several threads may open files of it at once."""
 
     # -- how documents use it ----------------------------------------------------------------------------------------
 

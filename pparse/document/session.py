@@ -117,6 +117,8 @@ class Session:
                 return data
             from pparse.data.block_cache import BlockCache
 
+            if isinstance(data, BlockCache):
+                return data
             return self.adopt(BlockCache(data, self.budget, self.stats))
         if isinstance(source, bytes | bytearray | memoryview):
             return self.adopt(BytesData(source, name or "<bytes>", self.stats))

@@ -130,7 +130,9 @@ class SafetensorsSetViewer(Viewer):
             return
         others: dict[int, int] = {}  # hashes of names found in other shards than the index says, with counts
         missing: dict[str, Finding] = {}
+        fetched = 0
         for number, name in enumerate(names):
+            fetched = parser.fetch_ahead(names, number, fetched)
             try:
                 viewer = self.shard_viewer(name)
             except DataChangedError:
@@ -300,7 +302,9 @@ class SafetensorsSetViewer(Viewer):
                 return Tensor(name, None, (), (), status=Status.MISSING, finding=finding, owner=self)
             if tensor is not None:
                 return tensor
-        for candidate in parser.shard_names():
+        names, fetched = parser.shard_names(), 0
+        for number, candidate in enumerate(names):
+            fetched = parser.fetch_ahead(names, number, fetched) if number else 0
             tensor = self._in_shard(candidate, name)
             if tensor is not None:
                 return tensor
