@@ -159,6 +159,23 @@ def test_a_small_budget_holds_while_heads_are_fetched(long, tmp_path, budget):
     assert max(folder.asked.values()) <= 4
 
 
+def test_an_index_too_large_to_be_held_decoded_is_read_through_its_nodes(tmp_path):
+    files, index = made_set(100, 300, 10)
+    assert 4 * len(index) > 1 << 20 > len(index)
+    rows = near_rows(files, index, tmp_path)
+    with pparse.view(tmp_path / INDEX, budget="1MiB") as model:
+        assert rows_of(model) == rows
+
+
+def test_headers_of_a_mebibyte_take_two_requests(tmp_path):
+    files, index = made_set(1000, 1200, 2)
+    assert int.from_bytes(files[min(files)][:8], "little") > 1 << 20
+    folder, model = far_model(files, index)
+    with model:
+        assert rows_of(model) == near_rows(files, index, tmp_path)
+    assert folder.asked == dict.fromkeys(files, 2)
+
+
 def test_one_tensor_of_a_far_set_takes_few_requests(short, long):
     for files, index in (short, long):
         folder, model = far_model(files, index)

@@ -40,9 +40,11 @@ SUFFIX: Final = ".safetensors.index.json"
 # Of far shards: how many are opened at once, how much of each is read first, and how long a header is read in advance.
 _AT_ONCE: Final = 64
 _FIRST: Final = 64 << 10
-_LONGEST: Final = 1 << 20
+_LONGEST: Final = 4 << 20
 # Up to this size an index is decoded at once; a larger one is read through its nodes.
 _SMALL: Final = 1 << 20
+# Memory that it takes then, in sizes of its text.
+_DECODED: Final = 4
 _MAP: Final = lazy_pattern(rb'"weight_map"\s*+:\s*+\{(?:\s*+\}|\s*+"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+:\s*+"([^"\\]*+)")?')
 
 
@@ -185,7 +187,8 @@ class SafetensorsIndexParser(ShardSet):
             extraction = self.result.extraction
             size = extraction.known_end() - extraction.start
             json: JsonParser = self.json.parser  # type: ignore[assignment]
-            if size <= _SMALL and json.result.root.kind == "object":
+            room = extraction.session.budget.fits(_DECODED * size)
+            if size <= _SMALL and room and json.result.root.kind == "object":
                 text = extraction.data.pread(json.result.root.start, size)
                 try:
                     found = json.decoder.decode_shallow(text.rstrip(), json.result.root.start)
@@ -194,7 +197,7 @@ class SafetensorsIndexParser(ShardSet):
                 except PparseError:
                     return None
                 if not json.decoder.duplicates and isinstance(found, dict):
-                    self._charge = extraction.session.budget.charge(4 * size, "the index of the shards")
+                    self._charge = extraction.session.budget.charge(_DECODED * size, "the index of the shards")
                     self._decoded = found
                 json.decoder.pairs = []
         return self._decoded
