@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import threading
 from collections import Counter
@@ -9,6 +10,7 @@ from collections import Counter
 import pytest
 
 import pparse
+from pparse.data.base import Distance
 from pparse.data.block_cache import BLOCK
 from pparse.data.parallel import THREADS, in_parallel
 from pparse.errors import SourceError
@@ -207,6 +209,73 @@ def test_a_far_folder_without_an_index_is_a_set_too(short, tmp_path):
     with pparse.view(Far(short[0])) as model:
         assert rows_of(model) == near_rows(*short, tmp_path)
         assert model["layer.40.3"].numpy().tolist() == list(range(100))
+
+
+class Objects(Far):
+    """A far folder that gives file objects."""
+
+    distance = Distance.FAR
+
+    class _Object(io.BytesIO):
+        def __init__(self, folder, content, name):
+            super().__init__(content)
+            self.name = name
+            self.folder = folder
+            self.askers = []
+
+        def read(self, count=-1):
+            if not count:
+                return b""  # whether it is binary
+            self.askers.append(threading.current_thread())
+            with self.folder.request(self.name):
+                return super().read(count)
+
+    def open(self, name):
+        self.made[name] = self._Object(self, self.files[name], name)
+        return self.made[name]
+
+
+def test_file_objects_of_a_far_folder_are_read_through_a_cache_too(short, tmp_path):
+    folder = Objects(short[0], THREADS)
+    with pparse.view(short[1], folder=folder) as model:
+        assert rows_of(model) == near_rows(*short, tmp_path)
+        assert folder.asked == dict.fromkeys(short[0], 1)
+        assert folder.most == THREADS
+        assert threading.main_thread() not in folder.readers
+        assert model["layer.7.3"].numpy().tolist() == list(range(100))
+    assert all(made.closed for made in folder.made.values())
+    near = Objects(short[0])
+    near.distance = Distance.NEAR
+    with pparse.view(short[1], folder=near) as model:
+        assert rows_of(model) == near_rows(*short, tmp_path)
+    assert near.readers == {threading.main_thread()}
+
+
+def test_a_folder_of_fsspec(short, tmp_path):
+    fsspec = pytest.importorskip("fsspec")
+
+    class Remote(pparse.Folder):
+        distance = Distance.FAR
+
+        def __init__(self, url):
+            self.files, self.path = fsspec.core.url_to_fs(url)
+
+        def list(self):
+            return [name.rpartition("/")[2] for name in self.files.ls(self.path, detail=False)]
+
+        def open(self, name):
+            return self.files.open(f"{self.path}/{name}")
+
+    url = f"memory://{tmp_path.name}"
+    for name, content in {**short[0], INDEX: short[1]}.items():
+        with fsspec.open(f"{url}/{name}", "wb") as out:
+            out.write(content)
+    rows = near_rows(*short, tmp_path)
+    with pparse.view(Remote(url)) as model:
+        assert rows_of(model) == rows
+    with fsspec.open(f"{url}/{INDEX}") as index, pparse.view(index, folder=Remote(url)) as model:
+        assert rows_of(model) == rows
+        assert model["layer.7.3"].numpy().tolist() == list(range(100))
 
 
 def test_an_error_of_one_shard_stays_with_it(short):

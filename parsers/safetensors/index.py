@@ -109,8 +109,13 @@ class ShardSet(Parser):
         ``fetched`` is what the last call returned: the number of the first shard that was not fetched yet.
         """
         home = self.home
-        if number < fetched or not (_is_far(home) or (number and _is_far(home.children.get(names[number - 1])))):
+        if number < fetched:
             return fetched
+        if not fetched and not _is_far(home):  # what tells it is the folder, or the shard before
+            folder = None if number else home.folder
+            before = home.children.get(names[number - 1]) if number else None
+            if not _is_far(before) and (folder is None or folder.distance is Distance.NEAR):
+                return fetched
         from pparse.data.parallel import in_parallel
 
         budget = home.session.budget

@@ -11,6 +11,7 @@ import errno
 import os
 from abc import ABC, abstractmethod
 
+from pparse.data.base import Distance
 from pparse.data.local import inside, open_file, real_path
 from pparse.errors import DataChangedError, PathError, SourceError
 
@@ -59,6 +60,9 @@ class Folder(ABC):
 
     fetches_at_once: bool = True
     """Whether several threads may open files of it at once."""
+    distance: Distance = Distance.NEAR
+    """What a read of a file object costs that it opened; FAR also: what opening a file costs. A `Data` says it for
+    itself."""
 
     # -- how documents use it ----------------------------------------------------------------------------------------
 
@@ -101,7 +105,7 @@ class Folder(ABC):
     def entered(self, name: str, source: FileSource, beside: Any) -> Any:
         """Return what was fetched as an extraction."""
         session = beside.session
-        data: Data = session.take(source, name, owned=True)
+        data: Data = session.take(source, name, owned=True, distance=self.distance)
         session.given[name] = data
         wanted = session.expected.get(name)
         if wanted is not None and wanted != data.identity:

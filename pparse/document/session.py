@@ -103,36 +103,40 @@ class Session:
             self._sources.add(data)
         return data
 
-    def take(self, source: Any, name: str | None = None, *, owned: bool = False) -> Data:
+    def take(
+        self, source: Any, name: str | None = None, *, owned: bool = False, distance: Distance = Distance.NEAR
+    ) -> Data:
         """Return ``source`` (a `Data`, bytes, a binary file object or a path) as data that the document closes.
 
-        Far data get a cache. A `Data` or file object is closed only if it is ``owned``. Raises `SourceError`, and
-        TypeError for anything else.
+        Far data get a cache; ``distance`` is that of a file object. A `Data` or file object is closed only if it is
+        ``owned``. Raises `SourceError`, and TypeError for anything else.
         """
-        data: Data | None = source if isinstance(source, Data) else None
-        if data is not None:
-            if owned:
-                self.adopt(data)
-            if data.distance is not Distance.FAR:
-                return data
-            from pparse.data.block_cache import BlockCache
-
-            if isinstance(data, BlockCache):
-                return data
-            return self.adopt(BlockCache(data, self.budget, self.stats))
         if isinstance(source, bytes | bytearray | memoryview):
             return self.adopt(BytesData(source, name or "<bytes>", self.stats))
         if isinstance(source, str | os.PathLike):
             return self.adopt(open_file(source, self.pool, self.stats))
+        if isinstance(source, Data):
+            return self._near(self.adopt(source) if owned else source)
         if hasattr(source, "read") and hasattr(source, "seek"):
             from pparse.data.file_object import StreamData
 
-            return self.adopt(StreamData(source, name, self.stats, owned=owned))
+            stats = self.stats if distance is Distance.NEAR else None  # the cache counts
+            data = self.adopt(StreamData(source, name, stats, owned=owned))
+            data.distance = distance
+            return self._near(data)
         if hasattr(source, "read"):
             raise SourceError("the stream cannot seek; save it to a file first", source=repr(source)[:80])
         raise TypeError(
             f"cannot open a {type(source).__name__}: pass a path, bytes, a binary file, a Data or a list of them"
         )
+
+    def _near(self, data: Data) -> Data:
+        """Return ``data``, with a cache in front of it if it is far away."""
+        if data.distance is Distance.NEAR:
+            return data
+        from pparse.data.block_cache import BlockCache
+
+        return data if isinstance(data, BlockCache) else self.adopt(BlockCache(data, self.budget, self.stats))
 
     def sources(self) -> list[Data]:
         """Return the data that the document opened and that are still in use."""
