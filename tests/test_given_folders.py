@@ -205,8 +205,9 @@ def test_what_is_no_folder_is_refused(tmp_path):
 
 def test_tensors_of_a_given_folder_are_opened_again(whole, monkeypatch, tmp_path):
     monkeypatch.chdir(SHARDED.parent)
-    for folder in (Memory(), "sharded"):
-        with pparse.view(FILES[INDEX], folder=folder) as model:
+    opened = [(FILES[INDEX], Memory()), (FILES[INDEX], "sharded"), (Memory(), None)]
+    for source, folder in opened:
+        with pparse.view(source, folder=folder) as model:
             kept = pickle.dumps(list(model.values()))
             viewer = pickle.dumps(model)
         handles.at_fork()
