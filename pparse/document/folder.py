@@ -29,15 +29,18 @@ if TYPE_CHECKING:
 class Folder(ABC):
     """Files by name; those of folders below it by a path with ``/``. Subclass it for files that are elsewhere.
 
-    `open` is called from several threads at once where files are far away, `Distance.FAR`; it must not use the document
-    then. To send tensors of a document opened with it to other
-    processes, it must be possible to pickle it.
+    If files are far away, `open` is called from several threads at once, and must not use the document. Tensors of a
+    document that was opened with it can be pickled if it can be.
     """
 
     path: str = ""
     """What messages call the folder, before the names of files in it; empty: nothing."""
     identity: object | None = None
     """What is equal for the same folder only (not for the same content): hashable, can be pickled; None: not known."""
+    distance: Distance = Distance.NEAR
+    """FAR: opening a file takes a request, and so does each read of a file object. A `Data` says it for itself."""
+    fetches_at_once: bool = True
+    """Whether several threads may open files of it at once."""
 
     @abstractmethod
     def list(self) -> Sequence[str] | None:
@@ -57,12 +60,6 @@ class Folder(ABC):
     def sizes(self, name: str) -> Sequence[int]:
         """Return the sizes in bytes of the files in the folder ``name`` below, as far as they are known."""
         return ()
-
-    fetches_at_once: bool = True
-    """Whether several threads may open files of it at once."""
-    distance: Distance = Distance.NEAR
-    """What a read of a file object costs that it opened; FAR also: what opening a file costs. A `Data` says it for
-    itself."""
 
     # -- how documents use it ----------------------------------------------------------------------------------------
 
