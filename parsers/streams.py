@@ -13,7 +13,6 @@ from pparse.codecs.decoding import decompressor
 from pparse.codecs.gzip_header import FTEXT, MAX_HEADER, SYSTEMS, parse_header
 from pparse.codecs.table import CODECS
 from pparse.containers.stream import StreamParser
-from pparse.data.files import FileData
 from pparse.errors import PASSING, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB, count_words, format_size
@@ -110,7 +109,7 @@ class GzipParser(StreamParser):
         session = extraction.session
         option = str(session.options.get("index", "auto"))
         data = extraction.data
-        if option == "none" or extraction.parent is not None or not isinstance(data, FileData):
+        if option == "none" or extraction.parent is not None or not data.is_file or data.path is None:
             return None
         from pparse.compressed.gzip_index import find_index, load_index
 

@@ -153,7 +153,7 @@ class SavedModelFolderParser(CpbParser, Container):
     def _variables(self) -> list[int]:
         """Return the sizes of the files of the checkpoint beside the message."""
         folder: FolderExtraction = self.result.extraction  # type: ignore[assignment]
-        return folder.folder.sizes("variables")
+        return list(folder.folder.sizes("variables"))
 
     def _note_variables(self) -> None:
         sizes = self._variables()

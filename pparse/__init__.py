@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pparse.data.reader import Cursor, Range, Reader
     from pparse.data.spliced import SplicedData
     from pparse.document.extraction import Extraction, FolderExtraction
+    from pparse.document.folder import Folder
     from pparse.document.opening import open
     from pparse.document.registry import Registry
     from pparse.findings import Finding, Severity, Status
@@ -90,6 +91,7 @@ _WHERE = {
     "Field": "tree.record",
     "FileData": "data.files",
     "Finding": "findings",
+    "Folder": "document.folder",
     "FolderExtraction": "document.extraction",
     "InflatedData": "compressed.inflated",
     "LIST": "tree.entry",
@@ -139,6 +141,7 @@ __all__ = [
     "Field",
     "FileData",
     "Finding",
+    "Folder",
     "FolderExtraction",
     "FormatError",
     "GapError",

@@ -194,6 +194,63 @@ def test_library_code_neither_prints_nor_swallows() -> None:
                 assert node.type is not None, f"{module}: bare except"
 
 
+# Modules with paths of their own: of what they write, of a cache, of this package. The paths of sources, what beside
+# them is read and what stands in a folder are the business of `pparse.data` (`local`, and the members of `Data`).
+OWN_PATHS = {
+    "pparse": "finds its parsers and viewers in a clone",
+    "pparse.cli.chunking": "-o of split and merge",
+    "pparse.cli.get_node": "-o of get",
+    "pparse.cli.get_tensor": "-o of get",
+    "pparse.cli.index": "-o of index",
+    "pparse.cli.split": "-o of split",
+    "pparse.cli.writing": "-o of any command",
+    "pparse.compressed.gzip_index": "where the cache of indexes is",
+    "pparse.proto_splitter.fingerprint": "writes fingerprint.pb",
+    "pparse.proto_splitter.folders": "writes a folder",
+    "pparse.proto_splitter.split": "writes the files of a split",
+    "pparse.proto_splitter.stream_split": "writes the files of a split",
+    "pparse.protos": "finds its own compiled files",
+    "pparse.protos.compile": "writes the compiled files",
+    "pparse.recovery.folder_writer": "writes into the folder of a recovery",
+    "pparse.recovery.recover": "the folder of a recovery",
+    "pparse.recovery.target": "the folder of a recovery",
+    "pparse.riegeli.writer": "appends to its file",
+    "pparse.testing.contract": "looks at the descriptors of the process",
+    "pparse.writers.files": "writes files",
+}
+
+
+def uses_of_paths(text: str) -> set[str]:
+    """Return what a module uses of `os.path`, whatever it calls that."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.module in ("os.path", "posixpath", "pathlib"):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module == "os":
+            found |= {alias.name for alias in node.names} & {"path"}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names} & {"os.path", "posixpath", "pathlib"}
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "os.path":
+            found.add(node.attr)
+    return found
+
+
+def test_only_data_know_that_a_source_is_a_file() -> None:
+    """A source may be memory, an archive or far away: whoever reads it asks `Data`, `Folder` or `data.local`."""
+    assert uses_of_paths("import os\nos.path.join(a, b)") == {"join"}
+    assert uses_of_paths("from os import path") == {"path"}
+    texts = {module: path.read_text() for module, path in MODULES if room(module) != "data"}
+    users = {module for module, text in texts.items() if uses_of_paths(text)}
+    assert users == set(OWN_PATHS), f"ask pparse.data.local: {users - set(OWN_PATHS)}; gone: {set(OWN_PATHS) - users}"
+    knowing = {
+        module
+        for module, text in texts.items()
+        for node in ast.walk(ast.parse(text))
+        if "FileData" in (getattr(node, "id", ""), getattr(node, "attr", ""), getattr(node, "name", ""))
+    }
+    assert knowing == {"pparse"}, "they know FileData: use members of Data, and data.local.open_file"
+
+
 # Where the words of other libraries are understood, which have no codes.
 TRANSLATES = ("pparse.codecs.", "pparse.kernels.wire_guess", "pparse.proto_splitter.merger")
 

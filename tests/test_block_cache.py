@@ -15,7 +15,7 @@ import pparse
 from pparse.budget import MemoryBudget
 from pparse.data.base import BytesData, Distance, Gap
 from pparse.data.block_cache import BLOCK, BlockCache
-from pparse.errors import ClosedError, GapError, SourceError
+from pparse.errors import ClosedError, EndOfDataError, GapError, SourceError
 from tests import sweep
 
 SAMPLES = Path(__file__).parent.parent / "docs" / "samples"
@@ -206,3 +206,21 @@ def test_a_far_chunked_proto_takes_a_few_requests():
             if tensor.is_complete:
                 assert found[tensor.name].numpy().tobytes() == tensor.numpy().tobytes()
     assert len(far.requests) <= 6
+
+
+def test_what_the_source_knows_of_its_bytes_the_cache_knows():
+    class Known(FarData):
+        def holes(self, start, end):
+            yield start, start + 10
+
+    far = Known(CONTENT)
+    cache = BlockCache(far, MemoryBudget())
+    assert list(cache.holes(5, 100)) == [(5, 15)]
+    assert cache.distance is Distance.FAR
+    assert cache.why_suspect(0, 10) is None
+    far.condemn(0, 5, "a checksum says so")
+    assert cache.why_suspect(0, 10) == "a checksum says so"
+    far.error = EndOfDataError("cut")
+    assert cache.error is far.error
+    with pparse.open(cache) as document:
+        assert document.data is cache  # not a cache of a cache

@@ -498,9 +498,7 @@ _WIRES: Final = {name: wire for wire, name in WIRE_KINDS.items()}
 
 
 def _is_file(piece: Piece) -> bool:
-    from pparse.data.files import FileData
-
-    return isinstance(piece, Range) and isinstance(piece.data, FileData)
+    return isinstance(piece, Range) and piece.data.is_file
 
 
 def _all_continue(head: bytes) -> bool:

@@ -62,10 +62,10 @@ def _read(source: object, limits: Limits) -> tuple[Schema, str | None]:
         return source, None
     if isinstance(source, bytes):
         return Schema(source), None
-    from pparse.data.files import FileData
+    from pparse.data.local import open_file
     from pparse.riegeli.layout import FILE_SIGNATURE
 
-    with FileData(str(source)) as data:
+    with open_file(str(source)) as data:
         try:
             if data.pread(0, len(FILE_SIGNATURE)) == FILE_SIGNATURE:
                 return _from_riegeli(str(source))

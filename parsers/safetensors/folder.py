@@ -120,6 +120,11 @@ class SafetensorsFolderParser(ShardSet):
         """Return the extraction of one shard."""
         return self._index.shard(name) if self._index is not None else super().shard(name)
 
+    @property
+    def home(self) -> Extraction:
+        """What the shards lie beside: the index, if there is one."""
+        return self._index.home if self._index is not None else super().home
+
     def root_entry(self) -> Entry:
         """Describe the root."""
         return Entry(None, "safetensors-folder", 0, 0, status=None)

@@ -167,7 +167,9 @@ class HeaderParser(Parser, Listing, Container):
         the first one of a small header, and after the last one of a large header.
         """
         try:
-            size, root = self.header_size, self.header.root
+            extraction, size = self.result.extraction, self.header_size
+            extraction.data.prefetch(((extraction.start, 8 + size),))  # all of it will be read
+            root = self.header.root
         except MalformedError:
             return
         if root.kind != "object":

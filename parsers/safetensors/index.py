@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 
+from pparse.data.base import Distance
 from pparse.document.extraction import extraction_of
 from pparse.errors import PASSING, MalformedError, PparseError, SourceError
 from pparse.findings import Status
@@ -27,9 +28,10 @@ from pparse.tree.recognition import Confidence, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any, Final
 
+    from pparse.data.base import Data
     from pparse.document.extraction import Extraction
     from pparse.parsers.json.parser import JsonParser
     from pparse.tree.node import Node
@@ -37,8 +39,14 @@ if TYPE_CHECKING:
     from pparse.tree.result import Result
 
 SUFFIX: Final = ".safetensors.index.json"
+# Of far shards: how many are opened at once, how much of each is read first, and how long a header is read in advance.
+_AT_ONCE: Final = 64
+_FIRST: Final = 64 << 10
+_LONGEST: Final = 4 << 20
 # Up to this size an index is decoded at once; a larger one is read through its nodes.
 _SMALL: Final = 1 << 20
+# Memory that it takes then, in sizes of its text.
+_DECODED: Final = 4
 _MAP: Final = lazy_pattern(rb'"weight_map"\s*+:\s*+\{(?:\s*+\}|\s*+"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+:\s*+"([^"\\]*+)")?')
 
 
@@ -93,13 +101,48 @@ class ShardSet(Parser, Container):
         """Return the extraction of one shard. Raises `PathError` if the name leaves the folder, and `SourceError`."""
         return extraction_of(self.result).sibling(name)
 
+    @property
+    def home(self) -> Extraction:
+        """What the shards lie beside."""
+        return extraction_of(self.result)
+
+    def fetch_ahead(self, names: Sequence[str], number: int, fetched: int) -> int:
+        """If shards are far away, open them from ``number`` on at once, and read their headers.
+
+        ``fetched`` is what the last call returned: the number of the first shard that was not fetched yet.
+        """
+        home = self.home
+        if number < fetched:
+            return fetched
+        if not fetched and not _is_far(home):  # what tells it is the folder, or the shard before
+            folder = None if number else home.folder
+            before = home.children.get(names[number - 1]) if number else None
+            if not _is_far(before) and (folder is None or folder.distance is Distance.NEAR):
+                return fetched
+        from pparse.data.parallel import in_parallel
+
+        budget = home.session.budget
+        last = number + max(1, min(_AT_ONCE, budget.limit // 8 // _FIRST))
+        heads = home.fetch_siblings(names[number:last])
+        sizes = [size or 0 for size, _ in in_parallel(_read_length, heads)]
+        room, rest = budget.limit // 4, []
+        for data, size in zip(heads, sizes, strict=True):
+            room -= size
+            if room >= 0 and size > _FIRST:
+                rest.append((data, size))
+        in_parallel(_read_head, rest)
+        return last
+
     def enter(self, name: str) -> Extraction | None:
         """Return the shard ``name``."""
         return self.shard(name) if name in self.shard_names() else None
 
     def emit_shards(self, ctx: NodeContext) -> None:
         """Emit every shard file with its size."""
-        for name in self.shard_names():
+        names = self.shard_names()
+        fetched = 0
+        for number, name in enumerate(names):
+            fetched = self.fetch_ahead(names, number, fetched)
             try:
                 size = self.shard(name).size
                 ctx.emit(Entry(name, "file", 0, 0, size))
@@ -153,7 +196,8 @@ class SafetensorsIndexParser(ShardSet):
             extraction = self.result.extraction
             size = extraction.known_end() - extraction.start
             json: JsonParser = self.json.parser  # type: ignore[assignment]
-            if size <= _SMALL and json.result.root.kind == "object":
+            room = extraction.session.budget.fits(_DECODED * size)
+            if size <= _SMALL and room and json.result.root.kind == "object":
                 text = extraction.data.pread(json.result.root.start, size)
                 try:
                     found = json.decoder.decode_shallow(text.rstrip(), json.result.root.start)
@@ -162,7 +206,7 @@ class SafetensorsIndexParser(ShardSet):
                 except PparseError:
                     return None
                 if not json.decoder.duplicates and isinstance(found, dict):
-                    self._charge = extraction.session.budget.charge(4 * size, "the index of the shards")
+                    self._charge = extraction.session.budget.charge(_DECODED * size, "the index of the shards")
                     self._decoded = found
                 json.decoder.pairs = []
         return self._decoded
@@ -343,6 +387,22 @@ class SafetensorsIndexParser(ShardSet):
     def load_scalar(self, node: Node) -> Any:
         """Return a shard's size, or a long string of the text."""
         return super().load_scalar(node) if node.kind == "file" else self._mirrored(node).load()
+
+
+def _is_far(shard: Extraction | None) -> bool:
+    return shard is not None and shard.data.distance is Distance.FAR
+
+
+def _read_length(data: Data) -> int:
+    """Read the first bytes of a far shard; return where its header ends, 0 if that is too far."""
+    data.prefetch([(0, _FIRST)])
+    end = 8 + int.from_bytes(data.pread(0, 8), "little")
+    return end if end <= _LONGEST else 0
+
+
+def _read_head(head: tuple[Data, int]) -> None:
+    data, end = head
+    data.prefetch([(0, end)])
 
 
 def template(name: str) -> str:

@@ -91,7 +91,9 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _unknown(command: str, arguments: list[str]) -> int:
-    if os.path.exists(command) or "::" in command:
+    from pparse.data.local import exists
+
+    if exists(command) or "::" in command:
         sys.stderr.write(f"pparse: name a command, for example: pparse ls {' '.join(arguments)}\n")
     else:
         sys.stderr.write(f"pparse: no command {command!r}; commands: {', '.join(COMMANDS)}\n")

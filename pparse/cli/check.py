@@ -8,7 +8,6 @@ code 2 if there is no digest to compare with.
 
 from __future__ import annotations
 
-import os
 from copy import copy
 
 from pparse.cli.common import add_files, add_json, each_file, open_file, row_of
@@ -72,7 +71,9 @@ def prepare(arguments: list[str]) -> list[str]:
 
 def run(options: Any, out: Output) -> int:
     """Run the command."""
-    if len(options.files) > 1 and options.sha256 and len(options.sha256) == 64 and not os.path.exists(options.sha256):
+    from pparse.data.local import exists
+
+    if len(options.files) > 1 and options.sha256 and len(options.sha256) == 64 and not exists(options.sha256):
         raise OptionError("one digest cannot match several files; name one file, or a list of digests")
     options.verdicts = []
     code = each_file(options, out, _check)

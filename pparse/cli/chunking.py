@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from pparse.data.local import is_folder, same_file
 from pparse.display.text import safe
 from pparse.errors import OptionError
 from pparse.limits import format_size
@@ -35,7 +36,7 @@ def add_folder_arguments(parser: argparse.ArgumentParser) -> None:
 def is_folder_job(options: Any) -> bool:
     """Say whether to write a whole folder: the input is one, and the output is not named as a file."""
     output = options.output
-    return os.path.isdir(options.file) and not (output.endswith(SUFFIXES) or output == "-" or is_special(output))
+    return is_folder(options.file) and not (output.endswith(SUFFIXES) or output == "-" or is_special(output))
 
 
 def is_special(path: str) -> bool:
@@ -71,7 +72,7 @@ def refuse_existing(paths: Iterable[str], options: Any) -> None:
     for path in paths:
         if not os.path.lexists(path):
             continue
-        if os.path.exists(path) and os.path.exists(options.file) and os.path.samefile(path, options.file):
+        if same_file(path, options.file):
             raise OptionError(f"the output {path} is the file being read; name another one")
         if os.path.isdir(path):
             raise OptionError(f"the output {path} is a folder")

@@ -124,10 +124,12 @@ def add_files(parser: argparse.ArgumentParser, more: str = "") -> None:
 
 def is_there(word: str) -> bool:
     """Say whether a word of the command line is a file: one that exists, standard input, or something in a file."""
-    if word == "-" or os.path.lexists(word):
+    from pparse.data.local import is_there as exists
+
+    if word == "-" or exists(word):
         return True
     parts = word.split("::")
-    return any(os.path.lexists("::".join(parts[:count])) for count in range(1, len(parts)))
+    return any(exists("::".join(parts[:count])) for count in range(1, len(parts)))
 
 
 def split_files(words: list[str]) -> tuple[list[str], list[str]]:

@@ -8,10 +8,9 @@ usual names) there; an LFS pointer ``NAME.pointer`` there.
 
 from __future__ import annotations
 
-import os
 import re
 
-from pparse.data.files import FileData
+from pparse.data import local
 from pparse.errors import PathError, PparseError
 from pparse.findings import Finding, Severity
 from pparse.lazy import lazy_pattern
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
+    from pparse.data.base import Data
     from pparse.document.extraction import Extraction
 
 _HEX: Final = lazy_pattern(r"[0-9a-fA-F]{64}")
@@ -49,24 +49,24 @@ def check_digests(document: Extraction, expected: str) -> Iterator[Finding]:
         yield _check(document, name, data, expected)
 
 
-def _files(document: Extraction) -> list[tuple[str, FileData | None]]:
+def _files(document: Extraction) -> list[tuple[str, Data | None]]:
     container = document.parse().container
     if container is None or not container.is_set:
         data = document.data
-        whole = isinstance(data, FileData) and (document.start, document.end) == (0, data.size)
-        return [(document.name, data if whole else None)]  # type: ignore[list-item]
-    found: list[tuple[str, FileData | None]] = []
+        whole = data.is_file and (document.start, document.end) == (0, data.size)
+        return [(document.name, data if whole else None)]
+    found: list[tuple[str, Data | None]] = []
     for name in container.shard_names():
         try:
             shard = container.shard(name).data
         except PparseError:
             continue  # a missing shard is a finding already
-        found.append((name, shard if isinstance(shard, FileData) else None))
+        found.append((name, shard if shard.is_file else None))
     return found
 
 
-def _check(document: Extraction, name: str, data: FileData | None, expected: str) -> Finding:
-    if data is None:
+def _check(document: Extraction, name: str, data: Data | None, expected: str) -> Finding:
+    if data is None or data.path is None:
         return Finding("no-digest", "there is no file to hash", severity=Severity.WARNING, source=name)
     wanted, origin, size = _expected(data.path, expected)
     if wanted is None and expected:
@@ -94,7 +94,7 @@ def _check(document: Extraction, name: str, data: FileData | None, expected: str
     return Finding("digest", f"the SHA-256 is that of {origin}", severity=Severity.NOTE, source=name, got=got)
 
 
-def digest(document: Extraction, data: FileData) -> str:
+def digest(document: Extraction, data: Data) -> str:
     """Return the SHA-256 of a whole file, read as a stream."""
     import hashlib
 
@@ -110,7 +110,7 @@ def digest(document: Extraction, data: FileData) -> str:
         sha.update(view[:got])
         done += got
         if session.progress is not None:
-            session.progress(done, total, f"SHA-256 of {os.path.basename(data.path)}")
+            session.progress(done, total, f"SHA-256 of {local.name_of(data.name)}")
     data.check_unchanged()
     return sha.hexdigest()
 
@@ -123,17 +123,17 @@ def _expected(path: str, said: str) -> tuple[str | None, str, int | None]:
         text = _read_text(said)
         if text is None:
             raise PathError("neither 64 hex digits nor a file that can be read", path=said)
-        return _from_text(text, os.path.basename(path), said)
-    blob = os.path.basename(os.path.realpath(path))
-    if os.path.islink(path) and _HEX.fullmatch(blob):
+        return _from_text(text, local.name_of(path), said)
+    blob = local.linked_name(path)
+    if blob is not None and _HEX.fullmatch(blob):
         return blob.lower(), "its name in the cache", None
-    folder, name = os.path.split(path)
-    text = _read_text(os.path.join(folder, ".cache", "huggingface", "download", name + ".metadata"))
+    folder, name = local.split(path)
+    text = _read_text(local.inside(folder, ".cache", "huggingface", "download", name + ".metadata"))
     lines = text.splitlines() if text else []
     if len(lines) > 1 and _HEX.fullmatch(lines[1].strip()):
         return lines[1].strip().lower(), "the metadata of the download", None
     for candidate in (name + ".sha256", *_SUM_FILES, name + ".pointer"):
-        text = _read_text(os.path.join(folder, candidate))
+        text = _read_text(local.inside(folder, candidate))
         if text is not None:
             found = _from_text(text, name, candidate)
             if found[0] is not None:
@@ -143,12 +143,14 @@ def _expected(path: str, said: str) -> tuple[str | None, str, int | None]:
 
 def _read_text(path: str) -> str | None:
     try:
-        if not os.path.isfile(path) or os.path.getsize(path) > _MAX_TEXT:
-            return None
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except (OSError, ValueError):
+        with local.open_file(path) as data:
+            size = data.size or 0
+            if size > _MAX_TEXT:
+                return None
+            text = data.read_exact(0, size).decode("utf-8", "replace")
+    except PparseError:  # there is none, or it changes just now
         return None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _from_text(text: str, name: str, origin: str) -> tuple[str | None, str, int | None]:

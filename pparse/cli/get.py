@@ -7,8 +7,6 @@ archive's member. Only the bytes of the result are read.
 
 from __future__ import annotations
 
-import os
-
 from pparse.cli.common import open_file
 from pparse.cli.export import form_of, kept_metadata
 from pparse.cli.get_node import StreamMember, give_member, give_node, give_slice
@@ -114,10 +112,7 @@ def _refuse_contradictions(options: Any) -> None:
 
 
 def _refuse_own_input(document: Extraction, output: str | None) -> None:
-    from pparse.data.files import FileData
-
-    own = document.data.path if isinstance(document.data, FileData) else None
-    if output and own is not None and os.path.exists(output) and os.path.samefile(output, own):
+    if output and document.data.same_source(output):
         raise PathError("is the file being read; name another one", path=output)
 
 

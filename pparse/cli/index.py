@@ -69,16 +69,16 @@ def _spacing(text: str) -> int:
 def run(options: Any, out: Output) -> int:
     """Run the command."""
     from pparse.data.base import IoStats
-    from pparse.data.files import FileData
+    from pparse.data.local import exists, open_file
 
     if options.format not in (None, "gzip"):
         raise FormatError(f"only gzip files are indexed, not {options.format}", source=options.file)
     for name, _ in options.options:
         raise PathError("this command has no such option (-O)", path=name)
-    if options.file == "-" or ("::" in options.file and not os.path.exists(options.file)):
+    if options.file == "-" or ("::" in options.file and not exists(options.file)):
         raise OptionError(f"{options.file} is not a separate file; only such a file can be indexed")
     out.stats = IoStats(log=True) if options.trace_io else None
-    with FileData(options.file, stats=out.stats) as data:
+    with open_file(options.file, stats=out.stats) as data:
         source = data.range(0, data.size or 0)
         _refuse_others(source)
         return _check(options, out, source) if options.check else _build(options, out, source)
@@ -98,13 +98,13 @@ def _place(options: Any, source: Range) -> str:
     return str(options.output or options.file + SUFFIX)
 
 
-def _refuse_existing(path: str, options: Any) -> None:
+def _refuse_existing(path: str, options: Any, source: Range) -> None:
     """Raise `OptionError` for an output that exists and is not an index."""
     from pparse.compressed.gzip_index import NAME
 
     if not os.path.lexists(path):
         return
-    if os.path.exists(path) and os.path.samefile(path, options.file):
+    if source.data.same_source(path):
         raise OptionError(f"the output {path} is the file being read; name another one")
     if os.path.isdir(path):
         raise OptionError(f"the output {path} is a folder")
@@ -121,7 +121,7 @@ def _build(options: Any, out: Output, source: Range) -> int:
     from pparse.writers.files import AtomicFile
 
     path = _place(options, source)
-    _refuse_existing(path, options)
+    _refuse_existing(path, options, source)
     if options.cache:
         try:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)

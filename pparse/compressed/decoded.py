@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pparse.data.base import Data
+from pparse.data.identity import derived
 from pparse.errors import ClosedError
 from pparse.locking import RLock
 
@@ -14,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class DecodedData(Data):
-    """What the stream of ``codec`` in ``source`` holds: no better than its source, and proved with it."""
+    """What the stream of ``codec`` in ``source`` holds: no better than its source, and proved with it.
+
+    ``how``: what else decides which bytes come out, for the `identity`; None: what precedes the source does.
+    """
 
     def __init__(
         self,
@@ -27,14 +31,21 @@ class DecodedData(Data):
         stats: IoStats | None,
         checksum: tuple[str, int] | None,
         bounded: bool,
+        how: tuple[object, ...] | None,
     ) -> None:
         super().__init__(name, size, stats)
+        self._how = None if how is None else (codec, size, bounded, env.limits.inflated_bytes, *how)
         self.codec = codec
         self.checksum = checksum
         self._source = source
         self._env = env
         self._bounded = bounded
         self._lock = RLock()
+
+    @property
+    def identity(self) -> object | None:  # type: ignore[override]
+        """That of the source, and how it is decoded."""
+        return None if self._how is None else derived("decoded", [self._source], *self._how)
 
     def _check_open(self) -> None:
         if self.closed:
@@ -67,6 +78,10 @@ class DecodedData(Data):
         if super().is_proved(start, end):
             return True
         return not self.is_suspect and self._source.data.is_proved(self._source.start, self._taken)
+
+    def same_source(self, path: str) -> bool:
+        """Ask the source."""
+        return self._source.data.same_source(path)
 
     def check_unchanged(self) -> None:
         """Check the source."""

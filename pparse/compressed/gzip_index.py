@@ -28,7 +28,7 @@ from pparse.codecs.base import CHECKPOINT
 from pparse.codecs.deflate_entry import WINDOW, DeflateEntry
 from pparse.codecs.library import LibraryDecompressor, Plan
 from pparse.compressed.inflated import InflatedData
-from pparse.data.files import FileData
+from pparse.data.local import is_file, is_folder, open_file
 from pparse.errors import (
     DataChangedError,
     EndOfDataError,
@@ -319,7 +319,7 @@ def load_index(
 
     Raises `MalformedError` if it is not, or no sound index at all, `UnsupportedError`, `SourceError`, `LimitError`.
     """
-    data = FileData(path, pool, stats)
+    data = open_file(path, pool, stats)
     try:
         index = GzipIndex(data, budget)
         if not index.matches(source):
@@ -334,14 +334,12 @@ def find_index(
     path: str, source: Range, budget: MemoryBudget, pool: DescriptorPool | None = None, stats: IoStats | None = None
 ) -> tuple[GzipIndex | None, list[PparseError]]:
     """Return the index of the gzip file ``path``, beside it or in the cache, and why others were not taken."""
-    import os
-
     errors: list[PparseError] = []
     places = [path + SUFFIX]
-    if os.path.isdir(cache_folder()):
+    if is_folder(cache_folder()):
         places.append(cache_path(source))
     for place in places:
-        if os.path.isfile(place):
+        if is_file(place):
             try:
                 return load_index(place, source, budget, pool, stats), errors
             except DataChangedError:

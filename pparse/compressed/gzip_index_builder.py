@@ -16,7 +16,6 @@ from pparse.codecs.gzip_header import MAX_HEADER, parse_header
 from pparse.codecs.library import fault_of
 from pparse.compressed.gzip_index import COMPLETE, FOOTER, MAGIC, POINT, SPACING, checksum_of, fingerprint
 from pparse.compressed.inflated import InflatedData
-from pparse.data.files import FileData
 from pparse.errors import TRAILER_FAULTS, CancelledError, EndOfDataError, Fault, GapError, MalformedError, PparseError
 from pparse.kernels.deflate_blocks import LOOKAHEAD, find_blocks
 from pparse.limits import KIB, MIB, Limits
@@ -126,13 +125,11 @@ class _Table:
 
     def finish(self, report: IndexReport, last_member: int, spacing: int) -> int:
         """Write table and footer. Return the size of the file."""
-        data = self._source.data
-        identity = data.identity if isinstance(data, FileData) else None
         footer = FOOTER.pack(
             self._place,
             len(self),
             report.source,
-            0 if identity is None else identity.mtime_ns,
+            self._source.data.modified_ns,
             fingerprint(self._source),
             report.end,
             report.size,

@@ -81,7 +81,17 @@ class InflatedData(DecodedData):
         bounded: bool = False,
     ) -> None:
         env = DecodeEnv(budget, limits, scratch)
-        super().__init__(source, codec, env, size=size, name=name, stats=stats, checksum=checksum, bounded=bounded)
+        super().__init__(
+            source,
+            codec,
+            env,
+            size=size,
+            name=name,
+            stats=stats,
+            checksum=checksum,
+            bounded=bounded,
+            how=("inflated", concatenated) if entered is None else None,
+        )
         self._crc = 0  # CRC-32 of what was produced so far
         self.consumed: int | None = None  # bytes of the source that the stream took; None until its end was seen
         self._tail_is_error = tail_is_error

@@ -104,7 +104,17 @@ class ResumedData(DecodedData):
         if index is not None and index.complete and size is None:
             size = index.size
         env = DecodeEnv(budget, limits, scratch, poll)
-        super().__init__(source, codec, env, size=size, name=name, stats=stats, checksum=checksum, bounded=bounded)
+        super().__init__(
+            source,
+            codec,
+            env,
+            size=size,
+            name=name,
+            stats=stats,
+            checksum=checksum,
+            bounded=bounded,
+            how=("resumed", concatenated),
+        )
         self._suspect = suspect
         self.problems: list[Problem] = []
         # Called once, when all is final; with this lock held, and perhaps those of data on top: it may take none but

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 
+from pparse.data.identity import derived
+from pparse.data.spliced import SplicedData
 from pparse.document.folder import Folder, confine
 from pparse.errors import EndOfDataError, PathError, SourceError
 from pparse.findings import Status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pparse.containers.archive import ArchiveParser
     from pparse.containers.member import ArchiveMember
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 class MemberFolder(Folder):
     """The members of an archive below ``prefix``, which is empty or ends in ``/``."""
+
+    fetches_at_once = False  # the archive is the document's
 
     def __init__(self, parser: ArchiveParser, prefix: str) -> None:
         self.path = f"{parser.extraction.path}::{prefix.rstrip('/')}" if prefix else parser.extraction.path
@@ -37,11 +41,21 @@ class MemberFolder(Folder):
                 limits.check("entries", count, "the files of a folder in an archive")
                 yield rest, member
 
-    def names(self) -> list[str]:
+    @property
+    def identity(self) -> object | None:  # type: ignore[override]
+        """That of the archive, and where in it the folder is."""
+        extraction = self._parser.extraction
+        return derived("folder in an archive", [extraction.reader], self._prefix)
+
+    def list(self) -> Sequence[str]:
         """Return the names of the files in it."""
         return sorted({name for name, _ in self._below(self._prefix)})
 
-    def open(self, name: str, beside: Extraction) -> Extraction:
+    def open(self, name: str) -> SplicedData:
+        """Return the content of the member ``name``."""
+        return SplicedData([self.enter(name, None).reader], name)
+
+    def enter(self, name: str, beside: object) -> Extraction:
         """Enter the member ``name``. Raises `EndOfDataError` if it may be in the part that the archive lacks."""
         full = self._prefix + "/".join(confine(name))
         if self._parser.find_member(full) is None:
@@ -51,7 +65,7 @@ class MemberFolder(Folder):
             raise SourceError(reason, errno=errno.ENOENT, source=f"{self._parser.extraction.path}::{full}")
         return self._parser.enter(full)
 
-    def sizes(self, name: str) -> list[int]:
+    def sizes(self, name: str) -> Sequence[int]:
         """Return the sizes of the members in the folder ``name``."""
         prefix = self._prefix + "/".join(confine(name)) + "/"
         return [member.size or 0 for _, member in self._below(prefix)]

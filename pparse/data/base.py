@@ -14,6 +14,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from pparse.data.hashing import digest
 from pparse.data.range_status import Condemned, Proofs, SuspectRange, joined, range_status
 from pparse.data.reader import Cursor, Range, byte_view
 from pparse.errors import ClosedError, EndOfDataError, GapError
@@ -107,6 +108,10 @@ class GapTable(Sequence[Gap]):
         for gap in gaps:
             self.add(gap.offset + shift, gap.length, gap.exact)
 
+    def digest(self) -> bytes:
+        """Return a hash that is the same for equal tables."""
+        return digest((self._offsets.tobytes(), self._lengths.tobytes(), self._exact))
+
     def __len__(self) -> int:
         return len(self._offsets)
 
@@ -178,8 +183,16 @@ class Data(ABC):
     """Size in bytes; None until the end of a stream of unknown size was seen."""
     path: str | None = None
     """Path of the file; None if there is none."""
+    is_file: bool = False
+    """Whether it is a file of the system as it stands, which `path` opens again."""
+    is_plain: bool = False
+    """Whether bytes that were read are sure: no checksum, decoder or damage can be found to contradict them later.
+
+    Not inherited: a subclass, which may know of damage, says it for itself."""
     identity: object | None = None
-    """What is equal for the same, unchanged content only: hashable, can be pickled; None if nobody can tell."""
+    """What is equal for the same, unchanged content only, as far as the source tells: hashable, can be pickled.
+
+    Made when it is asked for. None if nobody can tell."""
     distance: Distance = Distance.NEAR
     """What a read costs."""
     access: Access = Access.FREE
@@ -200,6 +213,9 @@ class Data(ABC):
     """Where the last read ended."""
     _condemned: Condemned | None = None
     _proofs: Proofs | None = None
+
+    def __init_subclass__(cls) -> None:
+        cls.is_plain = vars(cls).get("is_plain", False)
 
     def __init__(self, name: str, size: int | None, stats: IoStats | None = None) -> None:
         self.name = name
@@ -460,6 +476,24 @@ class Data(ABC):
         if self.closed:
             raise ClosedError("the data is closed", source=self.name)
 
+    @property
+    def modified_ns(self) -> int:
+        """When the source was written to last, in ns; 0: not known."""
+        return 0
+
+    @property
+    def stamp(self) -> list[int] | None:
+        """Numbers by which a later run, perhaps after a move, knows that this is the same; None if there are none."""
+        return None
+
+    def same_source(self, path: str) -> bool:
+        """Return whether these are the bytes of the file at ``path``, under any name: writing there would lose them."""
+        return False
+
+    def grown(self) -> Data | None:
+        """Return the source with what was appended since it was opened; None if nothing was, or it cannot tell."""
+        return None
+
     def locate(self, offset: int, length: int) -> list[tuple[Data, int, int]]:
         """Return where ``[offset, offset + length)`` lies in the outermost data, as (data, offset, length)."""
         return [(self, offset, length)]
@@ -486,9 +520,22 @@ class Data(ABC):
 class BytesData(Data):
     """Bytes in memory (bytes, bytearray or any contiguous buffer; not copied)."""
 
+    is_plain = True
+
+    _identity: object | None = None
+
     def __init__(self, content: Buffer, name: str = "<bytes>", stats: IoStats | None = None) -> None:
         self._view = byte_view(content).toreadonly()
         super().__init__(name, len(self._view), stats)
+
+    @property
+    def identity(self) -> object:  # type: ignore[override]
+        """Size and hash of the bytes. Raises `ClosedError` if they were dropped before this was first asked."""
+        if self._identity is None:
+            view = self._view
+            self._clip(0, 0)  # raises if it is closed; the view was taken before
+            self._identity = ("bytes", len(view), digest((view,)))
+        return self._identity
 
     def _pread(self, offset: int, length: int) -> bytes:
         return self._view[offset : offset + length].tobytes()

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.budget import Charge, MemoryBudget
-    from pparse.data.base import Gap, IoStats
+    from pparse.data.base import Distance, Gap, IoStats
+    from pparse.errors import PparseError
 
 BLOCK: Final = 64 * KIB
 # The most that is read ahead.
@@ -50,7 +51,22 @@ class BlockCache(Data):
         self._ahead = BLOCK
         self._next = 0  # where a read that goes on in order would begin
         self.access = source.access
-        self.identity = source.identity
+        self.is_plain = source.is_plain
+
+    @property
+    def distance(self) -> Distance:  # type: ignore[override]
+        """That of the source: what is not kept takes a request."""
+        return self._source.distance
+
+    @property
+    def error(self) -> PparseError | None:  # type: ignore[override]
+        """The error of the source."""
+        return self._source.error
+
+    @property
+    def identity(self) -> object | None:  # type: ignore[override]
+        """The identity of the source."""
+        return self._source.identity
 
     @property
     def gaps(self) -> Sequence[Gap]:  # type: ignore[override]
@@ -171,6 +187,18 @@ class BlockCache(Data):
         return [self.pread(offset, length) for offset, length in ranges]
 
     # -- the rest ----------------------------------------------------------------------------------------------------
+
+    def holes(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Ask the source."""
+        return self._source.holes(start, end)
+
+    def why_suspect(self, start: int, end: int) -> str | None:
+        """Say what is known here, and to the source."""
+        return super().why_suspect(start, end) or self._source.why_suspect(start, end)
+
+    def same_source(self, path: str) -> bool:
+        """Ask the source."""
+        return self._source.same_source(path)
 
     def locate(self, offset: int, length: int) -> list[tuple[Data, int, int]]:
         """Ask the source."""

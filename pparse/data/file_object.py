@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from pparse.data.base import Data
+from pparse.data.identity import of_stream
 from pparse.errors import SourceError
 from pparse.locking import Lock
 
@@ -18,11 +19,14 @@ if TYPE_CHECKING:
 class StreamData(Data):
     """A binary file object of the caller (``io.BytesIO``, an open file, a remote file), read under a lock.
 
-    Closing the data leaves the object open: it belongs to the caller.
+    Closing the data leaves the object open, since it belongs to the caller, unless it is ``owned``.
     """
 
-    def __init__(self, stream: Any, name: str | None = None, stats: IoStats | None = None) -> None:
+    def __init__(
+        self, stream: Any, name: str | None = None, stats: IoStats | None = None, *, owned: bool = False
+    ) -> None:
         self._stream = stream
+        self._owned = owned
         self._lock = Lock()
         try:
             size = stream.seek(0, os.SEEK_END)
@@ -39,6 +43,18 @@ class StreamData(Data):
         super().__init__(name or str(getattr(stream, "name", "<stream>")), size, stats)
         if os.path.isfile(self.name) and os.path.getsize(self.name) == size:  # so what lies beside it can be found
             self.path = self.name
+
+    @property
+    def identity(self) -> object | None:  # type: ignore[override]
+        """What the file object tells of its content: see `pparse.data.identity.of_stream`; None for one in memory."""
+        return of_stream(self._stream, self.size)
+
+    def close(self) -> None:
+        """Close the object, if it is owned."""
+        super().close()
+        if self._owned:
+            with self._lock:
+                self._stream.close()
 
     def _pread(self, offset: int, length: int) -> bytes:
         pieces = []

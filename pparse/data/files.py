@@ -141,13 +141,14 @@ def open_descriptor(path: str) -> tuple[int, FileIdentity]:
     except ValueError as error:  # a NUL in the name
         raise SourceError(f"cannot open: {error}", errno=errno.EINVAL, source=path) from error
     try:
-        return descriptor, _identify(descriptor, path)
+        return descriptor, identity_of(descriptor, path)
     except BaseException:
         os.close(descriptor)
         raise
 
 
-def _identify(descriptor: int, path: str) -> FileIdentity:
+def identity_of(descriptor: int, path: str) -> FileIdentity:
+    """Return what identifies an open file. Raises `SourceError` if it cannot be read at any offset."""
     try:
         info = os.fstat(descriptor)
     except OSError as error:
@@ -250,7 +251,7 @@ class PooledFile:
         """Compare the open file (``fstat``) with what it was at first. Raises `DataChangedError`."""
         descriptor = self._acquire()
         try:
-            self._compare(_identify(descriptor, self.path))
+            self._compare(identity_of(descriptor, self.path))
         finally:
             self._release()
 
@@ -421,6 +422,9 @@ class FileData(Data):
     its time put back, reading raises `DataChangedError`.
     """
 
+    is_file = True
+    is_plain = True
+
     def __init__(self, path: str | os.PathLike[str], pool: DescriptorPool | None = None, stats: IoStats | None = None):
         self.path: str = os.fspath(path)
         """Path as given."""
@@ -476,6 +480,36 @@ class FileData(Data):
         # Lengths are clipped to the size seen at open, so a short read means that the file changed.
         self.check_unchanged()
         raise SourceError("the system served fewer bytes than the file has", source=self.name, offset=offset)
+
+    @property
+    def modified_ns(self) -> int:
+        """The modification time."""
+        return self.identity.mtime_ns
+
+    @property
+    def stamp(self) -> list[int]:
+        """Size, modification time and inode."""
+        return [self.identity.size, self.identity.mtime_ns, self.identity.inode]
+
+    def same_source(self, path: str) -> bool:
+        """Return whether ``path`` is another name of this file, or the same one."""
+        try:
+            return os.path.samefile(path, self.path)
+        except (OSError, ValueError):  # one of them does not exist
+            return False
+
+    def grown(self) -> FileData | None:
+        """Open the file again if it is larger now, and still the same one. Raises `SourceError`."""
+        try:
+            if os.stat(self.path).st_size <= (self.size or 0):
+                return None
+        except OSError:
+            return None
+        now = FileData(self.path)
+        if not self.identity.same_file(now.identity):  # another file has the name now
+            now.close()
+            return None
+        return now
 
     def check_unchanged(self) -> None:
         """Raise `DataChangedError` if the file differs from what was opened, `ClosedError` if it is closed."""

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from operator import itemgetter
 
 from pparse.data.base import Data, GapTable
+from pparse.data.identity import derived
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,11 +26,12 @@ class HiddenData(Data):
         super().__init__(data.name, data.size, data.stats)
         self._data = data
         self._handled = list(hidden if handled is None else handled)
-        self._vague = [stretch for stretch in self._handled if stretch not in set(hidden)]
+        known = set(hidden)
+        self._vague = [stretch for stretch in self._handled if stretch not in known]
         self.access = data.access
         gaps = [(gap.offset, gap.end, gap.exact) for gap in data.gaps]
         gaps += [(start, end, True) for start, end in hidden]
-        self.gaps = GapTable()
+        self.gaps: GapTable = GapTable()
         reached = 0
         for offset, end, exact in sorted(gaps, key=lambda gap: gap[0]):
             start = max(offset, reached)
@@ -39,6 +41,11 @@ class HiddenData(Data):
             if end > start:
                 self.gaps.add(start, end - start, exact)
                 reached = end
+
+    @property
+    def identity(self) -> object | None:  # type: ignore[override]
+        """That of the data, and what is hidden."""
+        return derived("hidden", [self._data.range(0, self.size or 0)], self.gaps.digest())
 
     @property
     def revision(self) -> int:  # type: ignore[override]
@@ -72,6 +79,10 @@ class HiddenData(Data):
     def passed_over(self, start: int, end: int) -> str | None:
         """Ask the data."""
         return self._data.passed_over(start, end)
+
+    def same_source(self, path: str) -> bool:
+        """Ask the data."""
+        return self._data.same_source(path)
 
     def check_unchanged(self) -> None:
         """Check the data."""

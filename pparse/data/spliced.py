@@ -10,6 +10,7 @@ from bisect import bisect_right
 from operator import attrgetter
 
 from pparse.data.base import Access, Data, Gap, GapTable
+from pparse.data.identity import derived
 from pparse.data.range_status import joined
 from pparse.errors import ClosedError, GapError
 
@@ -44,6 +45,12 @@ class SplicedData(Data):
     def _find_gaps(self) -> GapTable:
         found = (_gaps_of(part, start) for part, start in zip(self._parts, self._starts, strict=False))
         return GapTable(gap for gaps in found for gap in gaps)
+
+    @property
+    def identity(self) -> object | None:  # type: ignore[override]
+        """Those of the sources, and which of their bytes these are."""
+        self._clip(0, 0)  # raises if it is closed, and has no parts
+        return derived("spliced", self._parts)
 
     def _pieces(self, offset: int, length: int) -> Iterator[tuple[Data, int, int]]:
         index = max(0, bisect_right(self._starts, offset) - 1)
@@ -187,6 +194,10 @@ class SplicedData(Data):
                 yield offset + first - at, offset + last - at
             offset += take
 
+    def same_source(self, path: str) -> bool:
+        """Ask the sources."""
+        return any(source.same_source(path) for source in self._sources)
+
     def check_unchanged(self) -> None:
         """Check each source once."""
         super().check_unchanged()
@@ -213,6 +224,7 @@ class ZeroData(Data):
 
     def __init__(self, size: int) -> None:
         super().__init__("<zeros>", size)
+        self.identity = ("zeros", size)
 
     def _pread(self, offset: int, length: int) -> bytes:
         return bytes(length)
@@ -231,6 +243,7 @@ class MissingData(Data):
 
     def __init__(self, size: int) -> None:
         super().__init__("<missing>", size)
+        self.identity = ("missing", size)
         self.gaps = (Gap(0, size),) if size else ()
 
     def _pread(self, offset: int, length: int) -> bytes:

@@ -6,17 +6,17 @@ piece is a `Range` of the same descriptor. A `FolderExtraction` is a folder, and
 
 from __future__ import annotations
 
-import os
-
+from pparse.data.base import Distance
+from pparse.data.local import folder_of
 from pparse.document.folder import LocalFolder
-from pparse.errors import FormatError, LimitError, PathError, SourceError, UnsupportedError
+from pparse.errors import FormatError, LimitError, PathError, PparseError, SourceError, UnsupportedError
 from pparse.locking import guard
 from pparse.paths import join_extraction
 from pparse.tree.result import Result
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any, Self
 
     from pparse.data.base import Data
@@ -37,6 +37,9 @@ class Extraction:
     is_folder = False
     entered = False
     """Whether it is a member that was entered by its name, not met in a walk through the archive."""
+    _failed: dict[str, PparseError] | None = None  # why files of the folder could not be opened in advance
+    lies_in: Folder | None = None
+    """The folder that it is known to lie in, if that is not one of the system or of an archive."""
 
     def __init__(
         self,
@@ -151,8 +154,34 @@ class Extraction:
             folder = self.folder
             if folder is None:
                 raise SourceError("has no folder to find other files in", source=self.name)
-            kid = self.children[name] = folder.open(name, self)
+            error = self._failed.pop(name, None) if self._failed else None
+            if error is not None:
+                raise error
+            kid = self.children[name] = folder.enter(name, self)
         return kid
+
+    def fetch_siblings(self, names: Sequence[str]) -> list[Data]:
+        """Open these files of the folder, several at a time, and return the data of all of them that are far away.
+
+        An error is raised by the next `sibling` with that name.
+        """
+        folder = self.folder
+        if folder is None or not folder.fetches_at_once:
+            return []
+        from pparse.data.parallel import in_parallel
+
+        failed = self._failed = {}
+        wanted = [name for name in names if name not in self.children]
+        for name, (source, error) in zip(wanted, in_parallel(folder.fetch, wanted), strict=True):
+            if source is not None:
+                try:
+                    self.children[name] = folder.entered(name, source, self)
+                except PparseError as wrong:
+                    failed[name] = wrong
+            elif isinstance(error, PparseError):
+                failed[name] = error
+        found = (self.children[name].data for name in names if name in self.children)
+        return [data for data in found if data.distance is Distance.FAR]
 
     def file(self, name: str, data: Data) -> Extraction:
         """Return an extraction of another file, ``data``, that belongs to this document."""
@@ -160,17 +189,22 @@ class Extraction:
 
     @property
     def folder(self) -> Folder | None:
-        """The folder this file lies in: of the system, or of an archive if it was entered by its name; else None.
+        """The folder this file lies in: the one that was given, one of the system, or of an archive if it was entered
+        by its name; else None.
 
         What a walk through an archive comes to has none: the files beside it are met by themselves.
         """
+        if self.lies_in is not None:
+            return self.lies_in
         if self.implicit:
             return self.outermost.folder
         if self.origin is not None:
             parser, member = self.origin
             found: Folder | None = parser.folder_of(member) if self.entered else None
             return found
-        return None if self.data.path is None else LocalFolder(os.path.dirname(self.data.path))
+        if self.data.path is None:
+            return None
+        return LocalFolder(folder_of(self.data.path), self.session.pool, self.session.stats)
 
     # -- what parsers make of it -------------------------------------------------------------------------------------
 
@@ -426,6 +460,7 @@ guard(
     (
         "assume",
         "child",
+        "fetch_siblings",
         "findings_of_stream",
         "get",
         "node",
@@ -456,7 +491,7 @@ class FolderExtraction(Extraction):
 
         super().__init__(session, name, BytesData(b"", name, session.stats), parent=parent, format=format)
         self._folder = folder
-        self.members = folder.names() or []
+        self.members = list(folder.names() or ())
         """Names of the files in it."""
 
     @property

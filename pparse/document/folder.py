@@ -1,76 +1,154 @@
 """Folders: the files beside a file, or in a folder that is a document of its own.
 
 What needs other files (a sharded model, a SavedModel) gets them from a `Folder`, whatever that is made of: a folder of
-the system here, a folder in an archive in `pparse.containers.member_folder`. Nothing outside of it is reached.
+the system here, a folder in an archive in `pparse.containers.member_folder`, or one that the caller gave
+(``pparse.open(…, folder=…)``). Nothing outside of it is reached.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from abc import ABC, abstractmethod
 
-from pparse.data.files import FileData
-from pparse.errors import PathError, SourceError
+from pparse.data.base import Distance
+from pparse.data.local import inside, open_file, real_path
+from pparse.errors import DataChangedError, PathError, SourceError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Sequence
+    from typing import Any, BinaryIO
+
+    from pparse.data.base import Data, IoStats
+    from pparse.data.files import DescriptorPool
+
+    FileSource = Data | bytes | bytearray | memoryview | BinaryIO | str | os.PathLike[str]
 
 
 class Folder(ABC):
-    """Files by name; those of folders below it by a path with ``/``."""
+    """Files by name; those of folders below it by a path with ``/``. Subclass it for files that are elsewhere.
 
-    path: str
-    """What messages call the folder."""
+    If files are far away, `open` is called from several threads at once, and must not use the document. Tensors of a
+    document that was opened with it can be pickled if it can be.
+    """
+
+    path: str = ""
+    """What messages call the folder, before the names of files in it; empty: nothing."""
+    identity: object | None = None
+    """What is equal for the same folder only (not for the same content): hashable, can be pickled; None: not known."""
+    distance: Distance = Distance.NEAR
+    """FAR: opening a file takes a request, and so does each read of a file object. A `Data` says it for itself."""
+    fetches_at_once: bool = True
+    """Whether several threads may open files of it at once."""
 
     @abstractmethod
-    def names(self) -> list[str] | None:
-        """Return the names of the files in it, sorted, without those of folders below; None if that is not known."""
+    def list(self) -> Sequence[str] | None:
+        """Return the names of the files in it, without those of folders below; None if it cannot be listed.
 
-    @abstractmethod
-    def open(self, name: str, beside: Any) -> Any:
-        """Return the file ``name`` as an extraction, for the one ``beside`` which it belongs to.
-
-        Raises `PathError` if the name leads out of the folder, `SourceError` if there is no such file.
+        Raises `OSError` (`SourceError` is one).
         """
 
     @abstractmethod
-    def sizes(self, name: str) -> list[int]:
-        """Return the sizes in bytes of the files in the folder ``name`` below; an empty list if there is none."""
+    def open(self, name: str) -> FileSource:
+        """Return the file ``name``: a `Data`, bytes, a seekable binary file object, or the path of a file.
+
+        The document closes it. ``name`` never leads out of the folder. Raises `FileNotFoundError` if there is no such
+        file, another `OSError` if it cannot be opened.
+        """
+
+    def sizes(self, name: str) -> Sequence[int]:
+        """Return the sizes in bytes of the files in the folder ``name`` below, as far as they are known."""
+        return ()
+
+    # -- how documents use it ----------------------------------------------------------------------------------------
+
+    def names(self) -> Sequence[str] | None:
+        """Return the names of the files in it, sorted; None if that is not known. Raises `SourceError`."""
+        try:
+            names = self.list()
+        except SourceError:
+            raise
+        except OSError as error:
+            reason = f"cannot list: {error.strerror or error}"
+            raise SourceError(reason, errno=error.errno, source=self.path or "<folder>") from error
+        return None if names is None else sorted(names)
+
+    def path_of(self, name: str) -> str:
+        """Return the path of a file in it, as the caller who named the folder would write it."""
+        return name if self.path in ("", ".") else inside(self.path, name)
+
+    def fetch(self, name: str) -> FileSource:
+        """Return what `open` returns. Raises `PathError` for a name that leads out of the folder, and `SourceError`."""
+
+        confine(name)
+        try:
+            return self.open(name)
+        except SourceError:
+            raise
+        except OSError as error:
+            number = error.errno or (errno.ENOENT if isinstance(error, FileNotFoundError) else None)
+            reason = error.strerror or (os.strerror(number) if number else error)
+            raise SourceError(f"cannot open: {reason}", errno=number, source=self.path_of(name)) from error
+
+    def enter(self, name: str, beside: Any) -> Any:
+        """Return the file ``name`` as an extraction, for the one ``beside`` which it belongs to.
+
+        Raises `PathError` if the name leads out of the folder, `SourceError` if there is no such file, and
+        `DataChangedError` if it is not the one that a handle means.
+        """
+        return self.entered(name, self.fetch(name), beside)
+
+    def entered(self, name: str, source: FileSource, beside: Any) -> Any:
+        """Return what was fetched as an extraction."""
+        session = beside.session
+        data: Data = session.take(source, name, owned=True, distance=self.distance)
+        session.given[name] = data
+        wanted = session.expected.get(name)
+        if wanted is not None and wanted != data.identity:
+            raise DataChangedError("the file is not the one that was pickled", source=self.path_of(name))
+        found = beside.file(name, data)
+        if "/" not in name:
+            found.lies_in = self
+        return found
 
 
 class LocalFolder(Folder):
     """A folder of the system. Symbolic links in it are followed, since download caches consist of them."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, pool: DescriptorPool | None = None, stats: IoStats | None = None) -> None:
         self.path = path
+        self._pool = pool
+        self._stats = stats
 
-    def names(self) -> list[str] | None:
-        """Return the names of the files in it. Raises `SourceError`."""
-        try:
-            with os.scandir(self.path or ".") as listing:
-                return sorted(item.name for item in listing if item.is_file())
-        except OSError as error:
-            reason = f"cannot list: {error.strerror or error}"
-            raise SourceError(reason, errno=error.errno, source=self.path) from error
+    @property
+    def identity(self) -> object:  # type: ignore[override]
+        """The path that it has in the end."""
+        return "folder", real_path(self.path or ".")
 
-    def open(self, name: str, beside: Any) -> Any:
+    def list(self) -> Sequence[str]:
+        """Return the names of the files in it."""
+        with os.scandir(self.path or ".") as listing:
+            return [item.name for item in listing if item.is_file()]
+
+    def open(self, name: str) -> Data:
         """Open the file ``name``."""
-        session = beside.session
-        data = FileData(os.path.join(self.path, *confine(name)), session.pool, session.stats)
-        session.adopt(data)
-        return beside.file(name, data)
+        return open_file(inside(self.path, *confine(name)), self._pool, self._stats)
 
-    def sizes(self, name: str) -> list[int]:
+    def entered(self, name: str, source: FileSource, beside: Any) -> Any:
+        """Return what was fetched; what it must be, the pool knows by its path."""
+        return beside.file(name, beside.session.take(source, name, owned=True))
+
+    def sizes(self, name: str) -> Sequence[int]:
         """Return the sizes of the files in the folder ``name``."""
         try:
-            with os.scandir(os.path.join(self.path, *confine(name))) as listing:
+            with os.scandir(inside(self.path, *confine(name))) as listing:
                 return [item.stat().st_size for item in listing if item.is_file()]
         except OSError:
             return []
 
 
-def confine(name: str) -> list[str]:
+def confine(name: str) -> Sequence[str]:
     """Return the parts of a relative file name that stays in its folder. Raises `PathError` for any other name."""
     parts = name.split("/")
     if (

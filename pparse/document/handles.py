@@ -10,7 +10,9 @@ import os
 import weakref
 from collections import OrderedDict
 
-from pparse.data.files import FileData
+from pparse.data.files import FileIdentity
+from pparse.data.local import inside
+from pparse.document.folder import Folder
 from pparse.errors import EndOfDataError, PathError, SourceError
 from pparse.locking import RLock
 
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.data.base import Data
-    from pparse.data.files import FileIdentity
     from pparse.document.extraction import Extraction
     from pparse.document.session import Session
 
@@ -38,7 +39,7 @@ _latest: Final[OrderedDict[int, tuple[Extraction, list[Any]]]] = OrderedDict()
 class Handle:
     """How to open an extraction again: see `handle_of` and `reopen`."""
 
-    __slots__ = ("files", "host", "inner", "key", "keywords", "source", "unwrapped")
+    __slots__ = ("files", "given", "host", "inner", "key", "keywords", "source", "unwrapped")
 
     def __init__(
         self,
@@ -49,6 +50,7 @@ class Handle:
         files: Mapping[str, FileIdentity],
         host: str,
         key: bytes,
+        given: Mapping[str, object] | None = None,
     ) -> None:
         self.source = source
         """What `pparse.open` was given, paths made absolute."""
@@ -64,9 +66,12 @@ class Handle:
         """Name of the machine: device and inode mean something there only."""
         self.key = key
         """What is the same for all handles of one source that was opened alike."""
+        self.given = given
+        """What identified the files of a `pparse.Folder` that was given, by name."""
 
     def __reduce__(self) -> tuple[type[Handle], tuple[object, ...]]:
-        return Handle, (self.source, self.keywords, self.inner, self.unwrapped, self.files, self.host, self.key)
+        own = self.source, self.keywords, self.inner, self.unwrapped, self.files, self.host, self.key
+        return Handle, own if self.given is None else (*own, self.given)
 
     def __repr__(self) -> str:
         return f"<Handle of {self.source!r} {'::'.join(self.inner)!r}>"
@@ -90,21 +95,34 @@ def handle_of(extraction: Extraction, parts: Iterable[Data | None] = ()) -> Hand
             inner.append(top.name)
         top = top.parent
     needed: Sequence[Data | None] = list(parts)
-    if not needed or not all(isinstance(data, FileData) for data in needed):
+    if not needed or not all(data is not None and data.is_file for data in needed):
         needed = session.sources()
     files = _identities(opened.folder, (top.data, *needed))
     names = tuple(reversed(inner))
-    return Handle(opened.portable, opened.keywords, names, extraction.implicit, files, _host(), opened.key)
+    given = _given(session)
+    return Handle(opened.portable, opened.keywords, names, extraction.implicit, files, _host(), opened.key, given)
+
+
+def _given(session: Session) -> dict[str, object] | None:
+    """Return what identifies the files of a folder that was given, as far as they are open and can tell."""
+    with session.lock:
+        opened = list(session.given.items())
+    known = {name: data.identity for name, data in opened if not data.closed}
+    return {name: identity for name, identity in known.items() if identity is not None} or None
 
 
 def _identities(folder: str, sources: Iterable[Data | None]) -> dict[str, FileIdentity]:
     """Return what identifies each file among ``sources``, by absolute path; relative ones begin in ``folder``."""
-    return {os.path.join(folder, data.path): data.identity for data in sources if isinstance(data, FileData)}
+    return {
+        inside(folder, data.path): data.identity
+        for data in sources
+        if data is not None and data.is_file and data.path is not None and isinstance(data.identity, FileIdentity)
+    }
 
 
 def _refuse_objects(source: Any, extraction: Extraction) -> None:
     for part in source if isinstance(source, list) else (source,):
-        if not isinstance(part, str | bytes):
+        if not isinstance(part, str | bytes | Folder):
             raise SourceError(
                 f"a document opened from a {type(part).__name__} cannot be pickled; open it by its path",
                 source=extraction.outermost.name,
@@ -162,7 +180,7 @@ def _document(handle: Handle) -> Extraction:
                 return known
         from pparse.document.opening import open_expecting
 
-        opened = open_expecting(handle.source, _expected(handle), **handle.keywords)
+        opened = open_expecting(handle.source, _expected(handle), handle.given, **handle.keywords)
         session = opened.session
         session.let_go = lambda: _forget(handle.key, session)
         with _lock:
@@ -206,7 +224,14 @@ def _agrees(session: Session, handle: Handle) -> bool:
             for other in (now.get(path), None if known is None else known[0]):
                 if other is not None and not identity.is_same(other, same_host=here):
                     return False
+        given = handle.given or {}
+        opened = _given(session) or {}
+        for name, wanted_identity in given.items():
+            for known_identity in (opened.get(name), session.expected.get(name)):
+                if known_identity is not None and known_identity != wanted_identity:
+                    return False
         session.pool.expected.update(wanted)
+        session.expected.update(given)
     return True
 
 

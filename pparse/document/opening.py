@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from operator import itemgetter
 
-from pparse.data.base import BytesData, Data, Distance
-from pparse.data.files import FileData
+from pparse.data import local
 from pparse.document.extraction import Extraction, FolderExtraction
-from pparse.document.folder import LocalFolder
+from pparse.document.folder import Folder, LocalFolder
 from pparse.document.registry import check_options, default_registry
 from pparse.document.session import Session
-from pparse.errors import EndOfDataError, FormatError, PathError, SourceError
+from pparse.errors import EndOfDataError, FormatError, OptionError, PathError, SourceError
 from pparse.findings import Finding
 from pparse.paths import split_extraction
 
@@ -21,14 +20,14 @@ if TYPE_CHECKING:
     from typing import Any, BinaryIO, Final
 
     from pparse.budget import MemoryBudget
-    from pparse.data.base import IoStats
+    from pparse.data.base import Data, IoStats
     from pparse.data.files import FileIdentity
     from pparse.document.registry import Registry
     from pparse.document.session import Progress
     from pparse.limits import Limits
     from pparse.tree.parser import Parser
 
-    Source = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | Data | Sequence[Any]
+    Source = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | Data | Folder | Sequence[Any]
 
 # Keywords that mean nothing in another process.
 _LOCAL: Final = ("progress", "cancel", "stats")
@@ -47,6 +46,7 @@ def open(
     exclude: Sequence[str] = (),
     limits: Limits | None = None,
     scratch: str | None = None,
+    folder: str | os.PathLike[str] | Folder | None = None,
     strict: bool = False,
     progress: Progress | None = None,
     cancel: Callable[[], bool] | None = None,
@@ -55,9 +55,10 @@ def open(
 ) -> Extraction:
     """Open ``source`` and return its extraction: ``root``, ``node(path)``, ``get(path)``, ``check()``, ``close()``.
 
-    ``source`` is a path (a file, a folder, or ``outer::inner``), bytes, a seekable binary file, a `Data`, or a list of
-    parts read as one. The first of numbered parts (``file.zip.001``) stands for all of them. ``format`` names the
-    parser; otherwise the best match is found. ``parsers`` adds parsers to ``registry``.
+    ``source`` is a path (a file, a folder, or ``outer::inner``), bytes, a seekable binary file, a `Data`, a `Folder`,
+    or a list of parts read as one. The first of numbered parts (``file.zip.001``) stands for all of them. ``format``
+    names the parser; otherwise the best match is found. ``parsers`` adds parsers to ``registry``. ``folder``, a path or
+    a `Folder`, holds the files that belong to the source (shards of an index, say) if they do not lie beside it.
     ``budget`` bounds what is kept and buffered; ``retain`` is how many bytes of nodes that nobody holds stay alive (0,
     a number, or infinity), with path patterns ``include`` and ``exclude``. Long work calls
     ``progress(done, total, what)``, and asks ``cancel()`` between blocks. ``block_size`` fixes the scan block, for
@@ -79,6 +80,7 @@ def open(
         exclude=exclude,
         limits=limits,
         scratch=scratch,
+        folder=folder,
         strict=strict,
         progress=progress,
         cancel=cancel,
@@ -90,15 +92,18 @@ def open(
 def open_expecting(
     source: Source,
     expected: Mapping[str, tuple[FileIdentity, bool]],
+    given: Mapping[str, object] | None = None,
     *,
     format: str | None = None,
     parsers: Iterable[type[Parser]] | None = None,
     registry: Registry | None = None,
     options: Mapping[str, object] | None = None,
     budget: int | str | MemoryBudget = "64MiB",
+    folder: str | os.PathLike[str] | Folder | None = None,
     **others: Any,
 ) -> Extraction:
-    """Do as `open` does; files at the paths in ``expected`` must be the ones that are meant.
+    """Do as `open` does; files at the paths in ``expected`` must be the ones that are meant, and those ``given`` by a
+    `Folder`.
 
     Raises `DataChangedError` if one is not.
     """
@@ -112,12 +117,16 @@ def open_expecting(
         others[name] = tuple(others.get(name, ()))
     session = Session(registry=chosen, budget=budget, options=options, **others)
     session.pool.expected.update(expected)
+    session.expected.update(given or {})
     try:
         extraction = _open_source(session, source, format)
+        if folder is not None:
+            _lay_in(extraction, folder)
         session.source = extraction.topmost.data
         if format is not None:
             extraction.parse(format)
         named: dict[str, Any] = {"format": format, "parsers": parsers, "registry": registry, "options": options}
+        named["folder"] = folder
         if budget != "64MiB":
             named["budget"] = session.budget.limit
         session.opened = Opened(source, {**named, **others})
@@ -154,6 +163,8 @@ class Opened:
             """The current folder then, to which relative paths refer."""
         except OSError:  # it was deleted
             self.folder = ""
+        if isinstance(self.keywords.get("folder"), str | os.PathLike):
+            self.keywords["folder"] = _portable(self.keywords["folder"], self.folder)
         self._portable: Any = None
         self._key = b""
 
@@ -169,9 +180,13 @@ class Opened:
         """Equal for sources that were opened alike."""
         if not self._key:
             from hashlib import blake2b
-            from pickle import dumps
+            from pickle import PicklingError, dumps
 
-            given = dumps((self.portable, sorted(self.keywords.items(), key=itemgetter(0))), 4)
+            try:
+                given = dumps((self.portable, sorted(self.keywords.items(), key=itemgetter(0))), 4)
+            except (AttributeError, TypeError, PicklingError) as error:
+                reason = f"what the document was opened with cannot be pickled: {error}"
+                raise SourceError(reason) from error
             self._key = blake2b(given, digest_size=16).digest()
         return self._key
 
@@ -184,7 +199,7 @@ class Opened:
 
 def _portable(source: Any, folder: str) -> Any:
     if isinstance(source, str | os.PathLike):
-        return os.path.join(folder, os.fspath(source))  # not normalised: "::" and names of members follow
+        return local.inside(folder, os.fspath(source))  # not normalised: "::" and names of members follow
     if isinstance(source, bytearray | memoryview):
         return bytes(source)
     if isinstance(source, list | tuple):
@@ -195,32 +210,31 @@ def _portable(source: Any, folder: str) -> Any:
 def _open_source(session: Session, source: Source, format: str | None) -> Extraction:
     if isinstance(source, str | os.PathLike):
         return _open_path(session, os.fspath(source), format)
-    if isinstance(source, Data):
-        if source.distance is Distance.FAR:
-            from pparse.data.block_cache import BlockCache
-
-            source = session.adopt(BlockCache(source, session.budget, session.stats))
-        return Extraction(session, source.name, source, format=format)
-    if isinstance(source, bytes | bytearray | memoryview):
-        data: Data = session.adopt(BytesData(source, stats=session.stats))
-        return Extraction(session, data.name, data, format=format)
-    if hasattr(source, "read") and hasattr(source, "seek"):
-        from pparse.data.file_object import StreamData
-
-        data = session.adopt(StreamData(source, stats=session.stats))
-        return Extraction(session, data.name, data, format=format)
-    if hasattr(source, "read"):
-        raise SourceError("the stream cannot seek; save it to a file first", source=repr(source)[:80])
+    if isinstance(source, Folder):
+        return FolderExtraction(session, source, source.path or "<folder>", format=format)
     if isinstance(source, list | tuple):
         return _open_parts(session, source, format)
-    raise TypeError(
-        f"cannot open a {type(source).__name__}: pass a path, bytes, a binary file, a Data or a list of them"
-    )
+    data = session.take(source)
+    return Extraction(session, data.name, data, format=format)
+
+
+def _lay_in(extraction: Extraction, folder: object) -> None:
+    """Let the files beside ``extraction`` be those of ``folder``."""
+    if extraction.is_folder:
+        raise OptionError("a folder has its own files; leave folder= out")
+    if isinstance(folder, str | os.PathLike):
+        path = os.fspath(folder)
+        if not local.is_folder(path):
+            raise SourceError("is not a folder", source=path)
+        folder = LocalFolder(path, extraction.session.pool, extraction.session.stats)
+    if not isinstance(folder, Folder):
+        raise TypeError(f"folder= takes a path or a pparse.Folder, not a {type(folder).__name__}")
+    extraction.lies_in = folder
 
 
 def _open_path(session: Session, path: str, format: str | None) -> Extraction:
     # An existing file with this literal name takes precedence over a path with "::".
-    if "::" in path and not os.path.lexists(path):
+    if "::" in path and not local.is_there(path):
         outer, *inner = split_extraction(path)
         extraction = _open_path(session, outer, None)
         while inner:
@@ -231,40 +245,14 @@ def _open_path(session: Session, path: str, format: str | None) -> Extraction:
         return extraction
     if "\0" in path:
         raise SourceError("a file name cannot contain a NUL byte", source=repr(path))
-    if os.path.isdir(path):
-        return FolderExtraction(session, LocalFolder(path), path, format=format)
-    numbered = _numbered_parts(path)
+    if local.is_folder(path):
+        return FolderExtraction(session, LocalFolder(path, session.pool, session.stats), path, format=format)
+    numbered = local.numbered_parts(path)
     if numbered is not None:
         return _open_numbered(session, path, numbered, format)
-    data = FileData(path, session.pool, session.stats)
+    data = local.open_file(path, session.pool, session.stats)
     session.adopt(data)
     return Extraction(session, path, data, format=format)
-
-
-def _numbered_parts(path: str) -> list[str | None] | None:
-    """Return the files of one split into ``.001``, ``.002`` …, None for each missing one.
-
-    None if ``path`` is not the first of several parts.
-    """
-    base, _, number = path.rpartition(".")
-    if not base or len(number) < 3 or not number.isdecimal() or int(number) != 1:
-        return None
-    folder, name = os.path.split(base)
-    try:
-        with os.scandir(folder or ".") as listing:
-            found = {
-                int(entry.name[len(name) + 1 :]): entry.name
-                for entry in listing
-                if entry.name.startswith(f"{name}.")
-                and len(entry.name) == len(name) + 1 + len(number)
-                and entry.name[len(name) + 1 :].isdecimal()
-            }
-    except OSError:
-        return None
-    if len(found) < 2:
-        return None
-    parts = [found.get(place) for place in range(1, max(found) + 1)]
-    return [None if part is None else os.path.join(folder, part) for part in parts]
 
 
 def _open_numbered(session: Session, path: str, parts: list[str | None], format: str | None) -> Extraction:
@@ -282,7 +270,7 @@ def _open_numbered(session: Session, path: str, parts: list[str | None], format:
     for number, part in enumerate(parts, 1):
         there = 0
         if part is not None:
-            sources.append(FileData(part, session.pool, session.stats))
+            sources.append(local.open_file(part, session.pool, session.stats))
             session.adopt(sources[-1])
             there = sources[-1].size or 0
         each = found[0].size if found else there

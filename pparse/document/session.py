@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 
 from pparse.budget import MemoryBudget
-from pparse.data.base import IoStats
+from pparse.data.base import BytesData, Data, Distance, IoStats
 from pparse.data.files import DescriptorPool
-from pparse.errors import CancelledError
+from pparse.data.local import open_file
+from pparse.errors import CancelledError, SourceError
 from pparse.limits import Limits
 from pparse.locking import RLock
 from pparse.tree.index import IndexLedger
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from pparse.data.base import Data
     from pparse.data.scratch import Scratch
     from pparse.document.registry import Registry
 
@@ -92,6 +93,10 @@ class Session:
         """What `pparse.open` was given (a `pparse.document.opening.Opened`); None: it was not opened by that."""
         self.let_go: Callable[[], object] | None = None
         """What closing does instead, in a document that is shared by handles."""
+        self.given: weakref.WeakValueDictionary[str, Data] = weakref.WeakValueDictionary()
+        """Files of a `pparse.Folder` that the caller gave, by name, as far as they are open."""
+        self.expected: dict[str, object] = {}
+        """What identifies those files, according to a handle."""
         self._sources: weakref.WeakSet[Data] = weakref.WeakSet()
         self._retentions: weakref.WeakSet[Retention] = weakref.WeakSet()
 
@@ -100,6 +105,41 @@ class Session:
         with self.lock:
             self._sources.add(data)
         return data
+
+    def take(
+        self, source: Any, name: str | None = None, *, owned: bool = False, distance: Distance = Distance.NEAR
+    ) -> Data:
+        """Return ``source`` (a `Data`, bytes, a binary file object or a path) as data that the document closes.
+
+        Far data get a cache; ``distance`` is that of a file object. A `Data` or file object is closed only if it is
+        ``owned``. Raises `SourceError`, and TypeError for anything else.
+        """
+        if isinstance(source, bytes | bytearray | memoryview):
+            return self.adopt(BytesData(source, name or "<bytes>", self.stats))
+        if isinstance(source, str | os.PathLike):
+            return self.adopt(open_file(source, self.pool, self.stats))
+        if isinstance(source, Data):
+            return self._near(self.adopt(source) if owned else source)
+        if hasattr(source, "read") and hasattr(source, "seek"):
+            from pparse.data.file_object import StreamData
+
+            stats = self.stats if distance is Distance.NEAR else None  # the cache counts
+            data = self.adopt(StreamData(source, name, stats, owned=owned))
+            data.distance = distance
+            return self._near(data)
+        if hasattr(source, "read"):
+            raise SourceError("the stream cannot seek; save it to a file first", source=repr(source)[:80])
+        raise TypeError(
+            f"cannot open a {type(source).__name__}: pass a path, bytes, a binary file, a Data or a list of them"
+        )
+
+    def _near(self, data: Data) -> Data:
+        """Return ``data``, with a cache in front of it if it is far away."""
+        if data.distance is Distance.NEAR:
+            return data
+        from pparse.data.block_cache import BlockCache
+
+        return data if isinstance(data, BlockCache) else self.adopt(BlockCache(data, self.budget, self.stats))
 
     def sources(self) -> list[Data]:
         """Return the data that the document opened and that are still in use."""

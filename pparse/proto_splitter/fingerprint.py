@@ -30,7 +30,7 @@ from __future__ import annotations
 import os
 
 from pparse.budget import MemoryBudget
-from pparse.data.files import FileData
+from pparse.data.local import exists, inside, open_file
 from pparse.errors import FormatError, MalformedError, UnsupportedError
 from pparse.kernels.farmhash import Fingerprint64, cat64, fingerprint64
 from pparse.limits import Limits
@@ -42,6 +42,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
+    from pparse.data.base import Data
     from pparse.data.scratch import Scratch
     from pparse.proto_splitter.pieces import Item
     from pparse.protobuf.schema import Schema
@@ -176,20 +177,20 @@ def fingerprint(
     folder = os.fspath(path)
     limits = limits or Limits()
     budget = budget if isinstance(budget, MemoryBudget) else MemoryBudget(budget)
-    chunked, whole = (os.path.join(folder, f"saved_model{suffix}") for suffix in (".cpb", ".pb"))
+    chunked, whole = (inside(folder, f"saved_model{suffix}") for suffix in (".cpb", ".pb"))
     with Canonicalizer(budget, limits, scratch) as canonicalizer:
-        if os.path.exists(chunked):
+        if exists(chunked):
             from pparse.proto_splitter.chunk_hashes import chunked_hashes
             from pparse.proto_splitter.merge_chunks import ReadOptions
 
-            with FileData(chunked) as data:
+            with open_file(chunked) as data:
                 hashes = chunked_hashes(data, ReadOptions(verify, budget, limits, scratch), canonicalizer)
             producer = PRODUCER_CHUNKED
-        elif os.path.exists(whole):
-            with FileData(whole) as data:
+        elif exists(whole):
+            with open_file(whole) as data:
                 hashes = _whole_hashes(data, canonicalizer)
             producer = PRODUCER_WHOLE
-        elif os.path.exists(os.path.join(folder, "saved_model.pbtxt")):
+        elif exists(inside(folder, "saved_model.pbtxt")):
             raise UnsupportedError(f"{folder}: TensorFlow computes no fingerprint of a SavedModel in text form")
         else:
             raise FormatError("the folder has no saved_model.cpb or saved_model.pb", source=folder)
@@ -219,10 +220,10 @@ def read_fingerprint(folder: Folder) -> Fingerprint | None:
 
     Raise `MalformedError` if it is something else, `SourceError` if it cannot be read.
     """
-    path = os.path.join(os.fspath(folder), _FINGERPRINT_FILE)
-    if not os.path.exists(path):
+    path = inside(os.fspath(folder), _FINGERPRINT_FILE)
+    if not exists(path):
         return None
-    with FileData(path) as data:
+    with open_file(path) as data:
         if (data.size or 0) > _MAX_FINGERPRINT_FILE:
             raise MalformedError("the file is too large", source=path, wanted=_MAX_FINGERPRINT_FILE, got=data.size)
         return Fingerprint.from_bytes(data.pread(0, _MAX_FINGERPRINT_FILE))
@@ -230,10 +231,10 @@ def read_fingerprint(folder: Folder) -> Fingerprint | None:
 
 def checkpoint_hash(folder: str) -> int:
     """Return the hash of the index of the folder's checkpoint; 0 if there is none."""
-    path = os.path.join(folder, "variables", "variables.index")
-    if not os.path.exists(path):
+    path = inside(folder, "variables", "variables.index")
+    if not exists(path):
         return 0
-    with FileData(path) as data:
+    with open_file(path) as data:
         hashing = Fingerprint64()
         for block in blocks_of(data.range(0, data.size or 0)):
             hashing.update(block)
@@ -243,7 +244,7 @@ def checkpoint_hash(folder: str) -> int:
 # -- a whole message ---------------------------------------------------------------------------------------------------
 
 
-def _whole_hashes(data: FileData, canonicalizer: Canonicalizer) -> tuple[int, int, int, int]:
+def _whole_hashes(data: Data, canonicalizer: Canonicalizer) -> tuple[int, int, int, int]:
     """Return the checksum, and the hashes of the graph, of the signatures and of the object graph."""
     from pparse.protos import schema
 

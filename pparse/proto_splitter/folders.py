@@ -17,7 +17,7 @@ import os
 import stat
 
 from pparse.data.base import copy_into
-from pparse.data.files import FileData
+from pparse.data.local import exists, inside, is_folder, open_file, real_path, same_file
 from pparse.errors import (
     EndOfDataError,
     FormatError,
@@ -147,7 +147,7 @@ def split_folder(
     source, target = os.fspath(source_dir), os.fspath(target_dir)
     model = _model_of(source)
     if model == CHUNKED:
-        beside = f", which takes precedence over its {WHOLE}" if os.path.exists(os.path.join(source, WHOLE)) else ""
+        beside = f", which takes precedence over its {WHOLE}" if exists(inside(source, WHOLE)) else ""
         raise OptionError(f"{source} is in chunks already: it has a {CHUNKED}{beside}; merge it first")
 
     def write(document: Extraction, folder: str) -> SplitReport:
@@ -179,15 +179,15 @@ def merge_folder(source_dir: Folder, target_dir: Folder, **options: Any) -> Fold
 
 def _model_of(source: str) -> str:
     """Return the name of the file that TensorFlow reads as the model of a folder."""
-    if not os.path.isdir(source):
+    if not is_folder(source):
         raise SourceError("is not a folder", source=source)
     for name in (CHUNKED, WHOLE):
-        path = os.path.join(source, name)
-        if os.path.isdir(path):
+        path = inside(source, name)
+        if is_folder(path):
             raise FormatError("is a folder, but should be the model file; rename it", source=path)
-        if os.path.exists(path):
+        if exists(path):
             return name
-    if os.path.exists(os.path.join(source, _TEXT)):
+    if exists(inside(source, _TEXT)):
         raise UnsupportedError(f"the model of {source} is in text form ({_TEXT}), which is not supported")
     raise FormatError(f"is not a SavedModel folder: it has neither {CHUNKED} nor {WHOLE}", source=source)
 
@@ -207,7 +207,7 @@ def _write_folder(
     files = list(_inventory(source, given, notes))
     staging = _Staging(target)
     try:
-        path = os.path.join(source, model)
+        path = inside(source, model)
         with pparse.open(
             path,
             format="cpb" if model == CHUNKED else "saved-model",
@@ -235,7 +235,7 @@ def _write_folder(
         written.path = os.path.join(target, os.path.basename(written.path))
     finally:
         staging.discard()
-    if model == CHUNKED and os.path.exists(os.path.join(source, WHOLE)):
+    if model == CHUNKED and exists(inside(source, WHOLE)):
         notes.append(f"{source} also has a {WHOLE}, which was left out: the {CHUNKED} takes precedence")
     return report
 
@@ -245,7 +245,7 @@ def _write_folder(
 
 def _check_target(source: str, target: str, given: FolderOptions) -> None:
     """Raise `OptionError` for a target that would overwrite other data."""
-    if os.path.exists(target) and os.path.samefile(source, target):
+    if same_file(source, target):
         raise OptionError(f"the target {target} is the source itself; name another folder")
     if _lies_in(target, source):
         raise OptionError(f"the target {target} lies in the source {source}; name another folder")
@@ -265,7 +265,7 @@ def _check_target(source: str, target: str, given: FolderOptions) -> None:
 
 
 def _lies_in(path: str, folder: str) -> bool:
-    return os.path.realpath(path).startswith(os.path.join(os.path.realpath(folder), ""))
+    return real_path(path).startswith(inside(real_path(folder), ""))
 
 
 class _Staging:
@@ -332,14 +332,14 @@ def _inventory(source: str, given: FolderOptions, notes: list[str]) -> Iterator[
     waiting = [""]
     while waiting:
         folder = waiting.pop()
-        for name, entry in _listing(os.path.join(source, folder), folder):
+        for name, entry in _listing(inside(source, folder), folder):
             if name in (CHUNKED, WHOLE, FINGERPRINT):
                 continue
             if entry.is_symlink() and not _may_follow(source, name, given, notes):
                 continue
             if entry.is_dir():
                 waiting.append(name)
-                yield os.path.join(name, "")
+                yield inside(name, "")
             elif entry.is_file():
                 yield name
             else:
@@ -349,19 +349,19 @@ def _inventory(source: str, given: FolderOptions, notes: list[str]) -> Iterator[
 def _listing(path: str, folder: str) -> list[tuple[str, os.DirEntry[str]]]:
     try:
         with os.scandir(path) as found:
-            return sorted((os.path.join(folder, entry.name), entry) for entry in found)
+            return sorted((inside(folder, entry.name), entry) for entry in found)
     except OSError as error:
         raise SourceError(f"cannot list: {error.strerror or error}", errno=error.errno, source=path) from error
 
 
 def _may_follow(source: str, name: str, given: FolderOptions, notes: list[str]) -> bool:
     """Say whether to copy what a symbolic link points to. Raise `OptionError` if that is not allowed."""
-    path = os.path.join(source, name)
-    real = os.path.realpath(path)
-    if not os.path.exists(real):
+    path = inside(source, name)
+    real = real_path(path)
+    if not exists(real):
         notes.append(f"{name} is a broken link and was left out")
         return False
-    if os.path.isdir(real):
+    if is_folder(real):
         raise OptionError(
             f"{path} is a link to the folder {real}: such links are not followed; replace it by a real folder"
         )
@@ -375,16 +375,16 @@ def _may_follow(source: str, name: str, given: FolderOptions, notes: list[str]) 
 
 def _note_link(source: str, model: str, notes: list[str]) -> None:
     """Add a note if the model is a link out of the folder, as in download caches."""
-    real = os.path.realpath(os.path.join(source, model))
+    real = real_path(inside(source, model))
     if not _lies_in(real, source):
         notes.append(f"{model} was a link out of the folder: its target {real} was read")
 
 
 def _copy(source: str, name: str, target: str, given: FolderOptions) -> int:
     """Copy one file, block by block, with its permissions; return its size."""
-    path, copy = os.path.join(source, name), os.path.join(target, name)
+    path, copy = inside(source, name), os.path.join(target, name)
     done = 0
-    with FileData(path, stats=given.stats) as data:
+    with open_file(path, stats=given.stats) as data:
         size = data.size or 0
         try:
             with open(copy, "xb") as out:

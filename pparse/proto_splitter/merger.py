@@ -26,7 +26,7 @@ import os
 from operator import itemgetter
 
 from pparse.data.base import BytesData
-from pparse.data.files import FileData
+from pparse.data.local import exists, names_in, open_file, split
 from pparse.errors import MalformedError, PparseError, SourceError, UnsupportedError
 from pparse.limits import Limits
 from pparse.parsers.cpb.scalars import decode_scalar
@@ -108,7 +108,7 @@ class Merger:
         """Read ``{prefix}.cpb``, or else ``{prefix}.pb``, and merge it into ``message``."""
         _checked(message)
         path = _find(prefix)
-        with FileData(path) as data:
+        with open_file(path) as data:
             if path.endswith(CHUNKED):
                 options = ReadOptions(verify, budget, limits, scratch)
                 _merge_file(data, read_metadata(data, options), message, options)
@@ -134,7 +134,7 @@ class Merger:
         _checked(message)
         metadata = message_of(chunk_metadata, "ChunkMetadata")
         path = _find(prefix, partial=True)
-        with FileData(path) as data:
+        with open_file(path) as data:
             _merge_file(data, metadata, message, ReadOptions(verify, budget, limits, scratch))
 
     @staticmethod
@@ -176,34 +176,30 @@ def _checked(message: Any) -> Any:
 def _find(prefix: Prefix, *, partial: bool = False) -> str:
     """Return the path of the file to read. Raise `SourceError` if there is none."""
     text = os.fspath(prefix)
-    if os.path.exists(text + CHUNKED):
+    if exists(text + CHUNKED):
         return text + CHUNKED
-    whole = os.path.exists(text + WHOLE)
+    whole = exists(text + WHOLE)
     if whole and not partial:
         return text + WHOLE
     if text.endswith(CHUNKED) or (text.endswith(WHOLE) and not partial):
-        if os.path.exists(text):
+        if exists(text):
             return text
         text = text.removesuffix(CHUNKED).removesuffix(WHOLE)
-    if partial and (whole or os.path.exists(text.removesuffix(WHOLE) + WHOLE)):
+    if partial and (whole or exists(text.removesuffix(WHOLE) + WHOLE)):
         raise SourceError(f"there is no {CHUNKED}, only a {WHOLE}, which cannot be read in part", source=text)
     raise SourceError(f"neither {text}{CHUNKED} nor {text}{WHOLE} exists{_siblings(text)}")
 
 
 def _siblings(prefix: str) -> str:
     """Return text to add to an error if there are files ``{prefix}.*.cpb``."""
-    folder, base = os.path.split(prefix)
+    folder, base = split(prefix)
     names: list[str] = []
     count = 0
-    try:
-        with os.scandir(folder or ".") as entries:
-            for entry in entries:
-                if entry.name.startswith(f"{base}.") and entry.name.endswith(CHUNKED):
-                    count += 1
-                    if len(names) < _NAMED:
-                        names.append(entry.name)
-    except (OSError, ValueError):
-        return ""
+    for name in names_in(folder):
+        if name.startswith(f"{base}.") and name.endswith(CHUNKED):
+            count += 1
+            if len(names) < _NAMED:
+                names.append(name)
     if not names:
         return ""
     shown = ", ".join(sorted(names)) + (" …" if count > len(names) else "")

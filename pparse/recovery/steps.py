@@ -164,11 +164,9 @@ def run_of(document: Extraction, command: str, **options: object) -> dict[str, o
 
 
 def _identity(extraction: Extraction) -> list[object]:
-    from pparse.data.files import FileData
-
     data = extraction.data
-    if isinstance(data, FileData):
-        return [data.identity.size, data.identity.mtime_ns, data.identity.inode]
+    if data.stamp is not None:
+        return [*data.stamp]
     if not extraction.is_folder and data.size is not None:
         from pparse.compressed.gzip_index import fingerprint
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 from operator import itemgetter
 
 from pparse.data.base import Data
+from pparse.data.identity import derived
 from pparse.data.reader import byte_view
 from pparse.kernels.highway import Highway64, hash64
 from pparse.riegeli.errors import HashMismatchError, InvalidArgumentError
@@ -136,6 +137,13 @@ class ChunkData(Data):
         self._source = source
         self._chunk = chunk
         self._verdicts = verdicts
+
+    @property
+    def identity(self) -> object | None:  # type: ignore[override]
+        """That of the file, and where the chunk is in it."""
+        data, start = self._source.locate(self._chunk.begin)
+        stretch = data.range(start, start + (self.size or 0))
+        return derived("riegeli chunk", [stretch], self._chunk.layout.shift)
 
     @property
     def flawed(self) -> bool:

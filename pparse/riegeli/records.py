@@ -7,6 +7,7 @@ from bisect import bisect_right
 from itertools import accumulate
 
 from pparse.data.base import Data
+from pparse.data.identity import derived
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.locking import RLock
 from pparse.riegeli.errors import InvalidArgumentError
@@ -161,6 +162,12 @@ class _Decoded(Data):
         self._lock = RLock()
         self._records: list[bytes] | None = None  # the budget may drop them at any time
         self._charge: Charge | None = None
+
+    @property
+    def identity(self) -> object | None:  # type: ignore[override]
+        """That of the chunk, and which fields of its records are kept."""
+        kept = None if self._projection is None else repr(self._projection.root)
+        return derived("riegeli records", [self._packed.range(0, self._packed.size or 0)], kept)
 
     def records(self) -> list[bytes]:
         with self._lock:

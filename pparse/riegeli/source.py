@@ -9,7 +9,8 @@ import io
 import os
 
 from pparse.data.base import BytesData, Data
-from pparse.data.files import FileData
+from pparse.data.identity import of_stream
+from pparse.data.local import open_file
 from pparse.data.reader import Reader
 from pparse.errors import GapError, SourceError
 from pparse.locking import Lock
@@ -81,6 +82,11 @@ class SeekableData(Data):
         self._lock = Lock()
         super().__init__(str(getattr(stream, "name", "<stream>")), end_of(stream))
 
+    @property
+    def identity(self) -> object | None:  # type: ignore[override]
+        """What the file object tells of its content: see `pparse.data.identity.of_stream`."""
+        return of_stream(self._stream, self.size)
+
     def _pread(self, offset: int, length: int) -> bytes:
         found = io.BytesIO()
         left = length
@@ -115,7 +121,10 @@ def end_of(stream: Any) -> int:
 
 
 class ForwardData(Data):
-    """A file object that is only read forwards. Up to 32 MiB stay in memory until `forget` releases them."""
+    """A file object that is only read forwards. Up to 32 MiB stay in memory until `forget` releases them.
+
+    It has no `identity`: what a pipe held is gone, and nobody could compare it.
+    """
 
     def __init__(self, stream: Any, position: int) -> None:
         super().__init__(str(getattr(stream, "name", "<stream>")), None)
@@ -177,7 +186,7 @@ class Source:
         self._end: int | None = None  # where a Range ends
         self._data: Data | None = None
         if isinstance(src, str | os.PathLike):
-            self._data = FileData(src)
+            self._data = open_file(src)
             self._owns = True
         elif isinstance(src, bytes | bytearray | memoryview):
             self._data = BytesData(src)
@@ -293,17 +302,10 @@ class Source:
         if before is None or isinstance(self.src, bytes | bytearray | memoryview | Data | Reader):
             return False
         if isinstance(self.src, str | os.PathLike):
-            try:
-                if os.stat(self.src).st_size <= before:
-                    return False
-            except OSError:
+            now = self.data.grown()
+            if now is None:
                 return False
-            now: Data = FileData(self.src)
-            old = self.data
-            if isinstance(old, FileData) and isinstance(now, FileData) and not old.identity.same_file(now.identity):
-                now.close()
-                return False  # another file has the name now
-            old.close()
+            self.data.close()
         else:
             if end_of(self.src) <= before:
                 return False

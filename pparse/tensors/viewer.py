@@ -15,12 +15,14 @@ from pparse.locking import Guarded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any, Self
 
     from pparse.budget import MemoryBudget
     from pparse.data.base import Data, IoStats
     from pparse.document.extraction import Extraction
+    from pparse.document.folder import Folder
     from pparse.document.opening import Source
     from pparse.document.registry import Registry
     from pparse.document.session import Progress
@@ -459,6 +461,7 @@ def view(
     exclude: Sequence[str] = (),
     limits: Limits | None = None,
     scratch: str | None = None,
+    folder: str | os.PathLike[str] | Folder | None = None,
     strict: bool = False,
     progress: Progress | None = None,
     cancel: Callable[[], bool] | None = None,
@@ -483,6 +486,7 @@ def view(
         exclude=exclude,
         limits=limits,
         scratch=scratch,
+        folder=folder,
         strict=strict,
         progress=progress,
         cancel=cancel,

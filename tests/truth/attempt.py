@@ -11,17 +11,60 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pparse
-from pparse.data.base import IoStats
+from pparse.data.base import Data, Distance, IoStats
+from pparse.data.files import FileData
+from pparse.document.opening import enter_next
 from pparse.errors import PparseError
 from pparse.findings import FindingList
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from pparse.findings import Finding
     from tests.truth.cases import Case
 
 BUDGET = 32 << 20
+
+
+class FarFile(Data):
+    """A file that is read by requests. The reads are not counted: those of the cache in front of it are."""
+
+    distance = Distance.FAR
+
+    def __init__(self, path: str) -> None:
+        self._file = FileData(path)
+        super().__init__(path, self._file.size)
+
+    def pread(self, offset: int, length: int) -> bytes:
+        return self._file._pread(offset, self._clip(offset, length))
+
+    def _pread(self, offset: int, length: int) -> bytes:
+        raise AssertionError("nobody asks for this")
+
+    def preadinto(self, offset: int, buffer: Any) -> int:
+        content = self.pread(offset, len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+    def holes(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        return self._file.holes(start, end)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class FarFolder(pparse.Folder):
+    """A folder of such files."""
+
+    def __init__(self, path: str) -> None:
+        self._where = path
+
+    def list(self) -> Sequence[str]:
+        return os.listdir(self._where)
+
+    def open(self, name: str) -> Data:
+        return FarFile(os.path.join(self._where, name))
 
 
 @dataclass
@@ -111,6 +154,16 @@ class Attempt:
         self.commands.append(command)
         return command
 
+    def open_far(self, path: str, **options: Any) -> Any:
+        """Open the sample as `pparse.open` does, with all files far away."""
+        folder = FarFolder(os.path.dirname(path)) if self.case.wrapped.folder else None
+        document = pparse.open(FarFile(path), folder=folder, **options)
+        names = list(self.case.wrapped.inner)
+        while names:
+            document, taken = enter_next(document, names)
+            del names[:taken]
+        return document
+
     @contextlib.contextmanager
     def guarded(self, what: str) -> Iterator[None]:
         """Let the package's own errors go by, and keep every other one."""
@@ -127,11 +180,11 @@ class Attempt:
             where = traceback.extract_tb(error.__traceback__)[-1]
             self.crashes.append(f"{what}: {error!r} at {where.filename.rpartition('/')[2]}:{where.lineno}")
 
-    def inside(self, path: str, work: Callable[[Any], None]) -> None:
+    def inside(self, path: str, work: Callable[[Any], None], opener: Callable[..., Any] = pparse.open) -> None:
         """Open a document within the budget, do ``work`` with it, and note what it took."""
         self.questions += 1
         with self.guarded(f"open({os.path.basename(path)!r})"):
-            document = pparse.open(path, budget=BUDGET, options=self.options)
+            document = opener(path, budget=BUDGET, options=self.options)
             try:
                 work(document)
             finally:

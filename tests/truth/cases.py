@@ -16,7 +16,7 @@ from tests.truth.wrappers import WRAPPERS, Wrapped, applies, wrap
 if TYPE_CHECKING:
     from pathlib import Path
 
-WAY_NAMES = ("open", "view", "threads", "ls", "info", "get", "check", "extract", "recover")
+WAY_NAMES = ("open", "view", "threads", "far", "handle", "ls", "info", "get", "check", "extract", "recover")
 # How often a way is drawn: those that look at most find most.
 WEIGHTS = {"view": 4, "recover": 4, "check": 3, "threads": 2}
 DEFAULT_CASES = 450

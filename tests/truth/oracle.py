@@ -37,6 +37,8 @@ CODES = (0, 2, 3, 4)
 TIMES, CONSTANT = 60, 8 << 20
 # Reads and findings of a question, besides one for each 16 bytes.
 STEPS = 10_000
+# Ways that ask for the values from Python.
+FROM_PYTHON = {"view", "threads", "far", "handle", "check"}
 # Wrappings whose outermost layer is gzip, and the bytes of its header that no checksum covers and that change nothing:
 # the time, the level, the system (RFC 1952, 2.3.1).
 GZIPPED, UNCOVERED = ("gz", "tar-gz", "tar-gz-of-zip"), range(4, 10)
@@ -375,10 +377,10 @@ def d_what_is_whole_is_delivered(attempt: Attempt) -> Iterator[str]:
     reach = case.reach
     nothing = reach.lost or reach.doubt or (case.sample.kind == "blob" and reach.frayed)
     wanted = [] if nothing else [name for name in truth_of(attempt) if untouched(attempt, name)]
-    by_way = {"view", "threads", "check"} if case.sample.kind == "tensors" else {"view", "threads", "check", "open"}
+    by_way = FROM_PYTHON if case.sample.kind == "tensors" else FROM_PYTHON | {"open"}
     if case.way in by_way and case.sample.kind not in ("blob", "records"):
         yield from delivered_values(attempt, wanted)
-    if case.way in ("view", "threads", "check") and case.sample.kind == "records":
+    if case.way in FROM_PYTHON and case.sample.kind == "records":
         given = {seen.content for seen in attempt.values if seen.status == "complete"}
         for name in wanted:
             if case.sample.values[name].content not in given:

@@ -91,6 +91,24 @@ def plant_status_forgotten(monkeypatch):
     monkeypatch.setattr(Tensor, "numpy", numpy)
 
 
+def plant_block_of_another_place(monkeypatch):
+    from pparse.data.block_cache import BLOCK, BlockCache
+
+    pieces = BlockCache._pieces
+
+    def wrong(cache, start, end):
+        shift = BLOCK if start >= BLOCK else 0
+        return pieces(cache, start - shift, end - shift)
+
+    monkeypatch.setattr(BlockCache, "_pieces", wrong)
+
+
+def plant_handle_that_forgets_what_is_inside(monkeypatch):
+    from pparse.document import handles
+
+    monkeypatch.setattr(handles, "_part", lambda opened, handle: opened.topmost)
+
+
 def plant_foreign_error(monkeypatch):
     from pparse.tensors.tensor import Tensor
 
@@ -274,6 +292,8 @@ PLANTED = {
     "tensor_dropped from a list": (plant_tensor_dropped, "safetensors/plain/none/ls", {"d"}),
     "tensor_dropped in recovery": (plant_tensor_dropped, f"{CUT}/recover", {"d"}),
     "status_forgotten": (plant_status_forgotten, "safetensors/plain/none/view", {"b"}),
+    "block_of_another_place": (plant_block_of_another_place, "safetensors/plain/none/far", {"a", "d"}),
+    "handle_that_forgets": (plant_handle_that_forgets_what_is_inside, "json/zip-stored/none/handle", {"d"}),
     "foreign_error": (plant_foreign_error, "safetensors/gz/none/view", {"e"}),
     "bug_in_command": (plant_bug_in_command, "json/plain/none/ls", {"e"}),
     "read_again_and_again": (plant_read_again_and_again, "safetensors/plain/none/view", {"e"}),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import pickle
 import random
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
 from pparse.containers.stream import StreamParser
+from pparse.document import handles
 from pparse.errors import DamagedTensorError, PparseError
 from tests.truth.attempt import Attempt, Seen
 
@@ -207,6 +209,32 @@ def ask_together(attempt: Attempt, document: Any) -> None:
         sys.setswitchinterval(interval)
     attempt.questions += 3
     attempt.values = [one for part in seen for one in part]
+
+
+@way
+def far(attempt: Attempt) -> None:
+    """What `view` asks, of files that are far away: read through a cache, the shards of a set from a given folder."""
+    attempt.inside(attempt.path, lambda document: read_values(attempt, document, attempt.values), attempt.open_far)
+
+
+@way
+def handle(attempt: Attempt) -> None:
+    """What `view` asks, of a document that was pickled and opened again; and each tensor by a handle of its own."""
+    try:
+        attempt.inside(attempt.target, lambda document: ask_by_handles(attempt, document))
+    finally:
+        handles.at_fork()  # the next case is another process
+
+
+def ask_by_handles(attempt: Attempt, document: Any) -> None:
+    """Let a document, and then its tensors, travel."""
+    attempt.questions += 2
+    read_values(attempt, pickle.loads(pickle.dumps(document)), attempt.values)
+    if attempt.case.sample.kind == "tensors":
+        for kept in [pickle.dumps(tensor) for tensor in document.view().tensors()]:
+            tensor = pickle.loads(kept)
+            with attempt.guarded(f"tensor {tensor.name!r}"):
+                ask(attempt.values, tensor, tensor.name, "numpy by a handle", lambda: tensor.numpy().tobytes())  # noqa: B023
 
 
 @way

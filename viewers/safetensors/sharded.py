@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 from array import array
 from bisect import bisect_left
 
@@ -108,7 +107,7 @@ class SafetensorsSetViewer(Viewer):
     def _beside(self, name: str) -> str:
         """Return the path of a file of the set, as the caller who opened the set would write it."""
         folder = self.extraction.folder
-        return name if folder is None or folder.path in ("", ".") else os.path.join(folder.path, name)
+        return name if folder is None else folder.path_of(name)
 
     def _note(self, code: str, reason: str, severity: Severity = Severity.ERROR, **where: Any) -> Finding:
         finding = Finding(code, reason, severity=severity, source=self.extraction.name, **where)
@@ -132,7 +131,9 @@ class SafetensorsSetViewer(Viewer):
             return
         others: dict[int, int] = {}  # hashes of names found in other shards than the index says, with counts
         missing: dict[str, Finding] = {}
+        fetched = 0
         for number, name in enumerate(names):
+            fetched = parser.fetch_ahead(names, number, fetched)
             try:
                 viewer = self.shard_viewer(name)
             except DataChangedError:
@@ -302,7 +303,9 @@ class SafetensorsSetViewer(Viewer):
                 return Tensor(name, None, (), (), status=Status.MISSING, finding=finding, owner=self)
             if tensor is not None:
                 return tensor
-        for candidate in parser.shard_names():
+        names, fetched = parser.shard_names(), 0
+        for number, candidate in enumerate(names):
+            fetched = parser.fetch_ahead(names, number, fetched) if number else 0
             tensor = self._in_shard(candidate, name)
             if tensor is not None:
                 return tensor

@@ -12,8 +12,6 @@ Strings (DT_STRING) are not numbers: their dtype is None, and `TensorflowTensor.
 
 from __future__ import annotations
 
-from pparse.data.base import BytesData
-from pparse.data.files import FileData
 from pparse.data.range_status import cut_status
 from pparse.data.reader import Range
 from pparse.errors import (
@@ -78,8 +76,7 @@ class TensorMaker:
         self.lost_content = False
         self._misplaced = misplaced
         self._path = extraction.path
-        # Plain bytes of a file have no checksum and no stream that could contradict them.
-        self._is_sure = type(extraction.data) in (FileData, BytesData)
+        self._is_sure = extraction.data.is_plain
 
     # -- places ------------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from array import array
 from bisect import bisect_right
 
 from pparse.data.base import Data
+from pparse.data.identity import derived
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
 from pparse.kernels.packed import count_varints, packed_array
 from pparse.kernels.wire import LEN
@@ -300,6 +301,13 @@ class ValuesData(Data):
         self._itemsize = itemsize
         self._lock = lock
         self._last: bytes | None = None
+
+    @property
+    def identity(self) -> object | None:  # type: ignore[override]
+        """Those of the sources of the values, where they are there, and what is made of them."""
+        with self._lock:
+            values = self._values
+            return derived("values", values.spans, values.field.number, values.code, self._itemsize, self.size)
 
     def check_unchanged(self) -> None:
         """Check the source of the values."""
