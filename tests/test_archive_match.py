@@ -15,6 +15,7 @@ import pparse
 from pparse.data.base import BytesData
 from pparse.errors import FormatError
 from pparse.parsers.tar.parser import TarParser
+from pparse.parsers.zip.match import match_tail
 from pparse.parsers.zip.parser import ZipParser
 from pparse.tree.parser import Confidence
 from tests.conftest import safetensors
@@ -149,6 +150,20 @@ def test_recognising_reads_no_more_than_the_head_and_the_tail(prefix) -> None:
             data.read = 0
             parser.match_further(reader, thorough=False)
             assert data.read < 10_000, parser
+
+
+@pytest.mark.parametrize("behind", [0, 300])
+def test_an_end_record_counts_from_the_first_of_the_bytes_that_are_looked_at(behind) -> None:
+    source = b"text" * 100 + Archive(*REST, prefix=noise(1000)).whole + bytes(behind)
+    data, tail = BytesData(source), len(source) - source.rindex(b"PK\5\6")
+    for at_end in (False, True):
+        assert match_tail(data, 0, len(source), tail, at_end=at_end) is Confidence.LIKELY
+        assert match_tail(data, 0, len(source), tail - 1, at_end=at_end) is Confidence.NO
+    assert match_tail(BytesData(source + b"x"), 0, len(source) + 1, tail + 1, at_end=True) is Confidence.NO
+    assert match_tail(BytesData(source + b"x"), 0, len(source) + 1, tail + 1) is Confidence.LIKELY
+    # Of an archive whose beginning is lost, the directory is there, and begins before its place.
+    lost = source[source.index(b"PK\1\2") - 700 :]
+    assert match_tail(BytesData(lost), 0, len(lost), tail) is Confidence.POSSIBLE
 
 
 NOT_ZIP = {

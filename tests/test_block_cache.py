@@ -102,6 +102,29 @@ def test_ranges_near_each_other_are_one_request():
     assert len(far.requests) == 2
 
 
+def test_up_to_half_of_the_cache_is_read_ahead_of_a_use_and_more_is_left_to_the_source():
+    far, cache = cached(budget="8MiB")  # 1 MiB of blocks
+    asked: list[list[tuple[int, int]]] = []
+    far.prefetch = asked.append  # type: ignore[method-assign]
+    half = 8 * BLOCK
+    cache.prefetch([(BLOCK, half)])
+    assert (far.requests, asked) == ([(BLOCK, half)], [])
+    assert cache.pread(BLOCK, half) == CONTENT[BLOCK : BLOCK + half]
+    assert len(far.requests) == 1
+    cache.prefetch([(20 * BLOCK, half + 1)])
+    assert (len(far.requests), asked) == (1, [[(20 * BLOCK, half + 1)]])
+    cache.prefetch([(len(CONTENT) - 10, 100), (len(CONTENT) + BLOCK, 1)])
+    assert far.requests[1:] == [(len(CONTENT) // BLOCK * BLOCK, len(CONTENT) % BLOCK)]
+
+
+@pytest.mark.parametrize(("apart", "requests"), [(256 << 10, 1), ((256 << 10) + 1, 2)])
+def test_ranges_are_read_together_if_what_is_between_costs_less_than_a_request(apart, requests):
+    far, cache = cached()
+    ranges = [(BLOCK, 100), (BLOCK + 50, 10), (BLOCK + 100 + apart, 100)]
+    assert cache.pread_many(ranges) == [CONTENT[offset : offset + length] for offset, length in ranges]
+    assert len(far.requests) == requests
+
+
 def test_what_is_kept_is_charged_and_given_back():
     far = FarData(CONTENT)
     budget = MemoryBudget("1MiB")

@@ -105,6 +105,30 @@ def test_who_goes_back_over_damage_looks_at_each_block_once():
     assert bytes_to_go_back(64) < 5 * bytes_to_go_back(16)
 
 
+@pytest.mark.parametrize("salvage", [True, False])
+def test_damage_at_the_end_hides_no_chunk_from_who_goes_back(salvage):
+    """Behind the last block header there is no other: that is remembered, and is true from there on only."""
+    content = written("uncompressed,chunk_size:1000", [bytes([number]) * 900 for number in range(200)])
+    chunks = sound(content).chunks
+    assert len(content) > 2 * BLOCK
+    damaged = bytearray(content)
+    for chunk in (chunks[3], chunks[90], chunks[-1]):
+        damaged[chunk.begin + 30] ^= 0xFF
+    with RecordReader(bytes(damaged), recovery=lambda region: None, salvage=salvage) as reader:
+        first = list(reader)
+        assert {record[0] for record in first} >= {0, 72, 150}
+        for _ in range(2):
+            reader.seek_numeric(0)
+            assert list(reader) == first
+        reader.seek_numeric(chunks[90].begin)
+        assert list(reader) == [record for record in first if record[0] >= chunks_before(content, 90)]
+
+
+def chunks_before(content: bytes, count: int) -> int:
+    """Return the number of records before a chunk."""
+    return sum(chunk.num_records for chunk in sound(content).chunks[:count])
+
+
 def test_readers_of_a_lookup_know_what_the_others_saw():
     """Each goes its own way through the same damage: only the first one searches it."""
     damaged = bytearray(written("uncompressed,chunk_size:1000", [bytes([number]) * 900 for number in range(200)]))

@@ -385,6 +385,32 @@ class TestChanges:
         assert [got.name for got in found] == ["a.txt", "b.bin", "c.txt"]
         assert [got.status for got in found if got.name != "b.bin"] == [Status.COMPLETE] * 2
 
+    @pytest.mark.parametrize("method", [0, 8])
+    @pytest.mark.parametrize("said", [20, 4_000])
+    def test_of_two_sizes_the_one_that_does_not_fit_the_file_is_named_with_its_record(self, method, said) -> None:
+        archive = Archive(Made("a", b"a" * 70), Made("b", noise(1000), method=method), Made("c", b"c" * 70))
+        listed = len(archive.body) + len(archive.members[0].central()) + 20
+        for place, wrong in ((listed, "directory"), (archive.members[1].at + 18, "local header")):
+            source = bytearray(archive.body + archive.directory)  # without an end record, both are looked at
+            struct.pack_into("<I", source, place, said)
+            found = read(bytes(source))
+            assert_whole(found, archive.members)
+            findings = [got.member.finding for got in found]
+            assert (findings[0], findings[2]) == (None, None)
+            assert findings[1] is not None
+            assert (findings[1].code, findings[1].severity) == ("contradiction", Severity.WARNING)
+            assert f"the {wrong} has sizes" in findings[1].reason
+
+    @pytest.mark.parametrize("field", [14, 22])
+    def test_a_local_header_that_leaves_out_size_or_checksum_contradicts_nothing(self, field) -> None:
+        archive = Archive(Made("a", b"a" * 70), Made("b", noise(1000), method=8), Made("c", b"c" * 70))
+        source = bytearray(archive.body + archive.directory)
+        place = archive.members[1].at + field
+        source[place : place + 4] = bytes(4)
+        found = read(bytes(source))
+        assert [got.content for got in found] == [member.content for member in archive.members]
+        assert [got.member.finding for got in found] == [None, None, None]
+
     def test_the_name_in_the_directory_counts_and_the_other_is_a_finding(self) -> None:
         archive = Archive(Made("seen", b"one", local_name="other"), Made("b", b"two"))
         found = read(archive.whole)
