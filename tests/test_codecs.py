@@ -20,8 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pparse.budget import MemoryBudget
-from pparse.codecs import CHECKPOINT, CODECS, compress, compressor, decompress, decompressor
-from pparse.codecs import standard
+from pparse.codecs import CHECKPOINT, CODECS, compress, compressor, decompress, decompressor, standard
 from pparse.codecs.brotli import window_log
 from pparse.compressed.resync import pieces_for
 from pparse.containers.stream import StreamParser
