@@ -8,6 +8,7 @@ import pytest
 
 from pparse.data.base import BytesData
 from pparse.parsers.zip import claims, descriptors, records
+from pparse.parsers.zip.note import ZipNote
 from pparse.testing import GappyData
 from tests.zip_samples import Archive, Made, noise
 
@@ -259,6 +260,56 @@ def test_only_in_front_of_a_descriptor_zeros_say_nothing(streamed, crc, packed, 
         # A header that says the same is no second claim.
         same = said == [(packed, size, value)]
         assert [claim.listed for claim in both[1:]] == [False] * (len(said) - same)
+
+
+@pytest.mark.parametrize("length", [12, 16, 20, 24])
+def test_the_checksum_of_a_descriptor_is_that_in_front_of_these_sizes(length: int) -> None:
+    made = Made("x", b"content" * 50, method=8, descriptor=length)
+    block, packed, size = made.trailer() + b"PK\1\2" + bytes(30), len(made.packed), len(made.content)
+    assert descriptors.descriptor_crc(block, packed, size) == made.crc
+    assert descriptors.descriptor_crc(block, packed, None) == made.crc
+    assert descriptors.descriptor_crc(made.trailer(), packed, size) == made.crc
+    for other in ((packed, size + 1), (packed + 1, size), (size, size), (packed + 1, None)):
+        assert descriptors.descriptor_crc(block, *other) is None
+    assert descriptors.descriptor_crc(made.trailer()[:-1], packed, size) is None
+
+
+class TestAgreement:
+    """Of a local header with what the directory says: CRC 5, 40 bytes of 70."""
+
+    MEANT = (5, 40, 70)
+
+    def agrees(self, flags, said, meant=MEANT, *, method=8, listed=0, behind=b"never looked at") -> bool:
+        note = ZipNote(listed, 8, "file", listed=True)
+        return descriptors.values_agree(note, flags, method, said, meant, lambda: behind)
+
+    def test_all_three_numbers_must_be_the_same(self) -> None:
+        assert self.agrees(0, (5, 40, 70)) is True
+        for said in ((6, 40, 70), (5, 41, 70), (5, 40, 71), (0, 40, 70), (5, 0, 70), (5, 40, 0), (0, 0, 0)):
+            assert self.agrees(0, said) is False
+        assert self.agrees(0, (6, 40, 70), (None, 40, 70)) is True
+        assert self.agrees(0, (6, 41, 70), (None, 40, 70)) is False
+
+    def test_method_and_flags_that_matter_must_be_the_same(self) -> None:
+        assert self.agrees(0x0806, (5, 40, 70)) is True  # how a name is written, how well it is compressed
+        assert self.agrees(0, (5, 40, 70), method=0) is False
+        for flag in (records.ENCRYPTED, records.STREAMED, records.MASKED):
+            assert self.agrees(flag, (5, 40, 70)) is False
+            assert self.agrees(0, (5, 40, 70), listed=flag) is False
+
+    @pytest.mark.parametrize("length", [12, 16, 20, 24])
+    def test_in_front_of_a_descriptor_numbers_are_zeros_or_right(self, length) -> None:
+        def behind(*values: int) -> bytes:
+            layout = "<III" if length in (12, 16) else "<IQQ"
+            return (b"PK\7\x08" if length in (16, 24) else b"") + struct.pack(layout, *values) + b"PK\1\2"
+
+        for said in ((0, 0, 0), (5, 40, 70), (0, 40, 70), (5, 0, 0)):
+            assert self.agrees(8, said, listed=8, behind=behind(5, 40, 70)) is True
+            for wrong in ((6, 40, 70), (5, 41, 70), (5, 40, 71)):
+                assert self.agrees(8, said, listed=8, behind=behind(*wrong)) is False
+        for said in ((6, 0, 0), (0, 41, 0), (0, 0, 71)):
+            assert self.agrees(8, said, listed=8, behind=behind(5, 40, 70)) is False
+        assert self.agrees(8, (6, 0, 0), (None, 40, 70), listed=8, behind=behind(7, 40, 70)) is True
 
 
 def test_a_member_is_cut_if_fewer_bytes_are_there_than_it_has() -> None:
