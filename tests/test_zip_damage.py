@@ -430,6 +430,71 @@ def kinds_and_ends(source: bytes) -> list[tuple[str, int]]:
         return [(kid.note.kind, kid.note.end) for kid in extraction.root.children()]
 
 
+class TestWhatIsSaidOfMembers:
+    ARCHIVE = Archive(Made("a", b"a" * 70), Made("a long name", noise(1000), method=8), Made("c", b"c" * 70))
+
+    def said(self, source: object) -> list[tuple[str, str, str, int, str]]:
+        """Return name, kind, status, end of each member, and the code of what is wrong with it."""
+        with opened(source) as extraction:
+            parser = extraction.parse().parser
+            assert isinstance(parser, ZipParser)
+            return [
+                (
+                    member.name,
+                    member.kind,
+                    str(member.status),
+                    member.end,
+                    member.finding.code if member.finding else "",
+                )
+                for member in parser.files()
+            ]
+
+    def test_an_archive_that_ends_in_a_local_header_is_cut_there(self) -> None:
+        body, last = self.ARCHIVE.body, self.ARCHIVE.members[2]
+        for count in (1, 4, 29, 30):
+            assert self.said(body[: last.at + count])[2:] == [("", "gap", "truncated", last.at + count, "truncated")]
+        assert self.said(body[: last.start]) == [
+            *self.said(self.ARCHIVE.whole[: last.at])[:2],
+            ("c", "file", "truncated", last.start, "truncated"),
+        ]
+
+    def test_bytes_between_members_are_a_gap_that_is_damaged(self) -> None:
+        body, last = self.ARCHIVE.body, self.ARCHIVE.members[2]
+        found = self.said(body[: last.at] + b"?" * 200 + body[last.at :])
+        assert found[2] == ("", "gap", "damaged", last.at + 200, "gap")
+        assert [status for _, kind, status, _, _ in found if kind == "file"] == ["complete"] * 3
+
+    def test_a_member_with_a_gap_is_damaged_and_its_neighbours_are_not(self) -> None:
+        member = self.ARCHIVE.members[1]
+        for source in (self.ARCHIVE.whole, self.ARCHIVE.body):
+            for at in (member.start, member.end - 1):
+                found = self.said(GappyData(source, [(at, 1)]))
+                assert [code for *_, code in found] == ["", "gap", ""], at
+                assert [status for _, _, status, _, _ in found] == ["complete", "damaged", "complete"], at
+
+    def test_a_member_whose_name_is_known_in_part_is_damaged(self) -> None:
+        found = self.said(GappyData(self.ARCHIVE.body, [(self.ARCHIVE.members[1].at + 32, 3)]))
+        assert found[1][:3] == ("a ???g name", "file", "damaged")
+        assert [code for *_, code in found] == ["", "name", ""]
+
+    @pytest.mark.parametrize("more", [0, 1])
+    def test_a_deflated_byte_holds_1100_at_most(self, more: int) -> None:
+        member = self.ARCHIVE.members[1]
+        size = 1_100 * (len(member.packed) + 64) + more
+        source = bytearray(self.ARCHIVE.whole)
+        listed = len(self.ARCHIVE.body) + len(self.ARCHIVE.members[0].central())
+        for at in (member.at + 22, listed + 24):
+            struct.pack_into("<I", source, at, size)
+        for content in (source, source[: len(self.ARCHIVE.body)]):
+            with opened(bytes(content)) as extraction:
+                parser = extraction.parse().parser
+                assert isinstance(parser, ZipParser)
+                found = list(parser.files())[1]
+            assert found.size == (None if more else size)
+            assert (found.finding is not None) is bool(more)
+            assert found.status is Status.COMPLETE
+
+
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("descriptor", [12, 16, 20, 24])
 class TestContradictingDescriptors:
