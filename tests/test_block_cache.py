@@ -79,10 +79,50 @@ def test_reading_on_reads_ahead_twice_as_much_each_time():
     for offset in range(0, len(CONTENT), 1000):
         cache.pread(offset, 1000)
     assert far.served == len(CONTENT)
-    lengths = [length for _, length in far.requests]
-    assert lengths[0] == BLOCK
-    assert len(lengths) <= 8
-    assert lengths[:-1] == sorted(lengths[:-1])
+    assert [length // BLOCK for _, length in far.requests] == [1, 2, 4, 8, 16, 17]
+    far, cache = cached(CONTENT * 6)
+    for offset in range(0, 6 * len(CONTENT), 9_000):
+        cache.pread(offset, 9_000)
+    lengths = [length // BLOCK for _, length in far.requests]
+    assert lengths[:-1] == [1, 2, 4, 8, 16, 32, 64, 64, 64]  # 4 MiB at most
+    far, cache = cached(budget="4MiB")  # 8 blocks are kept
+    for offset in range(0, len(CONTENT), 9_000):
+        cache.pread(offset, 9_000)
+    assert {length // BLOCK for _, length in far.requests[2:-1]} == {4}
+
+
+def test_reads_of_several_blocks_in_order_read_ahead_too():
+    far, cache = cached()
+    reads = range(0, len(CONTENT), 150_000)
+    for offset in reads:
+        assert cache.pread(offset, 150_000) == CONTENT[offset : offset + 150_000]
+    assert [length // BLOCK for _, length in far.requests] == [3, 2, 4, 8, 16, 15]
+    assert far.served == len(CONTENT)
+
+
+@pytest.mark.parametrize(("back", "ahead"), [(0, 2), (BLOCK, 2), (BLOCK + 1, 1), (-BLOCK, 2), (-BLOCK - 1, 1)])
+def test_who_reads_on_behind_a_long_read_reads_in_order(back, ahead):
+    """Where it ended, or a block before or behind."""
+    far, cache = cached()
+    long = 20 * BLOCK
+    assert cache.pread(0, long) == CONTENT[:long]
+    cache.pread(long - back, 1)
+    assert far.requests[0] == (0, long)
+    assert far.requests[1] == ((long - back) // BLOCK * BLOCK, ahead * BLOCK)
+
+
+@pytest.mark.parametrize("into", [False, True])
+@pytest.mark.parametrize(("length", "kept"), [(1 << 20, True), ((1 << 20) + 1, False)])
+def test_what_is_longer_than_a_mebibyte_is_not_kept(into, length, kept):
+    far, cache = cached()
+    for _ in range(2):
+        buffer = bytearray(length)
+        if into:
+            assert cache.preadinto(BLOCK, buffer) == length
+        else:
+            buffer[:] = cache.pread(BLOCK, length)
+        assert buffer == CONTENT[BLOCK : BLOCK + length]
+    assert len(far.requests) == (1 if kept else 2)
 
 
 def test_a_jump_reads_no_more_than_a_block():
@@ -142,6 +182,28 @@ def test_what_is_kept_is_charged_and_given_back():
     assert budget.used == 0
     with pytest.raises(ClosedError):
         cache.pread(0, 1)
+
+
+def test_an_eighth_of_the_budget_is_kept_and_the_block_that_was_used_last_goes_last():
+    far, cache = cached(budget="4MiB")
+    for number in (0, 10, 20, 30, 2, 12, 22, 32):
+        cache.pread(number * BLOCK, 10)
+    assert len(far.requests) == 8
+    for number in (32, 22, 12, 2, 30, 20, 10, 0):
+        assert cache.pread(number * BLOCK + 5, 10) == CONTENT[number * BLOCK + 5 : number * BLOCK + 15]
+    assert len(far.requests) == 8
+    cache.pread(40 * BLOCK, 10)
+    for number in (22, 12, 2, 30, 20, 10, 0, 32):
+        cache.pread(number * BLOCK, 10)
+    assert far.requests[8:] == [(40 * BLOCK, BLOCK), (32 * BLOCK, BLOCK)]
+
+
+def test_a_gap_that_begins_with_a_block_is_not_asked_for():
+    far, cache = cached()
+    far.gaps = (Gap(2 * BLOCK, BLOCK),)
+    with pytest.raises(GapError):
+        cache.pread(2 * BLOCK, 10)
+    assert far.requests == []
 
 
 def test_gaps_are_those_of_the_source():
