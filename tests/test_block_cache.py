@@ -175,7 +175,9 @@ def test_what_is_kept_is_charged_and_given_back():
     held = budget.used
     assert 0 < held <= (1 << 20) // 8 + 5 * BLOCK
     other = budget.charge((1 << 20) - 1000, "something else")  # evicts the blocks
-    assert cache.pread(1000, 100) == CONTENT[1000:1100]
+    before = len(far.requests)
+    assert cache.pread(2_990_000, 100) == CONTENT[2_990_000:2_990_100]  # it was kept before
+    assert len(far.requests) > before
     other.release()
     assert cache.pread(2 << 20, 100) == CONTENT[2 << 20 : (2 << 20) + 100]
     cache.close()

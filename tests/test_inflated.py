@@ -661,6 +661,24 @@ def test_checkpoints_are_kept_up_to_80_and_thinned_out_by_the_next():
     assert [point.out for point in found.points] == [0]
 
 
+def test_a_checkpoint_that_the_budget_took_is_passed_over():
+    budget = MemoryBudget(1 * MIB)
+    found = Checkpoints(Checkpoint(0, 0, 0), budget)
+    for number in range(1, 6):
+        found.add(Checkpoint(number * MIB, number, number * MIB))
+    assert found.nearest(4 * MIB).out == 4 * MIB
+    assert found.start.out == 0
+    assert not found.wants(4 * MIB)
+    found.points[4].drop()
+    assert found.wants(4 * MIB)
+    assert found.nearest(4 * MIB).out == 3 * MIB
+    assert found.nearest(5 * MIB).out == 5 * MIB
+    with budget.charge(budget.limit, "all"):
+        assert found.nearest(5 * MIB) is found.start
+        found.add(Checkpoint(2 * MIB, 2, 2 * MIB))
+        assert found.points == [found.start]  # there is no room, and it can do without
+
+
 def test_a_small_step_back_stays_cheap_where_checkpoints_are_far_apart(monkeypatch):
     monkeypatch.setattr("pparse.compressed.checkpoints._SPACING", 256 * KIB)
     monkeypatch.setattr("pparse.compressed.checkpoints._POINTS", 20)

@@ -194,7 +194,10 @@ def test_descriptors_of_all_four_lengths_are_matched() -> None:
         assert descriptors.match_descriptor(block, 0, None, 7, None) == length
         assert descriptors.match_descriptor(block, 0, made.crc ^ 1, 7, 7) == 0
         assert descriptors.match_descriptor(block, 0, made.crc, 8, 7) == 0
-        assert descriptors.match_descriptor(block[: length - 1], 0, made.crc, 7, 7) == 0
+        for before in (b"", b"some bytes"):
+            there = before + made.trailer()
+            assert descriptors.match_descriptor(there, len(before), made.crc, 7, 7) == length
+            assert descriptors.match_descriptor(there[:-1], len(before), made.crc, 7, 7) == 0
 
 
 @pytest.mark.parametrize(("length", "signed"), [(12, False), (16, True), (20, False), (24, True)])
