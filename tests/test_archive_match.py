@@ -15,6 +15,7 @@ import pparse
 from pparse.data.base import BytesData
 from pparse.errors import FormatError
 from pparse.parsers.tar.parser import TarParser
+from pparse.parsers.zip.match import match_tail
 from pparse.parsers.zip.parser import ZipParser
 from pparse.tree.recognition import Confidence
 from tests.conftest import safetensors
@@ -150,6 +151,73 @@ def test_recognising_reads_no_more_than_the_head_and_the_tail(prefix) -> None:
             data.read = 0
             parser.match_further(reader, thorough=False)
             assert data.read < 10_000, parser
+
+
+@pytest.mark.parametrize("behind", [0, 300])
+def test_an_end_record_counts_from_the_first_of_the_bytes_that_are_looked_at(behind) -> None:
+    source = b"text" * 100 + Archive(*REST, prefix=noise(1000)).whole + bytes(behind)
+    data, tail = BytesData(source), len(source) - source.rindex(b"PK\5\6")
+    for at_end in (False, True):
+        assert match_tail(data, 0, len(source), tail, at_end=at_end) is Confidence.LIKELY
+        assert match_tail(data, 0, len(source), tail - 1, at_end=at_end) is Confidence.NO
+    assert match_tail(BytesData(source + b"x"), 0, len(source) + 1, tail + 1, at_end=True) is Confidence.NO
+    assert match_tail(BytesData(source + b"x"), 0, len(source) + 1, tail + 1) is Confidence.LIKELY
+    # Of an archive whose beginning is lost, the directory is there, and begins before its place.
+    lost = source[source.index(b"PK\1\2") - 700 :]
+    assert match_tail(BytesData(lost), 0, len(lost), tail) is Confidence.POSSIBLE
+
+
+NAMED = Archive(*(Made(name, noise(90)) for name in ("a", "longer/name.bin", "of another length.txt")))
+LARGE_DIRECTORY = Archive(*(Made(f"{'x' * (number % 9)}{number}", b"") for number in range(300)))
+LIKELY, POSSIBLE, NO = Confidence.LIKELY, Confidence.POSSIBLE, Confidence.NO
+# What precedes the end record of `NAMED`, and by how much numbers of 16 or 32 bits in that are wrong, by their place.
+ENDS = {
+    "whole": (NAMED.body + NAMED.directory, {}, LIKELY),
+    "after other bytes": (bytes(1000) + NAMED.body + NAMED.directory, {}, LIKELY),
+    "without its beginning": (NAMED.body[50:] + NAMED.directory, {}, POSSIBLE),
+    "the directory alone": (NAMED.directory, {}, POSSIBLE),
+    "a wrong size": (NAMED.body + NAMED.directory, {12: 1}, LIKELY),  # the offset leads to the directory
+    "a wrong offset": (NAMED.body + NAMED.directory, {16: -1}, LIKELY),
+    "wrong size and offset": (NAMED.body + NAMED.directory, {12: 1, 16: 1}, NO),
+    "a wrong size after other bytes": (bytes(1000) + NAMED.body + NAMED.directory, {12: 1}, NO),
+    "another disk": (NAMED.body + NAMED.directory, {4: 1}, NO),
+    "another number of entries on this disk": (NAMED.body + NAMED.directory, {8: 1}, NO),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_how_sure_an_end_record_makes(name) -> None:
+    before, changes, sure = ENDS[name]
+    end = bytearray(NAMED.end)
+    for at, more in changes.items():
+        width = "<I" if at >= 12 else "<H"
+        struct.pack_into(width, end, at, struct.unpack_from(width, end, at)[0] + more)
+    for front in (0, 70):  # what precedes the range is not looked at
+        source = noise(front) + before + end
+        assert match_tail(BytesData(source), front, len(source), 1000) is sure
+
+
+def test_of_several_end_records_the_best_counts() -> None:
+    cut = NAMED.whole[50:]
+    assert match_tail(BytesData(cut), 0, len(cut), 1000) is POSSIBLE
+    for source in (NAMED.whole + cut, cut + NAMED.whole):
+        assert match_tail(BytesData(source), 0, len(source), len(source)) is LIKELY
+    for false, sure in ((7, LIKELY), (8, NO)):
+        source = Archive(*NAMED.members, comment=b"PK\5\6" * false).whole
+        assert match_tail(BytesData(source), 0, len(source), 1000) is sure
+
+
+@pytest.mark.parametrize("archive", [NAMED, LARGE_DIRECTORY, Archive(Made("x" * 6_000, b""))])
+def test_an_end_record_before_a_directory_counts_if_entries_follow_each_other(archive) -> None:
+    data = BytesData(archive.whole)
+    assert match_tail(data, 0, data.size, 1000) is LIKELY
+    if len(archive.members) > 1:
+        second = len(archive.body) + len(archive.members[0].central())
+        broken = BytesData(archive.whole[:second] + bytes(46) + archive.whole[second + 46 :])
+        assert match_tail(broken, 0, broken.size, 1000) is NO
+    begin = len(archive.body)
+    broken = BytesData(archive.whole[:begin] + b"pk" + archive.whole[begin + 2 :])
+    assert match_tail(broken, 0, broken.size, 1000) is NO
 
 
 NOT_ZIP = {

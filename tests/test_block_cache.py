@@ -79,10 +79,50 @@ def test_reading_on_reads_ahead_twice_as_much_each_time():
     for offset in range(0, len(CONTENT), 1000):
         cache.pread(offset, 1000)
     assert far.served == len(CONTENT)
-    lengths = [length for _, length in far.requests]
-    assert lengths[0] == BLOCK
-    assert len(lengths) <= 8
-    assert lengths[:-1] == sorted(lengths[:-1])
+    assert [length // BLOCK for _, length in far.requests] == [1, 2, 4, 8, 16, 17]
+    far, cache = cached(CONTENT * 6)
+    for offset in range(0, 6 * len(CONTENT), 9_000):
+        cache.pread(offset, 9_000)
+    lengths = [length // BLOCK for _, length in far.requests]
+    assert lengths[:-1] == [1, 2, 4, 8, 16, 32, 64, 64, 64]  # 4 MiB at most
+    far, cache = cached(budget="4MiB")  # 8 blocks are kept
+    for offset in range(0, len(CONTENT), 9_000):
+        cache.pread(offset, 9_000)
+    assert {length // BLOCK for _, length in far.requests[2:-1]} == {4}
+
+
+def test_reads_of_several_blocks_in_order_read_ahead_too():
+    far, cache = cached()
+    reads = range(0, len(CONTENT), 150_000)
+    for offset in reads:
+        assert cache.pread(offset, 150_000) == CONTENT[offset : offset + 150_000]
+    assert [length // BLOCK for _, length in far.requests] == [3, 2, 4, 8, 16, 15]
+    assert far.served == len(CONTENT)
+
+
+@pytest.mark.parametrize(("back", "ahead"), [(0, 2), (BLOCK, 2), (BLOCK + 1, 1), (-BLOCK, 2), (-BLOCK - 1, 1)])
+def test_who_reads_on_behind_a_long_read_reads_in_order(back, ahead):
+    """Where it ended, or a block before or behind."""
+    far, cache = cached()
+    long = 20 * BLOCK
+    assert cache.pread(0, long) == CONTENT[:long]
+    cache.pread(long - back, 1)
+    assert far.requests[0] == (0, long)
+    assert far.requests[1] == ((long - back) // BLOCK * BLOCK, ahead * BLOCK)
+
+
+@pytest.mark.parametrize("into", [False, True])
+@pytest.mark.parametrize(("length", "kept"), [(1 << 20, True), ((1 << 20) + 1, False)])
+def test_what_is_longer_than_a_mebibyte_is_not_kept(into, length, kept):
+    far, cache = cached()
+    for _ in range(2):
+        buffer = bytearray(length)
+        if into:
+            assert cache.preadinto(BLOCK, buffer) == length
+        else:
+            buffer[:] = cache.pread(BLOCK, length)
+        assert buffer == CONTENT[BLOCK : BLOCK + length]
+    assert len(far.requests) == (1 if kept else 2)
 
 
 def test_a_jump_reads_no_more_than_a_block():
@@ -102,6 +142,29 @@ def test_ranges_near_each_other_are_one_request():
     assert len(far.requests) == 2
 
 
+def test_up_to_half_of_the_cache_is_read_ahead_of_a_use_and_more_is_left_to_the_source():
+    far, cache = cached(budget="8MiB")  # 1 MiB of blocks
+    asked: list[list[tuple[int, int]]] = []
+    far.prefetch = asked.append  # type: ignore[method-assign]
+    half = 8 * BLOCK
+    cache.prefetch([(BLOCK, half)])
+    assert (far.requests, asked) == ([(BLOCK, half)], [])
+    assert cache.pread(BLOCK, half) == CONTENT[BLOCK : BLOCK + half]
+    assert len(far.requests) == 1
+    cache.prefetch([(20 * BLOCK, half + 1)])
+    assert (len(far.requests), asked) == (1, [[(20 * BLOCK, half + 1)]])
+    cache.prefetch([(len(CONTENT) - 10, 100), (len(CONTENT) + BLOCK, 1)])
+    assert far.requests[1:] == [(len(CONTENT) // BLOCK * BLOCK, len(CONTENT) % BLOCK)]
+
+
+@pytest.mark.parametrize(("apart", "requests"), [(256 << 10, 1), ((256 << 10) + 1, 2)])
+def test_ranges_are_read_together_if_what_is_between_costs_less_than_a_request(apart, requests):
+    far, cache = cached()
+    ranges = [(BLOCK, 100), (BLOCK + 50, 10), (BLOCK + 100 + apart, 100)]
+    assert cache.pread_many(ranges) == [CONTENT[offset : offset + length] for offset, length in ranges]
+    assert len(far.requests) == requests
+
+
 def test_what_is_kept_is_charged_and_given_back():
     far = FarData(CONTENT)
     budget = MemoryBudget("1MiB")
@@ -112,13 +175,37 @@ def test_what_is_kept_is_charged_and_given_back():
     held = budget.used
     assert 0 < held <= (1 << 20) // 8 + 5 * BLOCK
     other = budget.charge((1 << 20) - 1000, "something else")  # evicts the blocks
-    assert cache.pread(1000, 100) == CONTENT[1000:1100]
+    before = len(far.requests)
+    assert cache.pread(2_990_000, 100) == CONTENT[2_990_000:2_990_100]  # it was kept before
+    assert len(far.requests) > before
     other.release()
     assert cache.pread(2 << 20, 100) == CONTENT[2 << 20 : (2 << 20) + 100]
     cache.close()
     assert budget.used == 0
     with pytest.raises(ClosedError):
         cache.pread(0, 1)
+
+
+def test_an_eighth_of_the_budget_is_kept_and_the_block_that_was_used_last_goes_last():
+    far, cache = cached(budget="4MiB")
+    for number in (0, 10, 20, 30, 2, 12, 22, 32):
+        cache.pread(number * BLOCK, 10)
+    assert len(far.requests) == 8
+    for number in (32, 22, 12, 2, 30, 20, 10, 0):
+        assert cache.pread(number * BLOCK + 5, 10) == CONTENT[number * BLOCK + 5 : number * BLOCK + 15]
+    assert len(far.requests) == 8
+    cache.pread(40 * BLOCK, 10)
+    for number in (22, 12, 2, 30, 20, 10, 0, 32):
+        cache.pread(number * BLOCK, 10)
+    assert far.requests[8:] == [(40 * BLOCK, BLOCK), (32 * BLOCK, BLOCK)]
+
+
+def test_a_gap_that_begins_with_a_block_is_not_asked_for():
+    far, cache = cached()
+    far.gaps = (Gap(2 * BLOCK, BLOCK),)
+    with pytest.raises(GapError):
+        cache.pread(2 * BLOCK, 10)
+    assert far.requests == []
 
 
 def test_gaps_are_those_of_the_source():

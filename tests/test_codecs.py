@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pparse.budget import MemoryBudget
-from pparse.codecs import CHECKPOINT, CODECS, compress, compressor, decompress, decompressor
+from pparse.codecs import CHECKPOINT, CODECS, compress, compressor, decompress, decompressor, standard
 from pparse.codecs.brotli import window_log
 from pparse.compressed.resync import pieces_for
 from pparse.containers.stream import StreamParser
@@ -430,6 +430,27 @@ def test_damage_far_into_a_stream_needs_a_way_to_read_again():
         assert isinstance(error, MalformedError)
         assert content.startswith(whole[:-40])
         assert len(whole) > len(content) - 128 * KIB or codec == "bz2"
+
+
+def test_only_the_last_slice_before_damage_is_decoded_again_in_small_steps(monkeypatch):
+    """The way there takes a few calls for each slice of input, however much output that has."""
+    source = random.Random(5)
+    content = b"".join(source.randbytes(4) + bytes(60) for _ in range(10_000))
+    data = bytearray(lzma.compress(content))
+    assert len(data) > 2 * 16 * KIB
+    data[-200:-100] = bytes(100)
+    feed, calls = standard._StandardCore.feed, []
+
+    def counted(self, piece, limit):
+        calls.append(limit)
+        return feed(self, piece, limit)
+
+    monkeypatch.setattr(standard._StandardCore, "feed", counted)
+    whole, error, _ = stream("xz", bytes(data), reread=reread(bytes(data)))
+    assert isinstance(error, MalformedError)
+    assert content.startswith(whole[:-1000])
+    assert len(whole) > 600_000
+    assert len(calls) < 16 * KIB
 
 
 def test_a_source_that_changed_meanwhile_is_only_damage():

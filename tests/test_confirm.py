@@ -125,6 +125,20 @@ def test_a_member_is_read_for_its_checksum_once(tmp_path):
         assert stats.bytes - before <= 1.5 * len(MODEL)
 
 
+@pytest.mark.parametrize(("proved", "read"), [((0, 0), True), ((0, 10), True), ((1, 0), True), ((0, None), False)])
+def test_a_member_of_which_a_part_is_proved_is_read_for_its_checksum(proved, read, tmp_path):
+    (tmp_path / "a.zip").write_bytes(zipped(b"{}" + b" " * 50_000, zipfile.ZIP_STORED, "a.json"))
+    stats = IoStats()
+    with pparse.open(f"{tmp_path / 'a.zip'}::a.json", stats=stats) as document:
+        first, last = proved
+        size = 50_002
+        document.data.vouch(document.start + first, document.start + (size if last is None else last))
+        document.data.vouch(document.start + size, document.start + size + 10)
+        before = stats.bytes
+        document.confirm()
+        assert (stats.bytes - before >= size) is read
+
+
 def test_a_piece_of_a_member_before_its_cut_is_given(tmp_path, capsysbinary):
     content = random.Random(1).randbytes(50_000)
     for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):

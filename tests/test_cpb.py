@@ -589,6 +589,16 @@ def test_a_field_that_nobody_knows():
         assert doc.node("[999]").kind == "message"
 
 
+@rows("unknown", [b"\x78\x05", b"\x7d\x05\0\0\0", b"\x79" + bytes(8), b"\x7a\x02ab", b"\x7b\x78\x05\x7c"])
+def test_fields_of_a_chunked_field_that_nobody_knows_say_nothing(unknown):
+    message = tree(0, ((NUMBER["one"],), tree(1)), ((NUMBER["left"],), tree(2)))
+    for field in message.chunked_fields:
+        field.MergeFromString(unknown)
+        assert unknown in field.SerializeToString()
+    data = write([body(int64=5), body(int32=1), body(bool=True)], message)
+    assert agree(data) == {"int64": 5, "one": {"int32": 1}, "left": {"bool": True}}
+
+
 def test_a_file_without_base():
     data = write([b"7"], tree(None, ((NUMBER["int32"],), tree(0))))
     assert agree(data) == {"int32": 7}
@@ -729,6 +739,19 @@ def test_a_riegeli_file_without_chunk_metadata_is_no_cpb():
         assert list(doc.check())
 
 
+def test_the_chunks_of_a_file_without_metadata_are_counted_with_those_whose_hashes_agree():
+    chunks = [b"\xff" * 30, b"a" * 500, b"b" * 500, b"words that are no metadata"]
+    out = io.BytesIO()
+    with RecordWriter(out, owns_dest=False, options="uncompressed,chunk_size:1") as writer:
+        writer.write_records(chunks)
+    whole = out.getvalue()
+    at = whole.index(chunks[1])
+    for data, agree_too in ((whole, 4), (whole[:at] + b"c" + whole[at + 1 :], 3)):
+        with pparse.open(data, format="cpb") as doc:
+            assert list(doc.check())
+            assert doc.parse().parser.checksums() == (4, agree_too, "chunk")
+
+
 def separate(chunks: list, message) -> bytes:
     """As `write`, each record in a Riegeli chunk of its own."""
     return write(chunks, message, options="uncompressed,chunk_size:1")
@@ -753,6 +776,7 @@ def test_a_lost_chunk():
         said = list(doc.check())
         assert said
         assert any("string" in finding.path for finding in said)
+        assert doc.parse().parser.checksums() == (4, 3, "chunk")
     with opened(bytes(data), options={"verify": "headers"}) as doc:
         assert len(doc.get("string")) == 5000
     sound = bytes(data[:at]) + big + bytes(data[at + 5000 :])

@@ -4,6 +4,7 @@ import errno
 import io
 import os
 import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -749,6 +750,21 @@ def test_a_device_is_refused_and_not_left_open():
     with pytest.raises(SourceError, match="device"):
         FileData(os.devnull)
     assert open_files() == before
+
+
+def test_the_size_of_a_block_device_is_where_it_ends(path, monkeypatch):
+    """The system says that it has no bytes; a file stands for it here."""
+    fstat = os.fstat
+
+    def disguised(descriptor):
+        info = list(fstat(descriptor))
+        info[0], info[6] = stat.S_IFBLK | 0o600, 0
+        return os.stat_result(info)
+
+    monkeypatch.setattr("pparse.data.files.os.fstat", disguised)
+    with FileData(path) as data:
+        assert data.size == len(CONTENT)
+        assert data.pread(len(CONTENT) - 10, 20) == CONTENT[-10:]
 
 
 @needs_fifo

@@ -639,6 +639,46 @@ def test_checkpoints_are_spread_over_what_was_decoded():
     assert min(b - a for a, b in itertools.pairwise(outs[:-17])) >= found.spacing > MIB
 
 
+def test_checkpoints_are_kept_up_to_80_and_thinned_out_by_the_next():
+    budget = MemoryBudget(64 * MIB)
+    found = Checkpoints(Checkpoint(0, 0, 0), budget)
+    for number in range(1, 80):
+        found.add(Checkpoint(number * MIB, number, number * MIB))
+    assert [point.out for point in found.points] == [number * MIB for number in range(80)]
+    assert found.spacing == MIB
+    assert not found.wants(80 * MIB - 1)
+    found.add(Checkpoint(80 * MIB - 1, 80, 80 * MIB - 1))  # near one that is there
+    assert len(found.points) == 80
+    assert found.wants(80 * MIB)
+    found.add(Checkpoint(80 * MIB, 80, 80 * MIB))
+    outs = [point.out for point in found.points]
+    assert outs == [*range(0, 72 * MIB, 2 * MIB), *range(72 * MIB, 81 * MIB, MIB)]
+    assert found.spacing == 2 * MIB
+    for out in (0, 1, 2 * MIB - 1):
+        assert found.nearest(out).out == 0
+    assert found.nearest(73 * MIB).out == 73 * MIB
+    found.close()
+    assert [point.out for point in found.points] == [0]
+
+
+def test_a_checkpoint_that_the_budget_took_is_passed_over():
+    budget = MemoryBudget(1 * MIB)
+    found = Checkpoints(Checkpoint(0, 0, 0), budget)
+    for number in range(1, 6):
+        found.add(Checkpoint(number * MIB, number, number * MIB))
+    assert found.nearest(4 * MIB).out == 4 * MIB
+    assert found.start.out == 0
+    assert not found.wants(4 * MIB)
+    found.points[4].drop()
+    assert found.wants(4 * MIB)
+    assert found.nearest(4 * MIB).out == 3 * MIB
+    assert found.nearest(5 * MIB).out == 5 * MIB
+    with budget.charge(budget.limit, "all"):
+        assert found.nearest(5 * MIB) is found.start
+        found.add(Checkpoint(2 * MIB, 2, 2 * MIB))
+        assert found.points == [found.start]  # there is no room, and it can do without
+
+
 def test_a_small_step_back_stays_cheap_where_checkpoints_are_far_apart(monkeypatch):
     monkeypatch.setattr("pparse.compressed.checkpoints._SPACING", 256 * KIB)
     monkeypatch.setattr("pparse.compressed.checkpoints._POINTS", 20)

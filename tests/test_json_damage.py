@@ -71,6 +71,18 @@ def test_zeros_in_a_header_cost_the_tensors_whose_entries_they_hit(first):
         assert all(found[name] == whole(name) for name in found), at
 
 
+@pytest.mark.parametrize("left", [b"", b" ", b'"dtype":"U8",', b'"dtype":"U8","shape":[4],'])
+def test_a_tensor_whose_entry_is_lost_up_to_the_next_key_does_not_take_in_those_behind_it(left):
+    entries = [b'"t%d":{"dtype":"U8","shape":[4],"data_offsets":[%d,%d]}' % (at, 4 * at, 4 * at + 4) for at in range(6)]
+    for lost in range(5):
+        for padding in (b"", b"   "):
+            joined = entries[lost][:6] + left + entries[lost + 1]
+            header = b"{" + b",".join([*entries[:lost], joined, *entries[lost + 2 :]]) + b"}" + padding
+            status, found = complete(struct.pack("<Q", len(header)) + header + bytes(24))
+            assert status is Status.DAMAGED, header
+            assert set(found) == {f"t{at}" for at in range(6) if at != lost}, header
+
+
 @pytest.mark.parametrize("bit", range(8))
 def test_a_flipped_bit_in_a_header_costs_the_tensor_whose_entry_it_hit(bit):
     for at in sweep.some(range(8, HEADER_END, 13), 3):

@@ -10,7 +10,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 import pparse
 from pparse.kernels.varint import encode_varint
-from pparse.tree.key_table import SLICE, KeyTable, repeated_hashes
+from pparse.tree.key_table import SLICE, KeyTable, key_hash, repeated_hashes
 
 MANY = 105_000
 
@@ -43,6 +43,26 @@ def test_paths_and_iteration_need_no_table(wide):
         assert len(names) == MANY - 2
         assert names[:2] + names[-2:] == ["key0", "key1", f"key{MANY - 2}", f"key{MANY - 1}"]
         assert root.index.table is None
+
+
+@pytest.mark.parametrize(("budget", "passes"), [("64MiB", 1), ("2MiB", 2), ("1MiB", 4)])
+def test_repeated_keys_are_found_in_as_many_passes_as_leave_room_for_the_scan(wide, budget, passes, monkeypatch):
+    """16 bytes a key, beside the index and a quarter of the budget for what reads the keys."""
+    with pparse.open(wide, budget=budget) as doc:
+        root, result = doc.root, doc.parse()
+        index = root.index_to(None)
+        key_hashes, made = result.parser.key_hashes, []
+
+        def counted(*args):
+            made.append(args)
+            return key_hashes(*args)
+
+        monkeypatch.setattr(result.parser, "key_hashes", counted)
+        assert result.repeated_keys(root) == {key_hash("key5"), key_hash("key70000")}
+        assert len(made) == passes
+        assert root.index is index  # it was not evicted for this
+        assert result.repeated_keys(root) == {key_hash("key5"), key_hash("key70000")}
+        assert len(made) == passes
 
 
 def test_a_path_indexes_no_more_than_leads_to_it():

@@ -391,6 +391,21 @@ def test_a_range_of_a_source():
     assert [(one.at, one.end) for one in data.problems] == [(one.at + 1234, one.end + 1234) for one in plain.problems]
 
 
+def test_what_is_left_of_a_stream_is_what_was_not_decoded_of_its_source():
+    truth = content("text", 900_000)
+    stream = gzip.compress(truth)
+    source = BytesData(b"#" * 1234 + stream + b"\x1f\x8b\x08" * 999)
+    data = ResumedData(source.range(1234, 1234 + len(stream)), "gzip", budget=MemoryBudget(8 * MIB))
+    assert data.left == len(stream)
+    before = data.left
+    for offset in (0, 300_000, 600_000):
+        assert data.pread(offset, 10) == truth[offset : offset + 10]
+        assert 0 < data.left < before
+        before = data.left
+    data.finish()
+    assert data.left == 0
+
+
 def test_doubts_of_the_source_are_passed_on_unless_a_checksum_clears_them():
     stream = gzip.compress(content("text", 5000))
     for codec, reason in (("deflate", "somebody said so"), ("gzip", None)):

@@ -105,6 +105,28 @@ def test_who_goes_back_over_damage_looks_at_each_block_once():
     assert bytes_to_go_back(64) < 5 * bytes_to_go_back(16)
 
 
+@pytest.mark.parametrize("salvage", [True, False])
+def test_damage_at_the_end_hides_no_chunk_from_who_goes_back(salvage):
+    """Behind the last block header there is no other: that is remembered, and is true from there on only."""
+    content = written("uncompressed,chunk_size:1000", [bytes([number]) * 900 for number in range(200)])
+    chunks = sound(content).chunks
+    assert len(content) > 2 * BLOCK
+    damaged = bytearray(content)
+    for chunk in (chunks[3], chunks[90], chunks[-1]):
+        damaged[chunk.begin + 30] ^= 0xFF
+    regions: list[tuple[int, int]] = []
+    with RecordReader(
+        bytes(damaged), recovery=lambda region: regions.append((region.begin, region.end)), salvage=salvage
+    ) as reader:
+        first, told = list(reader), regions[:]
+        assert {record[0] for record in first} >= {0, 72, 150}
+        assert len(told) == 3
+        for _ in range(2):
+            regions.clear()
+            reader.seek_numeric(0)
+            assert (list(reader), regions) == (first, told)
+
+
 def test_readers_of_a_lookup_know_what_the_others_saw():
     """Each goes its own way through the same damage: only the first one searches it."""
     damaged = bytearray(written("uncompressed,chunk_size:1000", [bytes([number]) * 900 for number in range(200)]))

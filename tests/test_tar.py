@@ -339,7 +339,13 @@ def test_a_sound_header_is_certain_and_a_damaged_one_likely():
     sample = archive([("a", b"1")])
     assert confidence(TarParser, io_range(sample)) is Confidence.CERTAIN
     assert confidence(TarParser, io_range(b"X" + sample[1:])) is Confidence.LIKELY
-    assert confidence(TarParser, io_range(bytes(1024) + sample)) is Confidence.LIKELY
+    for zeros in (512, 1024, 60 << 10):
+        assert confidence(TarParser, io_range(bytes(zeros) + sample)) is Confidence.LIKELY
+        assert confidence(TarParser, io_range(bytes(zeros) + b"X" + sample[1:])) is Confidence.LIKELY
+    broken = b"X" + sample[1:512]
+    assert TarParser.match_further(io_range(broken + sample[:512]), thorough=True) is Confidence.LIKELY
+    assert TarParser.match_further(io_range(broken + sample[:512]), thorough=False) is Confidence.NO
+    assert TarParser.match_further(io_range(broken + sample[:511]), thorough=True) is Confidence.NO
     for other in (b"", b"x", bytes(4096), b"ustar" * 400, os.urandom(4096), b"text\n" * 400):
         assert confidence(TarParser, io_range(other)) is Confidence.NO
 

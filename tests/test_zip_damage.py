@@ -385,6 +385,32 @@ class TestChanges:
         assert [got.name for got in found] == ["a.txt", "b.bin", "c.txt"]
         assert [got.status for got in found if got.name != "b.bin"] == [Status.COMPLETE] * 2
 
+    @pytest.mark.parametrize("method", [0, 8])
+    @pytest.mark.parametrize("said", [20, 4_000])
+    def test_of_two_sizes_the_one_that_does_not_fit_the_file_is_named_with_its_record(self, method, said) -> None:
+        archive = Archive(Made("a", b"a" * 70), Made("b", noise(1000), method=method), Made("c", b"c" * 70))
+        listed = len(archive.body) + len(archive.members[0].central()) + 20
+        for place, wrong in ((listed, "directory"), (archive.members[1].at + 18, "local header")):
+            source = bytearray(archive.body + archive.directory)  # without an end record, both are looked at
+            struct.pack_into("<I", source, place, said)
+            found = read(bytes(source))
+            assert_whole(found, archive.members)
+            findings = [got.member.finding for got in found]
+            assert (findings[0], findings[2]) == (None, None)
+            assert findings[1] is not None
+            assert (findings[1].code, findings[1].severity) == ("contradiction", Severity.WARNING)
+            assert f"the {wrong} has sizes" in findings[1].reason
+
+    @pytest.mark.parametrize("field", [14, 22])
+    def test_a_local_header_that_leaves_out_size_or_checksum_contradicts_nothing(self, field) -> None:
+        archive = Archive(Made("a", b"a" * 70), Made("b", noise(1000), method=8), Made("c", b"c" * 70))
+        source = bytearray(archive.body + archive.directory)
+        place = archive.members[1].at + field
+        source[place : place + 4] = bytes(4)
+        found = read(bytes(source))
+        assert [got.content for got in found] == [member.content for member in archive.members]
+        assert [got.member.finding for got in found] == [None, None, None]
+
     def test_the_name_in_the_directory_counts_and_the_other_is_a_finding(self) -> None:
         archive = Archive(Made("seen", b"one", local_name="other"), Made("b", b"two"))
         found = read(archive.whole)
@@ -402,6 +428,71 @@ def kinds_and_ends(source: bytes) -> list[tuple[str, int]]:
     """Return ``(kind, end of the bytes)`` of all that is found."""
     with opened(source) as extraction:
         return [(kid.note.kind, kid.note.end) for kid in extraction.root.children()]
+
+
+class TestWhatIsSaidOfMembers:
+    ARCHIVE = Archive(Made("a", b"a" * 70), Made("a long name", noise(1000), method=8), Made("c", b"c" * 70))
+
+    def said(self, source: object) -> list[tuple[str, str, str, int, str]]:
+        """Return name, kind, status, end of each member, and the code of what is wrong with it."""
+        with opened(source) as extraction:
+            parser = extraction.parse().parser
+            assert isinstance(parser, ZipParser)
+            return [
+                (
+                    member.name,
+                    member.kind,
+                    str(member.status),
+                    member.end,
+                    member.finding.code if member.finding else "",
+                )
+                for member in parser.files()
+            ]
+
+    def test_an_archive_that_ends_in_a_local_header_is_cut_there(self) -> None:
+        body, last = self.ARCHIVE.body, self.ARCHIVE.members[2]
+        for count in (1, 4, 29, 30):
+            assert self.said(body[: last.at + count])[2:] == [("", "gap", "truncated", last.at + count, "truncated")]
+        assert self.said(body[: last.start]) == [
+            *self.said(self.ARCHIVE.whole[: last.at])[:2],
+            ("c", "file", "truncated", last.start, "truncated"),
+        ]
+
+    def test_bytes_between_members_are_a_gap_that_is_damaged(self) -> None:
+        body, last = self.ARCHIVE.body, self.ARCHIVE.members[2]
+        found = self.said(body[: last.at] + b"?" * 200 + body[last.at :])
+        assert found[2] == ("", "gap", "damaged", last.at + 200, "gap")
+        assert [status for _, kind, status, _, _ in found if kind == "file"] == ["complete"] * 3
+
+    def test_a_member_with_a_gap_is_damaged_and_its_neighbours_are_not(self) -> None:
+        member = self.ARCHIVE.members[1]
+        for source in (self.ARCHIVE.whole, self.ARCHIVE.body):
+            for at in (member.start, member.end - 1):
+                found = self.said(GappyData(source, [(at, 1)]))
+                assert [code for *_, code in found] == ["", "gap", ""], at
+                assert [status for _, _, status, _, _ in found] == ["complete", "damaged", "complete"], at
+
+    def test_a_member_whose_name_is_known_in_part_is_damaged(self) -> None:
+        found = self.said(GappyData(self.ARCHIVE.body, [(self.ARCHIVE.members[1].at + 32, 3)]))
+        assert found[1][:3] == ("a ???g name", "file", "damaged")
+        assert [code for *_, code in found] == ["", "name", ""]
+
+    @pytest.mark.parametrize("more", [0, 1])
+    def test_a_deflated_byte_holds_1100_at_most(self, more: int) -> None:
+        member = self.ARCHIVE.members[1]
+        size = 1_100 * (len(member.packed) + 64) + more
+        source = bytearray(self.ARCHIVE.whole)
+        listed = len(self.ARCHIVE.body) + len(self.ARCHIVE.members[0].central())
+        for at in (member.at + 22, listed + 24):
+            struct.pack_into("<I", source, at, size)
+        for content in (source, source[: len(self.ARCHIVE.body)]):
+            with opened(bytes(content)) as extraction:
+                parser = extraction.parse().parser
+                assert isinstance(parser, ZipParser)
+                found = list(parser.files())[1]
+            assert found.size == (None if more else size)
+            assert (found.finding is not None) is bool(more)
+            assert found.status is Status.COMPLETE
 
 
 @pytest.mark.parametrize("last", [False, True])

@@ -6,8 +6,11 @@ import zlib
 
 import pytest
 
-from pparse.parsers.zip import descriptors, records
-from tests.zip_samples import Archive, Made
+from pparse.data.base import BytesData
+from pparse.parsers.zip import claims, descriptors, records
+from pparse.parsers.zip.note import ZipNote
+from pparse.testing import GappyData
+from tests.zip_samples import Archive, Made, noise
 
 
 def field(number: int, value: bytes) -> bytes:
@@ -163,7 +166,11 @@ class TestTimes:
     def test_fields_that_are_no_date_give_none(self) -> None:
         assert records.dos_time(0, 0) is None
         assert records.dos_time(44 << 9 | 13 << 5 | 1, 0) is None
-        assert records.dos_time(44 << 9 | 1 << 5 | 1, 24 << 11) is None
+        date = 44 << 9 | 12 << 5 | 1
+        assert records.dos_time(date, 23 << 11 | 59 << 5 | 29) is not None
+        for time in (24 << 11, 60 << 5, 30):
+            assert records.dos_time(date, time) is None
+        assert records.dos_time(date - 1, 0) is None
 
     def test_extra_fields_go_first(self) -> None:
         date = 44 << 9 | 1 << 5 | 1
@@ -187,7 +194,136 @@ def test_descriptors_of_all_four_lengths_are_matched() -> None:
         assert descriptors.match_descriptor(block, 0, None, 7, None) == length
         assert descriptors.match_descriptor(block, 0, made.crc ^ 1, 7, 7) == 0
         assert descriptors.match_descriptor(block, 0, made.crc, 8, 7) == 0
-        assert descriptors.match_descriptor(block[: length - 1], 0, made.crc, 7, 7) == 0
+        for before in (b"", b"some bytes"):
+            there = before + made.trailer()
+            assert descriptors.match_descriptor(there, len(before), made.crc, 7, 7) == length
+            assert descriptors.match_descriptor(there[:-1], len(before), made.crc, 7, 7) == 0
+
+
+@pytest.mark.parametrize(("length", "signed"), [(12, False), (16, True), (20, False), (24, True)])
+@pytest.mark.parametrize("size", [0, 100])
+def test_a_descriptor_before_a_record_counts_if_its_distance_is_right(length: int, signed: bool, size: int) -> None:
+    made = Made("x", noise(size), descriptor=length)
+    start, stop = 50, 50 + size
+    content = bytes(start) + made.content + made.trailer() + b"PK\1\2" + bytes(30)
+    data, at = BytesData(content), stop + length
+    found = (stop, made.crc, size, size)
+    assert descriptors.descriptor_before(data, at, start) == found
+    for other in (start - 3, start + 1, at, at + 1):
+        assert descriptors.descriptor_before(data, at, other) is None
+    assert descriptors.descriptor_before(BytesData(content[: at - 1]), at, start) is None
+    # Where bytes are missing in front of it, only a signature says that it is one.
+    assert descriptors.descriptor_before(data, at, start - 3, least=size) == (found if signed else None)
+    assert descriptors.descriptor_before(data, at, start - 3, least=size + 1) is None
+    assert descriptors.descriptor_before(data, at, start, least=size) == (found if signed else None)
+
+
+@pytest.mark.parametrize("length", [12, 16, 20, 24])
+def test_a_descriptor_of_which_a_byte_is_unknown_says_nothing(length: int) -> None:
+    made = Made("x", noise(100), descriptor=length)
+    content = made.content + made.trailer() + b"PK\1\2" + bytes(30)
+    for at in range(length):
+        data = GappyData(content, [(100 + at, 1)])
+        assert descriptors.descriptor_before(data, 100 + length, 0) is None
+        data = GappyData(content, [(100 + length, 1)])
+        assert descriptors.descriptor_before(data, 100 + length, 0) == (100, made.crc, 100, 100)
+
+
+def test_a_size_that_no_member_has_is_not_taken_from_a_descriptor_behind_lost_bytes() -> None:
+    for size, taken in ((1 << 48, False), ((1 << 48) - 1, True)):
+        data = BytesData(b"PK\7\x08" + struct.pack("<IQQ", 1, size, 5))
+        assert (descriptors.descriptor_before(data, 24, 0, least=0) is not None) is taken
+
+
+@pytest.mark.parametrize(
+    ("streamed", "crc", "packed", "size", "said"),
+    [
+        (False, 5, 40, 70, [(40, 70, 5)]),
+        (False, 0, 40, 0, [(40, 0, 0)]),
+        (False, 0, 0, 0, [(0, 0, 0)]),
+        (True, 5, 40, 70, [(40, 70, 5)]),
+        (True, 0, 40, 70, [(40, 70, None)]),
+        (True, 5, 40, 0, [(40, None, 5)]),
+        (True, 5, 0, 70, []),
+        (True, 0, 0, 0, []),
+    ],
+)
+def test_only_in_front_of_a_descriptor_zeros_say_nothing(streamed, crc, packed, size, said) -> None:
+    raw = bytearray(Made("a", b"content", flags=8 * streamed).local())
+    struct.pack_into("<III", raw, 14, crc, packed, size)
+    header = records.read_local(bytes(raw))
+    assert header is not None
+    found = claims.claims_of(header, None)
+    assert [(claim.compressed_size, claim.size, claim.crc) for claim in found] == said
+    assert not any(claim.listed for claim in found)
+    for value in (crc, crc + 1):
+        entry = records.read_central(Made("a", b"x" * size, packed=b"y" * packed, crc=value).central())
+        both = claims.claims_of(header, entry)
+        assert (both[0].listed, both[0].compressed_size, both[0].size, both[0].crc) == (True, packed, size, value)
+        # A header that says the same is no second claim.
+        same = said == [(packed, size, value)]
+        assert [claim.listed for claim in both[1:]] == [False] * (len(said) - same)
+
+
+@pytest.mark.parametrize("length", [12, 16, 20, 24])
+def test_the_checksum_of_a_descriptor_is_that_in_front_of_these_sizes(length: int) -> None:
+    made = Made("x", b"content" * 50, method=8, descriptor=length)
+    block, packed, size = made.trailer() + b"PK\1\2" + bytes(30), len(made.packed), len(made.content)
+    assert descriptors.descriptor_crc(block, packed, size) == made.crc
+    assert descriptors.descriptor_crc(block, packed, None) == made.crc
+    assert descriptors.descriptor_crc(made.trailer(), packed, size) == made.crc
+    for other in ((packed, size + 1), (packed + 1, size), (size, size), (packed + 1, None)):
+        assert descriptors.descriptor_crc(block, *other) is None
+    assert descriptors.descriptor_crc(made.trailer()[:-1], packed, size) is None
+
+
+class TestAgreement:
+    """Of a local header with what the directory says: CRC 5, 40 bytes of 70."""
+
+    MEANT = (5, 40, 70)
+
+    def agrees(self, flags, said, meant=MEANT, *, method=8, listed=0, behind=b"never looked at") -> bool:
+        note = ZipNote(listed, 8, "file", listed=True)
+        return descriptors.values_agree(note, flags, method, said, meant, lambda: behind)
+
+    def test_all_three_numbers_must_be_the_same(self) -> None:
+        assert self.agrees(0, (5, 40, 70)) is True
+        for said in ((6, 40, 70), (5, 41, 70), (5, 40, 71), (0, 40, 70), (5, 0, 70), (5, 40, 0), (0, 0, 0)):
+            assert self.agrees(0, said) is False
+        assert self.agrees(0, (6, 40, 70), (None, 40, 70)) is True
+        assert self.agrees(0, (6, 41, 70), (None, 40, 70)) is False
+
+    def test_method_and_flags_that_matter_must_be_the_same(self) -> None:
+        assert self.agrees(0x0806, (5, 40, 70)) is True  # how a name is written, how well it is compressed
+        assert self.agrees(0, (5, 40, 70), method=0) is False
+        for flag in (records.ENCRYPTED, records.STREAMED, records.MASKED):
+            assert self.agrees(flag, (5, 40, 70)) is False
+            assert self.agrees(0, (5, 40, 70), listed=flag) is False
+
+    @pytest.mark.parametrize("length", [12, 16, 20, 24])
+    def test_in_front_of_a_descriptor_numbers_are_zeros_or_right(self, length) -> None:
+        def behind(*values: int) -> bytes:
+            layout = "<III" if length in (12, 16) else "<IQQ"
+            return (b"PK\7\x08" if length in (16, 24) else b"") + struct.pack(layout, *values) + b"PK\1\2"
+
+        for said in ((0, 0, 0), (5, 40, 70), (0, 40, 70), (5, 0, 0)):
+            assert self.agrees(8, said, listed=8, behind=behind(5, 40, 70)) is True
+            for wrong in ((6, 40, 70), (5, 41, 70), (5, 40, 71)):
+                assert self.agrees(8, said, listed=8, behind=behind(*wrong)) is False
+        for said in ((6, 0, 0), (0, 41, 0), (0, 0, 71)):
+            assert self.agrees(8, said, listed=8, behind=behind(5, 40, 70)) is False
+        assert self.agrees(8, (6, 0, 0), (None, 40, 70), listed=8, behind=behind(7, 40, 70)) is True
+
+
+def test_a_member_is_cut_if_fewer_bytes_are_there_than_it_has() -> None:
+    def judged(compressed_size: int | None) -> claims.MemberExtent:
+        return claims.note_cut(claims.MemberExtent(100, 160, 160, 70, 5), compressed_size)
+
+    assert (judged(60).code, judged(60).cut, judged(59).code, judged(60).content) == ("", False, "", 70)
+    for size, there in ((61, "after 60 of 61 bytes"), (None, "after 60 bytes")):
+        extent = judged(size)
+        assert (extent.code, extent.cut, extent.reason) == ("truncated", True, f"the archive ends inside it, {there}")
+        assert (extent.start, extent.end, extent.compressed_size) == (100, 160, size or 60)
 
 
 @pytest.mark.parametrize("changes", [{4: 64}, {8: 77}, {7: 0x80}], ids=["version", "method", "reserved flag"])

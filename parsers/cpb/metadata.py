@@ -266,12 +266,13 @@ class ChunkedField:
             kind, value = _field_index(raw)
             if kind == "field":
                 steps.append((value, None, None))
-            elif not steps:
+                continue
+            if not steps:
                 raise MalformedError("the tag of a chunked field begins with an index or a key, not with a field")
-            elif steps[-1][1] is not None:
+            number, given, _ = steps[-1]
+            if given is not None:
                 raise MalformedError("a field of a chunked field's tag has two indices or keys")
-            else:
-                steps[-1] = (steps[-1][0], kind, value)
+            steps[-1] = (number, kind, value)
         return steps
 
     def message(self, budget: MemoryBudget) -> ChunkedMessage:

@@ -160,7 +160,7 @@ class HeaderParser(Parser, Listing, Container):
         """Return a finding if the file begins with zeros in place of its header."""
         return zeroed_header(self.result.extraction)
 
-    def infos(self, first: int = 0) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
+    def infos(self) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
         """Yield ``(ordinal in the header, name, checked entry, JSON entry if that is not whole)`` of every tensor.
 
         Yields nothing without a readable header; the findings then tell why. Conflicts between tensors are known before
@@ -175,28 +175,28 @@ class HeaderParser(Parser, Listing, Container):
         if root.kind != "object":
             return
         if not self.compared and size <= LOOK_FIRST:
-            held = list(self._each_info(0))
+            held = list(self._each_info())
             self._compare(held)
-            yield from (self._judged(*row) for row in held if row[0] >= first)
+            yield from (self._judged(*row) for row in held)
             return
-        layout = Layout(self.result.extraction.session.budget) if self.layout is None and not first else None
-        for row in self._each_info(first):
+        layout = Layout(self.result.extraction.session.budget) if self.layout is None else None
+        for row in self._each_info():
             if layout is not None:
                 place(layout, row[2], row[3])
             yield self._judged(*row)
         if layout is not None:
             layout.close()
             if layout.again:
-                layout = lay(self.result.extraction.session.budget, self._each_info(0))
+                layout = lay(self.result.extraction.session.budget, self._each_info())
             self.layout = layout
             if not self.compared:
-                self._find_conflicts(self._each_info(0), self.repeated() if self.repeats else set())
+                self._find_conflicts(self._each_info(), self.repeated() if self.repeats else set())
 
-    def _each_info(self, first: int) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
+    def _each_info(self) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
         """Yield what `infos` does, without comparing tensors."""
         json: JsonParser = self.header.parser  # type: ignore[assignment]
         metadata: list[int] = []
-        for ordinal, name, fields, entry in json.each_member(self.header.root, first):
+        for ordinal, name, fields, entry in json.each_member(self.header.root):
             if name == METADATA:
                 metadata.append(ordinal)
                 self.bad_metadata |= entry is None and not is_metadata(fields)
@@ -206,9 +206,8 @@ class HeaderParser(Parser, Listing, Container):
             else:
                 yield ordinal, name, info_of(self.header, ordinal, fields), entry
         json.decoder.pairs = []  # free the whole header
-        if not first:
-            self._metadata_ordinals = metadata
-            self.bad_metadata |= len(metadata) > 1
+        self._metadata_ordinals = metadata
+        self.bad_metadata |= len(metadata) > 1
 
     # -- conflicts between tensors -------------------------------------------------------------------------
 
@@ -259,7 +258,7 @@ class HeaderParser(Parser, Listing, Container):
     def _know_conflicts(self) -> None:
         """Find conflicts if the header is small."""
         if not self.compared and self.header_size <= LOOK_FIRST and self.header.root.kind == "object":
-            self._compare(list(self._each_info(0)))
+            self._compare(list(self._each_info()))
 
     @property
     def is_at_odds(self) -> bool:
@@ -391,7 +390,7 @@ class HeaderParser(Parser, Listing, Container):
         if self.layout is None and self.header_size > LOOK_FIRST and last_end(self.result, self.header_size) == there:
             return  # as with nearly all writers, the last entry is the last in the data
         self._know_conflicts()
-        layout = self.layout or lay(self.result.extraction.session.budget, self._each_info(0))
+        layout = self.layout or lay(self.result.extraction.session.budget, self._each_info())
         if layout.known and self.header.status is Status.COMPLETE:
             self._judge_tail(layout.end)
 

@@ -107,7 +107,7 @@ def match_tail(data: Data, start: int, end: int, tail: int, *, at_end: bool = Fa
     block = known_bytes(data, low, end - low)
     place, best = len(block), Confidence.NO
     for _ in range(_MOST_ENDS):
-        place = block.rfind(END, 0, place + len(END) - 1) if place else -1
+        place = block.rfind(END, 0, place + len(END) - 1)
         if place < 0:
             break
         found = read_end_at(data, low + place, start, end)

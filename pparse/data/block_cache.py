@@ -48,7 +48,7 @@ class BlockCache(Data):
         self._blocks: OrderedDict[int, bytes] = OrderedDict()  # by number, in order of last use
         self._most = max(4, budget.limit // 8 // BLOCK)  # blocks that are kept
         self._charge: Charge | None = None
-        self._ahead = BLOCK
+        self._ahead = 2 * BLOCK  # what the next request reads, if reading goes on in order
         self._next = 0  # where a read that goes on in order would begin
         self.access = source.access
         self.is_plain = source.is_plain
@@ -85,7 +85,10 @@ class BlockCache(Data):
             if length > min(_KEPT, self._most * BLOCK // 2):
                 self._next = offset + length
                 return self._source.pread(offset, length)
-            self._fill(offset, offset + length, self._step(offset))
+            if not self._goes_on(offset):
+                self._ahead = BLOCK
+            if self._fill(offset, offset + length, self._ahead):
+                self._ahead = min(2 * self._ahead, _AHEAD, self._most * BLOCK // 2)
             self._next = offset + length
             return b"".join(self._pieces(offset, offset + length))
 
@@ -94,13 +97,9 @@ class BlockCache(Data):
             return self._source.preadinto(offset, view)
         return super()._preadinto(offset, view)
 
-    def _step(self, offset: int) -> int:
-        """Return how much to read ahead of a read at ``offset``."""
-        if self._next - BLOCK <= offset <= self._next + BLOCK and self._next:
-            self._ahead = min(2 * self._ahead, _AHEAD, self._most * BLOCK // 2)
-        else:
-            self._ahead = BLOCK
-        return self._ahead
+    def _goes_on(self, offset: int) -> bool:
+        """Say whether a read at ``offset`` begins about where the one before it ended."""
+        return self._next - BLOCK <= offset <= self._next + BLOCK and self._next > 0
 
     def _pieces(self, start: int, end: int) -> Iterator[bytes]:
         """Yield the bytes ``[start, end)``, up to the first that is not there."""
@@ -121,16 +120,17 @@ class BlockCache(Data):
             yield piece
             start += len(piece)
 
-    def _fill(self, start: int, end: int, ahead: int) -> None:
-        """Read the blocks of ``[start, end)`` that are missing, by one request if they are near each other."""
+    def _fill(self, start: int, end: int, ahead: int) -> bool:
+        """Read the blocks of ``[start, end)`` that are missing by one request; say whether any were missing."""
         first, last = start // BLOCK, -(-end // BLOCK)
         missing = [number for number in range(first, last) if number not in self._blocks]
         if not missing:
-            return
+            return False
         high = missing[-1] + 1
         if high == last:  # read on only where something is read anyway
             high = max(high, -(-(missing[0] * BLOCK + ahead) // BLOCK))
         self._request(missing[0], high)
+        return True
 
     def _request(self, first: int, high: int) -> None:
         """Read blocks ``[first, high)``, and keep them."""

@@ -57,7 +57,7 @@ class IndexNote:
     @property
     def memory(self) -> int:
         """Bytes held, about."""
-        return 0
+        raise NotImplementedError
 
 
 class ChildIndex:
