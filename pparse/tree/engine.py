@@ -76,7 +76,7 @@ def largest_block(budget: MemoryBudget, factor: int) -> int:
 def run(ctx: NodeContext, parser: States) -> None:
     """Run the states of ``parser`` until ``ctx`` is satisfied, done, cut or damaged for good."""
     session = ctx.result.extraction.session
-    size = session.block_size or FIRST_BLOCK
+    size = session.block_size or ctx.first_block or FIRST_BLOCK
     still: set[tuple[object, ...]] = set()  # what was tried since the last move or output
     with session.budget.charge(size * parser.block_factor, "a scan block") as charge:
         feed = _Feed(ctx, charge, parser.block_factor)
@@ -121,13 +121,14 @@ class _Feed:
     """The bytes that states read: ``block``, which begins at ``base``. Blocks grow as long as they follow each other,
     unless the session says how large they are."""
 
-    __slots__ = ("_charge", "_factor", "_grow", "_largest", "_size", "base", "block")
+    __slots__ = ("_charge", "_factor", "_first", "_grow", "_largest", "_size", "base", "block")
 
     def __init__(self, ctx: NodeContext, charge: Charge, factor: int) -> None:
         session = ctx.result.extraction.session
         self.block = b""
         self.base = ctx.pos
-        self._size = session.block_size or FIRST_BLOCK
+        self._first = session.block_size or ctx.first_block or FIRST_BLOCK
+        self._size = self._first
         self._grow = not session.block_size
         self._largest = largest_block(session.budget, factor)
         self._charge = charge
@@ -175,7 +176,7 @@ class _Feed:
     def _resize(self, ctx: NodeContext) -> None:
         """Set how much is read next: more than last time, if reading goes on where it ended."""
         sequential = self.block and self.base <= ctx.pos <= self.base + len(self.block)
-        self._size = min(self._size * 4, self._largest) if sequential else FIRST_BLOCK
+        self._size = min(self._size * 4, self._largest) if sequential else self._first
         if ctx.need > len(self.block) and ctx.pos == self.base:
             # A state that keeps asking for more must not make us read the same bytes each time.
             self._size = max(self._size, 2 * len(self.block))
