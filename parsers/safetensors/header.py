@@ -206,7 +206,7 @@ class HeaderParser(Parser):
         if self.repeats is None:
             # Something is wrong, or there is no room: what is left is read as if nothing had been.
             self.namesakes |= self.repeated()
-            self.late |= {ordinal for ordinal in self.namesakes if ordinal < self._first_left}
+            self.late |= {ordinal for ordinal in self.namesakes.difference(metadata) if ordinal < self._first_left}
             yield from self._placed(self._each_info(self._first_left, metadata), layout)
         self.bad_metadata |= len(metadata) > 1
         self._metadata_ordinals = metadata

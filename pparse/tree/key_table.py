@@ -137,12 +137,13 @@ class SeenKeys:
     slice of it; numpy searches the slices.
     """
 
-    __slots__ = ("_begins", "_charge", "_hashes", "_latest")
+    __slots__ = ("_begins", "_budget", "_charge", "_hashes", "_latest")
 
     def __init__(self, budget: MemoryBudget) -> None:
         self._latest: set[int] = set()
         self._hashes = array("q")
         self._begins: list[int] = []  # where slices begin; a later one is less than half as long
+        self._budget = budget
         self._charge = budget.charge(0, "the names that came so far")
 
     def are_new(self, hashes: Sequence[int]) -> bool:
@@ -154,14 +155,21 @@ class SeenKeys:
         if len(more) < len(hashes) or not self._latest.isdisjoint(more) or (self._begins and self._have_any(more)):
             return False
         held = 9 * len(self._hashes) + _IN_SET * (len(self._latest) + len(more))  # an array grows by an eighth
-        if held > self._charge.amount:
-            try:
-                self._charge.resize(held + (_IN_SET << 12))
-            except LimitError:
-                return False
+        if held > self._charge.amount and not self._find_room(held + (_IN_SET << 10)):
+            return False
         self._latest |= more
         if len(self._latest) > (_LATEST if "numpy" in sys.modules else _MANY):
             self._make_slice()
+        return True
+
+    def _find_room(self, amount: int) -> bool:
+        """Charge ``amount`` if that leaves a quarter of the budget for the blocks in which keys are read."""
+        if not self._budget.fits(amount - self._charge.amount + self._budget.limit // 4):
+            return False
+        try:
+            self._charge.resize(amount)
+        except LimitError:  # another thread was faster
+            return False
         return True
 
     def release(self) -> None:
