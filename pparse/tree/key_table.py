@@ -28,7 +28,7 @@ EACH: Final = 12
 # From this many numbers on, numpy sorts; it is not imported for fewer.
 _MANY: Final = 50_000
 # How many hashes come into a set before they are sorted, where numpy is in use; bytes of each in the set.
-_LATEST: Final = 8192
+_LATEST: Final = 4096
 _IN_SET: Final = 80
 
 
