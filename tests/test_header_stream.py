@@ -176,7 +176,12 @@ def twice(monkeypatch, source, block_size: int) -> tuple:
 
 def assert_same(monkeypatch, source, block_size: int, label: object) -> bool:
     """Compare both ways; a row that came too early may differ if there is a finding on it. Return if there was one."""
-    before, known, _ = twice(monkeypatch, source, block_size)
+    try:
+        before, known, _ = twice(monkeypatch, source, block_size)
+    except pparse.PparseError as error:  # a gap where the header begins or may end
+        with pytest.raises(type(error)):
+            answers(source, block_size)
+        return False
     rows, told, _ = answers(source, block_size)
     early = [(one, other) for one, other in zip(rows, before, strict=True) if one != other]
     for one, other in early:
@@ -223,7 +228,7 @@ def test_bytes_lost_and_put_in_are_told_of_as_by_two_readings(small, monkeypatch
 
 
 def test_gaps_are_told_of_as_by_two_readings(small, monkeypatch):
-    for at in sweep.some(range(8, SAMPLE_END), 15):
+    for at in sweep.some(range(9, SAMPLE_END), 15):
         for length in (1, 40):
             assert_same(monkeypatch, lambda at=at, n=length: GappyData(SAMPLE, [(at, n)]), 37, (at, length))
 
