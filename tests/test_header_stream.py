@@ -386,8 +386,8 @@ def test_keys_are_charged_and_refused_without_room():
     seen, first = SeenKeys(budget), 0
     while seen.are_new(range(first, first + 100)):
         first += 100
-    assert 5_000 < first < 20_000
-    assert budget.used > 500_000
+    assert 5_000 < first < 100_000  # fewer where numpy is not in use
+    assert 400_000 < budget.used <= 3 << 18
     seen.release()
     assert budget.used == 0
 
