@@ -42,7 +42,7 @@ from pparse.parsers.safetensors.length import (
 from pparse.tensors.status import status_by_place, tensor_status
 from pparse.tree.container import Container
 from pparse.tree.entry import UNLOADED_VALUE, Entry
-from pparse.tree.key_table import has_repeats
+from pparse.tree.key_table import SeenKeys, has_repeats
 from pparse.tree.listing import Listing
 from pparse.tree.parser import Parser
 
@@ -75,6 +75,9 @@ class HeaderParser(Parser, Listing, Container):
         self.conflicts = bytearray()  # the conflict of each header entry
         self.bad_metadata = False
         self.repeats: bool | None = None  # whether a name occurs twice; None: not known yet
+        self.namesakes: set[int] = set()  # entries whose name may occur twice, as far as `listed` came
+        self.late: set[int] = set()  # those of them that were yielded before it was known
+        self._first_left = 0  # the first entry that is left to be read
         self._metadata_ordinals: list[int] | None = None
 
     @property
@@ -180,23 +183,101 @@ class HeaderParser(Parser, Listing, Container):
             yield from (self._judged(*row) for row in held)
             return
         layout = Layout(self.result.extraction.session.budget) if self.layout is None else None
-        for row in self._each_info():
-            if layout is not None:
-                place(layout, row[2], row[3])
-            yield self._judged(*row)
-        if layout is not None:
-            layout.close()
-            if layout.again:
-                layout = lay(self.result.extraction.session.budget, self._each_info())
-            self.layout = layout
-            if not self.compared:
-                self._find_conflicts(self._each_info(), self.repeated() if self.repeats else set())
+        yield from self._placed(self._each_info(), layout)
+        self._keep_layout(layout)
+        self.compare()
 
-    def _each_info(self) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
-        """Yield what `infos` does, without comparing tensors."""
-        json: JsonParser = self.header.parser  # type: ignore[assignment]
+    @property
+    def is_unread(self) -> bool:
+        """Whether the header is a large one, sound as far as is known, that was not read in full yet: see `listed`."""
+        try:
+            size, root = self.header_size, self.header.root
+        except MalformedError:
+            return False
+        known = self.repeats is not None or self.compared or self._unproved or self.adrift or self.wrong_length
+        return size > LOOK_FIRST and root.kind == "object" and not known
+
+    def listed(self) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
+        """Yield what `infos` does, of a header that `is_unread`, while its index is made: each byte is read once.
+
+        Names that occur twice are known from the second one on: `namesakes` has them all before that is yielded, and
+        `late` those that were yielded before. The caller then calls `compare`.
+        """
+        layout = Layout(self.result.extraction.session.budget) if self.layout is None else None
         metadata: list[int] = []
-        for ordinal, name, fields, entry in json.each_member(self.header.root):
+        yield from self._placed(self._first_infos(metadata), layout)
+        if self.repeats is None:
+            # Something is wrong, or there is no room: what is left is read as if nothing had been.
+            self.namesakes |= self.repeated()
+            self.late |= {ordinal for ordinal in self.namesakes.difference(metadata) if ordinal < self._first_left}
+            yield from self._placed(self._each_info(self._first_left, metadata), layout)
+        self.bad_metadata |= len(metadata) > 1
+        self._metadata_ordinals = metadata
+        self._keep_layout(layout)
+
+    def settle(self) -> None:
+        """Read a large header in full, if it was not yet: the status of a tensor may depend on what comes later."""
+        if self.is_unread:
+            for _ in self.listed():
+                pass
+            self.late.clear()  # nobody saw them
+
+    def _first_infos(self, metadata: list[int]) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
+        """Yield entries up to the first one that is not whole, or whose name came before.
+
+        Sets `repeats` if there is none, else ``_first_left``; adds the ordinals of ``__metadata__`` to ``metadata``.
+        """
+        json: JsonParser = self.header.parser  # type: ignore[assignment]
+        root = self.header.root
+        seen, self._first_left = SeenKeys(self.result.extraction.session.budget), 0
+        try:
+            for first, members in json.member_batches(root):
+                if not seen.are_new([hash(name) for name, _ in members]):
+                    return
+                for ordinal, (name, fields) in enumerate(members, first):
+                    if name == METADATA:
+                        metadata.append(ordinal)
+                        self.bad_metadata |= not is_metadata(fields)
+                    else:
+                        yield ordinal, name, info_of(self.header, ordinal, fields), None
+                self._first_left = first + len(members)
+        finally:
+            seen.release()
+            json.decoder.pairs = []
+        index = root.index
+        if index is not None and index.complete and index.count == self._first_left:
+            self.repeats = False
+
+    def _placed(
+        self, rows: Iterator[tuple[int, str | None, TensorInfo, Entry | None]], layout: Layout | None
+    ) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
+        """Yield ``rows``, judged by the conflicts that are known, and add them to ``layout``."""
+        for ordinal, name, info, entry in rows:
+            if layout is not None:
+                place(layout, info, entry)
+            if self.conflicts:
+                self._judge(ordinal, info)
+            yield ordinal, name, info, entry
+
+    def _keep_layout(self, layout: Layout | None) -> None:
+        """Keep the layout to which all tensors were added."""
+        if layout is None:
+            return
+        layout.close()
+        self.layout = lay(self.result.extraction.session.budget, self._each_info()) if layout.again else layout
+
+    def compare(self) -> None:
+        """Find the tensors that conflict, once the layout is known; later listings tell it of each."""
+        if not self.compared and self.layout is not None:
+            self._find_conflicts(self._each_info(), self.repeated() if self.repeats else set())
+
+    def _each_info(
+        self, first: int = 0, metadata: list[int] | None = None
+    ) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
+        """Yield what `infos` does, without comparing tensors; adds the ordinals of ``__metadata__`` to ``metadata``."""
+        json: JsonParser = self.header.parser  # type: ignore[assignment]
+        metadata = [] if metadata is None else metadata
+        for ordinal, name, fields, entry in json.each_member(self.header.root, first):
             if name == METADATA:
                 metadata.append(ordinal)
                 self.bad_metadata |= entry is None and not is_metadata(fields)
@@ -386,13 +467,24 @@ class HeaderParser(Parser, Listing, Container):
         self._looked_behind = True
         if self.header.root.kind != "object":
             return
-        there = self.result.extraction.known_end() - self.data_start
-        if self.layout is None and self.header_size > LOOK_FIRST and last_end(self.result, self.header_size) == there:
-            return  # as with nearly all writers, the last entry is the last in the data
+        if self.header_size > LOOK_FIRST and self.reaches_end:
+            return
         self._know_conflicts()
         layout = self.layout or lay(self.result.extraction.session.budget, self._each_info())
         if layout.known and self.header.status is Status.COMPLETE:
             self._judge_tail(layout.end)
+
+    @property
+    def reaches_end(self) -> bool:
+        """Whether no bytes follow the tensor of the last entry; as with nearly all writers, it is the last in the data.
+
+        Costs one read: without it, whether bytes may have come in before a tensor is only known from all entries.
+        """
+        there = self.result.extraction.known_end() - self.data_start
+        if there <= 0:
+            return True
+        end = last_end(self.result, self.header_size)
+        return end is not None and end >= there
 
     def _judge_tail(self, end: int) -> None:
         """Record that tensors may lie elsewhere if bytes after the last one, from ``end``, may have been inserted."""

@@ -125,7 +125,7 @@ def plain_end(pairs: list[tuple[str, Any]], beside: str) -> int | None:
 
 def place(layout: Layout, info: TensorInfo, entry: Entry | None) -> None:
     """Add a tensor to ``layout`` if its place is known."""
-    if entry is not None or (info.begin == info.end and info.problem is not None):
+    if entry is not None or (info.problem is not None and info.begin == info.end):
         layout.known = False
     else:
         layout.add(info.begin, info.end)

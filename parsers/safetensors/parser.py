@@ -167,6 +167,7 @@ class SafetensorsParser(HeaderParser):
             if self.wrong_length is not None:
                 status = Status.DAMAGED
             if status is Status.COMPLETE:
+                self.settle()
                 self.repeated()
                 seen = {self.status_of(info) for _, _, info, _ in self.infos()}
                 for worst in (Status.DAMAGED, Status.TRUNCATED, Status.MISSING, Status.UNSUPPORTED):

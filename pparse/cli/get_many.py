@@ -36,6 +36,7 @@ def give_many(document: Extraction, options: Any, out: Output) -> int:
     whole: list[Tensor] = []
     texts: list[Tensor] = []
     lost: list[Tensor] = []
+    viewer.settle()  # what is written must be known to be whole
     for tensor in viewer.tensors():
         if matches(tensor.name):
             tensor._confirm()

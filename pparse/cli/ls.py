@@ -142,7 +142,7 @@ class _Listing:
 def _list_tensors(viewer: Viewer, options: Any, matches: Callable[[str], bool], out: Output) -> int:
     listing = _Listing(viewer, matches)
     how = options.sort
-    if how is None and (viewer.size_hint() or 0) > SORT_UP_TO:
+    if how is None and viewer.has_more_than(SORT_UP_TO):
         how = "none"
     budget = viewer.extraction.session.budget
     held = Held(budget, lambda tensor: tensor_weight(tensor, viewer.row_bytes), asked=options.sort is not None)

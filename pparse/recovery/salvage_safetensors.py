@@ -150,6 +150,7 @@ def salvage_safetensors(job: Job) -> bool:
     see `pparse.recovery.salvage`."""
     try:
         viewer = SafetensorsViewer(job.extraction)
+        viewer.settle()
         if viewer.parser.header.root.kind != "object":
             return False
         judge = _Judge(job, viewer)

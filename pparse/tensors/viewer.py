@@ -110,6 +110,13 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """Return the approximate number of tensors if that is cheap to find out; else None."""
         return None
 
+    def has_more_than(self, count: int) -> bool:
+        """Return whether there are more than ``count`` tensors, as far as that is cheap to find out."""
+        return (self.size_hint() or 0) > count
+
+    def settle(self) -> None:
+        """From now on, let `tensors` first find out what statuses depend on, so that none of them changes later."""
+
     # -- what follows ------------------------------------------------------------------------------------------------
 
     @property

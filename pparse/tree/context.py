@@ -83,6 +83,7 @@ class NodeContext:
         "end",
         "entered",
         "entries_limit",
+        "first_block",
         "fresh",
         "index",
         "jumps",
@@ -131,6 +132,8 @@ class NodeContext:
         """How many bytes it needs at least."""
         self.at_end = False
         """Whether the block ends where the input ends."""
+        self.first_block = 0
+        """How much to read at first in the next run, which goes on where the last one stopped; 0: little."""
         self.stack: list[Any] = []
         """Nesting, for the parser."""
         self.scratch: Any = None

@@ -88,7 +88,7 @@ def largest_block(budget: MemoryBudget, factor: int) -> int:
 def run(ctx: NodeContext, parser: States) -> None:
     """Run the states of ``parser`` until ``ctx`` is satisfied, done, cut or damaged for good."""
     session = ctx.result.extraction.session
-    size = session.block_size or FIRST_BLOCK
+    size = session.block_size or ctx.first_block or FIRST_BLOCK
     still = _Still()
     outermost = ctx
     above: list[NodeContext] = []  # the contexts that wait for the end of a child
@@ -197,7 +197,19 @@ class _Feed:
     """The bytes that states read: ``block``, which begins at ``base``. Blocks grow as long as they follow each other,
     unless the session says how large they are."""
 
-    __slots__ = ("_charge", "_factor", "_grow", "_kept", "_largest", "_size", "base", "block", "data", "is_judged")
+    __slots__ = (
+        "_charge",
+        "_factor",
+        "_first",
+        "_grow",
+        "_kept",
+        "_largest",
+        "_size",
+        "base",
+        "block",
+        "data",
+        "is_judged",
+    )
 
     def __init__(self, ctx: NodeContext, charge: Charge, factor: int) -> None:
         session = ctx.result.extraction.session
@@ -205,7 +217,8 @@ class _Feed:
         self.block = b""
         self.base = ctx.pos
         self.is_judged = True  # whether `at_end` of the context is that of this block
-        self._size = session.block_size or FIRST_BLOCK
+        self._first = session.block_size or ctx.first_block or FIRST_BLOCK
+        self._size = self._first
         self._grow = not session.block_size
         self._largest = largest_block(session.budget, factor)
         self._charge = charge
@@ -220,7 +233,7 @@ class _Feed:
         if found is not None:
             self.base, self.block = found
             self.is_judged = False
-            self._size = max(len(self.block), FIRST_BLOCK)
+            self._size = max(len(self.block), self._first)
             self._charge.resize(max(self._charge.amount, len(self.block) * self._factor))
 
     def has_next(self, ctx: NodeContext) -> bool:
@@ -297,7 +310,7 @@ class _Feed:
     def _resize(self, ctx: NodeContext) -> None:
         """Set how much is read next: more than last time, if reading goes on where it ended."""
         sequential = self.block and self.base <= ctx.pos <= self.base + len(self.block)
-        self._size = min(self._size * 4, self._largest) if sequential else FIRST_BLOCK
+        self._size = min(self._size * 4, self._largest) if sequential else self._first
         if ctx.need > len(self.block) and ctx.pos == self.base:
             # A state that keeps asking for more must not make us read the same bytes each time.
             self._size = max(self._size, 2 * len(self.block))

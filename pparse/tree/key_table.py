@@ -7,14 +7,19 @@ index. If it does not fit into the budget there is no table, and children are fo
 
 from __future__ import annotations
 
+import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from itertools import islice
 
+from pparse.errors import LimitError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Final
+
+    from pparse.budget import MemoryBudget
 
 # Children per slice, and bytes per child while a slice is built; in a table each child takes 12 bytes.
 SLICE: Final = 1 << 18
@@ -22,6 +27,9 @@ MAKING: Final = 40
 EACH: Final = 12
 # From this many numbers on, numpy sorts; it is not imported for fewer.
 _MANY: Final = 50_000
+# How many hashes come into a set before they are sorted, where numpy is in use; bytes of each in the set.
+_LATEST: Final = 4096
+_IN_SET: Final = 80
 
 
 def key_hash(key: object) -> int:
@@ -120,6 +128,80 @@ class KeyTable:
     def memory(self) -> int:
         """Bytes held."""
         return EACH * self.covered
+
+
+class SeenKeys:
+    """Which keys came so far, by their hashes: 8 bytes a key above 50,000, some 80 below.
+
+    The latest hashes are in a set. When that is full, they go to the end of an array, in ascending order, as one more
+    slice of it; numpy searches the slices.
+    """
+
+    __slots__ = ("_begins", "_budget", "_charge", "_hashes", "_latest")
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._latest: set[int] = set()
+        self._hashes = array("q")
+        self._begins: list[int] = []  # where slices begin; a later one is less than half as long
+        self._budget = budget
+        self._charge = budget.charge(0, "the names that came so far")
+
+    def are_new(self, hashes: Sequence[int]) -> bool:
+        """Return whether ``hashes`` are all different, and none of them came before; if so, they have come now.
+
+        False as well if the budget has no room for them.
+        """
+        more = set(hashes)
+        if len(more) < len(hashes) or not self._latest.isdisjoint(more) or (self._begins and self._have_any(more)):
+            return False
+        held = 9 * len(self._hashes) + _IN_SET * (len(self._latest) + len(more))  # an array grows by an eighth
+        if held > self._charge.amount and not self._find_room(held + (_IN_SET << 10)):
+            return False
+        self._latest |= more
+        if len(self._latest) > (_LATEST if "numpy" in sys.modules else _MANY):
+            self._make_slice()
+        return True
+
+    def _find_room(self, amount: int) -> bool:
+        """Charge ``amount`` if that leaves a quarter of the budget for the blocks in which keys are read."""
+        if not self._budget.fits(amount - self._charge.amount + self._budget.limit // 4):
+            return False
+        try:
+            self._charge.resize(amount)
+        except LimitError:  # another thread was faster
+            return False
+        return True
+
+    def release(self) -> None:
+        """Give the memory back."""
+        self._latest, self._hashes, self._begins = set(), array("q"), []
+        self._charge.release()
+
+    def _have_any(self, hashes: set[int]) -> bool:
+        import numpy as np
+
+        wanted = np.fromiter(hashes, np.int64, len(hashes))
+        wanted.sort()
+        held, end = np.frombuffer(self._hashes, np.int64), len(self._hashes)
+        for begin in reversed(self._begins):
+            places = held[begin:end].searchsorted(wanted)
+            places += begin
+            places[places == end] = begin
+            if (held[places] == wanted).any():
+                return True
+            end = begin
+        return False
+
+    def _make_slice(self) -> None:
+        import numpy as np
+
+        begins = self._begins
+        begins.append(len(self._hashes))
+        self._hashes.extend(self._latest)
+        self._latest = set()
+        while len(begins) > 1 and begins[-1] - begins[-2] <= 2 * (len(self._hashes) - begins[-1]):
+            begins.pop()
+        np.frombuffer(self._hashes, np.int64)[begins[-1] :].sort()
 
 
 def repeated_hashes(hashes: Iterable[int], part: int, parts: int) -> array[int]:

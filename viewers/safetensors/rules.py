@@ -133,6 +133,7 @@ def _check_tensors(viewer: SafetensorsViewer, notes: _Notes, strict: bool) -> It
     """Check each tensor, and what is said of all of them."""
     parser, header = viewer.parser, viewer.parser.header
     clean = True
+    viewer.settle()
     extent = viewer.new_extent()
     for tensor in viewer.tensors():
         extent.add(tensor)

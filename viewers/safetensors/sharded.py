@@ -89,6 +89,7 @@ class SafetensorsSetViewer(Viewer):
         super().__init__(extraction)
         self.parser: ShardSet = extraction.parse().parser  # type: ignore[assignment]
         self._last: tuple[str, SafetensorsViewer] | None = None
+        self._settled = False
 
     def shard_viewer(self, name: str) -> SafetensorsViewer:
         """Return the viewer of one shard. Raises the error of opening it."""
@@ -102,6 +103,8 @@ class SafetensorsSetViewer(Viewer):
             raise FormatError(f"its format is {found}, not safetensors")
         viewer = SafetensorsViewer(shard)
         self._last = (name, viewer)
+        if self._settled:
+            viewer.settle()
         return viewer
 
     def _beside(self, name: str) -> str:
@@ -113,6 +116,10 @@ class SafetensorsSetViewer(Viewer):
         finding = Finding(code, reason, severity=severity, source=self.extraction.name, **where)
         self.findings.add(finding)
         return finding
+
+    def settle(self) -> None:
+        """From now on, read the header of each shard in full before its tensors are listed."""
+        self._settled, self._last = True, None
 
     def tensors(self) -> Iterator[Tensor]:
         """Yield the tensors shard by shard, then those that the index names and no shard has."""
@@ -215,7 +222,7 @@ class SafetensorsSetViewer(Viewer):
                     self._rename(tensor, names[place] if place >= 0 else None, others)
                     self._attach(tensor, "misplaced", f"{name} has this tensor, but the index says it is in {where}")
             yield tensor
-        viewer.close_extent(own)
+        own = viewer.close_extent(own)
         extent.add_all(own)
         for finding in viewer.findings:
             self.findings.add(finding)

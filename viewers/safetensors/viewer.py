@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pparse.document.extraction import Extraction
+    from pparse.parsers.json.parser import JsonParser
     from pparse.parsers.safetensors.entry import TensorInfo
     from pparse.parsers.safetensors.parser import SafetensorsParser
     from pparse.tree.entry import Entry
 
+    Info = tuple[int, str | None, TensorInfo, Entry | None]
 
 # While it is listed, a header of at most this many bytes is held decoded.
 _HOLD_UP_TO = 256 << 10
@@ -34,37 +36,68 @@ class SafetensorsViewer(Viewer):
         self._path = extraction.path
         self._base: int | None = None
         self._there = 0
+        self._settled = False
+        self._recount = False  # whether tensors were listed as what they turned out not to be
 
     def tensors(self) -> Iterator[Tensor]:
-        """Yield every tensor in the order of the header."""
+        """Yield every tensor in the order of the header.
+
+        Of a large header that was not read yet, each is yielded as soon as its entry is read. If two then turn out to
+        have one name, the first was as its own entry says; that it is damaged is in `findings` after the last one. To
+        know it before the first, call `settle`.
+        """
+        yield from self._listed()
+        if self._recount:
+            self._note_late()
+
+    def _listed(self) -> Iterator[Tensor]:
+        parser = self.parser
         try:
-            size = self.parser.header_size
+            size = parser.header_size
         except MalformedError:
             return
         if size <= _HOLD_UP_TO:
             # Few enough to hold: repeated names show without a separate pass.
-            held = list(self.parser.infos())
-            infos: Iterable[tuple[int, str | None, TensorInfo, Entry | None]] = held
+            held = list(parser.infos())
             alike = len({name for _, name, _, _ in held}) < len(held)
-            self.parser.repeats = alike or self.parser.repeats
-            repeated: Container[int] = range(1 << 62) if alike else ()
+            parser.repeats = alike or parser.repeats
+            yield from self._numbered(held, range(1 << 62) if alike else ())
+        elif parser.is_unread and parser.reaches_end and not self._settled:
+            yield from self._numbered(parser.listed(), parser.namesakes, parser.late)
+            self._recount = bool(parser.late)
+            parser.compare()
         else:
-            infos, repeated = self.parser.infos(), self.parser.repeated()
-        if not repeated:
-            for ordinal, name, info, entry in infos:
-                yield self._tensor(ordinal, name, info, entry)
-            return
+            parser.settle()
+            yield from self._numbered(parser.infos(), parser.repeated())
+
+    def settle(self) -> None:
+        """From now on, read a large header in full before its tensors are listed."""
+        self._settled = True
+
+    def _numbered(
+        self, infos: Iterable[Info], namesakes: Container[int], late: Container[int] = ()
+    ) -> Iterator[Tensor]:
+        """Yield tensors; of ``namesakes``, the second as ``name#2``, even if the first is ``late``, so came before."""
         seen: dict[str, int] = {}
         for ordinal, name, info, entry in infos:
-            if ordinal in repeated and name is not None:
+            if namesakes and ordinal in namesakes and name is not None:
                 # The next free number: a tensor may really be called name#2.
-                number = seen.get(name, 0) + 1
+                number = 1 + (seen.get(name, 0) or bool(late and self._ordinal(name, 1) in late))
                 while number > 1 and self._ordinal(f"{name}#{number}", 1) is not None:
                     number += 1
                 seen[name] = number
                 yield self._tensor(ordinal, name, info, entry, number)
             else:
                 yield self._tensor(ordinal, name, info, entry)
+
+    def _note_late(self) -> None:
+        """Add the findings on tensors that were listed before it was known that their names occur twice."""
+        header, late = self.parser.header, self.parser.late
+        for ordinal in sorted(late)[: self.extraction.session.limits.findings]:
+            key = header.entry(header.root, ordinal).key
+            tensor = self._tensor(ordinal, key if isinstance(key, str) else None, *self.parser.info(ordinal))
+            if tensor.finding is not None:
+                self.findings.add(tensor.finding)
 
     def size_hint(self) -> int | None:
         """Return the number of header entries; None for a small header without an index."""
@@ -75,6 +108,14 @@ class SafetensorsViewer(Viewer):
         except MalformedError:
             return 0
         return len(root) if root.kind == "object" else 0
+
+    def has_more_than(self, count: int) -> bool:
+        """Return whether a large header has more than ``count`` entries, as far as the first 4 MiB tell."""
+        if not self.parser.is_unread:
+            return super().has_more_than(count)
+        header = self.parser.header
+        json: JsonParser = header.parser  # type: ignore[assignment]
+        return json.has_more_than(header.root, count)
 
     def _tensor(
         self, ordinal: int, name: str | None, info: TensorInfo, entry: Entry | None, occurrence: int = 1
@@ -131,7 +172,8 @@ class SafetensorsViewer(Viewer):
 
     def _unwritten(self, span: Span) -> tuple[int, int]:
         """Return ``(offset of the first, number)`` of those bytes of ``span`` that lie in holes of the file."""
-        return unwritten_in(self.holes, span.offset, span.offset + span.length)
+        holes = self._holes if self._holes is not None else self.holes
+        return unwritten_in(holes, span.offset, span.offset + span.length)
 
     def finding_of(self, tensor: Tensor) -> Finding | None:
         """Return the finding on a tensor that lies in a hole of the file."""
@@ -217,9 +259,9 @@ class SafetensorsViewer(Viewer):
         extent = self.kept_extent
         if extent is None:
             extent = self.new_extent()
-            for tensor in self.tensors():
+            for tensor in self._listed():
                 extent.add(tensor)
-            self.close_extent(extent)
+            extent = self.close_extent(extent)
         return extent
 
     def truncation(self, extent: Extent) -> Finding:
@@ -241,7 +283,14 @@ class SafetensorsViewer(Viewer):
         return Extent(actual, known=self.extraction.session.stats.discoveries)
 
     def close_extent(self, extent: Extent) -> Extent:
-        """Complete an extent to which all tensors were added; `extent` then returns it."""
+        """Complete an extent to which all tensors were added; `extent` then returns it.
+
+        Counts again if tensors turned out to be damaged after they were listed; then it returns another one.
+        """
+        if self._recount:
+            self._recount, extent = False, self.new_extent()
+            for tensor in self._listed():
+                extent.add(tensor)
         self._complete(extent)
         return self.keep_extent(extent)
 
