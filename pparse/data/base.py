@@ -14,7 +14,6 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from pparse.data.hashing import digest
 from pparse.data.range_status import Condemned, Proofs, SuspectRange, joined, range_status
 from pparse.data.reader import Cursor, Range, byte_view
 from pparse.errors import ClosedError, EndOfDataError, GapError
@@ -110,6 +109,8 @@ class GapTable(Sequence[Gap]):
 
     def digest(self) -> bytes:
         """Return a hash that is the same for equal tables."""
+        from pparse.data.hashing import digest
+
         return digest((self._offsets.tobytes(), self._lengths.tobytes(), self._exact))
 
     def __len__(self) -> int:
@@ -532,6 +533,8 @@ class BytesData(Data):
     def identity(self) -> object:  # type: ignore[override]
         """Size and hash of the bytes. Raises `ClosedError` if they were dropped before this was first asked."""
         if self._identity is None:
+            from pparse.data.hashing import digest
+
             view = self._view
             self._clip(0, 0)  # raises if it is closed; the view was taken before
             self._identity = ("bytes", len(view), digest((view,)))

@@ -6,7 +6,6 @@ from bisect import bisect_right
 from operator import itemgetter
 
 from pparse.data.base import Data, GapTable
-from pparse.data.identity import derived
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +44,8 @@ class HiddenData(Data):
     @property
     def identity(self) -> object | None:  # type: ignore[override]
         """That of the data, and what is hidden."""
+        from pparse.data.identity import derived
+
         return derived("hidden", [self._data.range(0, self.size or 0)], self.gaps.digest())
 
     @property

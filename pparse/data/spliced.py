@@ -10,7 +10,6 @@ from bisect import bisect_right
 from operator import attrgetter
 
 from pparse.data.base import Access, Data, Gap, GapTable
-from pparse.data.identity import derived
 from pparse.data.range_status import joined
 from pparse.errors import ClosedError, GapError
 
@@ -49,6 +48,8 @@ class SplicedData(Data):
     @property
     def identity(self) -> object | None:  # type: ignore[override]
         """Those of the sources, and which of their bytes these are."""
+        from pparse.data.identity import derived
+
         self._clip(0, 0)  # raises if it is closed, and has no parts
         return derived("spliced", self._parts)
 
