@@ -75,8 +75,7 @@ class HeaderParser(Parser, Listing, Container):
         self.conflicts = bytearray()  # the conflict of each header entry
         self.bad_metadata = False
         self.repeats: bool | None = None  # whether a name occurs twice; None: not known yet
-        self.namesakes: set[int] = set()  # entries whose name may occur twice, as far as `listed` came
-        self.late: set[int] = set()  # those of them that were yielded before it was known
+        self._alike: tuple[set[int], set[int]] | None = None  # `namesakes` and `late`; few headers need them
         self._first_left = 0  # the first entry that is left to be read
         self._metadata_ordinals: list[int] | None = None
 
@@ -188,6 +187,20 @@ class HeaderParser(Parser, Listing, Container):
         self.compare()
 
     @property
+    def namesakes(self) -> set[int]:
+        """Entries whose name may occur twice, as far as `listed` came."""
+        if self._alike is None:
+            self._alike = set(), set()
+        return self._alike[0]
+
+    @property
+    def late(self) -> set[int]:
+        """Those `namesakes` that were yielded before it was known."""
+        if self._alike is None:
+            self._alike = set(), set()
+        return self._alike[1]
+
+    @property
     def is_unread(self) -> bool:
         """Whether the header is a large one, sound as far as is known, that was not read in full yet: see `listed`."""
         try:
@@ -208,8 +221,9 @@ class HeaderParser(Parser, Listing, Container):
         yield from self._placed(self._first_infos(metadata), layout)
         if self.repeats is None:
             # Something is wrong, or there is no room: what is left is read as if nothing had been.
-            self.namesakes |= self.repeated()
-            self.late |= {ordinal for ordinal in self.namesakes.difference(metadata) if ordinal < self._first_left}
+            self.namesakes.update(self.repeated())
+            found = self.namesakes.difference(metadata)
+            self.late.update(ordinal for ordinal in found if ordinal < self._first_left)
             yield from self._placed(self._each_info(self._first_left, metadata), layout)
         self.bad_metadata |= len(metadata) > 1
         self._metadata_ordinals = metadata

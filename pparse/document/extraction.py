@@ -71,9 +71,9 @@ class Extraction:
         """What parsers made of it, by name of the parser."""
         self._format = format
         self._named = format is not None  # a named format applies to this, not to what is inside
-        self.file_parts: list[FilePart] = []
+        self.file_parts: Sequence[FilePart] = ()
         """The files it consists of, if it is split into numbered parts."""
-        self.notes: list[Finding] = []
+        self.notes: tuple[Finding, ...] = ()
         """What was found wrong before any parser looked at it."""
         self.origin: tuple[Any, Any] | None = None
         """The archive's parser and the member, if it comes from an archive."""

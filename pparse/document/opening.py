@@ -293,7 +293,7 @@ def _open_numbered(session: Session, path: str, parts: list[str | None], format:
     session.adopt(spliced)
     extraction = Extraction(session, name, spliced, format=format)
     extraction.file_parts = found
-    extraction.notes += notes
+    extraction.notes += tuple(notes)
     return extraction
 
 
