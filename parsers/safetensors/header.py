@@ -186,6 +186,10 @@ class HeaderParser(Parser, Listing, Container):
         self._keep_layout(layout)
         self.compare()
 
+    def infos_from(self, first: int) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
+        """Yield what `infos` does, from header entry ``first`` on; conflicts must be known."""
+        return self._placed(self._each_info(first), None)
+
     @property
     def namesakes(self) -> set[int]:
         """Entries whose name may occur twice, as far as `listed` came."""
@@ -290,6 +294,7 @@ class HeaderParser(Parser, Listing, Container):
     ) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
         """Yield what `infos` does, without comparing tensors; adds the ordinals of ``__metadata__`` to ``metadata``."""
         json: JsonParser = self.header.parser  # type: ignore[assignment]
+        is_all = not first or metadata is not None
         metadata = [] if metadata is None else metadata
         for ordinal, name, fields, entry in json.each_member(self.header.root, first):
             if name == METADATA:
@@ -301,8 +306,9 @@ class HeaderParser(Parser, Listing, Container):
             else:
                 yield ordinal, name, info_of(self.header, ordinal, fields), entry
         json.decoder.pairs = []  # free the whole header
-        self._metadata_ordinals = metadata
-        self.bad_metadata |= len(metadata) > 1
+        if is_all:
+            self._metadata_ordinals = metadata
+            self.bad_metadata |= len(metadata) > 1
 
     # -- conflicts between tensors -------------------------------------------------------------------------
 

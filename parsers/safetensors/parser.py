@@ -17,6 +17,8 @@ The tree is ``header_size``, ``metadata`` (if any), ``tensors``; a tensor has th
 
 from __future__ import annotations
 
+from itertools import islice
+
 from pparse.errors import MalformedError
 from pparse.findings import Finding, Status
 from pparse.parsers.safetensors.entry import (
@@ -38,6 +40,7 @@ from pparse.tree.views import as_dict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from pparse.parsers.json.parser import JsonParser
@@ -203,7 +206,7 @@ class SafetensorsParser(HeaderParser):
         json: JsonParser = self.header.parser  # type: ignore[assignment]
         skipped = set(self.metadata_at())
         self._know_conflicts()
-        for ordinal, key, fields, entry in json.each_member(self.header.root, self._header_ordinal(first)):
+        for ordinal, key, fields, entry in json.each_member(self.header.root, self.header_ordinal(first)):
             if ordinal in skipped:
                 continue
             if entry is not None and entry.status is Status.UNSUPPORTED:
@@ -238,14 +241,26 @@ class SafetensorsParser(HeaderParser):
             finding = Finding("shifted", SHIFTED, path=name or "", source=self.result.extraction.name, offset=start)
         return Entry(name, "invalid" if is_scalar else "tensor", start, end, status=status, finding=finding)
 
-    def _header_ordinal(self, ordinal: int) -> int:
+    def key_hashes(self, node: Node, first: int = 0, stop: int | None = None) -> Iterator[int]:
+        """Yield the hashes of the keys; the names of tensors come from the header, whose entries need not be made."""
+        if node.kind != "tensors":
+            yield from super().key_hashes(node, first, stop)
+            return
+        skipped = set(self.metadata_at())
+        begin = self.header_ordinal(first)
+        hashes = self.header.parser.key_hashes(self.header.root, begin)
+        names = (number for ordinal, number in enumerate(hashes, begin) if ordinal not in skipped)
+        yield from islice(names, None if stop is None else max(0, stop - first))
+
+    def header_ordinal(self, ordinal: int) -> int:
+        """Return the number of the header entry of a tensor, counted with ``__metadata__``."""
         for skipped in self.metadata_at():
             if skipped <= ordinal:
                 ordinal += 1
         return ordinal
 
     def _info_at(self, ordinal: int) -> TensorInfo:
-        return self.info(self._header_ordinal(ordinal))[0]
+        return self.info(self.header_ordinal(ordinal))[0]
 
     def _mirrored(self, node: Node) -> Node:
         """Return the node of the header that ``node`` mirrors; an index holds the one that its own node mirrors."""
@@ -258,7 +273,7 @@ class SafetensorsParser(HeaderParser):
             index = node.index  # read once: the budget may evict it at any time
             found = index.note if index is not None else None
         if found is None and node.kind == "tensor":
-            found = self.header.root.child(self._header_ordinal(node.ordinal))
+            found = self.header.root.child(self.header_ordinal(node.ordinal))
         elif found is None:
             ordinals.pop()  # "metadata"
             found = self.header.root.find(METADATA)

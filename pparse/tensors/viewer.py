@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import ItemsView, Mapping, ValuesView
+from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 from itertools import islice
 
 from pparse.data.range_status import cut_status
@@ -75,6 +75,10 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     @abstractmethod
     def tensors(self) -> Iterator[Tensor]:
         """Yield every tensor in file order; repeated names as ``name#2``."""
+
+    def tensors_from(self, number: int) -> Iterator[Tensor]:
+        """Yield the tensors from number ``number`` (from 0) on. Formats that can seek do not list those before it."""
+        return islice(self.tensors(), number, None)
 
     @abstractmethod
     def find(self, name: str) -> Tensor | None:
@@ -184,12 +188,16 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
 
         return near_misses(name, islice(self, 20_000))
 
+    def keys(self) -> KeysView[str]:
+        """Return a view of the names; slices of it are lists: ``keys()[700_000:700_050]`` (see `tensors_from`)."""
+        return _Names(self)
+
     def values(self) -> ValuesView[Tensor]:
-        """Return a view of the tensors, which are listed while it is iterated over, in one pass."""
+        """Return a view of the tensors, which are listed while it is iterated over, in one pass; slices are lists."""
         return _Tensors(self)
 
     def items(self) -> ItemsView[str, Tensor]:
-        """Return a view of names and tensors, which are listed while it is iterated over, in one pass."""
+        """Return a view of names and tensors, listed while it is iterated over, in one pass; slices are lists."""
         return _NamedTensors(self)
 
     def __contains__(self, name: object) -> bool:
@@ -240,6 +248,16 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         self.close()
 
 
+class _Names(KeysView[str]):
+    """The names of a viewer."""
+
+    __slots__ = ()
+    _mapping: Viewer
+
+    def __getitem__(self, part: slice) -> list[str]:
+        return [tensor.name for tensor in _sliced(self._mapping, part)]
+
+
 class _Tensors(ValuesView["Tensor"]):
     """The values of a viewer; those of `Mapping` would search each name."""
 
@@ -248,6 +266,9 @@ class _Tensors(ValuesView["Tensor"]):
 
     def __iter__(self) -> Iterator[Tensor]:
         return self._mapping.tensors()
+
+    def __getitem__(self, part: slice) -> list[Tensor]:
+        return list(_sliced(self._mapping, part))
 
 
 class _NamedTensors(ItemsView[str, "Tensor"]):
@@ -258,6 +279,22 @@ class _NamedTensors(ItemsView[str, "Tensor"]):
 
     def __iter__(self) -> Iterator[tuple[str, Tensor]]:
         return ((tensor.name, tensor) for tensor in self._mapping.tensors())
+
+    def __getitem__(self, part: slice) -> list[tuple[str, Tensor]]:
+        return [(tensor.name, tensor) for tensor in _sliced(self._mapping, part)]
+
+
+def _sliced(viewer: Viewer, part: slice) -> Iterator[Tensor]:
+    """Yield the tensors that ``part`` selects; only a bound that counts from the end needs their number."""
+    if not isinstance(part, slice):
+        raise TypeError("the views of a model take slices, such as keys()[10:20]")
+    bounds = [bound for bound in (part.start, part.stop) if bound is not None]
+    if (part.step or 1) < 0 or any(bound < 0 for bound in bounds):
+        yield from list(viewer.tensors())[part]
+        return
+    first = part.start or 0
+    count = None if part.stop is None else max(0, part.stop - first)
+    yield from islice(viewer.tensors_from(first), 0, count, part.step) if count != 0 else ()
 
 
 def unwritten_in(holes: list[tuple[int, int]], start: int, end: int) -> tuple[int, int]:

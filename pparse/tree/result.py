@@ -357,6 +357,8 @@ class Result:
 
     def _find_by_reading(self, node: Node, index: ChildIndex, key: Key, occurrence: int) -> int | None:
         first = 0
+        if index.complete and index.count > GROUP:
+            return self._find_by_hashes(node, key, occurrence)
         while first < index.count:
             for entry in self._group(node, index, first, min(GROUP, index.count - first)):
                 if _same_key(entry.key, key):
@@ -367,6 +369,16 @@ class Result:
         if index.complete:
             return None
         return self.extend_index(node, index, wanted_key=key, nth=occurrence)
+
+    def _find_by_hashes(self, node: Node, key: Key, occurrence: int) -> int | None:
+        """Do it without entries, which take longer to make than the hashes of their keys."""
+        wanted = key_hash(key)
+        for ordinal, found in enumerate(self.parser.key_hashes(node)):
+            if found == wanted and _same_key(self.entry(node, ordinal).key, key):
+                occurrence -= 1
+                if not occurrence:
+                    return ordinal
+        return None
 
     def key_table(self, node: Node, count: int | None = None) -> KeyTable | None:
         """Return a table of at least the first ``count`` keys of ``node``; None if there is no room."""

@@ -99,6 +99,20 @@ class SafetensorsViewer(Viewer):
             if tensor.finding is not None:
                 self.findings.add(tensor.finding)
 
+    def tensors_from(self, number: int) -> Iterator[Tensor]:
+        """Yield the tensors from number ``number`` on; a large header is read from there, if no name occurs twice."""
+        try:
+            large = number > 0 and self.parser.header_size > _HOLD_UP_TO
+            if large:
+                self.parser.settle()
+            if not large or self.parser.header.root.kind != "object" or self.parser.repeated():
+                yield from super().tensors_from(number)
+                return
+        except MalformedError:
+            return
+        for ordinal, name, info, entry in self.parser.infos_from(self.parser.header_ordinal(number)):
+            yield self._tensor(ordinal, name, info, entry)
+
     def size_hint(self) -> int | None:
         """Return the number of header entries; None for a small header without an index."""
         try:
