@@ -578,7 +578,6 @@ def test_indexes_that_were_evicted_are_made_again(kernel):
     assert list(extraction.check()) == []
     del nodes, node, held, evicted
     extraction.root.unload()
-    extraction.session.kept_block.drop()
     gc.collect()
     assert budget.used == 0
 

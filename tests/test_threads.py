@@ -123,7 +123,7 @@ def ask_tree(document: Any, order: random.Random) -> dict[Any, Any]:
     root = document.root
 
     def ask_members() -> None:
-        parser = document.result.parser
+        parser = document.result.listing
         found["members"] = [(member.name, member.kind, member.size) for member in parser.members()]
         found["found"] = [getattr(parser.find_member(name), "path", None) for name, _, _ in found["members"][:20]]
 

@@ -252,10 +252,15 @@ class Node:
         raise MalformedError(reason, offset=self._start, path=self.path, source=self.extraction.name, fault=fault)
 
     def unload(self) -> None:
-        """Drop value and index, and put the placeholder back. Living children are unaffected."""
+        """Drop value and index, and put the placeholder back. Living children are unaffected.
+
+        The root drops the block that was read last, too.
+        """
         with self.result.lock:
             self._content = UNLOADED_VALUE
             self.result.retention.forget(self)
+            if self.parent is None:
+                self.extraction.session.kept_block.drop()
 
     def evict(self) -> None:
         """Drop a complete index. The budget calls this from any thread, with its own lock held."""
