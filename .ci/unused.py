@@ -40,3 +40,11 @@ _.pread_many
 # Called as functions; numpy looks at the flag.
 _.__call__
 _.writeable
+
+# For the states of parsers: the formats of the guide take their bytes with them.
+_.behind_child
+_.emit_next
+_.emit_record
+
+# What the registry's table is made of (tests/make_builtin_formats.py).
+is_generic

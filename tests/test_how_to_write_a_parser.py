@@ -127,7 +127,10 @@ def test_a_record_that_leaves_its_group() -> None:
             group = document.node("g")
             assert group.status is pparse.Status.DAMAGED
             assert list(group.keys()) == ["ok"]
-            assert group.finding.reason in ("the bytes node leaves the group around it", "the group ends inside a record")
+            assert group.finding.reason in (
+                "the bytes node leaves the group around it",
+                "the group ends inside a record",
+            )
             assert document.get("after") == b"2"
 
 

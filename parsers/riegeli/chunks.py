@@ -37,7 +37,7 @@ class ChunkParser(HashedParser):
         """Add the next chunk."""
         begin = ctx.pos - self._start
         raw = block[ctx.pos - base : ctx.pos - base + 64]
-        if not raw and ctx.at_end:
+        if ctx.is_at_end:
             if not begin and ctx.collected is None:
                 self.result.findings.add(
                     Finding(

@@ -308,7 +308,9 @@ class NodeContext:
         if got < count:
             if self._goes_on_behind():
                 begin = start if at is None else at
-                raise MalformedError(f"the {kind} node leaves the {self.node.kind} around it", offset=begin, wanted=count, got=got)
+                raise MalformedError(
+                    f"the {kind} node leaves the {self.node.kind} around it", offset=begin, wanted=count, got=got
+                )
             entry.status = cut_status(got)
             entry.finding = Finding("truncated", f"the {kind} node ends early", offset=start, wanted=count, got=got)
         self.emit(entry)
