@@ -6,7 +6,6 @@ from bisect import bisect_right
 
 from pparse.errors import PASSING, EndOfDataError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Status
-from pparse.parsers.json.ahead import MOST_HELD, TextAhead
 from pparse.parsers.json.damage import DECODE_BATCH, DamagedText, Mended
 from pparse.parsers.json.text import WHITESPACE
 from pparse.tree.engine import largest_block
@@ -101,6 +100,8 @@ class ObjectMembers(DamagedText):
 
         The text is kept for a listing by `member_batches`. False if it is too long for that and has fewer.
         """
+        from pparse.parsers.json.ahead import MOST_HELD
+
         index = node.index_to(0)
         if not index.complete:
             self._attach(index)
@@ -112,6 +113,8 @@ class ObjectMembers(DamagedText):
     def _attach(self, index: ChildIndex) -> None:
         """Keep the text that is read for ``index`` from now on."""
         if not index.complete and (self._ahead is None or self._ahead.index is not index):
+            from pparse.parsers.json.ahead import TextAhead  # only large headers need it
+
             self._ahead = TextAhead(index, self.result.extraction.session.budget)
 
     def _detach(self, index: ChildIndex) -> None:

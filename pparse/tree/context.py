@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import enum
-from struct import Struct
 
 from pparse.data.range_status import cut_status
 from pparse.errors import MalformedError
 from pparse.findings import Finding, Status
 from pparse.tree.entry import UNLOADED_VALUE, Entry
-from pparse.tree.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from struct import Struct
     from typing import Any, Final, overload
 
     from pparse.data.base import Data
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from pparse.tree.host import Services
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
-    from pparse.tree.record import Values
+    from pparse.tree.record import Record, Values
 
     State = Callable[["NodeContext", bytes, int], "Step"]
     Step = tuple[int, State | "Done", int]
@@ -226,9 +225,11 @@ class NodeContext:
         """
         struct = _structs.get(layout)  # type: ignore[arg-type]
         if struct is None:
-            if isinstance(layout, Record):
+            if not isinstance(layout, str):
                 at = self._here(layout.size)
                 return layout.read(self._block, at, self.pos - layout.size)
+            from struct import Struct
+
             struct = _structs[layout] = Struct(layout)
         # `_here`, written out: a tenth of the time of a short state.
         at, size = self.pos - self._base, struct.size
