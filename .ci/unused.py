@@ -45,6 +45,7 @@ _.writeable
 _.behind_child
 _.emit_next
 _.emit_record
+_.emit_text
 
 # What the registry's table is made of (tests/make_builtin_formats.py).
 is_generic

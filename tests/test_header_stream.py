@@ -283,7 +283,6 @@ def test_text_that_is_not_held_is_read_again(small, monkeypatch):
     content = pack(long_names(60))
     for most in (0, 90, 1 << 20):
         monkeypatch.setattr(ahead, "MOST_HELD", most)
-        monkeypatch.setattr(members, "MOST_HELD", most or 1)
         with opened(lambda: content, 256) as model:
             model.has_more_than(30)
             assert [tensor.name for tensor in model.tensors()] == long_names(60)
@@ -395,3 +394,28 @@ def test_keys_are_charged_and_refused_without_room():
 def test_without_room_for_the_names_the_rows_are_the_same():
     with pparse.view(MANY, budget="1MiB") as model:
         assert [tensor.name for tensor in model.tensors()] == long_names(20_000)
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_listings_that_go_on_side_by_side_are_whole(small, repeated):
+    names = long_names(300)
+    if repeated:
+        names[200] = names[10]
+    for other in (
+        len,
+        lambda model: list(model.values()),
+        lambda model: model.extent(),
+        lambda model: model.keys()[5:9],
+    ):
+        with opened(lambda: pack(names), 64) as model:
+            found = []
+            for number, tensor in enumerate(model.tensors()):
+                found.append(tensor.name)
+                if number in (3, 150):
+                    other(model)
+            assert len(found) == 300
+            assert len(set(found)) == 300
+    with opened(lambda: pack(names), 64) as model:
+        pairs = list(zip(model.keys(), model.values(), strict=True))
+        assert all(name == tensor.name for name, tensor in pairs)
+        assert len(pairs) == 300

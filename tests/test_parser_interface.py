@@ -253,17 +253,111 @@ def test_little_memory_gives_the_same_answers():
 
 
 def test_damage_in_a_child_ends_what_is_around_it_where_nothing_says_where_it_ends():
-    source = bytearray(small_file([("a", ARRAY, texts(["x", "y"])), ("b", TEXT, text("lost"))]))
-    source[source.index(b"\1\0\0\0\0\0\0\0y") + 8] = 0xFF
-    with small(bytes(source)) as document:
+    inner = array(ARRAY, [texts(["x"]), pack("<IQ", 77, 1) + b"????"])
+    with small(small_file([("a", ARRAY, inner), ("b", TEXT, text("lost"))])) as document:
         assert document.status is Status.DAMAGED
-        words = document.node("metadata.a")
-        assert words.status is Status.DAMAGED
-        assert [kid.load() for kid in words.children()] == ["x"]
+        lists = document.node("metadata.a")
+        assert lists.status is Status.DAMAGED
+        assert lists[0].to_python() == ["x"]
         assert [kid.key for kid in document.root["metadata"].children()] == ["a"]
         reasons = [finding.reason for finding in document.check()]
-        assert reasons[0] == "the text is not UTF-8"
+        assert "there is no type 77" in reasons
         assert "where the array ends is not known" in reasons
+
+
+def test_a_text_that_is_not_utf_8_costs_nothing_around_it():
+    source = bytearray(small_file([("a", ARRAY, texts(["x", "y", "z"])), ("b", TEXT, text("kept"))]))
+    source[source.index(b"\1\0\0\0\0\0\0\0y") + 8] = 0xFF
+    with small(bytes(source)) as document:
+        assert [kid.status for kid in document.node("metadata.a").children()] == [
+            Status.COMPLETE,
+            Status.DAMAGED,
+            Status.COMPLETE,
+        ]
+        with pytest.raises(MalformedError, match="not UTF-8"):
+            document.get("metadata.a[1]")
+        assert document.get("metadata.b") == "kept"
+        assert [finding.reason for finding in document.check()] == ["the text is not UTF-8"]
+
+
+def test_a_state_that_emits_what_comes_next_goes_on_behind_it():
+    def state(self, ctx, block, base):
+        while not ctx.is_at_end:
+            (length,) = ctx.take("B")
+            ctx.emit_next(None, "bytes", length)
+        return ctx.pos, DONE, 0
+
+    source = b"".join(bytes([number % 200]) + bytes([7]) * (number % 200) for number in range(300))
+    for size in (0, 1, 7, 64, 4096):
+        parser = type("It", (Made,), {"expect_first": state})
+        with pparse.open(source, format="made", parsers=[parser], block_size=size) as document:
+            assert [len(node.load()) for node in document.root.children()] == [number % 200 for number in range(300)]
+            assert document.status is Status.COMPLETE
+
+
+def test_an_interrupted_child_begins_anew():
+    runs = []
+
+    def state(self, ctx, block, base):
+        if ctx.is_at_end:
+            return ctx.pos, DONE, 0
+        ctx.emit(Entry(None, "inner", ctx.pos, None, status=None))
+        return ctx.behind_child(self.expect_first)
+
+    def expect_inner(self, ctx, block, base):
+        for number in range(4):
+            ctx.emit(Entry(None, "it", ctx.pos, ctx.pos + 1, *ctx.take("B")))
+            runs.append(number)
+            if len(runs) == 2:
+                raise KeyboardInterrupt
+        return ctx.pos, DONE, 0
+
+    with read(bytes(range(12)), state, expect_inner) as document:
+        first = document.root.child(0)
+        with pytest.raises(KeyboardInterrupt):
+            len(document.root)
+        assert [kid.to_python() for kid in document.root.children()] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+        assert first.to_python() == [0, 1, 2, 3]
+
+
+def test_what_a_look_up_learned_of_a_list_is_kept_though_nobody_holds_it():
+    with small(LARGE) as document:
+        for _ in range(2):
+            assert document.get("metadata.last") == 7
+            assert document.get("metadata.words[59999]") == "word59999"
+            assert document.get("metadata.lists[1][50999]") == "word59999"
+        assert document.session.stats.bytes < 1.1 * META + 4 * LAST_BLOCK
+
+
+def test_descending_with_ends_reads_no_level_for_each_other():
+    nested = texts(["x"])
+    for _ in range(300):
+        nested = array(ARRAY, [nested, texts(["y" * 60])])
+    with small(small_file([("deep", ARRAY, nested)])) as document:
+        node = document.node("metadata.deep")
+        for _ in range(300):
+            node = node.child(0)
+            assert node.end is not None or node.status is Status.COMPLETE
+        assert document.session.stats.bytes < 40 * len(nested)
+
+
+def test_rows_are_the_same_whatever_was_asked_before():
+    source = small_file([(f"k{number}", ARRAY, texts(["a"])) for number in range(130)])
+
+    class Pairs(SmallParser):
+        name = "small-pairs"
+        description = "the pairs alone"
+
+        def begin(self, ctx):
+            return (24, self.expect_pair, 0) if ctx.node.parent is None else super().begin(ctx)
+
+    Pairs.child_state = {**SmallParser.child_state, "small-pairs": "expect_pair"}
+    Pairs.shapes = {**SmallParser.shapes, "small-pairs": MAP}
+    Pairs.root_entry = lambda self: Entry(None, "small-pairs", 0, len(source), status=None, note=130)
+    with pparse.open(source, format="small-pairs", parsers=[Pairs]) as document:
+        rows = [[(row.name, row.size, row.status) for row in document.result.listing.members()] for _ in range(2)]
+        assert rows[0] == rows[1]
+        assert {row[1:] for row in rows[0]} == {(9, Status.COMPLETE)}
 
 
 @pytest.mark.parametrize("count", [1 << 62, (1 << 64) - 1])

@@ -26,7 +26,7 @@ HEADER = Record(Field("magic", "4s"), Field("version", "<I"), Field("tensors", "
 TEXT, ARRAY = 8, 9
 NAMES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "bool", "", "", "uint64", "int64", "float64")
 NUMBERS = {kind: (NAMES[kind], "<" + code) for kind, code in enumerate("BbHhIif?--Qqd") if code != "-"}
-SHORT, ALIGNMENT = 256, 32  # texts up to this length are decoded while they are passed
+ALIGNMENT = 32
 
 
 class SmallParser(Parser):
@@ -74,12 +74,7 @@ class SmallParser(Parser):
             name, layout = NUMBERS[kind]
             ctx.emit(Entry(key, name, start, start + calcsize(layout), *ctx.take(layout), at=at))
         elif kind == TEXT:
-            (length,) = ctx.take("<Q")
-            if length > SHORT:
-                ctx.emit_next(key, "text", length, at=at)
-            else:
-                text = ctx.take_text(length)
-                ctx.emit(Entry(key, "text", start + 8, ctx.pos, text, at=at))
+            ctx.emit_text(key, *ctx.take("<Q"), at=at)
         elif kind == ARRAY:
             kind, count = ctx.take("<IQ")
             if kind in NUMBERS:

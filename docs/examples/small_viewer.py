@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse import NodeViewer, Tensor
+from pparse import NodeViewer, Status, Tensor
 from pparse.tensors import DTYPES, Span
 from pparse.tensors.status import status_by_place
 
@@ -11,18 +11,18 @@ class SmallViewer(NodeViewer):
     """A mapping of names to tensors; `metadata` has the key-values."""
 
     @property
-    def metadata(self):
-        return self.root["metadata"].to_python()
-
-    @property
     def table(self):
         return self.root.find("table")
 
+    @property
+    def facts(self):
+        return self.root.find("metadata")
+
     def tensor_of(self, node, name):
-        info, data = node.load(), self.root.find("data")
-        start = (data.start if data is not None else self.extraction.known_end()) + info["offset"]
-        end = start + info["size"]
-        span = Span(self.extraction.data, start, info["size"], self.extraction.path)
-        status = status_by_place(start, end, self.extraction.known_end())
-        dtype = DTYPES.get(info["type"])
+        info, data, there = node.load(), self.root.find("data"), self.extraction.known_end()
+        start = (there if data is None else data.start) + info["offset"]
+        status = status_by_place(start, start + info["size"], there)
+        if data is None and self.root.status is Status.DAMAGED:
+            status = Status.DAMAGED  # the table has no known end, so nobody knows where the data begin
+        span, dtype = Span(self.extraction.data, start, info["size"], self.extraction.path), DTYPES[info["type"]]
         return Tensor(name, dtype, tuple(info["shape"]), (span,), stored_dtype=info["type"], status=status, owner=self)

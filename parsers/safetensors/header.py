@@ -58,6 +58,16 @@ if TYPE_CHECKING:
 _MAX_HOLES: Final = 10_000
 
 
+class _Reached:
+    """How far a listing came while the index of the header was made."""
+
+    __slots__ = ("all", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.all = False  # the header was read to its end, and no name came twice
+
+
 class HeaderParser(Parser, Listing, Container):
     """The part of `pparse.parsers.safetensors.parser.SafetensorsParser` that reads the header."""
 
@@ -75,8 +85,6 @@ class HeaderParser(Parser, Listing, Container):
         self.conflicts = bytearray()  # the conflict of each header entry
         self.bad_metadata = False
         self.repeats: bool | None = None  # whether a name occurs twice; None: not known yet
-        self._alike: tuple[set[int], set[int]] | None = None  # `namesakes` and `late`; few headers need them
-        self._first_left = 0  # the first entry that is left to be read
         self._metadata_ordinals: list[int] | None = None
 
     @property
@@ -191,20 +199,6 @@ class HeaderParser(Parser, Listing, Container):
         return self._placed(self._each_info(first), None)
 
     @property
-    def namesakes(self) -> set[int]:
-        """Entries whose name may occur twice, as far as `listed` came."""
-        if self._alike is None:
-            self._alike = set(), set()
-        return self._alike[0]
-
-    @property
-    def late(self) -> set[int]:
-        """Those `namesakes` that were yielded before it was known."""
-        if self._alike is None:
-            self._alike = set(), set()
-        return self._alike[1]
-
-    @property
     def is_unread(self) -> bool:
         """Whether the header is a large one, sound as far as is known, that was not read in full yet: see `listed`."""
         try:
@@ -214,21 +208,22 @@ class HeaderParser(Parser, Listing, Container):
         known = self.repeats is not None or self.compared or self._unproved or self.adrift or self.wrong_length
         return size > LOOK_FIRST and root.kind == "object" and not known
 
-    def listed(self) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
+    def listed(self, namesakes: set[int], late: set[int]) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
         """Yield what `infos` does, of a header that `is_unread`, while its index is made: each byte is read once.
 
-        Names that occur twice are known from the second one on: `namesakes` has them all before that is yielded, and
-        `late` those that were yielded before. The caller then calls `compare`.
+        Entries whose names occur twice are known from the second one on: they are added to ``namesakes`` before that
+        is yielded, and to ``late`` if they were yielded before. The caller then calls `compare`. All that is remembered
+        between two rows belongs to this listing: another one may go on at the same time.
         """
         layout = Layout(self.result.extraction.session.budget) if self.layout is None else None
         metadata: list[int] = []
-        yield from self._placed(self._first_infos(metadata), layout)
-        if self.repeats is None:
+        reached = _Reached()
+        yield from self._placed(self._first_infos(metadata, reached), layout)
+        if not reached.all:
             # Something is wrong, or there is no room: what is left is read as if nothing had been.
-            self.namesakes.update(self.repeated())
-            found = self.namesakes.difference(metadata)
-            self.late.update(ordinal for ordinal in found if ordinal < self._first_left)
-            yield from self._placed(self._each_info(self._first_left, metadata), layout)
+            namesakes.update(self.repeated())
+            late.update(ordinal for ordinal in namesakes.difference(metadata) if ordinal < reached.count)
+            yield from self._placed(self._each_info(reached.count, metadata), layout)
         self.bad_metadata |= len(metadata) > 1
         self._metadata_ordinals = metadata
         self._keep_layout(layout)
@@ -236,18 +231,20 @@ class HeaderParser(Parser, Listing, Container):
     def settle(self) -> None:
         """Read a large header in full, if it was not yet: the status of a tensor may depend on what comes later."""
         if self.is_unread:
-            for _ in self.listed():
+            for _ in self.listed(set(), set()):
                 pass
-            self.late.clear()  # nobody saw them
+            self.compare()
 
-    def _first_infos(self, metadata: list[int]) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
+    def _first_infos(
+        self, metadata: list[int], reached: _Reached
+    ) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
         """Yield entries up to the first one that is not whole, or whose name came before.
 
-        Sets `repeats` if there is none, else ``_first_left``; adds the ordinals of ``__metadata__`` to ``metadata``.
+        Sets `repeats` if there is none; adds the ordinals of ``__metadata__`` to ``metadata``.
         """
         json: JsonParser = self.header.parser  # type: ignore[assignment]
         root = self.header.root
-        seen, self._first_left = SeenKeys(self.result.extraction.session.budget), 0
+        seen = SeenKeys(self.result.extraction.session.budget)
         try:
             for first, members in json.member_batches(root):
                 if not seen.are_new([hash(name) for name, _ in members]):
@@ -258,12 +255,13 @@ class HeaderParser(Parser, Listing, Container):
                         self.bad_metadata |= not is_metadata(fields)
                     else:
                         yield ordinal, name, info_of(self.header, ordinal, fields), None
-                self._first_left = first + len(members)
+                reached.count = first + len(members)
         finally:
             seen.release()
             json.decoder.pairs = []
         index = root.index
-        if index is not None and index.complete and index.count == self._first_left:
+        if index is not None and index.complete and index.count == reached.count:
+            reached.all = True
             self.repeats = False
 
     def _placed(

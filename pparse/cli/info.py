@@ -94,6 +94,7 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
                     "findings": [finding.to_dict() for finding in viewer.findings],
                 },
                 indent=2,
+                default=str,  # what a plug-in's metadata may hold
             )
         )
         return code
@@ -182,6 +183,7 @@ def _document(document: Extraction, options: Any, out: Output) -> int:
                     "findings": [finding.to_dict() for finding in document.findings],
                 },
                 indent=2,
+                default=str,  # what a plug-in's metadata may hold
             )
         )
         return code

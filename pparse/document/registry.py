@@ -361,15 +361,16 @@ def _reader_of(extraction: Extraction) -> Range:
 def viewer_for(extraction: Extraction) -> Any:
     """Return the viewer of the extraction's format; None if there is none, or it does not apply."""
     result = extraction.parse()
-    for made in _viewers_of(result.parser.name, extraction.session.registry):
+    for made in _viewers_of(result.parser, extraction.session.registry):
         # The viewer of a plug-in need not be a Viewer: a function will do.
         if getattr(made, "applies", lambda parser: True)(result.parser):
             return made(result.extraction)
     return None
 
 
-def _viewers_of(name: str, registry: Registry) -> Iterator[Any]:
-    """Yield the viewers of a format: those added by hand, then built-in, then installed."""
+def _viewers_of(parser: Parser, registry: Registry) -> Iterator[Any]:
+    """Yield the viewers of a format: those added by hand, then built-in, then installed, then what the class names."""
+    name = parser.name
     added = registry.added_viewer(name)
     if added is not None:
         yield added
@@ -380,3 +381,5 @@ def _viewers_of(name: str, registry: Registry) -> Iterator[Any]:
         installed = registry.plugin_viewers().get(name)
         if installed is not None and installed is not added:
             yield installed
+        if parser.viewer is not None and known is None:
+            yield import_dotted(parser.viewer)

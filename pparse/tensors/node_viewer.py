@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
+from pparse.errors import PparseError
 from pparse.tensors.viewer import Viewer
+from pparse.tree.entry import SCALAR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from typing import Any, Final
 
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
+
+
+# Longer lists are not shown in the metadata of a model.
+_MOST_SHOWN: Final = 64
 
 
 class NodeViewer(Viewer):
@@ -21,6 +28,21 @@ class NodeViewer(Viewer):
     @abstractmethod
     def table(self) -> Node | None:
         """The node whose children describe the tensors, by name; None if it is lost."""
+
+    @property
+    def facts(self) -> Node | None:
+        """The node whose children are what the file says about itself; None if there is none, or it is lost."""
+        return None
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What `facts` says, as plain data: of lists of more than 64 elements, and what cannot be read, a remark."""
+        found: dict[str, Any] = {}
+        facts = self.facts
+        for node in facts.children() if facts is not None else ():
+            name = str(node.key)
+            found[name if name not in found else f"{name}#{node.ordinal}"] = _plain(node)
+        return found
 
     @abstractmethod
     def tensor_of(self, node: Node, name: str) -> Tensor | None:
@@ -48,3 +70,14 @@ class NodeViewer(Viewer):
         if node is None and base and number.isdecimal() and int(number[:18]) > 1:
             node = table.find(base, int(number[:18]))
         return None if node is None else self.tensor_of(node, name)
+
+
+def _plain(node: Node) -> Any:
+    try:
+        if node.shape == SCALAR:
+            return node.load()
+        if len(node) > _MOST_SHOWN:
+            return f"{len(node):,} elements"
+        return node.to_python()
+    except PparseError as error:
+        return f"{node.status}: {error.reason}"

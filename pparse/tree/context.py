@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 from pparse.data.range_status import cut_status
-from pparse.errors import MalformedError
+from pparse.errors import GapError, MalformedError
 from pparse.findings import Finding, Status
 from pparse.tree.entry import UNLOADED_VALUE, Entry
 
@@ -259,17 +259,27 @@ class NodeContext:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether no byte of the node follows: a state that was entered with a need of 0 may find that."""
-        return self.at_end and self.pos >= self._base + len(self._block)
+        """Whether no byte of the node follows. Ends the state, as `take` does, if only the next block can tell."""
+        if self.pos < self._base + len(self._block):
+            return False
+        if not self.at_end and (self._block or self.pos != self._mark):
+            raise NeedMoreError(self._mark, self.pos - self._mark)
+        return self.at_end
 
     def there(self, count: int) -> int:
         """Return how many of the next ``count`` bytes exist in the node, by arithmetic where the size is known."""
         left = self.remaining
         if left is not None:
             return min(count, left)
-        if self.data.available(self.pos, count):
-            return count
-        return len(self.data.pread(self.pos, min(count, _LOOK)))
+        got = 0
+        while got < count and self.data.available(self.pos + got, min(count - got, _LOOK)):
+            got += min(count - got, _LOOK)
+        if got < count:
+            try:
+                got += len(self.data.pread(self.pos + got, min(count - got, _LOOK)))
+            except GapError:
+                pass
+        return got
 
     def emit_record(self, record: Record) -> Values:
         """Emit each field of ``record`` at ``pos`` as a child, and return the values.
@@ -316,6 +326,7 @@ class NodeContext:
             entry.finding = Finding("truncated", f"the {kind} node ends early", offset=start, wanted=count, got=got)
         self.emit(entry)
         self.skip(count)
+        self._mark = self.pos
 
     def _here(self, count: int) -> int:
         """Return where the next ``count`` bytes are in the block, and move behind them."""
@@ -324,6 +335,23 @@ class NodeContext:
             raise NeedMoreError(self._mark, self.pos - self._mark + count)
         self.pos += count
         return at
+
+    def emit_text(self, key: Key, count: int, at: int | None = None, kind: str = "text", most: int = 256) -> None:
+        """Emit a text, the next ``count`` bytes: decoded if there are at most ``most``, else passed over.
+
+        A text that is not UTF-8 is DAMAGED, and nothing around it.
+        """
+        if count > most or self.there(count) < count:
+            self.emit_next(key, kind, count, at=at)
+            return
+        start = self.pos
+        raw = self.take_bytes(count)
+        entry = Entry(key, kind, start, start + count, at=at)
+        try:
+            entry.value = decode_text(raw, start)
+        except MalformedError as error:
+            entry.status, entry.finding = Status.DAMAGED, Finding("malformed", error.reason, offset=error.offset)
+        self.emit(entry)
 
     def _goes_on_behind(self) -> bool:
         """Say whether the input goes on behind the node: what does not fit into it contradicts it, and is not cut."""
@@ -337,6 +365,8 @@ class NodeContext:
 
         The engine does that once it must, with the child's own states, and keeps what it learns for the child.
         """
+        if self.index is not None:
+            self.index.learns = True
         if self._last is not None:
             self.pending, self.pending_known = (self.emitted - 1, self._last), self._last.end is not None
         return self.pos, state, 0

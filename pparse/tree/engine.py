@@ -18,7 +18,7 @@ Rules:
 4. Input that ends while ``need`` is unmet is a truncation: `Parser.cut` closes the node with what is whole.
 5. A state that finds a contradiction raises `MalformedError`: the node is DAMAGED, and `Parser.resync` may name a
    later position and state from which to continue.
-6. RangeStatus still (the same state, need and stack depth twice at one position, nothing emitted between) is an
+6. Standing still (the same state, need and stack depth twice at one position, nothing emitted between) is an
    `EngineError`: no input can loop. Moving back must be declared with ``ctx.jump_back`` and is counted.
 7. The engine stops once it has what was asked for: ``wanted_count`` children, or ``wanted_key``.
 8. A state need not compare lengths: ``ctx.take`` and its like return the bytes or end the state, which is entered again
@@ -114,8 +114,11 @@ def run(ctx: NodeContext, parser: States) -> None:
                     session.check_cancelled()
                     _step(ctx, parser, feed, still)
         except BaseException:
+            if ctx is not outermost and not ctx.resumable:
+                ctx.node.unload()  # it was left half-way, and begins anew
             if ctx is not outermost or ctx.pending is not None:
-                outermost.resumable = True  # it stands between two steps; only the child begins anew
+                outermost.resumable = True  # it stands between two steps
+            ctx.resumable = ctx.resumable and ctx is outermost
             raise
         if ctx.state is DONE and ctx.pending is None:
             _close(ctx, parser.finish)
@@ -127,7 +130,7 @@ def _go_on_behind(ctx: NodeContext, parser: States) -> None:
     _, child = ctx.pending  # type: ignore[misc]
     ctx.pending = None
     if child.status is Status.TRUNCATED:
-        ctx.need = 1
+        ctx.pos, ctx.need = max(ctx.pos, child.end or 0), 1
         _cut(ctx, parser)
     elif child.end is None:
         _damaged(ctx, parser, MalformedError(f"where the {child.kind} ends is not known", offset=child.start))
@@ -140,6 +143,8 @@ def _step(ctx: NodeContext, parser: States, feed: _Feed, still: _Still) -> None:
     if ctx.entered or ctx.data is not feed.data:
         ctx.entered = False
         feed.start(ctx)
+    if not feed.is_judged:
+        feed.judge(ctx)
     have = feed.base + len(feed.block) - ctx.pos
     if have < max(ctx.need, 1) or ctx.pos < feed.base:
         trouble = feed.refill(ctx)
@@ -147,8 +152,6 @@ def _step(ctx: NodeContext, parser: States, feed: _Feed, still: _Still) -> None:
             _goes_on(ctx, parser, trouble)
             return
         have = len(feed.block)
-    elif not feed.is_judged:
-        feed.judge(ctx)
     start, state, need, depth, output = ctx.pos, ctx.state, ctx.need, len(ctx.stack), _output(ctx)
     ctx._block, ctx._base, ctx._mark = feed.block, feed.base, start
     try:
@@ -292,7 +295,7 @@ class _Feed:
         limit = ctx.end if ctx.end is not None else ctx.data.size
         end = self.base + len(self.block)
         if limit is not None and end > limit:  # what lies behind the node is not its own
-            self.block, end = self.block[: limit - self.base], limit
+            self.block, end = self.block[: max(0, limit - self.base)], max(limit, self.base)
         self._judge(ctx, short=False)
 
     def _judge(self, ctx: NodeContext, *, short: bool) -> bool:

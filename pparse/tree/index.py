@@ -76,6 +76,7 @@ class ChildIndex:
         "end",
         "entries",
         "group",
+        "learns",
         "lookups",
         "note",
         "offsets",
@@ -110,8 +111,10 @@ class ChildIndex:
         """Hashes of the keys that occur more than once; None while unknown."""
         self.lookups = 0
         """How often a child was looked up by key."""
-        self.children: dict[int, tuple[ChildIndex, Facts]] = {}
-        """What was learned of large children by reading this node: their index, and facts; by number."""
+        self.learns = False
+        """Whether children are read to find their ends, and what is learned is kept here."""
+        self.children: dict[int, tuple[ChildIndex, Facts | None]] = {}
+        """By number, the index of a child that is being read, or was and is large; and facts once they are known."""
         self._kept = 0  # bytes of their indexes
         self.note: Any = None
         """Anything the parser keeps with the index; charged with it if it has a ``memory``."""
@@ -176,12 +179,13 @@ class ChildIndex:
         self.count = count
         self.account()
 
-    def keep_child(self, ordinal: int, index: ChildIndex, entry: Entry) -> None:
-        """Keep the index of a child that nobody holds, if there is room: it need not be made again."""
+    def keep_child(self, ordinal: int, index: ChildIndex, facts: Facts) -> None:
+        """Keep the complete index of a child, whoever holds the child, if there is room: it need not be made again."""
+        if self.children.get(ordinal, (None, None))[1] is not None:
+            return
         index._disown()
-        size = index.memory + _INDEX
-        self.children[ordinal] = (index, (entry.end, entry.status, entry.finding))
-        self._kept += size
+        self.children[ordinal] = (index, facts)
+        self._kept += index.memory + _INDEX
         try:
             self.account()
         except LimitError:

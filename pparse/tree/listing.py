@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pparse.errors import EndOfDataError, LimitError, MalformedError
 from pparse.findings import Status
 from pparse.locking import guard
 from pparse.tree.entry import SCALAR
@@ -50,12 +51,16 @@ class Listing:
             return
         end = self.result.extraction.known_end()
         for ordinal, entry in self.result.entries_from(root, 0):
+            stop, status = entry.end, entry.status
+            if stop is None and self.result.parser.shape(entry.kind) != SCALAR:
+                # Only reading it tells where it ends, and whether it is whole.
+                stop, status = _read_to_end(root.child(ordinal))
             if entry.parts is not None:
                 size = sum(len(part) for part in entry.parts)
             else:
-                size = (end if entry.end is None else entry.end) - entry.start
+                size = (end if stop is None else stop) - entry.start
             name = f"[{ordinal}]" if entry.key is None else str(entry.key)
-            yield Member(name, entry.kind, entry.start, size, entry.status or Status.COMPLETE)
+            yield Member(name, entry.kind, entry.start, size, status or Status.COMPLETE)
 
     def find_member(self, name: str) -> Node | None:
         """Return the node that `members` calls ``name``, if that is not its path; None if there is none."""
@@ -84,6 +89,15 @@ class Listing:
         None if the format has no checksums of its own.
         """
         return None
+
+
+def _read_to_end(node: Node) -> tuple[int | None, Status]:
+    """Return where a container ends, and its status, by reading it; what hinders that is its status."""
+    try:
+        node.index_to(None)
+    except (LimitError, MalformedError, EndOfDataError):
+        pass
+    return node.end, node.status
 
 
 guard(Listing, _DOORS)

@@ -207,7 +207,8 @@ class Node:
         """
         self.result.check_open()
         content = self._content
-        if content is not UNLOADED_VALUE and self.shape == SCALAR:
+        whole = self._status is None or self._status is Status.COMPLETE
+        if content is not UNLOADED_VALUE and whole and self.shape == SCALAR:
             return content
         with self.result.lock:
             if self.shape != SCALAR:
@@ -215,7 +216,7 @@ class Node:
                 self.result.retention.touch(self)
                 return self._view()
             content = self._content
-            if content is UNLOADED_VALUE:
+            if content is UNLOADED_VALUE or not whole:
                 self.extraction.confirm()
                 self._refuse_if_not_whole()
                 self.extraction.data.check_unchanged()
@@ -300,8 +301,18 @@ class Node:
             return index
 
     def begin_index(self) -> ChildIndex:
-        """Return a new, empty index of the children. Raises `LimitError` if the node is too deep."""
+        """Return the index of the children: a new one, or what is kept of an earlier reading.
+
+        Raises `LimitError` if the node is too deep.
+        """
+        above = self.parent.index if self.parent is not None else None
+        known = above.children.get(self.ordinal) if above is not None and above.learns else None
+        if known is not None and known[1] is not None:
+            self._content = known[0]
+            return known[0]
         self._content = index = self.result.new_index(self)
+        if above is not None and above.learns and self._end is None:
+            above.children[self.ordinal] = (index, None)
         return index
 
     def _childless(self, wanted: str) -> TypeError:
@@ -346,8 +357,8 @@ class Node:
         kid = Node(self.result, self, ordinal, entry)
         index = self.index
         known = index.children.get(ordinal) if index is not None and index.children else None
-        if known is not None:
-            kid._content, (kid._end, kid._status, finding) = known
+        if known is not None and known[1] is not None:
+            kid._content, (kid._end, kid._status, finding) = known[0], known[1]
             if finding is not None:
                 kid._extra = (finding, entry.parts, entry.note)
             known[0].belong_to(kid)

@@ -176,9 +176,13 @@ class Parser:
         """
         end = self.result.extraction.known_end(ctx.node)
         # A node whose bytes all exist, yet end inside a record, contradicts itself; it was not cut.
-        node = ctx.node
-        whole = node.parent is not None and node.end is not None and node.end <= end
-        whole = whole and node.known_status is not Status.TRUNCATED
+        around = ctx.node
+        while around.end is None and around.parent is not None:
+            around = around.parent
+        whole = around.parent is not None and around.end is not None and around.end <= end
+        whole = whole and around.known_status is not Status.TRUNCATED
+        if whole and around.end is not None:
+            end = around.end
         finding = Finding(
             "malformed" if whole else "truncated",
             f"the {ctx.node.kind} ends inside a record" if whole else f"the {ctx.node.kind} ends early",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pparse.tree.visit import Visit
 
 # Of children that are read to find their end, the indexes of those of so many bytes are kept.
-WORTH_KEEPING: Final = 64 << 10
+WORTH_KEEPING: Final = 4 << 10
 # If a table has no room, up to this many children are read again at each lookup, rather than all of them indexed.
 BY_READING: Final = 10_000
 # The part of the budget left free while keys are collected, for the blocks in which they are read.
@@ -163,7 +163,7 @@ class Result:
         finally:
             ctx.fresh = None
         if index.complete:
-            self.extraction.session.indexes.add(node, index)
+            self._keep_for_parent(node, index)
         return ctx.answer
 
     def _context(self, node: Node, index: ChildIndex) -> NodeContext | None:
@@ -194,7 +194,7 @@ class Result:
         ordinal, entry = ctx.pending or (0, None)
         assert entry is not None and ctx.index is not None  # noqa: S101, PT018 -- the engine asks for a pending child only
         known = ctx.index.children.get(ordinal) if entry.end is None else None
-        if known is not None:
+        if known is not None and known[1] is not None:
             entry.end, entry.status, entry.finding = known[1]
             ctx.pending_known = True
         if ctx.pending_known:
@@ -211,20 +211,28 @@ class Result:
         inner.data, inner.end = ctx.data, ctx.end
         inner.wanted_count = inner.wanted_key = inner.answer = None  # to its end, whatever was asked of it before
         inner.wanted_occurrence = 0
-        self._reading.add(id(index))
+        self._reading = self._reading | {id(index)}
         return inner
 
     def learn_child(self, ctx: NodeContext, inner: NodeContext) -> None:
         """Note for ``ctx`` what its pending child turned out to be; keep the child's index until it is asked for."""
-        ordinal, entry = ctx.pending or (0, None)
         kid, index = inner.node, inner.index
-        assert entry is not None and index is not None and ctx.index is not None  # noqa: S101, PT018 -- as above
-        self._reading.discard(id(index))
+        assert index is not None  # noqa: S101 -- every child that is read has one
+        self._reading = self._reading - {id(index)}
         self._learn(ctx, kid, sure=True)
-        if ctx.node.is_living(kid):
-            self.extraction.session.indexes.add(kid, index)
-        elif (entry.end or 0) - entry.start >= WORTH_KEEPING:
-            ctx.index.keep_child(ordinal, index, entry)
+        self._keep_for_parent(kid, index)
+
+    def _keep_for_parent(self, node: Node, index: ChildIndex) -> None:
+        """Keep the complete index of ``node`` where it was read to find its end, if it is large."""
+        above = node.parent.index if node.parent is not None else None
+        if above is not None and above.learns:
+            if above.children.get(node.ordinal, (index, ()))[1] is None:
+                del above.children[node.ordinal]
+            if (node.end or 0) - node.start >= WORTH_KEEPING:
+                above.keep_child(node.ordinal, index, (node.end, node.known_status, node.finding))
+                return
+        if node.parent is None or node.parent.is_living(node):
+            self.extraction.session.indexes.add(node, index)
 
     def _learn(self, ctx: NodeContext, kid: Node, *, sure: bool) -> None:
         if ctx.pending is not None:
@@ -290,6 +298,8 @@ class Result:
     def entry(self, node: Node, ordinal: int) -> Entry:
         """Return the entry of one indexed child."""
         index = node.index_to(ordinal + 1)
+        if index.learns and index.stride == 1:  # its neighbours may be long to read
+            return self.lone_entry(node, ordinal)
         first = ordinal - ordinal % GROUP
         group = self._group(node, index, first, min(GROUP, index.count - first))
         if ordinal - first >= len(group):  # the parser may return fewer at a time
@@ -321,7 +331,11 @@ class Result:
         behind = index.count - len(tail)
         if first >= behind and tail:
             return tail[first - behind : first - behind + count]
-        group = self.parser.entries(node, index, first, min(count, behind - first))
+        before = self._reading
+        try:
+            group = self.parser.entries(node, index, first, min(count, behind - first))
+        finally:
+            self._reading = before  # children that were being read with it are not any more
         if not group:
             raise EngineError(
                 f"parser {self.parser.name} indexed {index.count} children, but returns none from number {first} on",
@@ -483,7 +497,7 @@ class Result:
         shown = 0
         for visit in self.parser.check(strict=strict):
             noted = self.parser.notes_findings
-            if not noted and visit.status not in (None, Status.COMPLETE) and visit.finding is not None:
+            if not noted and visit.finding is not None:
                 finding = visit.finding
                 finding.path = finding.path or clipped(visit.path)
                 finding.source = finding.source or self.extraction.name

@@ -37,6 +37,7 @@ class SafetensorsViewer(Viewer):
         self._base: int | None = None
         self._there = 0
         self._settled = False
+        self._late: list[int] = []  # tensors that were listed before it was known that their names occur twice
         self._recount = False  # whether tensors were listed as what they turned out not to be
 
     def tensors(self) -> Iterator[Tensor]:
@@ -63,8 +64,10 @@ class SafetensorsViewer(Viewer):
             parser.repeats = alike or parser.repeats
             yield from self._numbered(held, range(1 << 62) if alike else ())
         elif parser.is_unread and parser.reaches_end and not self._settled:
-            yield from self._numbered(parser.listed(), parser.namesakes, parser.late)
-            self._recount = bool(parser.late)
+            namesakes: set[int] = set()
+            late: set[int] = set()
+            yield from self._numbered(parser.listed(namesakes, late), namesakes, late)
+            self._recount, self._late = bool(late), sorted(late)[: self.extraction.session.limits.findings]
             parser.compare()
         else:
             parser.settle()
@@ -92,8 +95,8 @@ class SafetensorsViewer(Viewer):
 
     def _note_late(self) -> None:
         """Add the findings on tensors that were listed before it was known that their names occur twice."""
-        header, late = self.parser.header, self.parser.late
-        for ordinal in sorted(late)[: self.extraction.session.limits.findings]:
+        header = self.parser.header
+        for ordinal in self._late:
             key = header.entry(header.root, ordinal).key
             tensor = self._tensor(ordinal, key if isinstance(key, str) else None, *self.parser.info(ordinal))
             if tensor.finding is not None:
