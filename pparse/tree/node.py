@@ -207,8 +207,7 @@ class Node:
         """
         self.result.check_open()
         content = self._content
-        whole = self._status is None or self._status is Status.COMPLETE
-        if content is not UNLOADED_VALUE and whole and self.shape == SCALAR:
+        if content is not UNLOADED_VALUE and self.shape == SCALAR:
             return content
         with self.result.lock:
             if self.shape != SCALAR:
@@ -216,7 +215,7 @@ class Node:
                 self.result.retention.touch(self)
                 return self._view()
             content = self._content
-            if content is UNLOADED_VALUE or not whole:
+            if content is UNLOADED_VALUE:
                 self.extraction.confirm()
                 self._refuse_if_not_whole()
                 self.extraction.data.check_unchanged()
