@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from struct import pack
-from time import sleep
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -69,7 +69,9 @@ class ForgetsTheThread(ToyParser):
 
     def load_scalar(self, node):
         ForgetsTheThread.node = node
-        sleep(0.005)  # another thread goes on here
+        end = monotonic() + 0.05
+        while ForgetsTheThread.node is node and monotonic() < end:
+            sleep(0.0005)  # another thread goes on here
         return super().load_scalar(ForgetsTheThread.node)
 
 
