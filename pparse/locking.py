@@ -22,7 +22,7 @@ from types import FunctionType, GeneratorType
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Generator, Iterator
-    from typing import Any, Final, TypeVar
+    from typing import Any, ClassVar, Final, TypeVar
 
     T = TypeVar("T")
 
@@ -98,3 +98,16 @@ class Guarded:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         guard(cls)
+
+
+class Doored:
+    """Base of classes with some doors: the methods that the ``doors`` of any of its bases name, in subclasses too."""
+
+    doors: ClassVar[frozenset[str]] = frozenset()
+    """Names of methods that are called from outside, and so run under the session's lock."""
+    lock: RLock
+    """Lock of the session."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        guard(cls, {name for base in cls.__mro__ for name in vars(base).get("doors", ())})

@@ -12,7 +12,7 @@ from pparse.errors import EngineError, LimitError
 from pparse.testing import FakeData, UnknownSizeData
 from pparse.tree.engine import LAST_BLOCK
 from pparse.tree.record import Field, Record
-from tests.small_files import ARRAY, TEXT, UINT32, SmallParser, array, small_file, text, texts
+from tests.small_files import ARRAY, TEXT, UINT32, SmallParser, SmallViewer, array, small_file, text, texts
 
 HEAD = Record(Field("mark", "2s"), Field("count", ">H"), Field("size", ">I", "length"))
 
@@ -425,3 +425,28 @@ def test_a_parser_is_a_listing_only_if_it_says_so():
         assert type(document.result.listing) is Listing
         assert document.result.container is None
         assert list(document.result.listing.members()) == []
+
+
+# -- a viewer by table -----------------------------------------------------------------------------------------------
+
+
+def test_a_viewer_by_table_numbers_what_repeats_and_survives_damage():
+    registry = pparse.Registry()
+    registry.add(SmallParser, SmallViewer)
+    long = texts(["w"] * 100)
+    pairs = [
+        ("n", UINT32, pack("<I", 1)),
+        ("n", UINT32, pack("<I", 2)),
+        ("n", UINT32, pack("<I", 3)),
+        ("long", ARRAY, long),
+    ]
+    source = small_file([*pairs, ("bad", TEXT, text(b"\xff"))], {"w": ((2,), 0)}, bytes(8))
+    with pparse.view(source, registry=registry) as model:
+        found = dict(model.metadata)
+        assert found.pop("bad").startswith("damaged: ")
+        assert found == {"n": 1, "n#2": 2, "n#3": 3, "long": "100 elements"}
+        assert list(model) == ["w"]
+    for size in range(len(source)):
+        with pparse.view(source[:size], registry=registry, format="small") as model:
+            assert model.status is not Status.COMPLETE
+            list(model.metadata)

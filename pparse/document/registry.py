@@ -26,7 +26,7 @@ from pparse.errors import (
     PparseError,
 )
 from pparse.tree.parser import Parser
-from pparse.tree.recognition import Confidence, Excerpt, bare_name, confidence_of
+from pparse.tree.recognition import Confidence, Excerpt, confidence_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -244,22 +244,21 @@ def detect(extraction: Extraction) -> type[Parser]:
             raise NothingThereError(reason, source=extraction.name)
         raise FormatError(what_it_is(extraction, _EXTENSIONS), source=extraction.name)
     chosen = max(best, key=lambda candidate: _rank(candidate, best))[0]
-    _refuse_stand_in(extraction, chosen)
+    _refuse_stand_in(extraction, excerpt, chosen)
     return chosen
 
 
-def _refuse_stand_in(extraction: Extraction, chosen: type[Parser]) -> None:
+def _refuse_stand_in(extraction: Extraction, excerpt: Excerpt, chosen: type[Parser]) -> None:
     """Refuse generic text under a model's name: usually an error message of a server."""
     known = builtin(chosen.name)
-    name = bare_name(extraction.name)
-    if known is None or not known.generic or name.endswith(known.extensions):
+    if known is None or not known.generic or excerpt.ends_with(known.extensions):
         return
-    head = head_of(extraction, 64)
+    head = excerpt.head(64)
     if not is_text(head) and len(head) >= 8:
         return
     for other in BUILTINS:
-        if other.extensions and name.endswith(other.extensions):
-            start = head_of(extraction, 80).decode("utf-8", "replace")
+        if other.extensions and excerpt.ends_with(other.extensions):
+            start = excerpt.head(80).decode("utf-8", "replace")
             raise FormatError(
                 f"it is named like {other.name}, but is {chosen.name} text (a server's answer?): {start!r}; "
                 f"to read it anyway, use -f {chosen.name}",

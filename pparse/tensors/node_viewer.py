@@ -37,12 +37,7 @@ class NodeViewer(Viewer):
     @property
     def metadata(self) -> Mapping[str, Any]:
         """What `facts` says, as plain data: of lists of more than 64 elements, and what cannot be read, a remark."""
-        found: dict[str, Any] = {}
-        facts = self.facts
-        for node in facts.children() if facts is not None else ():
-            name = str(node.key)
-            found[name if name not in found else f"{name}#{node.ordinal}"] = _plain(node)
-        return found
+        return {name: _plain(node) for name, node in _named(self.facts)}
 
     @abstractmethod
     def tensor_of(self, node: Node, name: str) -> Tensor | None:
@@ -50,13 +45,8 @@ class NodeViewer(Viewer):
 
     def tensors(self) -> Iterator[Tensor]:
         """Yield the tensors in file order; the second of two equal names as ``name#2``."""
-        table = self.table
-        if table is None:
-            return
-        for node in table.children():
-            key = str(node.key)
-            number = table.result.occurrence(table, node.ordinal, node.key)
-            tensor = self.tensor_of(node, key if number == 1 else f"{key}#{number}")
+        for name, node in _named(self.table):
+            tensor = self.tensor_of(node, name)
             if tensor is not None:
                 yield tensor
 
@@ -70,6 +60,16 @@ class NodeViewer(Viewer):
         if node is None and base and number.isdecimal() and int(number[:18]) > 1:
             node = table.find(base, int(number[:18]))
         return None if node is None else self.tensor_of(node, name)
+
+
+def _named(table: Node | None) -> Iterator[tuple[str, Node]]:
+    """Yield the children of ``table`` with their names; the second of two equal keys as ``key#2``."""
+    if table is None:
+        return
+    for node in table.children():
+        number = table.result.occurrence(table, node.ordinal, node.key)
+        name = str(node.key)
+        yield name if number == 1 else f"{name}#{number}", node
 
 
 def _plain(node: Node) -> Any:

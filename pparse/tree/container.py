@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from pparse.errors import PathError
-from pparse.locking import guard
+from pparse.locking import Doored
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from threading import RLock
-    from typing import Any, ClassVar, Final
+    from typing import ClassVar
 
     from pparse.tree.host import Host
 
-# Called by commands and users: they run under the session's lock, see `pparse.locking`.
-_DOORS: Final = frozenset(
-    ("directory", "drain", "enter", "files", "inner", "open_member", "prove", "shard", "shard_names", "unwrapped")
-    + ("verify", "weight_map")
-)
 
-
-class Container:
+class Container(Doored):
     """A format that holds other documents, or names them: an archive, a compressed stream, a set of shards, a folder.
 
     Its parser derives from this and from `Parser`; for any other, `Result.container` is None. Archives have ``files``
@@ -29,12 +22,10 @@ class Container:
     is_set: ClassVar[bool] = False
     """Whether it stands for a set of files beside it, such as the shards of a model, named by its ``shard_names``."""
 
-    lock: RLock
-    """Lock of the session."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        guard(cls, _DOORS)
+    doors = frozenset(
+        ("directory", "drain", "enter", "files", "inner", "open_member", "prove", "shard", "shard_names", "unwrapped")
+        + ("verify", "weight_map")
+    )
 
     def shard_names(self) -> list[str]:
         """Return the names of the files of a set, each once."""
@@ -65,6 +56,3 @@ class Container:
 
     def confirm(self) -> None:
         """Compare the checksums of a stream if that costs little."""
-
-
-guard(Container, _DOORS)

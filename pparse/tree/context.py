@@ -121,7 +121,8 @@ class NodeContext:
         """Receives the children; None when nothing is indexed."""
         self.pos = node.start
         """Where the state begins, as an offset of ``data``."""
-        self.end = known_end(node)
+        around = bounded_by(node)
+        self.end = around.end if around.end is not None else node.extraction.end
         """Where the node's bytes end, or those of what holds it while that is unknown; None: with the data."""
         self.closed = False
         """Whether the node was closed: nothing follows."""
@@ -253,7 +254,11 @@ class NodeContext:
 
     def skip(self, count: int) -> None:
         """Move over ``count`` bytes without reading them; ends the node as cut if it does not have them."""
-        if self.there(count) < count:
+        self._move(count, self.there(count))
+
+    def _move(self, count: int, got: int) -> None:
+        """Move over ``count`` bytes, of which ``got`` exist."""
+        if got < count:
             raise NeedMoreError(self.pos + count, 1)
         self.pos += count
 
@@ -287,16 +292,11 @@ class NodeContext:
         If the input ends inside of the record, the fields before that are emitted, and the node is cut.
         """
         start, got = self.pos, self.there(record.size)
-        if got == record.size:
-            values = self.take(record)
-        else:
-            head = self.take_bytes(got)
-            self.pos = start
-            values = record.read(head + bytes(record.size - got), 0, start)
+        values = record.read(self.take_bytes(got) + bytes(record.size - got), 0, start)
         for entry in values.entries():
             if entry.end is not None and entry.end <= start + got:
                 self.emit(entry)
-        self.skip(record.size if got < record.size else 0)
+        self._move(record.size - got, 0)
         return values
 
     def emit_next(
@@ -325,7 +325,7 @@ class NodeContext:
             entry.status = cut_status(got)
             entry.finding = Finding("truncated", f"the {kind} node ends early", offset=start, wanted=count, got=got)
         self.emit(entry)
-        self.skip(count)
+        self._move(count, got)
         self._mark = self.pos
 
     def _here(self, count: int) -> int:
@@ -396,11 +396,8 @@ def decode_text(raw: bytes, start: int, what: str = "the text") -> str:
         raise MalformedError(f"{what} is not UTF-8", offset=start + error.start) from error
 
 
-def known_end(node: Node) -> int | None:
-    """Return where the bytes of ``node`` end; while that is unknown, of the node around it, at last of the document."""
-    above: Node | None = node
-    while above is not None:
-        if above.end is not None:
-            return above.end
-        above = above.parent
-    return node.extraction.end
+def bounded_by(node: Node) -> Node:
+    """Return the nearest node, ``node`` itself or one around it, that is known to end somewhere; else the root."""
+    while node.end is None and node.parent is not None:
+        node = node.parent
+    return node

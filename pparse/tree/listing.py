@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from pparse.errors import EndOfDataError, LimitError, MalformedError
 from pparse.findings import Status
-from pparse.locking import guard
+from pparse.locking import Doored
 from pparse.tree.entry import SCALAR
 from pparse.tree.visit import Member
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from threading import RLock
-    from typing import Any, ClassVar, Final
+    from typing import ClassVar
 
     from pparse.tree.node import Node
     from pparse.tree.result import Result
 
-# Called by commands and users: they run under the session's lock, see `pparse.locking`.
-_DOORS: Final = frozenset(("details", "find_member", "header_size", "members", "metadata", "missing"))
 
-
-class Listing:
+class Listing(Doored):
     """What a document is to those who list it: by default, the children of its root.
 
     A parser whose rows, names or facts are others derives from this and from `Parser`; for any other,
@@ -31,18 +27,14 @@ class Listing:
     member_word: ClassVar[str] = "member"
     """The word for one of `members`."""
 
+    doors = frozenset(("details", "find_member", "header_size", "members", "metadata", "missing"))
+
     result: Result
     """The tree that is listed."""
-    lock: RLock
-    """Lock of the session."""
 
     def __init__(self, result: Result) -> None:
         self.result = result
         self.lock = result.lock
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        guard(cls, _DOORS)
 
     def members(self) -> Iterator[Member]:
         """Yield the rows of `pparse ls`: by default, the children of the root."""
@@ -98,6 +90,3 @@ def _read_to_end(node: Node) -> tuple[int | None, Status]:
     except (LimitError, MalformedError, EndOfDataError):
         pass
     return node.end, node.status
-
-
-guard(Listing, _DOORS)

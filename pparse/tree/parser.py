@@ -5,10 +5,10 @@ from __future__ import annotations
 from pparse.data.range_status import cut_status
 from pparse.errors import EngineError, LimitError, MalformedError
 from pparse.findings import Finding, Status
-from pparse.locking import guard
+from pparse.locking import Doored
 from pparse.paths import KeyStep, OrdinalStep
 from pparse.tree.container import Container
-from pparse.tree.context import NodeContext
+from pparse.tree.context import NodeContext, bounded_by
 from pparse.tree.engine import run
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
 from pparse.tree.key_table import key_hash
@@ -20,7 +20,7 @@ from pparse.tree.visit import Trail, Visit
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any, ClassVar, Final
+    from typing import Any, ClassVar
 
     from pparse.data.reader import Range
     from pparse.tree.context import Done, State
@@ -30,12 +30,8 @@ if TYPE_CHECKING:
     from pparse.tree.recognition import Excerpt, Signature
     from pparse.tree.result import Result
 
-# Methods that are called from outside the tree, and so run under the session's lock, see `pparse.locking`. (Methods
-# that the engine and nodes call run under it anyway.)
-_DOORS: Final = frozenset(("check", "infos", "open_scalar", "walk"))
 
-
-class Parser:
+class Parser(Doored):
     """Base of all parsers. One instance parses one extraction.
 
     A simple format needs the class attributes, `root_entry`, `begin` and its states; see
@@ -81,6 +77,9 @@ class Parser:
     block_factor: int = 2
     """Bytes of memory per byte of block while a state works on it."""
 
+    # What the engine and nodes call runs under the lock anyway.
+    doors = frozenset(("check", "infos", "open_scalar", "walk"))
+
     def __init__(self, result: Result) -> None:
         self.result = result
         """The tree that it parses for."""
@@ -89,7 +88,6 @@ class Parser:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        guard(cls, _DOORS)
         for base in (Listing, Container):
             names = [name for name in vars(base) if name in vars(cls) and not name.startswith("_")]
             if names and not issubclass(cls, base):  # nobody would call them
@@ -176,9 +174,7 @@ class Parser:
         """
         end = self.result.extraction.known_end(ctx.node)
         # A node whose bytes all exist, yet end inside a record, contradicts itself; it was not cut.
-        around = ctx.node
-        while around.end is None and around.parent is not None:
-            around = around.parent
+        around = bounded_by(ctx.node)
         whole = around.parent is not None and around.end is not None and around.end <= end
         whole = whole and around.known_status is not Status.TRUNCATED
         if whole and around.end is not None:
@@ -315,6 +311,3 @@ class Parser:
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
         """Look at everything and add findings to the result; ``strict``: also by the rules of the reference reader."""
         return self.walk(self.result.root, detail=False)
-
-
-guard(Parser, _DOORS)

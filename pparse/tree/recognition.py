@@ -81,7 +81,7 @@ def signatures(*magics: bytes, at: int = 0, strength: Confidence = Confidence.PO
 class Excerpt:
     """The first and last bytes of a document, read once for all parsers, and its name and size."""
 
-    __slots__ = ("_asked", "_head", "_reader", "_tail", "name", "size")
+    __slots__ = ("_asked", "_head", "_reader", "_tail", "bare_name", "name", "size")
 
     def __init__(self, reader: Range, name: str, size: int | None) -> None:
         self._reader = reader
@@ -90,13 +90,10 @@ class Excerpt:
         self._tail: bytes | None = None
         self.name = name
         """Name of the document; a member of an archive is not called as its data are."""
+        self.bare_name = bare_name(name)
+        """The name in lower case, without the marks of an unfinished download."""
         self.size = size
         """Size of the document in bytes; None while unknown."""
-
-    @property
-    def bare_name(self) -> str:
-        """The name in lower case, without the marks of an unfinished download."""
-        return bare_name(self.name)
 
     def head(self, count: int) -> bytes:
         """Return the first ``count`` bytes (at most 64 KiB), or as many as there are; empty if they are lost."""

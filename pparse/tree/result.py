@@ -226,11 +226,10 @@ class Result:
         """Keep the complete index of ``node`` where it was read to find its end, if it is large."""
         above = node.parent.index if node.parent is not None else None
         if above is not None and above.learns:
-            if above.children.get(node.ordinal, (index, ()))[1] is None:
-                del above.children[node.ordinal]
             if (node.end or 0) - node.start >= WORTH_KEEPING:
                 above.keep_child(node.ordinal, index, (node.end, node.known_status, node.finding))
                 return
+            above.children.pop(node.ordinal, None)
         if node.parent is None or node.parent.is_living(node):
             self.extraction.session.indexes.add(node, index)
 
