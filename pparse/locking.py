@@ -110,4 +110,4 @@ class Doored:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        guard(cls, {name for base in cls.__mro__ for name in vars(base).get("doors", ())})
+        guard(cls, {name for base in cls.__mro__ if issubclass(base, Doored) for name in base.doors})
