@@ -30,6 +30,7 @@ PARSERS = (
     "pparse.parsers.tensorflow:MetaGraphParser",
     "pparse.parsers.tensorflow:SavedModelFolderParser",
     "pparse.parsers.protobuf.parser:ProtobufParser",
+    "pparse.parsers.pickle.parser:PickleParser",
     "pparse.parsers.zip.parser:ZipParser",
     "pparse.parsers.tar.parser:TarParser",
 )

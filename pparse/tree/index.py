@@ -159,6 +159,12 @@ class ChildIndex:
         self.tail.append(entry)
         self.count += 1
 
+    def restart(self) -> None:
+        """Forget all children: what was indexed turned out to be inside of a child."""
+        self.offsets = array("q")
+        self.entries = None
+        self.stride, self.count = 1, 0
+
     def _thin_out(self) -> None:
         self.offsets = self.offsets[::STRIDE]
         self.stride = STRIDE

@@ -1,0 +1,108 @@
+"""What lies inside of one value of a pickle: where its parts begin and end."""
+
+from __future__ import annotations
+
+from array import array
+
+from pparse.kernels.pickle_scan import MARK, Scan, ends_of
+from pparse.parsers.pickle.reading import Reading, Stop
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from pparse.parsers.pickle.program import Program
+    from pparse.tree.index import ChildIndex
+
+    Part = tuple[int, int]
+
+# The opcodes that take all above a mark which lies before the bytes that are read again.
+_TAKERS: Final = frozenset(b"eu\x90tld\x91")
+_PAIRS: Final = frozenset(b"ud")
+
+
+class Contents:
+    """The parts of the value that begins at ``start``, read to ``end``."""
+
+    def __init__(self, program: Program, start: int, end: int, index: ChildIndex | None, *, pairs: bool = False) -> None:
+        """``index`` receives the offsets of the items, or the ``pairs``, of a sequence."""
+        self.state = Scan()
+        """The stack at the end."""
+        self.items: Part | None = None
+        """From where to where items were put into it."""
+        self.pairs: Part | None = None
+        """The same of pairs."""
+        self._index = index
+        self._as_pairs = pairs
+        self._made = 0
+        self._odd = False  # whether a pair is split between two blocks
+        reading = Reading(program.session, program.data, start, self.state)
+        self.stop = reading.run(end, program.known_end, program.jumps(start, end), after=self._after_block)
+        """Why reading ended: END if all is whole."""
+        self._take()
+
+    def _after_block(self, reading: Reading) -> None:
+        self._take()
+
+    def _take(self) -> None:
+        """Note what was put into the value, and forget the slots."""
+        state = self.state
+        if state.made != self._made:
+            self._made = state.made
+            self.items = self.pairs = None
+            if self._index is not None:
+                self._index.restart()
+        before = (0, 0)
+        for items, pairs, at in state.cuts:
+            if items > before[0]:
+                first = state.items[before[0]] >> 8
+                self.items = (self.items[0] if self.items else first, at)
+            if pairs > before[1]:
+                first = state.pairs[before[1]] >> 8
+                self.pairs = (self.pairs[0] if self.pairs else first, at)
+            before = items, pairs
+        if self._index is not None:
+            found = state.pairs[::2] if self._as_pairs else state.items
+            if found:
+                self._index.add_many(array("q", [slot >> 8 for slot in found]))
+        state.items.clear()
+        state.pairs.clear()
+        state.cuts.clear()
+
+    @property
+    def left(self) -> list[int]:
+        """The slots that no opcode took, where the pickle is cut: the value itself first."""
+        return self.state.slots
+
+
+def group(program: Program, start: int, end: int) -> list[Part]:
+    """Return the slots and ends of the values ``[start, end)``, which lie in one sequence: keys and values by turns, or
+    items. They may have been put into it by several opcodes, some of which belong to marks before ``start``."""
+    state = Scan()
+    state.slots.append(start << 8 | MARK)  # stands for the sequence
+    reading = Reading(program.session, program.data, start, state)
+    jumps = program.jumps(start, end)
+    found: list[Part] = []
+    while True:
+        stop = reading.run(end, program.known_end, jumps)
+        at = 0
+        slots = state.items or state.pairs
+        for items, pairs, offset in state.cuts:
+            upto = max(items, pairs)
+            found += ends_of(slots[at:upto], offset)
+            at = upto
+        state.items.clear()
+        state.pairs.clear()
+        state.cuts.clear()
+        left = state.slots[1:]
+        if stop is Stop.UNDERFLOW and not state.marks and program.data.pread(reading.pos, 1)[:1] in _TAKER_BYTES:
+            found += ends_of(left, reading.pos)
+            del state.slots[1:]
+            reading.pos += 1
+            continue
+        if state.marks and state.marks[0] == 1:
+            left = left[1:]  # a mark whose opcode comes later
+        return found + ends_of(left, min(end, reading.pos))
+
+
+_TAKER_BYTES: Final = frozenset(bytes([opcode]) for opcode in _TAKERS)

@@ -1,0 +1,489 @@
+"""Makes values of opcodes: plain data as Python's own types, everything else as `pparse.parsers.pickle.values`.
+
+Nothing is imported or called by a name that stands in the pickle. A value is made of its own bytes; what it names of
+those memoized before is made of theirs, each once, without recursion.
+"""
+
+from __future__ import annotations
+
+from codecs import escape_decode
+from struct import unpack_from
+
+from pparse.errors import LimitError, MalformedError
+from pparse.parsers.pickle.program import get_number
+from pparse.parsers.pickle.values import (
+    Call,
+    Extension,
+    Global,
+    Ordered,
+    OutOfBand,
+    Persistent,
+    as_set,
+    check_key,
+    plain_result,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Final
+
+    from pparse.parsers.pickle.program import Program
+
+# How often a value may need another one first.
+_MOST_FRAMES: Final = 1_000
+_WINDOW: Final = 64 << 10
+
+
+class _Frame:
+    """The decoding of one stretch of opcodes."""
+
+    __slots__ = ("base", "buf", "end", "i", "marks", "nth", "stack")
+
+    def __init__(self, buf: bytes, start: int, end: int, nth: int) -> None:
+        self.buf = buf
+        self.base = start
+        self.i = 0
+        self.end = end - start
+        self.nth = nth  # how many values are memoized before
+        self.stack: list[Any] = []
+        self.marks: list[int] = []
+
+
+class Decoder:
+    """Makes the values of one pickle."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        """The pickle."""
+        self._window = (0, b"")
+        self._objects: dict[int, Any] = {}  # what was memoized, by number in order
+
+    def forget(self) -> None:
+        """Drop what was kept of values that are named more than once."""
+        self._objects.clear()
+
+    def read(self, start: int, end: int) -> bytes:
+        """Return bytes of the pickle; small stretches near each other come out of one read."""
+        base, window = self._window
+        if base <= start and end <= base + len(window):
+            return window[start - base : end - base]
+        data = self.program.data
+        if end - start > _WINDOW // 4:
+            return data.read_exact(start, end - start)
+        window = data.pread(start, min(_WINDOW, self.program.known_end - start))
+        if len(window) < end - start:
+            return data.read_exact(start, end - start)
+        self._window = start, window
+        return window[: end - start]
+
+    def decode(self, start: int, end: int) -> Any:
+        """Return the value whose opcodes are ``[start, end)``. Raises `MalformedError`, `LimitError`."""
+        if len(self._objects) > 100_000:
+            self._objects.clear()
+        try:
+            return self._decode(start, end)
+        except BaseException:
+            self._objects.clear()  # some may be half made
+            raise
+
+    def _decode(self, start: int, end: int) -> Any:
+        limits = self.program.session.limits
+        spent = 0
+        frames = [self._frame(start, end)]
+        asked: list[int] = []
+        while True:
+            wanted = _run(frames[-1], self._objects, self.program)
+            if wanted is not None:
+                slot, put = self.program.memoized(wanted)
+                last = self.program.end_of(slot, put, wanted)
+                spent += last - (slot >> 8)
+                limits.check("scalar_bytes", spent, "the values that it names", offset=frames[-1].base)
+                if len(frames) >= _MOST_FRAMES:
+                    raise LimitError("values name each other too deep", option="none", offset=frames[-1].base)
+                frames.append(self._frame(slot >> 8, last))
+                asked.append(wanted)
+                continue
+            done = frames.pop()
+            if len(done.stack) != 1 or done.marks:
+                raise MalformedError("its opcodes do not make one value", offset=done.base)
+            if not frames:
+                return done.stack[0]
+            # The frame below asks for the number again, and finds the value; a list has put itself there before.
+            self._objects.setdefault(asked.pop(), done.stack[0])
+
+    def _frame(self, start: int, end: int) -> _Frame:
+        return _Frame(self.read(start, end) + bytes(9), start, end, self.program.number_at(start))
+
+
+def _run(frame: _Frame, objects: dict[int, Any], program: Program) -> int | None:
+    """Run the opcodes of ``frame``; return the number of a memoized value that must be made first, None at the end."""
+    buf, i, end, stack = frame.buf, frame.i, frame.end, frame.stack
+    push = stack.append
+    regular = not program.has_odd_numbers
+    first = program.state.first
+    try:
+        while i < end:
+            op = buf[i]
+            if op == 0x68 or op == 0x6A or op == 0x67:
+                number = buf[i + 1] if op == 0x68 else get_number(buf, i, frame.base + i)
+                nth = number - first if regular else program.nth(number, frame.base + i)
+                if nth < 0 or nth >= frame.nth:
+                    raise MalformedError(f"number {number} is named before anything is memoized so", offset=frame.base + i)
+                if nth not in objects:
+                    frame.i = i
+                    return nth
+                push(objects[nth])
+                i = i + 2 if op == 0x68 else i + 5 if op == 0x6A else buf.index(b"\n", i) + 1
+            elif op == 0x94 or op == 0x71 or op == 0x72:
+                objects[frame.nth] = stack[-1]
+                frame.nth += 1
+                i += 1 if op == 0x94 else 2 if op == 0x71 else 5
+            elif op == 0x70:
+                objects[frame.nth] = stack[-1]
+                frame.nth += 1
+                i = buf.index(b"\n", i) + 1
+            elif op == 0x8C:
+                size = buf[i + 1]
+                push(str(buf[i + 2 : i + 2 + size], "utf-8", "surrogatepass"))
+                i += 2 + size
+            elif op == 0x58:
+                size = int.from_bytes(buf[i + 1 : i + 5], "little")
+                push(str(buf[i + 5 : i + 5 + size], "utf-8", "surrogatepass"))
+                i += 5 + size
+            elif op == 0x4B:
+                push(buf[i + 1])
+                i += 2
+            elif op == 0x28:
+                frame.marks.append(len(stack))
+                i += 1
+            else:
+                i = _HANDLERS[op](frame, i) if op in _HANDLERS else _unknown(op)
+            if i > end:
+                raise MalformedError("an opcode goes beyond its value", offset=frame.base + i)
+    except MalformedError as error:
+        if error.offset is None:
+            error.offset = frame.base + i
+        raise
+    except (IndexError, TypeError, ValueError) as error:
+        raise MalformedError(f"opcode {buf[i]:#04x} does not fit what is on the stack, or its argument is wrong", offset=frame.base + i) from error
+    frame.i = i
+    return None
+
+
+def _unknown(op: int) -> int:
+    raise MalformedError(f"there is no opcode {op:#04x}")
+
+
+def _popped(frame: _Frame) -> list[Any]:
+    """Take what lies above the topmost mark from the stack."""
+    mark = frame.marks.pop()
+    if mark > len(frame.stack):
+        raise IndexError
+    taken = frame.stack[mark:]
+    del frame.stack[mark:]
+    return taken
+
+
+def _constant(value: Any) -> Callable[[_Frame, int], int]:
+    def push(frame: _Frame, i: int) -> int:
+        frame.stack.append(value)
+        return i + 1
+
+    return push
+
+
+def _new(make: Callable[[], Any]) -> Callable[[_Frame, int], int]:
+    def push(frame: _Frame, i: int) -> int:
+        frame.stack.append(make())
+        return i + 1
+
+    return push
+
+
+def _number(layout: str, size: int) -> Callable[[_Frame, int], int]:
+    def push(frame: _Frame, i: int) -> int:
+        frame.stack.append(unpack_from(layout, frame.buf, i + 1)[0])
+        return i + 1 + size
+
+    return push
+
+
+def _counted(width: int, make: Callable[[bytes], Any]) -> Callable[[_Frame, int], int]:
+    def push(frame: _Frame, i: int) -> int:
+        begin = i + 1 + width
+        size = int.from_bytes(frame.buf[i + 1 : begin], "little")
+        if begin + size > frame.end:
+            raise MalformedError("a length goes beyond its value", wanted=size, got=frame.end - begin)
+        frame.stack.append(make(frame.buf[begin : begin + size]))
+        return begin + size
+
+    return push
+
+
+def _text(raw: bytes) -> str:
+    return str(raw, "utf-8", "surrogatepass")
+
+
+def _old_text(raw: bytes) -> str | bytes:
+    """A string of Python 2: text if it is ASCII, else bytes."""
+    return raw.decode("ascii") if raw.isascii() else raw
+
+
+def _long(raw: bytes) -> int:
+    return int.from_bytes(raw, "little", signed=True)
+
+
+def _line(make: Callable[[bytes], Any]) -> Callable[[_Frame, int], int]:
+    def push(frame: _Frame, i: int) -> int:
+        end = frame.buf.index(b"\n", i)
+        frame.stack.append(make(frame.buf[i + 1 : end]))
+        return end + 1
+
+    return push
+
+
+def _int_line(raw: bytes) -> int | bool:
+    if raw in (b"00", b"01"):
+        return raw == b"01"
+    return _digits(raw)
+
+
+def _digits(raw: bytes) -> int:
+    text = raw.removesuffix(b"L")
+    if len(text) > 4_300:
+        raise LimitError("a number has too many digits", option="number_bytes", wanted=len(text), got=4_300)
+    return int(text)
+
+
+def _quoted(raw: bytes) -> str | bytes:
+    if len(raw) < 2 or raw[:1] != raw[-1:] or raw[:1] not in (b"'", b'"'):
+        raise MalformedError("a string is not in quotes")
+    return _old_text(escape_decode(raw[1:-1])[0])
+
+
+def _raw_text(raw: bytes) -> str:
+    return str(raw, "raw-unicode-escape")
+
+
+def _tuple_of(count: int) -> Callable[[_Frame, int], int]:
+    def make(frame: _Frame, i: int) -> int:
+        if len(frame.stack) < count:
+            raise IndexError
+        frame.stack[-count:] = [tuple(frame.stack[-count:])]
+        return i + 1
+
+    return make
+
+
+def _make_of(make: Callable[[list[Any]], Any]) -> Callable[[_Frame, int], int]:
+    def made(frame: _Frame, i: int) -> int:
+        frame.stack.append(make(_popped(frame)))
+        return i + 1
+
+    return made
+
+
+def _dict_of(items: list[Any]) -> dict[Any, Any]:
+    made: dict[Any, Any] = {}
+    _set_pairs(made, items)
+    return made
+
+
+def _set_pairs(target: Any, items: list[Any]) -> None:
+    if len(items) % 2:
+        raise MalformedError("a key has no value")
+    if isinstance(target, Call):
+        target.pairs.extend(zip(items[::2], items[1::2], strict=True))
+        return
+    if not isinstance(target, dict):
+        raise MalformedError(f"pairs are put into a {type(target).__name__}")
+    for key, value in zip(items[::2], items[1::2], strict=True):
+        check_key(key)
+        target[key] = value
+
+
+def _add_items(target: Any, items: list[Any]) -> None:
+    if isinstance(target, Call):
+        target.items.extend(items)
+    elif isinstance(target, list):
+        target.extend(items)
+    elif isinstance(target, set):
+        as_set(items, target)
+    else:
+        raise MalformedError(f"items are put into a {type(target).__name__}")
+
+
+def _setitems(frame: _Frame, i: int) -> int:
+    items = _popped(frame)
+    _set_pairs(frame.stack[-1], items)
+    return i + 1
+
+
+def _setitem(frame: _Frame, i: int) -> int:
+    items = frame.stack[-2:]
+    target = frame.stack[-3]
+    del frame.stack[-2:]
+    _set_pairs(target, items)
+    return i + 1
+
+
+def _appends(frame: _Frame, i: int) -> int:
+    items = _popped(frame)
+    _add_items(frame.stack[-1], items)
+    return i + 1
+
+
+def _append(frame: _Frame, i: int) -> int:
+    item = frame.stack.pop()
+    _add_items(frame.stack[-1], [item])
+    return i + 1
+
+
+def _reduce(frame: _Frame, i: int) -> int:
+    args = frame.stack.pop()
+    frame.stack[-1] = _called(frame.stack[-1], args, frame, i)
+    return i + 1
+
+
+def _called(target: Any, args: Any, frame: _Frame, i: int) -> Any:
+    made = plain_result(str(target), args) if isinstance(target, Global) else None
+    return made if made is not None else Call(target, args, start=frame.base + i)
+
+
+def _newobj_ex(frame: _Frame, i: int) -> int:
+    kwargs = frame.stack.pop()
+    args = frame.stack.pop()
+    frame.stack[-1] = Call(frame.stack[-1], args, kwargs, start=frame.base + i)
+    return i + 1
+
+
+def _build(frame: _Frame, i: int) -> int:
+    state = frame.stack.pop()
+    target = frame.stack[-1]
+    if not isinstance(target, Call | Ordered):
+        raise MalformedError(f"a {type(target).__name__} is given a state")
+    target.state = state
+    return i + 1
+
+
+def _global(frame: _Frame, i: int) -> int:
+    buf = frame.buf
+    middle = buf.index(b"\n", i)
+    end = buf.index(b"\n", middle + 1)
+    frame.stack.append(Global(_text(buf[i + 1 : middle]), _text(buf[middle + 1 : end])))
+    return end + 1
+
+
+def _stack_global(frame: _Frame, i: int) -> int:
+    name = frame.stack.pop()
+    module = frame.stack.pop()
+    if type(name) is not str or type(module) is not str:
+        raise MalformedError("a global is named by something that is no text")
+    frame.stack.append(Global(module, name))
+    return i + 1
+
+
+def _inst(frame: _Frame, i: int) -> int:
+    args = tuple(_popped(frame))
+    end = _global(frame, i)
+    frame.stack[-1] = _called(frame.stack[-1], args, frame, i)
+    return end
+
+
+def _obj(frame: _Frame, i: int) -> int:
+    target, *args = _popped(frame)
+    frame.stack.append(_called(target, tuple(args), frame, i))
+    return i + 1
+
+
+def _persistent(frame: _Frame, i: int) -> int:
+    frame.stack[-1] = Persistent(frame.stack[-1])
+    return i + 1
+
+
+def _pop(frame: _Frame, i: int) -> int:
+    if frame.marks and frame.marks[-1] == len(frame.stack):
+        frame.marks.pop()
+    else:
+        frame.stack.pop()
+    return i + 1
+
+
+def _pop_mark(frame: _Frame, i: int) -> int:
+    _popped(frame)
+    return i + 1
+
+
+def _dup(frame: _Frame, i: int) -> int:
+    frame.stack.append(frame.stack[-1])
+    return i + 1
+
+
+def _skip(count: int) -> Callable[[_Frame, int], int]:
+    return lambda _frame, i: i + count
+
+
+_HANDLERS: Final[dict[int, Callable[[_Frame, int], int]]] = {
+    0x4E: _constant(None),
+    0x88: _constant(True),
+    0x89: _constant(False),
+    0x29: _constant(()),
+    0x5D: _new(list),
+    0x7D: _new(dict),
+    0x8F: _new(set),
+    0x97: _new(OutOfBand),
+    0x4D: _number("<H", 2),
+    0x4A: _number("<i", 4),
+    0x47: _number(">d", 8),
+    0x8A: _counted(1, _long),
+    0x8B: _counted(4, _long),
+    0x8D: _counted(8, _text),
+    0x43: _counted(1, bytes),
+    0x42: _counted(4, bytes),
+    0x8E: _counted(8, bytes),
+    0x96: _counted(8, bytearray),
+    0x55: _counted(1, _old_text),
+    0x54: _counted(4, _old_text),
+    0x49: _line(_int_line),
+    0x4C: _line(_digits),
+    0x46: _line(float),
+    0x53: _line(_quoted),
+    0x56: _line(_raw_text),
+    0x50: _line(lambda raw: Persistent(_text(raw))),
+    0x85: _tuple_of(1),
+    0x86: _tuple_of(2),
+    0x87: _tuple_of(3),
+    0x74: _make_of(tuple),
+    0x6C: _make_of(list),
+    0x64: _make_of(_dict_of),
+    0x91: _make_of(lambda items: frozenset(as_set(items, set()))),
+    0x75: _setitems,
+    0x73: _setitem,
+    0x65: _appends,
+    0x90: _appends,
+    0x61: _append,
+    0x52: _reduce,
+    0x81: _reduce,
+    0x92: _newobj_ex,
+    0x62: _build,
+    0x63: _global,
+    0x93: _stack_global,
+    0x69: _inst,
+    0x6F: _obj,
+    0x51: _persistent,
+    0x30: _pop,
+    0x31: _pop_mark,
+    0x32: _dup,
+    0x80: _skip(2),
+    0x95: _skip(9),
+    0x98: _skip(1),
+    0x82: lambda frame, i: _extension(frame, i, 1),
+    0x83: lambda frame, i: _extension(frame, i, 2),
+    0x84: lambda frame, i: _extension(frame, i, 4),
+}
+
+
+def _extension(frame: _Frame, i: int, width: int) -> int:
+    frame.stack.append(Extension(int.from_bytes(frame.buf[i + 1 : i + 1 + width], "little")))
+    return i + 1 + width

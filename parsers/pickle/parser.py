@@ -1,0 +1,429 @@
+"""Pickles, protocols 0 to 5.
+
+A pickle is a program for a stack machine: what a value is, and where it ends, is known only when later opcodes have
+used it. So there are no states that read children in turn; instead
+
+- `pparse.parsers.pickle.program` reads each pickle once, from its first opcode to STOP;
+- `fill` reads a node's opcodes once more and keeps where its children begin; large children are jumped over;
+- `entries` reads the opcodes of a group of children again, and `pparse.parsers.pickle.decoder` makes values.
+
+The root is the value of the pickle; of several pickles in a row, a list of theirs. What the opcodes say becomes nodes:
+
+- plain data: none, bool, int, float, str, bytes, bytearray, list, tuple, dict, set, frozenset;
+- ``global``: the name of a class or function, which is never imported;
+- ``call``: an object, as ``callable``, ``args``, ``kwargs``, ``state``, ``items`` and ``pairs``; nothing is called. The
+  calls by which old protocols write bytes, complex numbers and OrderedDicts are these;
+- ``persistent``: a value outside of the pickle, by its ``id``;
+- ``alias``: a list, dict, object … that the pickle has elsewhere, too; its value is that of the other.
+
+A cut pickle has every value before the cut. What was not yet put into a list or dict then is shown as if it were.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import pairwise
+
+from pparse.data.range_status import cut_status
+from pparse.data.trailing_bytes import trailing_severity
+from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseError
+from pparse.findings import Finding, Severity, Status
+from pparse.kernels.pickle_scan import GETS, MARK, MORE, NOTHING, ACTIONS, SLACK, STOPPED, Scan, scan
+from pparse.parsers.pickle.contents import Contents, group
+from pparse.parsers.pickle.decoder import Decoder
+from pparse.parsers.pickle.kinds import KIND_OF, PLAIN_KINDS, SEQUENCES, SHAPES
+from pparse.parsers.pickle.program import Program
+from pparse.parsers.pickle.reading import Stop
+from pparse.parsers.pickle.values import Call, Global
+from pparse.tree.entry import UNLOADED_VALUE, Entry
+from pparse.tree.parser import Parser
+from pparse.tree.recognition import Confidence, signatures
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Final
+
+    from pparse.data.reader import Range
+    from pparse.tree.entry import Key
+    from pparse.tree.index import ChildIndex
+    from pparse.tree.node import Node
+    from pparse.tree.recognition import Excerpt
+    from pparse.tree.result import Result
+
+    Part = tuple[int, int]
+
+# Programs that are kept of many pickles in one file.
+_PROGRAMS_KEPT: Final = 8
+# Values up to this many bytes are decoded with their entry.
+_SMALL: Final = 256
+_SMALL_TUPLES: Final = frozenset(b"\x85\x86\x87")
+_PARTS_OF_CALL: Final = ("callable", "args", "kwargs")
+_FILLED: Final = frozenset(b"]l}d\x8fR\x81\x92oi")
+
+
+class PickleParser(Parser):
+    """A pickle, or several in a row."""
+
+    name = "pickle"
+    description = "Python pickle, protocols 0 to 5"
+    extensions = (".pkl", ".pickle", ".pck", ".p")
+    signatures = signatures(
+        *(b"\x80" + bytes([protocol]) for protocol in range(6)),
+        *(bytes([opcode]) for opcode in b"(]}lcINKJVXUTSFG"),
+        strength=Confidence.POSSIBLE,
+    )
+    is_generic = True
+    references = ("PEP 307", "PEP 3154", "PEP 574", "CPython Lib/pickletools.py")
+    limitations = (
+        "nothing is imported or called: objects are shown as the calls that would make them",
+        "buffers outside of the pickle (protocol 5) are named, not read",
+    )
+    shapes = SHAPES
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        self._starts: list[int] = []
+        self._programs: dict[int, Program] = {}
+        self._decoders: dict[int, Decoder] = {}
+
+    @classmethod
+    def match(cls, excerpt: Excerpt) -> Confidence:
+        """LIKELY for bytes that are opcodes of a pickle with a protocol; POSSIBLE for those of an old one."""
+        head = excerpt.head(4096)
+        state = Scan()
+        # Protocol 0 is text: it must end in this block, or be long and full of marks.
+        i, why = scan(head + bytes(SLACK), 0, max(0, len(head)), 0, state)
+        if why not in (MORE, STOPPED) or not head:
+            return Confidence.NO
+        if head[0] == 0x80:
+            return Confidence.LIKELY if len(head) > 2 else Confidence.POSSIBLE
+        if why == STOPPED:
+            whole = len(state.slots) == 1 and not state.marks
+            return Confidence.POSSIBLE if whole and i > 2 else Confidence.NO
+        return Confidence.POSSIBLE if state.count >= 8 else Confidence.NO
+
+    # -- programs ----------------------------------------------------------------------------------------------------
+
+    def program(self, start: int) -> Program:
+        """Return the pickle that begins at ``start``, or around it."""
+        if self._starts:
+            start = self._starts[max(0, bisect_right(self._starts, start) - 1)]
+        found = self._programs.get(start)
+        if found is None:
+            extraction = self.result.extraction
+            found = Program(extraction.session, extraction.data, start, extraction.known_end())
+            while len(self._programs) >= _PROGRAMS_KEPT:
+                del self._programs[next(iter(self._programs))]
+            self._programs[start] = found
+            self._decoders.pop(start, None)
+        return found
+
+    def decoder(self, program: Program) -> Decoder:
+        """Return what makes the values of ``program``."""
+        found = self._decoders.get(program.start)
+        if found is None or found.program is not program:
+            while len(self._decoders) >= _PROGRAMS_KEPT:
+                del self._decoders[next(iter(self._decoders))]
+            found = self._decoders[program.start] = Decoder(program)
+        return found
+
+    def root_entry(self) -> Entry:
+        """Read the pickles, each to its STOP."""
+        extraction = self.result.extraction
+        start, end = extraction.start, extraction.known_end()
+        if end <= start:
+            finding = self._note("truncated", "the pickle is empty", end)
+            return Entry(None, "unknown", end, end, status=Status.TRUNCATED, finding=finding)
+        pos = start
+        last = None
+        starts = []
+        while pos < end and (last is None or self._goes_on(last, pos)):
+            starts.append(pos)
+            extraction.session.limits.check("entries", len(starts), "the number of pickles")
+            last = self.program(pos)
+            if last.trouble:
+                break
+            pos = last.end
+        assert last is not None  # noqa: S101 -- there is a first byte
+        self._starts = starts
+        if not last.trouble and pos < end:
+            self._note_trailing(pos, end)
+        if len(starts) > 1:
+            return Entry(None, "pickles", start, pos, status=None)
+        return self._root_of(last, None)
+
+    def _goes_on(self, last: Program, pos: int) -> bool:
+        """Tell whether another pickle begins at ``pos``, by its PROTO; those of protocols 0 and 1 have none."""
+        head = self.result.extraction.data.pread(pos, 2)
+        return len(head) == 2 and head[0] == 0x80 and head[1] <= 5
+
+    def _note_trailing(self, pos: int, end: int) -> None:
+        data = self.result.extraction.data
+        self.result.findings.add(
+            Finding(
+                "trailing-bytes",
+                f"{end - pos} bytes follow the STOP of the pickle",
+                severity=trailing_severity(data, pos, end),
+                source=self.result.extraction.name,
+                offset=pos,
+                length=end - pos,
+            )
+        )
+
+    def _root_of(self, program: Program, key: Key) -> Entry:
+        """Describe the value of a pickle."""
+        slots = program.state.slots
+        finding = self._trouble(program) if program.trouble else None
+        if finding is not None:
+            self.result.findings.add(finding)
+        if not slots:
+            return Entry(key, "unknown", program.start, program.end, status=program.status, finding=finding)
+        if finding is not None:
+            at = slots[0] >> 8
+            kind = "unfinished" if len(slots) > 1 and slots[0] & 0xFF not in _FILLED else self._kind(program, slots[0])[0]
+            return Entry(key, kind, at, program.end, status=program.status, finding=finding)
+        return self._entry(program, key, slots[0], program.end - 1)
+
+    def _trouble(self, program: Program) -> Finding:
+        return Finding(
+            "truncated" if program.stop is Stop.CUT else "malformed",
+            program.trouble,
+            source=self.result.extraction.name,
+            offset=program.end,
+        )
+
+    def _note(self, code: str, reason: str, offset: int) -> Finding:
+        finding = Finding(code, reason, source=self.result.extraction.name, offset=offset)
+        self.result.findings.add(finding)
+        return finding
+
+    # -- children ----------------------------------------------------------------------------------------------------
+
+    def fill(self, node: Node, index: ChildIndex) -> bool:
+        """Index the children of ``node``."""
+        if node.kind == "pickles":
+            index.entries = []
+            for number, start in enumerate(self._starts):
+                index.add_entry(self._root_of(self.program(start), number))
+            self.result.close_node(node, node.known_status or Status.COMPLETE, None)
+            return True
+        program = self.program(node.start)
+        end = program.end if node.end is None else min(node.end, program.end)
+        if node.kind in ("items", "pairs"):
+            self._fill_part(program, node, index, end)
+        else:
+            self._fill_value(program, node, index, end)
+        if node.known_status is None:
+            self.result.close_node(node, Status.COMPLETE, None)
+        return True
+
+    def _fill_value(self, program: Program, node: Node, index: ChildIndex, end: int) -> None:
+        in_order = node.kind in SEQUENCES and node.note != "small"
+        found = Contents(program, node.start, end, index if in_order else None, pairs=node.kind == "dict")
+        index.end = end
+        state = found.state
+        if node.kind == "call" or node.kind == "persistent":
+            for entry in self._parts_of_call(program, node, found):
+                index.add_entry(entry)
+        elif node.note == "small":
+            for slot, stop in state.parts:
+                index.add_entry(self._entry(program, None, slot, stop))
+        elif node.kind == "dict" and state.states and node.note == "ordered":
+            slot, last = state.states[-1]
+            index.add_last(self._entry(program, "__dict__", slot, last))
+        if node.known_status in (Status.TRUNCATED, Status.DAMAGED):
+            for entry in self._unfinished(program, node, found.left):
+                if index.entries is not None or not in_order:
+                    index.add_entry(entry)
+                else:
+                    index.add_last(entry)
+        elif not in_order and index.entries is None:
+            index.entries = []
+
+    def _fill_part(self, program: Program, node: Node, index: ChildIndex, end: int) -> None:
+        """Index the items or pairs that are put into an object."""
+        call = node.parent
+        assert call is not None  # noqa: S101 -- only calls have such children
+        Contents(program, call.start, end, index, pairs=node.kind == "pairs")
+        index.end = end
+
+    def _parts_of_call(self, program: Program, node: Node, found: Contents) -> Iterator[Entry]:
+        """Yield the children of an object: what makes it, and what is put into it."""
+        names = ("id",) if node.kind == "persistent" else _PARTS_OF_CALL
+        parts = found.state.parts
+        if len(parts) > len(names) or (parts and parts[0][0] & 0xFF != MARK and node.note == "marked"):
+            names = names + ("more",) * (len(parts) - len(names))
+        for name, (slot, end) in zip(names, parts, strict=False):
+            yield self._entry(program, name, slot, end)
+        for slot, end in found.state.states:
+            yield self._entry(program, "state", slot, end)
+        for name, span in (("items", found.items), ("pairs", found.pairs)):
+            if span is not None:
+                yield Entry(name, name, span[0], span[1])
+
+    def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
+        """Return entries, reading their opcodes again where only offsets are kept."""
+        if index.entries is not None:
+            return index.entries[first : first + count]
+        program = self.program(node.start)
+        ordinal, start = index.checkpoint(first)
+        last = -(-(first + count) // index.stride)
+        end = index.offsets[last] if last < len(index.offsets) else self._end_of_indexed(index)
+        parts = group(program, start, end)
+        paired = node.shape == "map"
+        entries = []
+        skip = first - ordinal
+        decoder = self.decoder(program)
+        if paired:
+            for key, value in list(zip(parts[::2], parts[1::2], strict=False))[skip : skip + count]:
+                entries.append(self._entry(program, self._key(decoder, key), *value, at=key[0] >> 8))
+        else:
+            for slot, stop in parts[skip : skip + count]:
+                entries.append(self._entry(program, None, slot, stop))
+        return entries
+
+    @staticmethod
+    def _end_of_indexed(index: ChildIndex) -> int:
+        return index.tail[0].at if index.tail else index.end
+
+    def _key(self, decoder: Decoder, part: Part) -> Key:
+        """Return a key as the tree has keys: None for what is no text, bytes or number."""
+        slot, end = part
+        if end - (slot >> 8) > self.result.extraction.session.limits.name_bytes:
+            return None
+        try:
+            key = decoder.decode(slot >> 8, end)
+        except (MalformedError, LimitError):
+            return None
+        return key if isinstance(key, str | bytes | int) else None
+
+    def _entry(self, program: Program, key: Key, slot: int, end: int, at: int | None = None) -> Entry:
+        """Describe one value."""
+        start = slot >> 8
+        try:
+            kind, note = self._kind(program, slot)
+        except MalformedError as error:
+            finding = Finding("malformed", error.reason, source=self.result.extraction.name, offset=error.offset or start)
+            return Entry(key, "invalid", start, end, status=Status.DAMAGED, finding=finding, at=at)
+        value: Any = UNLOADED_VALUE
+        if kind not in SHAPES and kind != "alias" and end - start <= _SMALL:
+            try:
+                value = self.decoder(program).decode(start, end)
+            except LimitError:
+                value = UNLOADED_VALUE
+            except MalformedError as error:
+                finding = Finding("malformed", error.reason, source=self.result.extraction.name, offset=error.offset or start)
+                return Entry(key, kind, start, end, status=Status.DAMAGED, finding=finding, at=at)
+        return Entry(key, kind, start, end, value, at=at, note=note)
+
+    def _kind(self, program: Program, slot: int) -> tuple[str, Any]:
+        """Return the kind of a value, and what must be kept with it."""
+        opcode = slot & 0xFF
+        kind = KIND_OF.get(opcode, "invalid")
+        if kind == "alias" and opcode != 0x32:
+            found = program.definition(slot)
+            if found is not None and found[0] & 0xFF not in GETS:
+                inner = self._kind(program, found[0])[0]
+                return ("alias" if inner in SHAPES else inner), None
+        if kind == "call":
+            name = self.callable_name(program, slot)
+            plain = PLAIN_KINDS.get(name or "")
+            if plain is not None:
+                return plain, "ordered" if plain == "dict" else None
+        return kind, "small" if opcode in _SMALL_TUPLES else None
+
+    def callable_name(self, program: Program, slot: int) -> str | None:
+        """Return the name of what an object is made with; None if it is not simply a global."""
+        decoder, start = self.decoder(program), slot >> 8
+        head = decoder.read(start, min(start + 1024, program.known_end))
+        if not head:
+            return None
+        if head[0] == MARK:
+            return None
+        state, i, buf = Scan(), 0, head + bytes(SLACK)
+        for _ in range(12):
+            i, why = scan(buf, i, min(i + 1, len(head)), start, state)
+            if why != MORE or i > len(head):
+                return None
+            if len(state.slots) == 1 and state.slots[0] & 0xFF in b"c\x93hjg":
+                try:
+                    found = decoder.decode(start, start + i)
+                except PparseError:
+                    return None
+                if isinstance(found, Global):
+                    return str(found)
+                if not isinstance(found, str):
+                    return None
+        return None
+
+    def _unfinished(self, program: Program, node: Node, left: list[int]) -> Iterator[Entry]:
+        """Yield entries for what was on the stack, above the value itself, when the pickle ended."""
+        slots = left[1:] if left and left[0] & 0xFF in _FILLED else left
+        if slots and slots[0] & 0xFF == MARK and slots is not left:
+            slots = slots[1:]
+        cut = next((number for number, slot in enumerate(slots) if slot & 0xFF == MARK and number), len(slots))
+        open_from = cut
+        paired = node.shape == "map" and node.kind != "call"
+        if cut < len(slots) and cut and (slots[cut - 1] & 0xFF in _FILLED or slots[cut - 1] & 0xFF in b"c\x93hjg"):
+            if not paired or not cut % 2:
+                open_from = cut - 1
+        elif cut == len(slots) and slots:
+            open_from = self._open_from(slots, paired)
+        decoder = self.decoder(program)
+        parts = ends_with(slots[: open_from + 1], program.end)
+        done = parts[:open_from]
+        if paired:
+            for key, value in zip(done[::2], done[1::2], strict=False):
+                yield self._entry(program, self._key(decoder, key), *value, at=key[0] >> 8)
+        else:
+            for slot, end in done:
+                yield self._entry(program, None, slot, end)
+        if open_from < len(slots):
+            key_part = done[-1] if paired and len(done) % 2 else None
+            key = self._key(decoder, key_part) if key_part is not None else None
+            yield self._open_entry(program, key, slots[open_from:], key_part)
+
+    @staticmethod
+    def _open_from(slots: list[int], paired: bool) -> int:
+        """Return from which of the last values on the stack on nobody knows what would have become of them."""
+        for number in range(max(0, len(slots) - 3), len(slots)):
+            is_value = not paired or number % 2
+            if is_value and (slots[number] & 0xFF in b"c\x93" or slots[number] & 0xFF in _FILLED):
+                return number
+        return len(slots) - 1 if not paired or not len(slots) % 2 else len(slots)
+
+    def _open_entry(self, program: Program, key: Key, slots: list[int], key_part: Part | None) -> Entry:
+        start, opcode = slots[0] >> 8, slots[0] & 0xFF
+        kind = self._kind(program, slots[0])[0] if opcode in _FILLED or len(slots) == 1 else "unfinished"
+        status = program.status
+        finding = Finding(
+            "truncated" if status is Status.TRUNCATED else "malformed",
+            f"the value is not finished where the pickle ends: {program.trouble}",
+            source=self.result.extraction.name,
+            offset=program.end,
+        )
+        at = key_part[0] >> 8 if key_part is not None else None
+        return Entry(key, kind, start, program.end, status=status, finding=finding, at=at)
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def load_scalar(self, node: Node) -> Any:
+        """Return the value of a scalar; of an alias, that of the value it names."""
+        size = (node.end or node.start) - node.start
+        self.result.extraction.session.limits.check("scalar_bytes", size, "the value", offset=node.start)
+        return Decoder(self.program(node.start)).decode(node.start, node.end or node.start)
+
+    def to_python(self, node: Node) -> Any:
+        """Return the value of ``node``, with objects as `pparse.parsers.pickle.values.Call`; what is shared is shared."""
+        node._refuse_if_not_whole()
+        if node.kind in ("pickles", "items", "pairs"):
+            return super().to_python(node)
+        return Decoder(self.program(node.start)).decode(node.start, node.end or node.start)
+
+
+def ends_with(slots: list[int], end: int) -> list[Part]:
+    """Return slots with their ends, the last one with ``end``."""
+    ends = [following >> 8 for _, following in pairwise(slots)]
+    ends.append(end)
+    return list(zip(slots, ends, strict=False))

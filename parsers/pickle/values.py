@@ -1,0 +1,221 @@
+"""What pickles say that is not plain data: names of globals, calls that nobody makes, ids; and the few calls whose result
+is plain data, such as that of ``set``."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from pparse.errors import LimitError, MalformedError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any, Final
+
+# Tuples are compared and hashed by recursion, and shared ones again and again: larger ones are no keys.
+_KEY_DEPTH: Final = 100
+_KEY_PARTS: Final = 10_000
+
+
+class Global:
+    """The name of a class or function. It is never looked up."""
+
+    __slots__ = ("module", "name")
+
+    def __init__(self, module: str, name: str) -> None:
+        self.module = module
+        """The module that it is said to be in."""
+        self.name = name
+        """Its name there; with dots for what is inside of a class."""
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.name}"
+
+    def __repr__(self) -> str:
+        return f"Global({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Global) and (self.module, self.name) == (other.module, other.name)
+
+    def __hash__(self) -> int:
+        return hash((self.module, self.name))
+
+
+class Call:
+    """An object as its pickle describes it: a call that is not made, and what would be done with the result."""
+
+    __slots__ = ("args", "callable", "end", "items", "kwargs", "pairs", "start", "state")
+
+    def __init__(self, callable: Any, args: Any, kwargs: Any = None, start: int = 0) -> None:
+        self.callable = callable
+        """What would be called: a `Global`, or anything else that the pickle says."""
+        self.args = args
+        """With which arguments: a tuple, in pickles that real picklers make."""
+        self.kwargs = kwargs
+        """And with which named ones; None: none."""
+        self.state: Any = None
+        """What the object would be given as its state; None: nothing."""
+        self.items: list[Any] = []
+        """What would be appended to it."""
+        self.pairs: list[tuple[Any, Any]] = []
+        """Keys and values that would be set in it."""
+        self.start = start
+        """Offset at which the object begins in the pickle."""
+
+    @property
+    def name(self) -> str:
+        """Full name of what would be called; "" if that is not a global."""
+        return str(self.callable) if isinstance(self.callable, Global) else ""
+
+    def __repr__(self) -> str:
+        return f"<Call of {self.name or 'no global'} at {self.start}>"
+
+
+class Persistent:
+    """A value that lies outside of the pickle, by its id there."""
+
+    __slots__ = ("id",)
+
+    def __init__(self, id: Any) -> None:
+        self.id = id
+        """The id: any value; torch's are tuples."""
+
+    def __repr__(self) -> str:
+        return f"Persistent({self.id!r})" if not isinstance(self.id, tuple | list | dict) else "<Persistent>"
+
+
+class Extension:
+    """A global by its number in a registry that the pickle does not hold (PEP 307)."""
+
+    __slots__ = ("code",)
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        """The number."""
+
+    def __repr__(self) -> str:
+        return f"Extension({self.code})"
+
+
+class OutOfBand:
+    """A buffer that was stored outside of the pickle (PEP 574)."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "OutOfBand()"
+
+
+class Ordered(OrderedDict):  # type: ignore[type-arg]
+    """A ``collections.OrderedDict``, and the state that it was given."""
+
+    state: Any = None
+    """Its attributes; None: none."""
+
+
+def check_key(key: Any) -> None:
+    """Raise the error of a key, or member of a set, that cannot be hashed, or not in little time."""
+    kind = type(key)
+    if kind is str or kind is int:
+        return
+    todo, parts = [(key, 0)], 0
+    while todo:
+        value, depth = todo.pop()
+        if isinstance(value, list | dict | set | bytearray):
+            raise MalformedError(f"a {type(value).__name__} is a key, or in a set: it cannot be")
+        if isinstance(value, tuple | frozenset):
+            parts += len(value)
+            if depth >= _KEY_DEPTH or parts > _KEY_PARTS:
+                raise LimitError("a key of the pickle is too large", option="none", wanted=parts, got=_KEY_PARTS)
+            todo.extend((part, depth + 1) for part in value)
+
+
+def as_set(items: Iterable[Any], into: set[Any]) -> set[Any]:
+    """Add ``items`` to a set. Raises `MalformedError` if one cannot be in a set."""
+    for item in items:
+        check_key(item)
+        into.add(item)
+    return into
+
+
+def plain_result(name: str, args: Any) -> Any:
+    """Return what a call would return if that is plain data, else None. ``name`` is that of the global, in full."""
+    maker = _MAKERS.get(name)
+    if maker is None or type(args) is not tuple:
+        return None
+    return maker(*args) if len(args) in _ARITY[maker] else None
+
+
+def _set(items: Any = ()) -> Any:
+    return as_set(items, set()) if isinstance(items, list | tuple) else None
+
+
+def _frozenset(items: Any = ()) -> Any:
+    return frozenset(as_set(items, set())) if isinstance(items, list | tuple) else None
+
+
+def _encode(text: Any, encoding: Any = "latin1") -> Any:
+    """Bytes as protocols 0 to 2 write them: text of the characters 0 to 255."""
+    if type(text) is not str or encoding not in ("latin1", "latin-1", "iso-8859-1"):
+        return None
+    try:
+        return text.encode("latin-1")
+    except UnicodeEncodeError as error:
+        raise MalformedError("bytes are written as text with characters above 255") from error
+
+
+def _bytes(content: Any = b"") -> Any:
+    return bytes(content) if type(content) is bytes else None
+
+
+def _bytearray(content: Any = b"", encoding: Any = None) -> Any:
+    if encoding is not None:
+        content = _encode(content, encoding)
+    if isinstance(content, list):
+        whole = all(type(code) is int and 0 <= code < 256 for code in content)
+        content = bytes(content) if whole else None
+    return bytearray(content) if type(content) is bytes else None
+
+
+def _complex(real: Any = 0.0, imag: Any = 0.0) -> Any:
+    return complex(real, imag) if type(real) is float and type(imag) is float else None
+
+
+def _ordered(pairs: Any = ()) -> Any:
+    if not isinstance(pairs, list | tuple):
+        return None
+    made = Ordered()
+    for pair in pairs:
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            return None
+        check_key(pair[0])
+        made[pair[0]] = pair[1]
+    return made
+
+
+_MAKERS: Final = {
+    "_codecs.encode": _encode,
+    "collections.OrderedDict": _ordered,
+    **{
+        f"{module}.{name}": maker
+        for module in ("builtins", "__builtin__")
+        for name, maker in (
+            ("set", _set),
+            ("frozenset", _frozenset),
+            ("bytes", _bytes),
+            ("bytearray", _bytearray),
+            ("complex", _complex),
+        )
+    },
+}
+_ARITY: Final = {
+    _encode: (1, 2),
+    _ordered: (0, 1),
+    _set: (0, 1),
+    _frozenset: (0, 1),
+    _bytes: (0, 1),
+    _bytearray: (0, 1, 2),
+    _complex: (1, 2),
+}
+PLAIN: Final = frozenset(_MAKERS)
+ORDERED: Final = "collections.OrderedDict"

@@ -1,0 +1,409 @@
+"""The boundaries of values in a pickle: a stack machine that keeps where each value begins, and no value.
+
+A *slot* of the stack is one number, ``offset << 8 | opcode``: where the first opcode of the value stands, and the opcode
+that made the value what it is (the last one that replaced it, so a tuple's is TUPLE, whatever it begins with). A mark
+takes a slot, too. What the opcodes do: ``pickletools.py`` of CPython; PEP 307, 3154, 574.
+
+The lowest value is the one that is looked at: what opcodes put into it is noted.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Final
+
+# The loop reads so many bytes behind its end: an opcode, its length, and room.
+SLACK: Final = 16
+# What opcodes do. 1 to 9: push a value; the number is the size of opcode and argument.
+MEMO, PUT, SIZE1, SIZE4, _, OPEN, SMALL, MAKE, FILL, ADD, CALL = range(10, 21)
+SIZE8, RENAME, NAME, LINE, LINES, LINE_PUT, SKIP, END, DROP, OBJECT, TOUCH, NOTHING = range(21, 33)
+_ACTIONS: Final = {
+    1: b"N\x88\x89]})\x8f\x97",
+    2: b"Kh\x82",
+    3: b"M\x83",
+    5: b"Jj\x84",
+    9: b"G",
+    MEMO: b"\x94",
+    PUT: b"qr",
+    SIZE1: b"\x8cCU\x8a",
+    SIZE4: b"XBT\x8b",
+    SIZE8: b"\x8d\x8e\x96",
+    OPEN: b"(",
+    SMALL: b"\x85\x86\x87",
+    MAKE: b"tld\x91",
+    FILL: b"eu\x90",
+    ADD: b"as",
+    CALL: b"R\x81\x92b",
+    RENAME: b"Q",
+    NAME: b"\x93",
+    LINE: b"ILFSVPg",
+    LINES: b"ci",
+    LINE_PUT: b"p",
+    SKIP: b"\x80\x95",
+    END: b".",
+    DROP: b"012",
+    OBJECT: b"o",
+    TOUCH: b"\x98",
+}
+
+
+def _table() -> bytes:
+    table = bytearray([NOTHING]) * 256
+    for action, opcodes in _ACTIONS.items():
+        for opcode in opcodes:
+            table[opcode] = action
+    return bytes(table)
+
+
+ACTIONS: Final = _table()
+MARK: Final = 0x28
+GETS: Final = frozenset(b"hjg2")
+# Why `scan` returned: at its end, behind STOP, at an unknown opcode, at one that finds too little on the stack, at a
+# line whose end is not in the block, because the lowest value would be replaced though `Scan.frozen`.
+MORE, STOPPED, UNKNOWN, UNDERFLOW, LONG_LINE, REPLACED = range(6)
+
+Part = tuple[int, int]  # the slot of a value, and where the value ends
+
+
+class Scan:
+    """A stack machine, as it stands between two blocks."""
+
+    __slots__ = (
+        "big",
+        "count",
+        "cuts",
+        "first",
+        "floor",
+        "frozen",
+        "items",
+        "late",
+        "made",
+        "marks",
+        "memo",
+        "numbers",
+        "pairs",
+        "parts",
+        "puts",
+        "slots",
+        "states",
+    )
+
+    def __init__(self, *, memo: bool = False) -> None:
+        self.slots: list[int] = []
+        """The stack."""
+        self.marks: list[int] = []
+        """Slots of the marks."""
+        self.count = 0
+        """Number of values memoized."""
+        self.memo: array[int] | None = array("q") if memo else None
+        """The slots of what is memoized, in order; None: only counted."""
+        self.puts: array[int] = array("q")
+        """Where it was memoized."""
+        self.first = 0
+        """The number of the first value memoized; those of others follow."""
+        self.numbers: list[tuple[int, int]] = []
+        """Of values that have other numbers: which one it was, and its number."""
+        self.parts: list[Part] = []
+        """What the last opcode made the lowest value of, if not of items."""
+        self.items: list[int] = []
+        """Slots of the items put into the lowest value since the driver emptied this."""
+        self.pairs: list[int] = []
+        """Slots of keys and values put into it."""
+        self.cuts: list[tuple[int, int, int]] = []
+        """For each opcode that put them there: numbers of items and pairs so far, and its offset."""
+        self.states: list[Part] = []
+        """States that were given to it (BUILD)."""
+        self.made = 0
+        """How often the lowest value was replaced by one made of it."""
+        self.frozen = False
+        """Whether to stop before that."""
+        self.floor = -1
+        """Values that began before go into `big` when they end; as a slot."""
+        self.big: dict[int, list[Part]] = {}
+        """By offset, the last slots and the ends of large values that begin there, the inner ones first."""
+        self.late: list[Part] = []
+        """Values that are changed where they are only named again: slot, offset of the opcode."""
+
+    def remake(self, parts: list[Part]) -> None:
+        """Note that the lowest value was replaced by one made of ``parts``."""
+        self.made += 1
+        self.parts = parts
+        for found in (self.items, self.pairs, self.cuts, self.states):
+            found.clear()
+
+    def take(self, slots: list[int], at: int, *, as_pairs: bool) -> None:
+        """Note what the opcode at ``at`` put into the lowest value."""
+        (self.pairs if as_pairs else self.items).extend(slots)
+        self.cuts.append((len(self.items), len(self.pairs), at))
+
+    def note_number(self, number: int) -> None:
+        """Note the number under which a value is memoized now."""
+        if not self.count and number == 1:
+            self.first = 1  # Python 2's cPickle counts from 1
+        elif number != self.count + self.first:
+            self.numbers.append((self.count, number))
+
+    def note_big(self, slot: int, end: int, *, is_new: bool) -> None:
+        """Note that a large value ends, as far as is known; ``is_new``: it was just made of what began there."""
+        known = self.big.setdefault(slot >> 8, [])
+        if known and not is_new:
+            known[-1] = slot, end
+        else:
+            known.append((slot, end))
+
+
+def ends_of(slots: Sequence[int], end: int) -> list[Part]:
+    """Return each slot with the end of its value: where the next one begins; of the last, ``end``."""
+    ends = [slot >> 8 for slot in slots[1:]]
+    ends.append(end)
+    return list(zip(slots, ends, strict=False))
+
+
+def scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, int]:
+    """Run the opcodes from ``buf[i]`` to before ``stop``; return where it stopped, and why.
+
+    ``base`` is the offset of ``buf[0]``. `SLACK` bytes behind ``stop`` must be there. The place returned may lie behind
+    the block: a value's bytes go on there. After an error it is the place of the opcode.
+    """
+    try:
+        return _scan(buf, i, stop, base, state)
+    except _StopAtError as error:
+        return error.at - base, error.why
+
+
+class _StopAtError(Exception):
+    def __init__(self, at: int, why: int) -> None:
+        self.at = at
+        self.why = why
+
+
+def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, int]:  # noqa: C901 -- one loop, for speed
+    # A chain of comparisons, the frequent ones first: 150 ns an opcode; a table of functions takes twice that.
+    actions = ACTIONS
+    slots, marks, memo, floor = state.slots, state.marks, state.memo, state.floor
+    push = slots.append
+    from_bytes = int.from_bytes
+    count = 0
+    while i < stop:
+        op = buf[i]
+        action = actions[op]
+        if action < 10:
+            push((base + i) << 8 | op)
+            i += action
+        elif action == 10:
+            if memo is None:
+                count += 1
+            elif slots:
+                memo.append(slots[-1])
+                state.puts.append(base + i)
+                count += 1
+            else:
+                raise _StopAtError(base + i, UNDERFLOW)
+            i += 1
+        elif action == 12:
+            push((base + i) << 8 | op)
+            i += 2 + buf[i + 1]
+        elif action == 15:
+            marks.append(len(slots))
+            push((base + i) << 8 | 0x28)
+            i += 1
+        elif action == 13:
+            push((base + i) << 8 | op)
+            i += 5 + from_bytes(buf[i + 1 : i + 5], "little")
+        elif action == 11:
+            state.count += count
+            count = 0
+            state.note_number(buf[i + 1] if op == 0x71 else from_bytes(buf[i + 1 : i + 5], "little"))
+            count = 1
+            if memo is not None:
+                if not slots:
+                    raise _StopAtError(base + i, UNDERFLOW)
+                memo.append(slots[-1])
+                state.puts.append(base + i)
+            i += 2 if op == 0x71 else 5
+        elif action == 16:
+            _make_small(state, op, base + i)
+            i += 1
+            if slots[-1] < floor:
+                state.note_big(slots[-1], base + i, is_new=True)
+        elif action < 20:
+            at = base + i
+            if action == 19:  # the last item or pair
+                first = len(slots) - (1 if op == 0x61 else 2)
+                below = first - 1
+            elif not marks:
+                raise _StopAtError(at, UNDERFLOW)
+            else:  # all above a mark
+                below = marks.pop()
+                first = below + 1
+                if first > len(slots) or slots[below] & 0xFF != 0x28:
+                    raise _StopAtError(at, UNDERFLOW)
+                if action == 17:
+                    if not below:
+                        _remake_of_items(state, op, at)
+                    del slots[first:]
+                    slots[below] = slots[below] ^ 0x28 | op
+                    i += 1
+                    if slots[below] < floor:
+                        state.note_big(slots[below], base + i, is_new=True)
+                    continue
+                below -= 1
+            if below <= 0:
+                if below < 0:
+                    raise _StopAtError(at, UNDERFLOW)
+                state.take(slots[first:], at, as_pairs=op in b"us")
+            del slots[below + 1 :]
+            i += 1
+            slot = slots[below]
+            if slot & 0xFF in GETS:
+                state.late.append((slot, at))
+            if slot < floor:
+                state.note_big(slot, base + i, is_new=False)
+        elif action == 20:
+            _call(state, op, base + i)
+            i += 1
+            if slots[-1] < floor:
+                state.note_big(slots[-1], base + i, is_new=op != 0x62)
+        else:
+            state.count += count
+            count = 0
+            i, why = _rare(buf, i, base, state, action, op)
+            if why:
+                return i, why
+    state.count += count
+    return i, MORE
+
+
+def _replace(state: Scan, parts: list[Part], at: int) -> None:
+    if state.frozen:
+        raise _StopAtError(at, REPLACED)
+    state.remake(parts)
+
+
+def _make_small(state: Scan, op: int, at: int) -> None:
+    """Make a tuple of one to three values."""
+    slots = state.slots
+    first = len(slots) - (op - 0x84)
+    if first <= 0:
+        if first < 0:
+            raise _StopAtError(at, UNDERFLOW)
+        _replace(state, ends_of(slots, at), at)
+    slot = slots[first] >> 8 << 8 | op
+    del slots[first:]
+    slots.append(slot)
+
+
+def _remake_of_items(state: Scan, op: int, at: int) -> None:
+    """The lowest value becomes a tuple, list, dict or frozenset of what lies above its mark."""
+    _replace(state, [], at)
+    state.take(state.slots[1:], at, as_pairs=op == 0x64)
+
+
+def _call(state: Scan, op: int, at: int) -> None:
+    """REDUCE, NEWOBJ, NEWOBJ_EX: make an object of two values, or three. BUILD: give a value its state."""
+    slots = state.slots
+    first = len(slots) - (3 if op == 0x92 else 2)
+    if first < 0:
+        raise _StopAtError(at, UNDERFLOW)
+    if op == 0x62:
+        slot = slots[first]
+        if not first:
+            state.states.append((slots[1], at))
+        if slot & 0xFF in GETS:
+            state.late.append((slot, at))
+    else:
+        if not first:
+            _replace(state, ends_of(slots, at), at)
+        slot = slots[first] >> 8 << 8 | op
+    del slots[first:]
+    slots.append(slot)
+
+
+def _rare(buf: bytes, i: int, base: int, state: Scan, action: int, op: int) -> tuple[int, int]:
+    """Run one of the opcodes that are rare in large pickles."""
+    slots, at = state.slots, base + i
+    if action == SIZE8:
+        slots.append(at << 8 | op)
+        return i + 9 + int.from_bytes(buf[i + 1 : i + 9], "little"), 0
+    if action == SKIP:
+        return i + (2 if op == 0x80 else 9), 0
+    if action == END:
+        return i + 1, STOPPED
+    if action in (LINE, LINES, LINE_PUT):
+        return _lines(buf, i, base, state, action, op)
+    if action == RENAME or action == NAME:  # a persistent id, or a global by its name
+        first = len(slots) - (1 if action == RENAME else 2)
+        if first < 0:
+            return i, UNDERFLOW
+        if not first:
+            _replace(state, ends_of(slots, at), at)
+        slot = slots[first] >> 8 << 8 | op
+        del slots[first:]
+        slots.append(slot)
+        return i + 1, 0
+    if action == OBJECT:
+        below = _above_mark(state, at)
+        if below + 1 >= len(slots):
+            return i, UNDERFLOW
+        _close(state, below, op, at)
+        return i + 1, 0
+    if action == NOTHING:
+        return i, UNKNOWN
+    if not slots:
+        return i, UNDERFLOW
+    if op == 0x32:
+        slots.append(at << 8 | op)
+    elif op == 0x30:
+        if state.marks and state.marks[-1] == len(slots) - 1:
+            state.marks.pop()
+        slots.pop()
+    elif op == 0x31:
+        del slots[_above_mark(state, at) :]
+    return i + 1, 0
+
+
+def _above_mark(state: Scan, at: int) -> int:
+    """Return the slot of the topmost mark, which is taken away."""
+    below = state.marks.pop() if state.marks else -1
+    if below < 0 or below >= len(state.slots) or state.slots[below] & 0xFF != MARK:
+        raise _StopAtError(at, UNDERFLOW)
+    return below
+
+
+def _close(state: Scan, below: int, op: int, at: int) -> None:
+    """Make an object of what lies above a mark."""
+    slots = state.slots
+    if not below:
+        _replace(state, ends_of(slots[1:], at), at)
+    slot = slots[below] ^ MARK | op
+    del slots[below:]
+    slots.append(slot)
+
+
+def _lines(buf: bytes, i: int, base: int, state: Scan, action: int, op: int) -> tuple[int, int]:
+    """Run an opcode whose argument is a line of text, or two."""
+    end = buf.find(b"\n", i + 1)
+    if end >= 0 and action == LINES:
+        end = buf.find(b"\n", end + 1)
+    if end < 0:
+        return i, LONG_LINE
+    if action == LINE_PUT:
+        text = buf[i + 1 : end]
+        if not text.isdigit() or len(text) > 18:
+            return i, UNKNOWN
+        if not state.slots:
+            return i, UNDERFLOW
+        state.note_number(int(text))
+        state.count += 1
+        if state.memo is not None:
+            state.memo.append(state.slots[-1])
+            state.puts.append(base + i)
+    elif op == 0x69:  # INST: names a class, whose arguments lie above a mark
+        _close(state, _above_mark(state, base + i), op, base + i)
+    else:
+        state.slots.append((base + i) << 8 | op)
+    return end + 1, 0
