@@ -1,0 +1,264 @@
+"""What the calls in a checkpoint would rebuild: tensors, described by what they were saved with. Nothing is called.
+
+The functions are those of ``torch/_utils.py``, ``torch/_tensor.py`` and ``torch/nn/parameter.py``.
+"""
+
+from __future__ import annotations
+
+from pparse.parsers.pickle.values import Call, Global, Persistent
+from pparse.parsers.pytorch.element_types import layout_name, storage_type, torch_type
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Final
+
+_UTILS: Final = "torch._utils."
+# Wrappers in wrappers, at most: a parameter of a subclass of a tensor …
+_MOST_WRAPPED: Final = 16
+# Names of the index tensors of the compressed sparse layouts (torch/_utils.py, _rebuild_sparse_tensor).
+_COMPRESSED: Final = {
+    "sparse_csr": ("crow_indices", "col_indices"),
+    "sparse_bsr": ("crow_indices", "col_indices"),
+    "sparse_csc": ("ccol_indices", "row_indices"),
+    "sparse_bsc": ("ccol_indices", "row_indices"),
+}
+
+
+class StorageId:
+    """A storage, as a persistent id names it: ``("storage", class, key, location, number of elements)``."""
+
+    __slots__ = ("count", "dtype", "key", "location", "torch_dtype", "view")
+
+    def __init__(self, key: str, dtype: str, torch_dtype: str, location: str, count: int, view: Any = None) -> None:
+        self.key = key
+        """Its name in the checkpoint."""
+        self.dtype = dtype
+        """Type of its elements; ``uint8`` for untyped storages, whose ``count`` is in bytes."""
+        self.torch_dtype = torch_dtype
+        """torch's word for it."""
+        self.location = location
+        """The device it was on."""
+        self.count = count
+        """Number of elements."""
+        self.view = view
+        """Of old files: ``(key of the part, offset, size)`` in elements; None."""
+
+
+class StoredTensor:
+    """A tensor, as its checkpoint describes it."""
+
+    __slots__ = ("conj", "dtype", "kind", "neg", "offset", "shape", "storage", "stride", "torch_dtype")
+
+    def __init__(
+        self,
+        storage: StorageId | None,
+        dtype: str,
+        torch_dtype: str,
+        offset: int,
+        shape: tuple[int, ...],
+        stride: tuple[int, ...],
+        kind: str = "strided",
+    ) -> None:
+        self.storage = storage
+        """Where its elements are; None for meta tensors, which have none."""
+        self.dtype = dtype
+        """numpy's (or ml_dtypes') name of the type."""
+        self.torch_dtype = torch_dtype
+        """torch's name of the type."""
+        self.offset = offset
+        """Number of the first element in the storage."""
+        self.shape = shape
+        """Length of each dimension."""
+        self.stride = stride
+        """Distance between neighbours along each dimension, in elements."""
+        self.kind = kind
+        """strided, quantized, meta or storage."""
+        self.conj = False
+        """Whether the values are the conjugates of the stored ones."""
+        self.neg = False
+        """Whether they are the negatives."""
+
+
+class Odd(Exception):
+    """A call has the name of one that makes a tensor, but not its arguments."""
+
+
+Parts = list[tuple[str, "StoredTensor"]]
+
+
+def storage_id(value: Any) -> StorageId | None:
+    """Return what a persistent id says of a storage; None if it is not one of a storage."""
+    parts = value.id if isinstance(value, Persistent) else None
+    if not isinstance(parts, tuple) or len(parts) < 5 or parts[0] != "storage":
+        return None
+    _, kind, key, location, count = parts[:5]
+    known = storage_type(kind)
+    if known is None or type(count) is not int or count < 0 or type(key) not in (str, int):
+        return None
+    view = parts[5] if len(parts) > 5 else None
+    return StorageId(str(key), *known, str(location), count, view)
+
+
+def tensors_of(value: Any) -> Parts | None:
+    """Return the tensors that ``value`` stands for, with what is added to its name (sparse ones have several parts).
+
+    None if it is no tensor. Raises `Odd` if it should be one, but is not described as one.
+    """
+    for _ in range(_MOST_WRAPPED):
+        if isinstance(value, Persistent):
+            found = storage_id(value)
+            if found is None:
+                return None
+            return [("", StoredTensor(found, found.dtype, found.torch_dtype, 0, (found.count,), (1,), "storage"))]
+        if not isinstance(value, Call):
+            return None
+        name = value.name
+        if name in _WRAPPERS and isinstance(value.args, tuple) and value.args:
+            value = value.args[0]
+        elif name == "torch._tensor._rebuild_from_type_v2":
+            if len(_args(value)) < 3 or not isinstance(value.args[0], Global):
+                raise Odd(f"{name} is not given a function and arguments")
+            value = Call(value.args[0], value.args[2], start=value.start)
+        elif name in _REBUILDERS:
+            return _REBUILDERS[name](_args(value))
+        else:
+            return None
+    raise Odd("a tensor is wrapped too often")
+
+
+_WRAPPERS: Final = frozenset(
+    (
+        _UTILS + "_rebuild_parameter",
+        _UTILS + "_rebuild_parameter_with_state",
+        "torch.nn.parameter.Parameter",
+        "torch.nn.parameter.Buffer",
+        "torch.nn.Parameter",
+        "torch.autograd.variable.Variable",
+        "torch.autograd.Variable",
+        _UTILS + "_rebuild_device_tensor_from_cpu_tensor",
+        _UTILS + "_rebuild_device_tensor_from_numpy",
+        _UTILS + "_rebuild_xla_tensor",
+    )
+)
+
+
+def wrapped_state(value: Any) -> Any:
+    """Return the attributes that a tensor was saved with, if it has any of its own; else None."""
+    for _ in range(_MOST_WRAPPED):
+        if not isinstance(value, Call) or not isinstance(value.args, tuple) or not value.args:
+            return None
+        if value.name == "torch._tensor._rebuild_from_type_v2":
+            return value.args[3] if len(value.args) > 3 else None
+        if value.name == _UTILS + "_rebuild_parameter_with_state":
+            return value.args[3] if len(value.args) > 3 else None
+        if value.name not in _WRAPPERS:
+            return None
+        value = value.args[0]
+    return None
+
+
+def _args(call: Call) -> tuple[Any, ...]:
+    if not isinstance(call.args, tuple):
+        raise Odd(f"{call.name} has no arguments")
+    return call.args
+
+
+def numbers(value: Any) -> tuple[int, ...]:
+    """Return a size or a stride: a tuple or list of numbers, or a ``torch.Size`` of one. Raises `Odd`."""
+    if isinstance(value, Call) and value.name == "torch.Size" and isinstance(value.args, tuple) and value.args:
+        value = value.args[0]
+    if not isinstance(value, tuple | list) or not all(type(number) is int and number >= 0 for number in value):
+        raise Odd("a size or stride is not a tuple of numbers")
+    return tuple(value)
+
+
+def _strided(storage: Any, offset: Any, size: Any, stride: Any) -> tuple[StorageId, int, tuple[int, ...], tuple[int, ...]]:
+    found = storage_id(storage)
+    if found is None:
+        raise Odd("its storage is not a known one")
+    shape, steps = numbers(size), numbers(stride)
+    if type(offset) is not int or offset < 0 or len(shape) != len(steps):
+        raise Odd("its offset, size and stride do not fit")
+    return found, offset, shape, steps
+
+
+def _tensor(args: tuple[Any, ...]) -> Parts:
+    """``_rebuild_tensor(storage, offset, size, stride)``, ``_v2(…, requires_grad, hooks[, metadata])``."""
+    if len(args) < 4:
+        raise Odd("a tensor has too few arguments")
+    storage, offset, shape, stride = _strided(*args[:4])
+    made = StoredTensor(storage, storage.dtype, storage.torch_dtype, offset, shape, stride)
+    _take_bits(made, args[6] if len(args) > 6 else None)
+    return [("", made)]
+
+
+def _tensor_v3(args: tuple[Any, ...]) -> Parts:
+    """``_rebuild_tensor_v3(storage, offset, size, stride, requires_grad, hooks, dtype[, metadata])``."""
+    if len(args) < 7:
+        raise Odd("a tensor has too few arguments")
+    storage, offset, shape, stride = _strided(*args[:4])
+    known = torch_type(args[6])
+    if known is None:
+        raise Odd("its type is not a torch.dtype")
+    made = StoredTensor(storage, *known, offset, shape, stride)
+    _take_bits(made, args[7] if len(args) > 7 else None)
+    return [("", made)]
+
+
+def _take_bits(made: StoredTensor, metadata: Any) -> None:
+    if isinstance(metadata, dict):
+        made.conj = metadata.get("conj") is True
+        made.neg = metadata.get("neg") is True
+
+
+def _quantized(args: tuple[Any, ...]) -> Parts:
+    """``_rebuild_qtensor(storage, offset, size, stride, quantizer, requires_grad, hooks)``: its codes."""
+    (_, made), *_ = _tensor(args[:4])
+    made.kind = "quantized"
+    return [("", made)]
+
+
+def _meta(args: tuple[Any, ...]) -> Parts:
+    """``_rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad)``: no elements at all."""
+    known = torch_type(args[0]) if len(args) > 2 else None
+    if known is None:
+        raise Odd("a meta tensor has no type")
+    return [("", StoredTensor(None, *known, 0, numbers(args[1]), numbers(args[2]), "meta"))]
+
+
+def _sparse(args: tuple[Any, ...]) -> Parts:
+    """``_rebuild_sparse_tensor(layout, data)``: its index tensors and values."""
+    layout = layout_name(args[0]) if len(args) == 2 else ""
+    data = args[1] if len(args) == 2 else ()
+    names = ("indices",) if layout == "sparse_coo" else _COMPRESSED.get(layout)
+    if names is None or not isinstance(data, tuple) or len(data) < len(names) + 1:
+        raise Odd("a sparse tensor has an unknown layout")
+    return _parts((*names, "values"), data, layout)
+
+
+def _nested(args: tuple[Any, ...]) -> Parts:
+    """``_rebuild_nested_tensor(buffer, sizes, strides, offsets)``: its buffer."""
+    return _parts(("values",), args, "nested")
+
+
+def _parts(names: tuple[str, ...], data: tuple[Any, ...], kind: str) -> Parts:
+    found: Parts = []
+    for name, part in zip(names, data, strict=False):
+        inner = tensors_of(part) or []
+        if len(inner) != 1 or inner[0][0]:
+            raise Odd(f"its {name} are not a tensor")
+        inner[0][1].kind = kind
+        found.append((f".{name}", inner[0][1]))
+    return found
+
+
+_REBUILDERS: Final[dict[str, Callable[[tuple[Any, ...]], Parts]]] = {
+    _UTILS + "_rebuild_tensor": _tensor,
+    _UTILS + "_rebuild_tensor_v2": _tensor,
+    _UTILS + "_rebuild_tensor_v3": _tensor_v3,
+    _UTILS + "_rebuild_qtensor": _quantized,
+    _UTILS + "_rebuild_meta_tensor_no_storage": _meta,
+    _UTILS + "_rebuild_sparse_tensor": _sparse,
+    _UTILS + "_rebuild_nested_tensor": _nested,
+}

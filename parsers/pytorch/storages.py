@@ -1,0 +1,61 @@
+"""What a PyTorch parser offers to the viewer: the pickle with the names, and the storages by key."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from pparse.findings import Status
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pparse.data.base import Data
+    from pparse.document.extraction import Extraction
+    from pparse.findings import Finding
+    from pparse.tree.node import Node
+
+    Place = tuple[Data, int, int]
+
+
+class Stored:
+    """A storage as the file has it."""
+
+    __slots__ = ("_place", "finding", "size", "status")
+
+    def __init__(
+        self, size: int, place: Callable[[], Place], status: Status = Status.COMPLETE, finding: Finding | None = None
+    ) -> None:
+        self.size = size
+        """Bytes that the file has of it."""
+        self.status = status
+        """COMPLETE, if all of its bytes are there as far as the container tells."""
+        self.finding = finding
+        """What is wrong with it, if anything."""
+        self._place = place
+
+    @property
+    def place(self) -> Place:
+        """The data, and begin and end of the bytes there. Raises `MalformedError`, `UnsupportedError`."""
+        return self._place()
+
+
+class Checkpoint:
+    """The part of a PyTorch parser that the viewer needs."""
+
+    @abstractmethod
+    def pickled(self) -> tuple[Extraction, Node] | None:
+        """Return the document of the pickle that was saved, and the node of its value; None if it is lost."""
+
+    @abstractmethod
+    def stored(self, key: str) -> Stored | None:
+        """Return the storage with that key, without reading it; None if the file has none."""
+
+    @abstractmethod
+    def keys(self) -> Iterator[str]:
+        """Yield the keys of all storages in the file."""
+
+    @property
+    @abstractmethod
+    def byteorder(self) -> str:
+        """Byte order of the storages: ``"little"`` or ``"big"``."""

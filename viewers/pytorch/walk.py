@@ -1,0 +1,219 @@
+"""Goes through what was saved, and names what it finds: ``optimizer.state.0.exp_avg``.
+
+Names are paths joined by dots: keys of dicts as text, numbers in lists and tuples, attributes of objects; a module's
+parameters, buffers and submodules are called as its ``state_dict()`` calls them.
+"""
+
+from __future__ import annotations
+
+from pparse.errors import PparseError
+from pparse.parsers.pickle.values import Call, Global, Ordered, Persistent
+from pparse.parsers.pytorch.rebuild import Odd, tensors_of, wrapped_state
+from pparse.tree.entry import SCALAR
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Final
+
+    from pparse.parsers.pickle.parser import PickleParser
+    from pparse.tree.node import Node
+
+    Leaf = tuple[str, Any]
+
+# Values of at most so many bytes of pickle are made at once; larger ones are gone through node by node.
+SMALL: Final = 64 << 10
+# The parts of a module in which torch keeps what its state_dict names (torch/nn/modules/module.py).
+_MODULE: Final = ("_parameters", "_buffers", "_modules")
+# Other functions whose tensors are found as such.
+_MOST_STEPS: Final = 4
+_NUMPY: Final = ("numpy.core.multiarray.", "numpy._core.multiarray.", "numpy.core.numeric.", "numpy._core.numeric.")
+
+
+def join(prefix: str, key: Any) -> str:
+    """Return the name of what has ``key`` in what is called ``prefix``."""
+    text = key if type(key) is str else str(key)
+    return f"{prefix}.{text}" if prefix else text
+
+
+class Found:
+    """A leaf: its name, and its value, which is a tensor, an array, or anything without parts."""
+
+    __slots__ = ("at", "name", "tensors", "value")
+
+    def __init__(self, name: str, value: Any, tensors: Any = None, at: int = 0) -> None:
+        self.name = name
+        self.value = value
+        self.tensors = tensors
+        self.at = at
+
+
+class Walk:
+    """Goes through one pickle."""
+
+    def __init__(self, parser: PickleParser) -> None:
+        self._parser = parser
+        self._left = 0  # how many more values may be visited: what is shared is shown each time, but not without end
+
+    def leaves(self, root: Node) -> Iterator[Found]:
+        """Yield every leaf below ``root``, in the order of the pickle."""
+        program = self._parser.program(root.start)
+        self._left = 10_000 + _MOST_STEPS * (program.end - program.start)
+        stack: list[Iterator[tuple[str, Any]]] = [iter([("", root)])]
+        trail: list[int] = [0]
+        while stack:
+            name, value = next(stack[-1], (None, None))
+            if name is None:
+                stack.pop()
+                trail.pop()
+                continue
+            self._left -= 1
+            if self._left < 0:
+                return
+            if _is_node(value):
+                made = self._made(value)
+                if made is None:
+                    yield Found(name, value)
+                    continue
+                if made is not value:
+                    stack.append(iter([(name, made[0])]))
+                    trail.append(0)
+                    continue
+                stack.append(self._parts_of_node(name, value))
+                trail.append(0)
+                continue
+            leaf = _leaf(name, value)
+            if leaf is not None:
+                yield leaf
+                continue
+            if id(value) in trail:
+                continue  # it is inside of itself
+            parts = _parts(name, value)
+            stack.append(parts)
+            trail.append(id(value))
+
+    def _made(self, node: Node) -> Any:
+        """Return a small node's value in a list; the node if it is large; None if it cannot be read."""
+        if node.shape != SCALAR and (node.end or 0) - node.start > SMALL:
+            return node
+        if node.status is not None and not node.status.value == "complete" and node.shape != SCALAR:
+            return node
+        try:
+            return [self._parser.decoder(self._parser.program(node.start)).decode(node.start, node.end or node.start)]
+        except PparseError:
+            return None
+
+    def _parts_of_node(self, name: str, node: Node) -> Iterator[tuple[str, Any]]:
+        """Yield names and nodes of the parts of a large value."""
+        if node.kind == "call":
+            yield from self._parts_of_call(name, node)
+            return
+        for number, kid in enumerate(node.children()):
+            if node.shape == "map":
+                if kid.key == "__dict__" and node.kind == "dict":
+                    continue
+                yield join(name, self._key_of(kid)), kid
+            else:
+                yield join(name, number), kid
+
+    def _key_of(self, kid: Node) -> Any:
+        return kid.key
+
+    def _parts_of_call(self, name: str, node: Node) -> Iterator[tuple[str, Any]]:
+        for kid in node.children():
+            if kid.key == "state":
+                yield from self._parts_of_state(name, kid)
+            elif kid.key in ("items", "pairs", "args"):
+                yield from self._parts_of_node(name, kid)
+
+    def _parts_of_state(self, name: str, node: Node) -> Iterator[tuple[str, Any]]:
+        kids = list(node.children()) if node.kind == "tuple" else [node]
+        for kid in kids:
+            if kid.kind != "dict":
+                continue
+            for part in kid.children():
+                if part.key in _MODULE and part.kind == "dict":
+                    yield from self._parts_of_node(name, part)
+                elif not (isinstance(part.key, str) and part.key.startswith("_")):
+                    yield join(name, part.key), part
+
+
+def _is_node(value: Any) -> bool:
+    return hasattr(value, "known_status")
+
+
+def _leaf(name: str, value: Any) -> Found | None:
+    """Return ``value`` as a leaf; None if it has parts."""
+    if isinstance(value, Call | Persistent):
+        try:
+            tensors = tensors_of(value)
+        except Odd as odd:
+            return Found(name, odd, at=getattr(value, "start", 0))
+        if tensors is not None:
+            return Found(name, value, tensors, getattr(value, "start", 0)) if wrapped_state(value) is None else None
+        if isinstance(value, Persistent):
+            return Found(name, value)
+        if value.name.startswith(_NUMPY):
+            return Found(name, value, at=value.start)
+        return None if _has_parts(value) else Found(name, value, at=value.start)
+    if isinstance(value, dict | list | tuple) and value:
+        return None
+    return Found(name, value)
+
+
+def _has_parts(call: Call) -> bool:
+    return bool(call.items or call.pairs or call.state is not None) or _is_container(call.args)
+
+
+def _is_container(value: Any) -> bool:
+    return isinstance(value, tuple | list | dict) and any(
+        isinstance(part, Call | Persistent | dict | list | tuple) for part in (value.values() if isinstance(value, dict) else value)
+    )
+
+
+def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield names and values of the parts of a value."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield join(name, key), part
+    elif isinstance(value, list | tuple):
+        for number, part in enumerate(value):
+            yield join(name, number), part
+    elif isinstance(value, Call):
+        try:
+            tensors = tensors_of(value)
+        except Odd:
+            tensors = None
+        if tensors is not None:  # a tensor with attributes
+            yield name, _bare(value)
+            yield from _attributes(name, wrapped_state(value))
+            return
+        if _is_container(value.args):
+            yield from _parts(name, value.args)
+        yield from _attributes(name, value.state)
+        for number, part in enumerate(value.items):
+            yield join(name, number), part
+        for key, part in value.pairs:
+            yield join(name, key), part
+
+
+def _bare(call: Call) -> Call:
+    """Return a tensor's call without the attributes it was saved with."""
+    if isinstance(call.args, tuple) and len(call.args) > 3:
+        return Call(call.callable, call.args[:3], start=call.start)
+    return call
+
+
+def _attributes(name: str, state: Any) -> Iterator[tuple[str, Any]]:
+    """Yield an object's attributes: those of its dict, and of its slots."""
+    for part in state if isinstance(state, tuple) else (state,):
+        if not isinstance(part, dict):
+            continue
+        for key in part:
+            if key in _MODULE and isinstance(part[key], dict):
+                yield from _parts(name, part[key])
+            elif not (isinstance(key, str) and key.startswith("_")):
+                yield join(name, key), part[key]
+
+
+__all__ = ["Found", "Global", "Ordered", "Walk", "join"]
