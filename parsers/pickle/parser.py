@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 _PROGRAMS_KEPT: Final = 8
 # Values up to this many bytes are decoded with their entry.
 _SMALL: Final = 256
+_ZEROS: Final = 64 << 10
 _SMALL_TUPLES: Final = frozenset(b"\x85\x86\x87")
 _PARTS_OF_CALL: Final = ("callable", "args", "kwargs")
 _FILLED: Final = frozenset(b"]l}d\x8fR\x81\x92oi")
@@ -73,6 +74,7 @@ class PickleParser(Parser):
         *(bytes([opcode]) for opcode in b"(]}lcINKJVXUTSFG"),
         strength=Confidence.POSSIBLE,
     )
+    viewer = "pparse.viewers.pickle.viewer:PickleViewer"
     is_generic = True
     references = ("PEP 307", "PEP 3154", "PEP 574", "CPython Lib/pickletools.py")
     limitations = (
@@ -131,14 +133,43 @@ class PickleParser(Parser):
     def root_entry(self) -> Entry:
         """Read the pickles, each to its STOP."""
         extraction = self.result.extraction
-        start, end = extraction.start, extraction.known_end()
-        if end <= start:
+        end = extraction.known_end()
+        if end <= extraction.start:
             finding = self._note("truncated", "the pickle is empty", end)
             return Entry(None, "unknown", end, end, status=Status.TRUNCATED, finding=finding)
-        pos = start
+        last = self.read_pickles()
+        pos = last.end
+        if not last.trouble and pos < end:
+            self._note_trailing(pos, end)
+        if len(self._starts) > 1:
+            return Entry(None, "pickles", extraction.start, pos, status=None)
+        return self.value_entry(last, None)
+
+    def global_names(self) -> Iterator[tuple[int, str]]:
+        """Yield offset and name of each global that the pickles name; one that cannot be read as ``?``."""
+        if not self._starts:
+            self.read_pickles()
+        for start in self._starts:
+            program = self.program(start)
+            decoder = self.decoder(program)
+            for slot, end in program.globals:
+                at = slot >> 8
+                try:
+                    if slot & 0xFF == 0x69:  # INST
+                        module, name, _ = decoder.read(at + 1, end).split(b"\n", 2)
+                        yield at, f"{module.decode('utf-8', 'replace')}.{name.decode('utf-8', 'replace')}"
+                    else:
+                        yield at, str(decoder.decode(at, end))
+                except PparseError:
+                    yield at, "?"
+
+    def read_pickles(self) -> Program:
+        """Find where each pickle begins, and return the last one."""
+        extraction = self.result.extraction
+        pos, end = extraction.start, extraction.known_end()
         last = None
         starts = []
-        while pos < end and (last is None or self._goes_on(last, pos)):
+        while pos < end and (last is None or self.goes_on(len(starts), pos)):
             starts.append(pos)
             extraction.session.limits.check("entries", len(starts), "the number of pickles")
             last = self.program(pos)
@@ -147,32 +178,34 @@ class PickleParser(Parser):
             pos = last.end
         assert last is not None  # noqa: S101 -- there is a first byte
         self._starts = starts
-        if not last.trouble and pos < end:
-            self._note_trailing(pos, end)
-        if len(starts) > 1:
-            return Entry(None, "pickles", start, pos, status=None)
-        return self._root_of(last, None)
+        return last
 
-    def _goes_on(self, last: Program, pos: int) -> bool:
-        """Tell whether another pickle begins at ``pos``, by its PROTO; those of protocols 0 and 1 have none."""
+    @property
+    def starts(self) -> list[int]:
+        """Where the pickles begin."""
+        return self._starts
+
+    def goes_on(self, count: int, pos: int) -> bool:
+        """Tell whether another pickle begins at ``pos``, behind ``count`` of them, by its PROTO."""
         head = self.result.extraction.data.pread(pos, 2)
         return len(head) == 2 and head[0] == 0x80 and head[1] <= 5
 
     def _note_trailing(self, pos: int, end: int) -> None:
         data = self.result.extraction.data
+        zeros = end - pos <= _ZEROS and not data.pread(pos, end - pos).strip(b"\0")
         self.result.findings.add(
             Finding(
-                "trailing-bytes",
-                f"{end - pos} bytes follow the STOP of the pickle",
-                severity=trailing_severity(data, pos, end),
+                "trailing",
+                "zeros follow the pickle" if zeros else "other bytes follow the pickle",
+                severity=trailing_severity("stream"),
                 source=self.result.extraction.name,
                 offset=pos,
                 length=end - pos,
             )
         )
 
-    def _root_of(self, program: Program, key: Key) -> Entry:
-        """Describe the value of a pickle."""
+    def value_entry(self, program: Program, key: Key) -> Entry:
+        """Describe the value of a pickle, as a child ``key``."""
         slots = program.state.slots
         finding = self._trouble(program) if program.trouble else None
         if finding is not None:
@@ -205,7 +238,7 @@ class PickleParser(Parser):
         if node.kind == "pickles":
             index.entries = []
             for number, start in enumerate(self._starts):
-                index.add_entry(self._root_of(self.program(start), number))
+                index.add_entry(self.value_entry(self.program(start), number))
             self.result.close_node(node, node.known_status or Status.COMPLETE, None)
             return True
         program = self.program(node.start)

@@ -54,6 +54,7 @@ class Program:
         """Behind STOP, or where reading had to end."""
         self.state = Scan(memo=True)
         """The stack at the end: one value, if it is whole."""
+        self.state.globals = []
         self.stop = Stop.END
         """Why it ended."""
         self.trouble = ""
@@ -94,6 +95,8 @@ class Program:
         state = self.state
         for found in (state.items, state.pairs, state.cuts, state.states, state.late[1000:]):
             found.clear()  # of the root's children, which are not asked for here
+        if state.globals is not None and len(state.globals) > _MOST_NOTED:
+            del state.globals[_MOST_NOTED:]
         if len(state.numbers) > _MOST_NOTED or sum(map(len, state.big.values())) > _MOST_NOTED:
             raise LimitError("the pickle is built in too odd a way", option="none", offset=reading.pos)
         last = self._pages[-1]
@@ -132,6 +135,11 @@ class Program:
         return "an opcode finds too few values on the stack"
 
     # -- what is memoized --------------------------------------------------------------------------------------------
+
+    @property
+    def globals(self) -> list[tuple[int, int]]:
+        """Slots and ends of the globals that are named, in order: the first 200,000."""
+        return self.state.globals or []
 
     @property
     def has_odd_numbers(self) -> bool:

@@ -25,8 +25,8 @@ _OF_STORAGE: Final = {
     "QInt8Storage": "int8",
     "QUInt8Storage": "uint8",
     "QInt32Storage": "int32",
-    "QUInt4x2Storage": "uint8",
-    "QUInt2x4Storage": "uint8",
+    "QUInt4x2Storage": "uint4",
+    "QUInt2x4Storage": "uint2",
     "UntypedStorage": "uint8",
     "_UntypedStorage": "uint8",
 }

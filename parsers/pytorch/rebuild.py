@@ -97,6 +97,10 @@ def storage_id(value: Any) -> StorageId | None:
     if known is None or type(count) is not int or count < 0 or type(key) not in (str, int):
         return None
     view = parts[5] if len(parts) > 5 else None
+    if view is not None:
+        if not isinstance(view, tuple) or len(view) != 3 or any(type(n) is not int or n < 0 for n in view[1:]):
+            return None
+        count = view[2]
     return StorageId(str(key), *known, str(location), count, view)
 
 

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pparse.data.base import Data
-    from pparse.document.extraction import Extraction
     from pparse.findings import Finding
     from pparse.tree.node import Node
 
@@ -44,8 +43,8 @@ class Checkpoint:
     """The part of a PyTorch parser that the viewer needs."""
 
     @abstractmethod
-    def pickled(self) -> tuple[Extraction, Node] | None:
-        """Return the document of the pickle that was saved, and the node of its value; None if it is lost."""
+    def pickled(self) -> Node | None:
+        """Return the value that was saved, a node of a `PickleParser`; None if it is lost."""
 
     @abstractmethod
     def stored(self, key: str) -> Stored | None:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data
     from pparse.data.reader import Range
-    from pparse.document.extraction import Extraction
     from pparse.tree.node import Node
     from pparse.tree.recognition import Excerpt
     from pparse.tree.result import Result
@@ -98,14 +97,14 @@ class PyTorchZipParser(ZipParser, Checkpoint):
         """Return the member ``name`` of the checkpoint's folder."""
         return self._member_rows().get(f"{self.folder_name}/{name}")
 
-    def pickled(self, name: str = "data.pkl") -> tuple[Extraction, Node] | None:
-        """Return the document of a pickle in the archive, and its value."""
+    def pickled(self, name: str = "data.pkl") -> Node | None:
+        """Return the value of a pickle in the archive."""
         row = self.row(name)
         if row is None:
             return None
         try:
             document = self.extraction.children.get(row.name) or self.enter(row.name)
-            return document, document.parse("pickle").root
+            return document.parse("pickle").root
         except PparseError:
             return None
 

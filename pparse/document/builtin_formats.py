@@ -163,7 +163,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
     (
         "pickle",
         "pparse.parsers.pickle.parser:PickleParser",
-        None,
+        "pparse.viewers.pickle.viewer:PickleViewer",
         (
             (0, b"\x80\x00"),
             (0, b"\x80\x01"),
@@ -192,6 +192,26 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         True,
         False,
         True,
+        False,
+    ),
+    (
+        "pytorch-legacy",
+        "pparse.parsers.pytorch.legacy:PyTorchLegacyParser",
+        "pparse.viewers.pytorch.viewer:PyTorchViewer",
+        (
+            (0, b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19"),
+            (0, b"\x80\x03\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19"),
+            (0, b"\x80\x04\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19"),
+            (0, b"\x80\x04\x95\r\x00\x00\x00\x00\x00\x00\x00\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19"),
+            (0, b"\x80\x05\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19"),
+            (0, b"\x80\x05\x95\r\x00\x00\x00\x00\x00\x00\x00\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19"),
+            (0, b"L119547037146038801333356L\n."),
+            (0, b"L119547037146038801333356\n."),
+        ),
+        (".pt", ".pth", ".ckpt", ".bin"),
+        False,
+        False,
+        False,
         False,
     ),
     (

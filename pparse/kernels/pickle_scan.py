@@ -79,6 +79,8 @@ class Scan:
         "first",
         "floor",
         "frozen",
+        "globals",
+        "ids",
         "items",
         "late",
         "made",
@@ -107,6 +109,10 @@ class Scan:
         """The number of the first value memoized; those of others follow."""
         self.numbers: list[tuple[int, int]] = []
         """Of values that have other numbers: which one it was, and its number."""
+        self.globals: list[Part] | None = None
+        """Slots and ends of globals; None: nobody asks."""
+        self.ids: list[Part] | None = None
+        """Slots and ends of persistent ids; None: nobody asks."""
         self.parts: list[Part] = []
         """What the last opcode made the lowest value of, if not of items."""
         self.items: list[int] = []
@@ -341,9 +347,13 @@ def _rare(buf: bytes, i: int, base: int, state: Scan, action: int, op: int) -> t
             return i, UNDERFLOW
         if not first:
             _replace(state, ends_of(slots, at), at)
+        if state.ids is not None and action == RENAME:
+            state.ids.append((slots[first], at))
         slot = slots[first] >> 8 << 8 | op
         del slots[first:]
         slots.append(slot)
+        if state.globals is not None and action == NAME:
+            state.globals.append((slot, at + 1))
         return i + 1, 0
     if action == OBJECT:
         below = _above_mark(state, at)
@@ -402,7 +412,10 @@ def _lines(buf: bytes, i: int, base: int, state: Scan, action: int, op: int) -> 
         if state.memo is not None:
             state.memo.append(state.slots[-1])
             state.puts.append(base + i)
-    elif op == 0x69:  # INST: names a class, whose arguments lie above a mark
+        return end + 1, 0
+    if state.globals is not None and action == LINES:
+        state.globals.append(((base + i) << 8 | op, base + end + 1))
+    if op == 0x69:  # INST: names a class, whose arguments lie above a mark
         _close(state, _above_mark(state, base + i), op, base + i)
     else:
         state.slots.append((base + i) << 8 | op)

@@ -7,7 +7,8 @@ parameters, buffers and submodules are called as its ``state_dict()`` calls them
 from __future__ import annotations
 
 from pparse.errors import PparseError
-from pparse.parsers.pickle.values import Call, Global, Ordered, Persistent
+from pparse.parsers.pickle.arrays import SCALARS, Array, array_of
+from pparse.parsers.pickle.values import Call, Persistent
 from pparse.parsers.pytorch.rebuild import Odd, tensors_of, wrapped_state
 from pparse.tree.entry import SCALAR
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.parsers.pickle.parser import PickleParser
+    from pparse.parsers.pytorch.rebuild import Parts
     from pparse.tree.node import Node
 
     Leaf = tuple[str, Any]
@@ -24,10 +26,12 @@ if TYPE_CHECKING:
 # Values of at most so many bytes of pickle are made at once; larger ones are gone through node by node.
 SMALL: Final = 64 << 10
 # The parts of a module in which torch keeps what its state_dict names (torch/nn/modules/module.py).
-_MODULE: Final = ("_parameters", "_buffers", "_modules")
+_OWN: Final = ("_parameters", "_buffers")
+_BELOW: Final = "_modules"
 # Other functions whose tensors are found as such.
 _MOST_STEPS: Final = 4
-_NUMPY: Final = ("numpy.core.multiarray.", "numpy._core.multiarray.", "numpy.core.numeric.", "numpy._core.numeric.")
+# TorchScript's way to say of what type a list or dict is (torch/jit/_pickle.py): the first argument is the list or dict.
+_TYPED: Final = "torch.jit._pickle."
 
 
 def join(prefix: str, key: Any) -> str:
@@ -39,13 +43,21 @@ def join(prefix: str, key: Any) -> str:
 class Found:
     """A leaf: its name, and its value, which is a tensor, an array, or anything without parts."""
 
-    __slots__ = ("at", "name", "tensors", "value")
+    __slots__ = ("array", "at", "name", "tensors", "value")
 
-    def __init__(self, name: str, value: Any, tensors: Any = None, at: int = 0) -> None:
+    def __init__(
+        self, name: str, value: Any, tensors: Parts | None = None, at: int = 0, array: Array | None = None
+    ) -> None:
         self.name = name
+        """Its name: the path to it."""
         self.value = value
+        """What the pickle says; a node, if that is large."""
         self.tensors = tensors
+        """The tensors of PyTorch that it stands for, with what is added to its name; None: it is none."""
         self.at = at
+        """Offset of its end in the pickle, about; 0: not known."""
+        self.array = array
+        """The numpy array that it stands for."""
 
 
 class Walk:
@@ -131,11 +143,16 @@ class Walk:
         for kid in kids:
             if kid.kind != "dict":
                 continue
+            for key in _OWN:
+                own = kid.find(key)
+                if own is not None and own.kind == "dict":
+                    yield from self._parts_of_node(name, own)
             for part in kid.children():
-                if part.key in _MODULE and part.kind == "dict":
-                    yield from self._parts_of_node(name, part)
-                elif not (isinstance(part.key, str) and part.key.startswith("_")):
+                if not (isinstance(part.key, str) and part.key.startswith("_")):
                     yield join(name, part.key), part
+            below = kid.find(_BELOW)
+            if below is not None and below.kind == "dict":
+                yield from self._parts_of_node(name, below)
 
 
 def _is_node(value: Any) -> bool:
@@ -153,7 +170,10 @@ def _leaf(name: str, value: Any) -> Found | None:
             return Found(name, value, tensors, getattr(value, "start", 0)) if wrapped_state(value) is None else None
         if isinstance(value, Persistent):
             return Found(name, value)
-        if value.name.startswith(_NUMPY):
+        array = array_of(value)
+        if array is not None:
+            return None if array.objects is not None else Found(name, value, at=value.start, array=array)
+        if value.name in SCALARS:
             return Found(name, value, at=value.start)
         return None if _has_parts(value) else Found(name, value, at=value.start)
     if isinstance(value, dict | list | tuple) and value:
@@ -188,7 +208,13 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield name, _bare(value)
             yield from _attributes(name, wrapped_state(value))
             return
-        if _is_container(value.args):
+        array = array_of(value)
+        if array is not None:
+            yield from _parts(name, array.objects)
+            return
+        if value.name.startswith(_TYPED) and isinstance(value.args, tuple) and value.args:
+            yield name, value.args[0]
+        elif _is_container(value.args):
             yield from _parts(name, value.args)
         yield from _attributes(name, value.state)
         for number, part in enumerate(value.items):
@@ -209,11 +235,11 @@ def _attributes(name: str, state: Any) -> Iterator[tuple[str, Any]]:
     for part in state if isinstance(state, tuple) else (state,):
         if not isinstance(part, dict):
             continue
-        for key in part:
-            if key in _MODULE and isinstance(part[key], dict):
+        for key in _OWN:
+            if isinstance(part.get(key), dict):
                 yield from _parts(name, part[key])
-            elif not (isinstance(key, str) and key.startswith("_")):
+        for key in part:
+            if not (isinstance(key, str) and key.startswith("_")):
                 yield join(name, key), part[key]
-
-
-__all__ = ["Found", "Global", "Ordered", "Walk", "join"]
+        if isinstance(part.get(_BELOW), dict):
+            yield from _parts(name, part[_BELOW])

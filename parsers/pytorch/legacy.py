@@ -1,0 +1,199 @@
+"""Legacy PyTorch checkpoints (0.1.10 to 1.5, or ``_use_new_zipfile_serialization=False``).
+
+A legacy file is five pickles in a row and then the storages (torch/serialization.py, ``_legacy_save``):
+
+1. a magic number, 2. the version 1001, 3. facts about the system, 4. what was saved, 5. the keys of the storages,
+6. for each key, in that order: the number of elements as i64, and the elements, of the type that the first id in the
+   fourth pickle gives.
+"""
+
+from __future__ import annotations
+
+from pparse.data.range_status import cut_status
+from pparse.errors import PparseError
+from pparse.findings import Finding, Status
+from pparse.parsers.pickle.kinds import SHAPES
+from pparse.parsers.pickle.parser import PickleParser
+from pparse.parsers.pytorch.ids import storages_named
+from pparse.parsers.pytorch.storages import Checkpoint, Stored
+from pparse.tensors.dtype import DTYPES
+from pparse.tree.entry import MAP, Entry
+from pparse.tree.recognition import Confidence, signatures
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Final
+
+    from pparse.tree.index import ChildIndex
+    from pparse.tree.node import Node
+    from pparse.tree.recognition import Excerpt
+    from pparse.tree.result import Result
+
+_NUMBER: Final = 0x1950A86A20F9469CFC6C
+_LONG: Final = b"\x8a\x0a" + _NUMBER.to_bytes(10, "little")
+_MAGICS: Final = (
+    *(b"\x80" + bytes([protocol]) + _LONG for protocol in (2, 3)),
+    *(b"\x80" + bytes([protocol]) + frame + _LONG for protocol in (4, 5) for frame in (b"", b"\x95\x0d" + bytes(7))),
+    b"L%dL\n." % _NUMBER,
+    b"L%d\n." % _NUMBER,
+)
+_NAMES: Final = ("magic", "version", "system", "object", "keys")
+
+
+class PyTorchLegacyParser(PickleParser, Checkpoint):
+    """A checkpoint of before torch 1.6."""
+
+    name = "pytorch-legacy"
+    description = "PyTorch checkpoint of before 1.6"
+    extensions = (".pt", ".pth", ".ckpt", ".bin")
+    signatures = signatures(*_MAGICS)
+    viewer = "pparse.viewers.pytorch.viewer:PyTorchViewer"
+    is_generic = False
+    named_is_enough = False
+    refines = ("pickle",)
+    references = ("torch/serialization.py",)
+    limitations = ("objects of unknown classes are shown by their attributes, and never made",)
+    shapes = {**SHAPES, "pytorch-legacy": MAP, "storages": MAP}
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        self._stored: dict[str, tuple[int, int, int]] | None = None  # begin, meant and existing bytes
+
+    @classmethod
+    def match(cls, excerpt: Excerpt) -> Confidence:
+        """CERTAIN by the pickled magic number."""
+        return excerpt.matches(cls.signatures)
+
+    def goes_on(self, count: int, pos: int) -> bool:
+        """Five pickles follow each other."""
+        return count < len(_NAMES)
+
+    def root_entry(self) -> Entry:
+        """Read the five pickles."""
+        extraction = self.result.extraction
+        last = self.read_pickles()
+        status: Status | None = None
+        finding = None
+        if last.trouble or len(self.starts) < len(_NAMES):
+            status = last.status if last.trouble else Status.TRUNCATED
+            code = "truncated" if status is Status.TRUNCATED else "malformed"
+            name = _NAMES[len(self.starts) - 1]
+            finding = Finding(
+                code,
+                f"{last.trouble or 'the checkpoint ends'}: in the part called {name}, or behind it",
+                source=extraction.name,
+                offset=last.end,
+            )
+            self.result.findings.add(finding)
+        return Entry(None, self.name, extraction.start, extraction.end, status=status, finding=finding)
+
+    def fill(self, node: Node, index: ChildIndex) -> bool:
+        """Index the parts of the file, or the storages."""
+        if node.kind == self.name:
+            self._fill_root(node, index)
+            return True
+        if node.kind == "storages":
+            end = self.result.extraction.known_end()
+            index.entries = []
+            for key, (begin, size, there) in self._places().items():
+                status = Status.COMPLETE if there >= size else cut_status(begin < end)
+                index.add_entry(Entry(key, "storage", begin, begin + size, status=status, at=begin - 8))
+            self.result.close_node(node, node.known_status or Status.COMPLETE, None)
+            return True
+        return super().fill(node, index)
+
+    def _fill_root(self, node: Node, index: ChildIndex) -> None:
+        index.entries = []
+        for name, start in zip(_NAMES, self.starts, strict=False):
+            index.add_entry(self.value_entry(self.program(start), name))
+        end = self.result.extraction.known_end()
+        status = node.known_status
+        if len(self.starts) == len(_NAMES) and status is None:
+            begin = self.program(self.starts[-1]).end
+            places = self._places()
+            cut = next((begin + there for begin, size, there in places.values() if there < size), None)
+            lost = len(places) < len(self._keys())
+            last = max((start + size for start, size, _ in places.values()), default=begin)
+            status = Status.COMPLETE
+            finding = None
+            if cut is not None or lost:
+                status = Status.TRUNCATED if cut is not None or last >= end else Status.DAMAGED
+                finding = Finding(
+                    "truncated" if status is Status.TRUNCATED else "malformed",
+                    "the storages end early" if status is Status.TRUNCATED else "a storage is not as the pickle says",
+                    source=self.result.extraction.name,
+                    offset=min(end, last),
+                )
+            index.add_entry(Entry("storages", "storages", begin, max(begin, min(last, end)), status=status))
+            self.result.close_node(node, status, finding)
+            if last < end and finding is None:
+                self._note_trailing(last, end)
+
+    # -- for the viewer ----------------------------------------------------------------------------------------------
+
+    def pickled(self) -> Node | None:
+        """Return what was saved."""
+        return self.result.root.find("object")
+
+    def _value(self, number: int) -> object:
+        """Return the value of one of the pickles; None if it is not there or not whole."""
+        if number >= len(self.starts):
+            return None
+        program = self.program(self.starts[number])
+        if program.trouble:
+            return None
+        try:
+            return self.decoder(program).decode(program.start, program.end - 1)
+        except PparseError:
+            return None
+
+    def _keys(self) -> list[str]:
+        keys = self._value(4)
+        return [str(key) for key in keys] if isinstance(keys, list) else []
+
+    def _places(self) -> dict[str, tuple[int, int, int]]:
+        """Return begin, size and existing bytes of each storage, in the order of the file."""
+        if self._stored is None:
+            self._stored = self._find_places()
+        return self._stored
+
+    def _find_places(self) -> dict[str, tuple[int, int, int]]:
+        found: dict[str, tuple[int, int, int]] = {}
+        if len(self.starts) < len(_NAMES):
+            return found
+        program = self.program(self.starts[3])
+        named = storages_named(program, self.decoder(program))
+        data, end = self.result.extraction.data, self.result.extraction.known_end()
+        pos = self.program(self.starts[4]).end
+        for key in self._keys():
+            storage = named.get(key)
+            dtype = DTYPES.get(storage.dtype) if storage is not None else None
+            if dtype is None or pos + 8 > end:
+                break
+            count = int.from_bytes(data.pread(pos, 8), "little", signed=True)
+            if count < 0:
+                break
+            size = dtype.stored_nbytes(count)
+            found[key] = (pos + 8, size, max(0, min(size, end - pos - 8)))
+            pos += 8 + size
+        return found
+
+    def stored(self, key: str) -> Stored | None:
+        """Return a storage by its key."""
+        place = self._places().get(key)
+        if place is None:
+            return None
+        begin, size, there = place
+        extraction = self.result.extraction
+        status = Status.COMPLETE if there >= size else cut_status(there > 0)
+        return Stored(there, lambda: (extraction.data, begin, begin + size), status)
+
+    def keys(self) -> Iterator[str]:
+        """Yield the keys of the storages in the file."""
+        return iter(self._places())
+
+    @property
+    def byteorder(self) -> str:
+        """Little, whatever the machine was: ``torch.save`` swapped the bytes on others (torch/csrc/serialization.cpp)."""
+        return "little"

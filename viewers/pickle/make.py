@@ -1,0 +1,176 @@
+"""Makes tensors of what a checkpoint describes: PyTorch's, and numpy's arrays."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pparse.data.base import BytesData
+from pparse.data.flipped import FlippedData
+from pparse.errors import PparseError
+from pparse.findings import Finding, Severity, Status
+from pparse.tensors.dtype import DTYPES, DType
+from pparse.tensors.status import status_by_place
+from pparse.tensors.tensor import Span, Tensor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from pparse.parsers.pickle.arrays import Array
+    from pparse.parsers.pytorch.rebuild import StoredTensor
+    from pparse.parsers.pytorch.storages import Stored
+
+
+class TensorMaker:
+    """Makes the tensors of one document."""
+
+    def __init__(self, owner: Any, byteorder: str = "little") -> None:
+        self._owner = owner
+        self._path: str = owner.extraction.path
+        self._source: str = owner.extraction.name
+        self.byteorder = byteorder
+        """Byte order of the storages."""
+
+    def unreadable(
+        self,
+        name: str,
+        code: str,
+        reason: str,
+        shape: tuple[int, ...] = (),
+        dtype: DType | None = None,
+        word: str = "",
+        severity: Severity = Severity.ERROR,
+    ) -> Tensor:
+        """Return a tensor that cannot be read, for a reason."""
+        finding = Finding(code, reason, severity=severity, path=name, source=self._source)
+        return Tensor(
+            name, dtype, shape, (), stored_dtype=word, status=Status.UNSUPPORTED, finding=finding, owner=self._owner
+        )
+
+    def of_torch(self, name: str, stored: StoredTensor, held: Stored | None) -> Tensor:
+        """Return a tensor of PyTorch; ``held``: its storage in the file, None if that is missing."""
+        dtype = DTYPES.get(stored.dtype)
+        word = stored.torch_dtype
+        if stored.storage is None:
+            reason = "a meta tensor: it has a shape and a type, but no values"
+            return self.unreadable(name, "meta", reason, stored.shape, dtype, word, Severity.NOTE)
+        if dtype is None:
+            return self.unreadable(name, "unknown-type", f"the type {word} is not known", stored.shape, None, word)
+        begin, end = _stretch(stored, dtype)
+        if held is None:
+            finding = Finding(
+                "missing-storage",
+                f"its storage, {stored.storage.key!r}, is not in the file",
+                path=name,
+                source=self._source,
+                wanted=end - begin,
+                got=0,
+            )
+            span = Span(None, 0, end - begin, self._path)
+            status = Status.MISSING if end > begin else Status.COMPLETE
+            return Tensor(
+                name, dtype, stored.shape, (span,), stored_dtype=word, status=status, finding=finding, owner=self._owner
+            )
+        status, finding_ = held.status, held.finding
+        if status is Status.COMPLETE or status is Status.TRUNCATED:
+            status = status_by_place(begin, end, held.size)
+        contiguous = _is_contiguous(stored.shape, stored.stride)
+        swapped = self.byteorder == "big" and dtype.itemsize > 1
+        made = Tensor(
+            name,
+            dtype,
+            stored.shape,
+            partial(self._spans, held, begin, end),
+            stored_dtype=word,
+            strides=None if contiguous else tuple(step * dtype.itemsize for step in stored.stride),
+            byteorder="big" if swapped else "little",
+            status=status,
+            finding=finding_ if status is not Status.COMPLETE else None,
+            owner=self._owner,
+        )
+        if (stored.conj or stored.neg) and status is Status.COMPLETE:
+            span = made.spans[0]
+            if span.data is not None:
+                places = _signs(dtype, stored, swapped=swapped)
+                part = span.data.range(span.offset, span.offset + span.length)
+                made._content = Span(FlippedData(part, dtype.itemsize, places, name), 0, span.length, self._path)
+        return made
+
+    def _spans(self, held: Stored, begin: int, end: int) -> tuple[Span, ...]:
+        try:
+            data, start, stop = held.place
+        except PparseError:
+            return (Span(None, 0, end - begin, self._path),)
+        return (Span(data, start + begin, end - begin, self._path, stop),)
+
+    def of_numpy(self, name: str, array: Array) -> Tensor:
+        """Return a numpy array, whose bytes are in the pickle."""
+        if array.dtype is None or array.content is None:
+            reason = f"numpy's type {array.what} is not one of numbers, texts or times"
+            return self.unreadable(name, "unknown-type", reason, array.shape, None, array.what)
+        try:
+            dtype = DType.of(array.dtype)
+        except ValueError:
+            return self.unreadable(name, "unknown-type", f"{array.dtype} is no type", array.shape, None, array.what)
+        distance, strides = dtype.itemsize, []
+        for length in array.shape if array.fortran else ():
+            strides.append(distance)
+            distance *= length
+        data = BytesData(array.content, self._source)
+        span = Span(data, 0, len(array.content), self._path)
+        made = Tensor(
+            name,
+            dtype,
+            array.shape,
+            (span,),
+            stored_dtype=array.what,
+            strides=tuple(strides) if array.fortran else None,
+            byteorder="big" if array.big_endian and dtype.itemsize > 1 else "little",
+            owner=self._owner,
+        )
+        meant = made.size * dtype.itemsize
+        if meant != len(array.content):
+            made.status = Status.DAMAGED
+            made.finding = Finding(
+                "bad-size", "its bytes do not fill its shape", path=name, source=self._source, wanted=meant, got=len(array.content)
+            )
+        return made
+
+
+def _stretch(stored: StoredTensor, dtype: DType) -> tuple[int, int]:
+    """Return begin and end of the bytes that a tensor touches in its storage."""
+    first = stored.offset
+    if stored.storage is not None and stored.storage.view:
+        first += stored.storage.view[1]
+    if 0 in stored.shape:
+        return first * dtype.itemsize, first * dtype.itemsize
+    count = 1 + sum((length - 1) * step for length, step in zip(stored.shape, stored.stride, strict=True))
+    if dtype.packed:
+        begin = first * dtype.bits // 8
+        return begin, begin + dtype.stored_nbytes(count)
+    return first * dtype.itemsize, (first + count) * dtype.itemsize
+
+
+def _is_contiguous(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
+    distance = 1
+    for length, step in zip(reversed(shape), reversed(stride), strict=True):
+        if length == 0:
+            return True
+        if length > 1 and step != distance:
+            return False
+        distance *= length
+    return True
+
+
+def _signs(dtype: DType, stored: StoredTensor, *, swapped: bool) -> Iterator[int]:
+    """Yield the places, in an element, of the bytes with the signs that are the other way round."""
+    if dtype.kind == "complex":
+        half = dtype.itemsize // 2
+        real, imag = (0, half) if swapped else (half - 1, dtype.itemsize - 1)
+        if stored.neg:
+            yield real
+        if stored.neg is not stored.conj:
+            yield imag
+    elif stored.neg:
+        yield 0 if swapped else dtype.itemsize - 1
