@@ -46,6 +46,11 @@ _OF_TORCH: Final = {
     "quint8": "uint8",
     "qint32": "int32",
     "float4_e2m1fn_x2": "float4_e2m1fn",
+    "bits8": "uint8",
+    "bits1x8": "uint8",
+    "bits2x4": "uint8",
+    "bits4x2": "uint8",
+    "bits16": "uint16",
 }
 _MODULES: Final = ("torch", "torch.storage", "torch.cuda", "torch.sparse", "__torch__")
 

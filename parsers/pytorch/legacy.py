@@ -174,7 +174,7 @@ class PyTorchLegacyParser(PickleParser, Checkpoint):
             count = int.from_bytes(data.pread(pos, 8), "little", signed=True)
             if count < 0:
                 break
-            size = dtype.stored_nbytes(count)
+            size = count * dtype.itemsize
             found[key] = (pos + 8, size, max(0, min(size, end - pos - 8)))
             pos += 8 + size
         return found

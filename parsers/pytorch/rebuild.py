@@ -141,10 +141,23 @@ _WRAPPERS: Final = frozenset(
         "torch.autograd.variable.Variable",
         "torch.autograd.Variable",
         _UTILS + "_rebuild_device_tensor_from_cpu_tensor",
-        _UTILS + "_rebuild_device_tensor_from_numpy",
         _UTILS + "_rebuild_xla_tensor",
     )
 )
+
+
+def numpy_inside(value: Any) -> tuple[Any, str] | None:
+    """Return the numpy array that a tensor was saved as, and the type that it is to have; None if it was not."""
+    for _ in range(_MOST_WRAPPED):
+        if not isinstance(value, Call) or not isinstance(value.args, tuple) or not value.args:
+            return None
+        if value.name == _UTILS + "_rebuild_device_tensor_from_numpy" and len(value.args) > 1:
+            known = torch_type(value.args[1])
+            return None if known is None else (value.args[0], known[0])
+        if value.name not in _WRAPPERS:
+            return None
+        value = value.args[0]
+    return None
 
 
 def wrapped_state(value: Any) -> Any:
@@ -205,6 +218,11 @@ def _tensor_v3(args: tuple[Any, ...]) -> Parts:
     known = torch_type(args[6])
     if known is None:
         raise Odd("its type is not a torch.dtype")
+    if known[1] == "float4_e2m1fn_x2":  # two elements in each of torch's
+        if not shape or stride[-1] != 1:
+            raise Odd("its elements, of four bits, do not follow each other")
+        shape, offset = (*shape[:-1], 2 * shape[-1]), 2 * offset
+        stride = (*(2 * step for step in stride[:-1]), 1)
     made = StoredTensor(storage, *known, offset, shape, stride)
     _take_bits(made, args[7] if len(args) > 7 else None)
     return [("", made)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from pparse.errors import PparseError
-from pparse.findings import Status
+from pparse.findings import Finding, Severity, Status
 from pparse.parsers.pytorch.storages import Checkpoint, Stored
 from pparse.parsers.zip.parser import ZipParser
 from pparse.tree.recognition import Confidence
@@ -88,10 +88,21 @@ class PyTorchZipParser(ZipParser, Checkpoint):
         if self._rows is None or self.spoilt:
             rows: dict[str, Member] = {}
             for row in self.members():
-                rows.setdefault(row.name, row)
+                name, mark, number = row.name.rpartition("#")
+                if mark and number.isdecimal() and name in rows:  # of two with one name, torch reads the last
+                    self._note_twice(name, row)
+                    rows[name] = row
+                else:
+                    rows[row.name] = row
             self.result.extraction.session.limits.check("entries", len(rows), "the number of members")
             self._rows = rows
         return self._rows
+
+    def _note_twice(self, name: str, row: Member) -> None:
+        reason = "two members have this name: torch reads the last one"
+        self.result.findings.add(
+            Finding("duplicate", reason, path=name, severity=Severity.WARNING, source=self.extraction.name, offset=row.start)
+        )
 
     def row(self, name: str) -> Member | None:
         """Return the member ``name`` of the checkpoint's folder."""
@@ -104,7 +115,8 @@ class PyTorchZipParser(ZipParser, Checkpoint):
             return None
         try:
             document = self.extraction.children.get(row.name) or self.enter(row.name)
-            return document.parse("pickle").root
+            root = document.parse("pickle").root
+            return root.child(0) if root.kind == "pickles" else root  # torch reads to the first STOP
         except PparseError:
             return None
 

@@ -76,7 +76,8 @@ class TensorMaker:
         if status is Status.COMPLETE or status is Status.TRUNCATED:
             status = status_by_place(begin, end, held.size)
         contiguous = _is_contiguous(stored.shape, stored.stride)
-        swapped = self.byteorder == "big" and dtype.itemsize > 1
+        stored_as = DTYPES[stored.storage.dtype]  # torch swaps by the type of the storage: not that of untyped ones
+        swapped = self.byteorder == "big" and stored_as.itemsize > 1
         made = Tensor(
             name,
             dtype,
@@ -104,8 +105,10 @@ class TensorMaker:
             return (Span(None, 0, end - begin, self._path),)
         return (Span(data, start + begin, end - begin, self._path, stop),)
 
-    def of_numpy(self, name: str, array: Array) -> Tensor:
-        """Return a numpy array, whose bytes are in the pickle."""
+    def of_numpy(self, name: str, array: Array, wanted: str | None = None) -> Tensor:
+        """Return a numpy array, whose bytes are in the pickle; ``wanted``: the type that it is to have."""
+        if wanted is not None and array.dtype is not None and array.content is not None:
+            array = _as_type(array, wanted)
         if array.dtype is None or array.content is None:
             reason = f"numpy's type {array.what} is not one of numbers, texts or times"
             return self.unreadable(name, "unknown-type", reason, array.shape, None, array.what)
@@ -136,6 +139,20 @@ class TensorMaker:
                 "bad-size", "its bytes do not fill its shape", path=name, source=self._source, wanted=meant, got=len(array.content)
             )
         return made
+
+
+def _as_type(array: Array, wanted: str) -> Array:
+    """Return an array with its elements as another type, as torch makes them."""
+    import numpy as np
+
+    source = np.dtype(array.dtype).newbyteorder(">" if array.big_endian else "<")
+    target = DTYPES.get(wanted)
+    if target is None or len(array.content or b"") % source.itemsize:
+        return array
+    changed = type(array)(array.shape, array.what)
+    changed.dtype, changed.fortran = wanted, array.fortran
+    changed.content = np.frombuffer(array.content or b"", source).astype(target.numpy).tobytes()
+    return changed
 
 
 def _stretch(stored: StoredTensor, dtype: DType) -> tuple[int, int]:

@@ -72,12 +72,13 @@ class PickleViewer(Viewer):
         names, maker = NameCounter(), self.maker
         for leaf in self.leaves():
             if leaf.array is not None:
-                yield maker.of_numpy(_numbered(names, leaf.name), leaf.array)
+                yield maker.of_numpy(_numbered(names, leaf.name), leaf.array, leaf.dtype)
             elif isinstance(leaf.value, Odd):
                 yield maker.unreadable(_numbered(names, leaf.name), "bad-tensor", f"{leaf.value}")
             for suffix, stored in leaf.tensors or ():
                 held = self.stored(stored.storage) if stored.storage is not None else None
-                yield maker.of_torch(_numbered(names, leaf.name + suffix), stored, held)
+                name = leaf.name + suffix if leaf.name else suffix.removeprefix(".")
+                yield maker.of_torch(_numbered(names, name), stored, held)
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor with that name, or None."""

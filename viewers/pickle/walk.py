@@ -9,7 +9,7 @@ from __future__ import annotations
 from pparse.errors import PparseError
 from pparse.parsers.pickle.arrays import SCALARS, Array, array_of
 from pparse.parsers.pickle.values import Call, Persistent
-from pparse.parsers.pytorch.rebuild import Odd, tensors_of, wrapped_state
+from pparse.parsers.pytorch.rebuild import Odd, numpy_inside, tensors_of, wrapped_state
 from pparse.tree.entry import SCALAR
 
 TYPE_CHECKING = False
@@ -33,6 +33,8 @@ _MOST_STEPS: Final = 4
 # TorchScript's way to say of what type a list or dict is (torch/jit/_pickle.py): the first argument is the list or dict.
 _TYPED: Final = "torch.jit._pickle."
 
+_FROM_TYPE: Final = "torch._tensor._rebuild_from_type_v2"
+
 
 def join(prefix: str, key: Any) -> str:
     """Return the name of what has ``key`` in what is called ``prefix``."""
@@ -43,7 +45,7 @@ def join(prefix: str, key: Any) -> str:
 class Found:
     """A leaf: its name, and its value, which is a tensor, an array, or anything without parts."""
 
-    __slots__ = ("array", "at", "name", "tensors", "value")
+    __slots__ = ("array", "at", "dtype", "name", "tensors", "value")
 
     def __init__(
         self, name: str, value: Any, tensors: Parts | None = None, at: int = 0, array: Array | None = None
@@ -58,6 +60,8 @@ class Found:
         """Offset of its end in the pickle, about; 0: not known."""
         self.array = array
         """The numpy array that it stands for."""
+        self.dtype: str | None = None
+        """The type that this array is to have, if that may be another."""
 
 
 class Walk:
@@ -143,16 +147,15 @@ class Walk:
         for kid in kids:
             if kid.kind != "dict":
                 continue
-            for key in _OWN:
-                own = kid.find(key)
-                if own is not None and own.kind == "dict":
-                    yield from self._parts_of_node(name, own)
+            own = [part for key in (*_OWN, _BELOW) if (part := kid.find(key)) is not None and part.kind == "dict"]
+            module = len(own) == len(_OWN) + 1
+            for part in own[:-1] if module else ():
+                yield from self._parts_of_node(name, part)
             for part in kid.children():
-                if not (isinstance(part.key, str) and part.key.startswith("_")):
+                if not (module and isinstance(part.key, str) and part.key.startswith("_")):
                     yield join(name, part.key), part
-            below = kid.find(_BELOW)
-            if below is not None and below.kind == "dict":
-                yield from self._parts_of_node(name, below)
+            if module:
+                yield from self._parts_of_node(name, own[-1])
 
 
 def _is_node(value: Any) -> bool:
@@ -170,6 +173,11 @@ def _leaf(name: str, value: Any) -> Found | None:
             return Found(name, value, tensors, getattr(value, "start", 0)) if wrapped_state(value) is None else None
         if isinstance(value, Persistent):
             return Found(name, value)
+        inside = numpy_inside(value)
+        if inside is not None and isinstance(inside[0], Call):
+            leaf = Found(name, value, at=value.start, array=array_of(inside[0]))
+            leaf.dtype = inside[1]
+            return leaf
         array = array_of(value)
         if array is not None:
             return None if array.objects is not None else Found(name, value, at=value.start, array=array)
@@ -212,6 +220,9 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         if array is not None:
             yield from _parts(name, array.objects)
             return
+        if value.name == _FROM_TYPE and wrapped_state(value) is not None:  # a subclass, which has its parts there
+            yield from _attributes(name, wrapped_state(value))
+            return
         if value.name.startswith(_TYPED) and isinstance(value.args, tuple) and value.args:
             yield name, value.args[0]
         elif _is_container(value.args):
@@ -236,10 +247,11 @@ def _attributes(name: str, state: Any) -> Iterator[tuple[str, Any]]:
         if not isinstance(part, dict):
             continue
         for key in _OWN:
-            if isinstance(part.get(key), dict):
+            if isinstance(part.get(key), dict) and _BELOW in part:
                 yield from _parts(name, part[key])
+        module = isinstance(part.get(_BELOW), dict) and isinstance(part.get(_OWN[0]), dict)
         for key in part:
-            if not (isinstance(key, str) and key.startswith("_")):
+            if not (module and isinstance(key, str) and key.startswith("_")):
                 yield join(name, key), part[key]
-        if isinstance(part.get(_BELOW), dict):
+        if module:
             yield from _parts(name, part[_BELOW])
