@@ -31,6 +31,7 @@ PARSERS = (
     "pparse.parsers.tensorflow:SavedModelFolderParser",
     "pparse.parsers.protobuf.parser:ProtobufParser",
     "pparse.parsers.pickle.parser:PickleParser",
+    "pparse.parsers.pytorch.index:PyTorchIndexParser",
     "pparse.parsers.pytorch.legacy:PyTorchLegacyParser",
     "pparse.parsers.pytorch.zip:PyTorchZipParser",
     "pparse.parsers.zip.parser:ZipParser",

@@ -29,7 +29,7 @@ from pparse.tree.recognition import Confidence, signatures
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import Any, Final
+    from typing import Any, ClassVar, Final
 
     from pparse.data.base import Data
     from pparse.document.extraction import Extraction
@@ -154,6 +154,13 @@ class ShardSet(Parser, Container):
 class SafetensorsIndexParser(ShardSet):
     """An index and the shards that it names."""
 
+    suffix: ClassVar[str] = SUFFIX
+    """How the name of an index ends."""
+    endings: ClassVar[tuple[str, ...]] = (".safetensors",)
+    """How the names of its shards end; the first one is that of new files."""
+    if_empty: ClassVar[Confidence] = Confidence.CERTAIN
+    """What an empty map under any other name is."""
+
     name = "safetensors-index"
     description = "sharded safetensors model (index and shards)"
     extensions = (SUFFIX,)
@@ -177,17 +184,19 @@ class SafetensorsIndexParser(ShardSet):
 
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
-        """CERTAIN for a ``weight_map`` whose first shard is a safetensors file."""
-        head = excerpt.head(64 << 10)
-        found = _MAP.search(head)
-        if found is not None and (found[1] or b".safetensors").endswith(b".safetensors"):
-            return Confidence.CERTAIN
-        return Confidence.NO
+        """CERTAIN for a ``weight_map`` whose first shard is of the right format, by its name."""
+        found = _MAP.search(excerpt.head(64 << 10))
+        if found is None:
+            return Confidence.NO
+        endings = tuple(ending.encode() for ending in cls.endings)
+        if found[1] is None:
+            return Confidence.CERTAIN if excerpt.ends_with((cls.suffix,)) else cls.if_empty
+        return Confidence.CERTAIN if found[1].endswith(endings) else Confidence.NO
 
     def root_entry(self) -> Entry:
         """Describe the root."""
         extraction = self.result.extraction
-        return Entry(None, "safetensors-index", extraction.start, extraction.end, status=None)
+        return Entry(None, self.name, extraction.start, extraction.end, status=None)
 
     def _small(self) -> dict[str, Any] | None:
         """Return the whole index, decoded at once, if it is small and sound; else None."""
@@ -308,10 +317,10 @@ class SafetensorsIndexParser(ShardSet):
         if folder is None:
             return []
         named = set(self._named_shards())
-        stem = extraction.outermost.name.rpartition("/")[2].removesuffix(".gz").removesuffix(SUFFIX)
+        stem = extraction.outermost.name.rpartition("/")[2].removesuffix(".gz").removesuffix(self.suffix)
         templates = {template(name) for name in named}
         if not named and self._is_broken():
-            templates = {template(f"{stem}-1-of-1.safetensors")}
+            templates = {template(f"{stem}-1-of-1{self.endings[0]}")}
         try:
             files = folder.names() or []
         except SourceError:
@@ -341,7 +350,7 @@ class SafetensorsIndexParser(ShardSet):
     def begin(self, ctx: NodeContext) -> tuple[int, Any, int]:
         """Begin the root; the other containers mirror the JSON text."""
         node = ctx.node
-        if node.kind == "safetensors-index":
+        if node.kind == self.name:
             return node.start, self.expect_map, 0
         if node.kind == "shards":
             self.emit_shards(ctx)
@@ -370,7 +379,7 @@ class SafetensorsIndexParser(ShardSet):
         """Close a container with the status of its JSON text."""
         node = ctx.node
         status = node.known_status
-        if node.kind == "safetensors-index":
+        if node.kind == self.name:
             status = status or self.json.status
         self.result.close_node(node, status or Status.COMPLETE, None, end=node.end)
 

@@ -195,6 +195,17 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
     ),
     (
+        "pytorch-index",
+        "pparse.parsers.pytorch.index:PyTorchIndexParser",
+        "pparse.viewers.pytorch.sharded:PyTorchSetViewer",
+        ((0, b"{"), (0, b" "), (0, b"\t"), (0, b"\n"), (0, b"\r")),
+        (".bin.index.json",),
+        False,
+        False,
+        True,
+        False,
+    ),
+    (
         "pytorch-legacy",
         "pparse.parsers.pytorch.legacy:PyTorchLegacyParser",
         "pparse.viewers.pytorch.viewer:PyTorchViewer",

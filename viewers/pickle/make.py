@@ -31,6 +31,8 @@ class TensorMaker:
         self._source: str = owner.extraction.name
         self.byteorder = byteorder
         """Byte order of the storages."""
+        self.lacking: dict[str, int] = {}
+        """Bytes that are missing of storages, by key."""
 
     def unreadable(
         self,
@@ -58,7 +60,9 @@ class TensorMaker:
         if dtype is None:
             return self.unreadable(name, "unknown-type", f"the type {word} is not known", stored.shape, None, word)
         begin, end = _stretch(stored, dtype)
+        meant = stored.storage.count * DTYPES[stored.storage.dtype].itemsize if not stored.storage.view else end
         if held is None:
+            self.lacking[stored.storage.key] = meant
             finding = Finding(
                 "missing-storage",
                 f"its storage, {stored.storage.key!r}, is not in the file",
@@ -73,7 +77,18 @@ class TensorMaker:
                 name, dtype, stored.shape, (span,), stored_dtype=word, status=status, finding=finding, owner=self._owner
             )
         status, finding_ = held.status, held.finding
-        if status is Status.COMPLETE or status is Status.TRUNCATED:
+        if status is Status.COMPLETE and end > held.size:
+            status = Status.DAMAGED
+            finding_ = Finding(
+                "short-storage",
+                f"its storage, {stored.storage.key!r}, is shorter than the tensor",
+                path=name,
+                source=self._source,
+                wanted=end,
+                got=held.size,
+            )
+        elif status is Status.TRUNCATED:
+            self.lacking[stored.storage.key] = max(0, meant - held.size)
             status = status_by_place(begin, end, held.size)
         contiguous = _is_contiguous(stored.shape, stored.stride)
         stored_as = DTYPES[stored.storage.dtype]  # torch swaps by the type of the storage: not that of untyped ones

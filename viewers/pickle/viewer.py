@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pparse.containers.member import NameCounter
+from pparse.findings import Finding, Status
 from pparse.parsers.pickle.values import Call, Global, Persistent
 from pparse.parsers.pytorch.rebuild import Odd
-from pparse.tensors.viewer import Viewer
+from pparse.tensors.viewer import Extent, Viewer
 from pparse.viewers.pickle.make import TensorMaker
 from pparse.viewers.pickle.walk import Walk
 
@@ -79,6 +80,49 @@ class PickleViewer(Viewer):
                 held = self.stored(stored.storage) if stored.storage is not None else None
                 name = leaf.name + suffix if leaf.name else suffix.removeprefix(".")
                 yield maker.of_torch(_numbered(names, name), stored, held)
+
+    def new_extent(self) -> Extent:
+        """Return an extent to add tensors to while listing them; then call `close_extent`."""
+        inner = self.extraction.parsed
+        return Extent(inner.known_end() - inner.start, known=self.extraction.session.stats.discoveries)
+
+    def extent(self) -> Extent:
+        """Return how large the document is and should be, as far as the tensors tell."""
+        extent = self.kept_extent
+        if extent is None:
+            extent = self.new_extent()
+            for tensor in self.tensors():
+                extent.add(tensor)
+            extent = self.close_extent(extent)
+        return extent
+
+    def close_extent(self, extent: Extent) -> Extent:
+        """Complete an extent to which all tensors were added."""
+        actual = extent.actual or 0
+        extent.expected = actual
+        root = self.pickled()
+        status = self.root.status
+        if status is Status.COMPLETE and root is not None:
+            status = root.status
+        lacking = sum(self.maker.lacking.values())
+        if status is Status.TRUNCATED:
+            extent.document_status = Status.TRUNCATED
+            extent.expected, extent.at_least = actual + max(1, lacking), True
+            extent.resume_at = actual
+        elif status is Status.DAMAGED or root is None or self.findings.errors:
+            extent.document_status = Status.DAMAGED
+        return self.keep_extent(extent)
+
+    def truncation(self, extent: Extent) -> Finding:
+        """Return the finding that the document is too short."""
+        return Finding(
+            "truncated",
+            "the checkpoint ends early",
+            source=self.extraction.name,
+            offset=extent.actual,
+            wanted=extent.expected,
+            got=extent.actual,
+        )
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor with that name, or None."""

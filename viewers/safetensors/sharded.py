@@ -88,24 +88,27 @@ class SafetensorsSetViewer(Viewer):
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
         self.parser: ShardSet = extraction.parse().parser  # type: ignore[assignment]
-        self._last: tuple[str, SafetensorsViewer] | None = None
+        self._last: tuple[str, Any] | None = None
         self._settled = False
 
-    def shard_viewer(self, name: str) -> SafetensorsViewer:
+    def shard_viewer(self, name: str) -> Any:
         """Return the viewer of one shard. Raises the error of opening it."""
         if self._last is not None and self._last[0] == name:
             return self._last[1]
-        shard = self.parser.shard(name)
+        viewer = self.open_shard(self.parser.shard(name))
+        self._last = (name, viewer)
+        if self._settled:
+            viewer.settle()
+        return viewer
+
+    def open_shard(self, shard: Extraction) -> Any:
+        """Return the viewer of ``shard``. Raises `FormatError` if it is not one."""
         if shard._format is None and SafetensorsParser.match(excerpt_of(shard)) is Confidence.CERTAIN:
             shard._format = "safetensors"  # what detection would find, at a fifth of the cost
         found = shard.parse().parser.name
         if found != "safetensors":
             raise FormatError(f"its format is {found}, not safetensors")
-        viewer = SafetensorsViewer(shard)
-        self._last = (name, viewer)
-        if self._settled:
-            viewer.settle()
-        return viewer
+        return SafetensorsViewer(shard)
 
     def _beside(self, name: str) -> str:
         """Return the path of a file of the set, as the caller who opened the set would write it."""
@@ -196,7 +199,7 @@ class SafetensorsSetViewer(Viewer):
         self,
         number: int,
         name: str,
-        viewer: SafetensorsViewer,
+        viewer: Any,
         table: NameTable | None,
         names: list[str],
         extent: Extent,
@@ -244,8 +247,8 @@ class SafetensorsSetViewer(Viewer):
             viewer.extraction.results.clear()
             viewer.extraction.children.clear()
 
-    def _held(self, viewer: SafetensorsViewer) -> bool:
-        result = viewer.extraction.results.get("safetensors")
+    def _held(self, viewer: Any) -> bool:
+        result = viewer.extraction.results.get(viewer.format)
         return result is None or bool(result.root._kids)
 
     def _rename(self, tensor: Tensor, mapped: str | None, others: dict[int, int]) -> None:

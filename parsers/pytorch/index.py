@@ -1,0 +1,20 @@
+"""Index of a sharded PyTorch model: ``pytorch_model.bin.index.json``, as of a safetensors one, with other shards."""
+
+from __future__ import annotations
+
+from pparse.parsers.safetensors.index import SafetensorsIndexParser
+from pparse.tree.entry import MAP
+from pparse.tree.recognition import Confidence
+
+
+class PyTorchIndexParser(SafetensorsIndexParser):
+    """An index and the checkpoints that it names."""
+
+    name = "pytorch-index"
+    description = "sharded PyTorch model (index and shards)"
+    extensions = (".bin.index.json",)
+    viewer = "pparse.viewers.pytorch.sharded:PyTorchSetViewer"
+    suffix = ".bin.index.json"
+    endings = (".bin", ".pt", ".pth")
+    if_empty = Confidence.NO
+    shapes = {**SafetensorsIndexParser.shapes, "pytorch-index": MAP}
