@@ -1,9 +1,10 @@
-"""Writes the zoo of PyTorch files and pickles, and what is in them: ``python -m tests.interop.make_pytorch_zoo [FOLDER]``.
+"""Writes the zoo of PyTorch files and pickles, and what is in them.
 
-Made with torch 2.13.0, numpy 2.4 and Python 3.11; FOLDER is ``tests/data/pytorch`` by default. Files that torch.save or
-torch.jit.save no longer write are put together by hand (``pytorch_zoo/by_hand.py``, ``pytorch_zoo/old.py``): their notes
-say so. ``expected.json`` holds, under "files", for each file what the real torch (or pickle) reads: see
-``tests/pytorch_zoo.py``. Under "refused" are files that torch refuses, with its reason.
+``python -m tests.interop.make_pytorch_zoo [FOLDER]``. Made with torch 2.13.0, numpy 2.4 and Python 3.11; FOLDER is
+``tests/data/pytorch`` by default. Files that torch.save or torch.jit.save no longer write are put together by hand
+(``pytorch_zoo/by_hand.py``, ``old.py``); their notes say so. ``expected.json`` holds, under "files", for each file what
+the real torch (or pickle) reads: see ``tests/pytorch_zoo.py``. Under "refused" are files that torch refuses, with its
+reason.
 """
 
 from __future__ import annotations
@@ -16,15 +17,20 @@ from pathlib import Path
 
 import torch
 
-from tests.interop.pytorch_zoo import foreign, objects, sample, tensors, truth
+from tests.interop.pytorch_zoo import by_hand, foreign, objects, old, pickles, sample, scripts, tensors, truth
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "pytorch"
-MODULES = (tensors, objects)
-REFEREES = {"torch": truth.of_torch, "pickle": truth.of_pickle, "script": truth.of_script}
+MODULES = (tensors, objects, by_hand, old, scripts, pickles)
+REFEREES = {
+    "torch": truth.of_torch,
+    "script": truth.of_script,
+    "pickle": truth.of_pickle,
+    "joblib": lambda path: truth.of_pickle(path, pickles.JoblibUnpickler),
+}
 
 
 def index(folder: Path, samples: dict[str, sample.Sample]) -> dict[str, Any]:
@@ -65,7 +71,11 @@ def make(folder: Path) -> dict[str, Any]:
             entry = {"referee": one.referee, "note": one.note}
             try:
                 files[name] = {**entry, **read(path, one.referee)}
-            except Exception as error:
+                if one.meant is not None:
+                    meant = truth.Truth().walk(one.meant()).tensors
+                    for row, other in zip(files[name]["tensors"], meant, strict=True):
+                        row["or_sha256"] = other["sha256"]
+            except Exception as error:  # whatever torch raises
                 refused[name] = {**entry, "reason": reason(error)}
         entry = {"referee": "torch", "note": "the index of three shards"}
         files["sharded/pytorch_model.bin.index.json"] = {**entry, **index(folder, sample.SAMPLES)}

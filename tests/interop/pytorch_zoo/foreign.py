@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 SOURCES = {
     "zoo_models": """
+from collections import namedtuple
+from typing import Dict, List, Optional
+
 import torch
 from torch import nn
 
@@ -56,6 +59,46 @@ class TiedNet(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.out(self.embed(x))
+
+class Collected(nn.Module):
+    rows: List[torch.Tensor]
+    named: Dict[str, torch.Tensor]
+    maybe: Optional[torch.Tensor]
+
+    def __init__(self):
+        super().__init__()
+        base = torch.arange(6, dtype=torch.float16).reshape(2, 3)
+        self.rows = [base, base.t(), torch.arange(3)]
+        self.named = {"x": torch.tensor([True, False]), "y.z": torch.arange(2, dtype=torch.uint8)}
+        self.maybe = torch.tensor(1.5, dtype=torch.float64)
+        self.layers = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 1)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        maybe = self.maybe
+        if maybe is not None:
+            x = x + maybe
+        return x + self.rows[0].sum() + self.named["x"].sum()
+
+class Convolved(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv1d(2, 3, 2)
+
+    def forward(self, x):
+        return self.conv(x) * torch.tensor([[[1.0, 2.0, 4.0]]]) + torch.tensor([7, 8, 9])
+
+class Plain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.count = 3
+        self.name = "plain"
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.count
+
+Pair = namedtuple("Pair", "left right")
 
 class Tagged(torch.Tensor):
     pass
@@ -103,6 +146,17 @@ class DictConfig:
 
     def __getstate__(self):
         return {"_metadata": self._metadata, "_content": self._content, "_parent": None}
+""",
+    "joblib": "",
+    "joblib.numpy_pickle": """
+class NumpyArrayWrapper:
+    def __init__(self, subclass, shape, order, dtype, allow_mmap=False, numpy_array_alignment_bytes=16):
+        self.subclass = subclass
+        self.shape = shape
+        self.order = order
+        self.dtype = dtype
+        self.allow_mmap = allow_mmap
+        self.numpy_array_alignment_bytes = numpy_array_alignment_bytes
 """,
     "hydra_like": """
 import enum

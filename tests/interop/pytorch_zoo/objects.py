@@ -8,7 +8,7 @@ import decimal
 import io
 import pathlib
 import sys
-from collections import OrderedDict, defaultdict, deque, namedtuple
+from collections import OrderedDict, defaultdict, deque
 from unittest import mock
 
 import numpy as np
@@ -140,15 +140,10 @@ def _foreign():
     return {"config": models().Config(weights={"w": ramp(3)}, depth=2), "slotted": slotted}
 
 
-Pair = namedtuple("Pair", "left right")
-Pair.__module__ = "zoo_models"
-
-
 @saved("plain_objects.pt", "objects of the standard library, and of torch without data")
 def _plain():
-    models().Pair = Pair
     return {
-        "pair": Pair(ramp(2), 3),
+        "pair": models().Pair(ramp(2), 3),
         "default": defaultdict(list, {"a": [ramp(1)]}),
         "size": torch.Size([2, 3]),
         "dtype": torch.bfloat16,

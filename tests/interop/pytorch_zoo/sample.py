@@ -22,15 +22,17 @@ class Sample:
     write: Callable[[Path], None]
     referee: str = "torch"
     note: str = ""
+    meant: Callable[[], Any] | None = None
+    """What the writer meant, where torch reads something else."""
 
 
 SAMPLES: dict[str, Sample] = {}
 
 
-def add(name: str, write: Callable[[Path], None], note: str = "", referee: str = "torch") -> None:
+def add(name: str, write: Callable[[Path], None], note: str = "", referee: str = "torch", meant: Any = None) -> None:
     """Add a file that ``write(path)`` writes, and that ``referee`` reads."""
     assert name not in SAMPLES, name
-    SAMPLES[name] = Sample(name, write, referee, note)
+    SAMPLES[name] = Sample(name, write, referee, note, meant)
 
 
 def saved(name: str, note: str = "", **options: Any) -> Callable[[Callable[[], Any]], Callable[[], Any]]:

@@ -43,6 +43,7 @@ COMPRESSED = {
     torch.sparse_bsc: ("ccol_indices", "row_indices"),
 }
 TORCH_LEAVES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.qscheme)
+LONG = 500  # of longer texts and bytes the hash is kept
 PLAIN = (bool, int, float, str)
 
 
@@ -272,6 +273,9 @@ def leaf(value: Any) -> Any:
     """Return a value as JSON can tell it."""
     if isinstance(value, np.generic):
         return {"numpy": value.dtype.name, "value": leaf(value.item())}
+    if isinstance(value, str | bytes | bytearray) and len(value) > LONG:
+        raw = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else bytes(value)
+        return {"long": type(value).__name__, "length": len(value), "sha256": hashlib.sha256(raw).hexdigest()}
     if value is None or type(value) in PLAIN:
         return value
     if isinstance(value, bytes | bytearray):
@@ -297,13 +301,14 @@ def leaf(value: Any) -> Any:
 def of_torch(path: Path) -> dict[str, Any]:
     """Return what torch.load finds in a file."""
     module, keys = recording()
-    value = torch.load(path, weights_only=False, pickle_module=module)
+    value = torch.load(path, map_location="cpu", weights_only=False, pickle_module=module)
     return Truth(keys).walk(value).to_dict()
 
 
-def of_pickle(path: Path) -> dict[str, Any]:
+def of_pickle(path: Path, unpickler: Any = pickle.Unpickler) -> dict[str, Any]:
+    """Return what pickle.load, or that unpickler, finds in a file."""
     with path.open("rb") as file:
-        return Truth().walk(pickle.load(file)).to_dict()
+        return Truth().walk(unpickler(file).load()).to_dict()
 
 
 class _Part:
@@ -343,11 +348,14 @@ def _script_names(value: Any, name: str, found: dict[str, str]) -> None:
         inside = enumerate(value)
     for key, child in inside:
         if key != "args":
-            _script_names(child, f"{name}.{key}" if name else str(key), found)
+            _script_names(child, f"{name}/{key}" if name else str(key), found)
 
 
 def of_script(path: Path) -> dict[str, Any]:
-    """Return the tensors that torch.jit.load gives the attributes of a module, and the constants of its code."""
+    """Return the tensors that torch.jit.load gives the attributes of a module, and the constants of its code.
+
+    The keys of storages come from the two pickles, read with classes that stand for those of the file.
+    """
     names: list[dict[str, str]] = []
     with zipfile.ZipFile(path) as archive:
         for record in ("data.pkl", "constants.pkl"):
@@ -360,19 +368,22 @@ def of_script(path: Path) -> dict[str, Any]:
     truth = Truth()
     for name, key in names[0].items():
         value: Any = module
-        for part in name.split("."):
-            value = value[int(part)] if isinstance(value, list | tuple) else getattr(value, part)
-        truth.dense(name, value)
+        for part in name.split("/"):
+            if isinstance(value, dict):
+                value = value[part]
+            else:
+                value = value[int(part)] if isinstance(value, list | tuple) else getattr(value, part)
+        truth.dense(name.replace("/", "."), value)
         truth.tensors[-1]["storage"] = key
     told = truth.to_dict()
     weights = set(module.state_dict())
-    assert weights <= set(names[0]), weights - set(names[0])
+    assert weights <= {row["name"] for row in told["tensors"]}, weights
     constants = _constants(module)
     assert len(constants) == len(names[1]), (constants, names[1])
     truth = Truth()
     for (number, key), value in zip(names[1].items(), constants, strict=True):
         truth.dense(f"CONSTANTS.c{number}", value)
-        truth.tensors[-1]["storage"] = key
+        truth.tensors[-1]["storage"] = f"constants/{key}"
     return {**told, "constants": truth.tensors}
 
 
