@@ -13,6 +13,8 @@ Written by ``interop/make_pytorch_zoo.py`` with torch 2.13.0, numpy 2.4 and Pyth
 - ``metadata``: everything else by dotted names; what JSON cannot tell is a dict with one of the keys "bytes",
   "complex", "set", "numpy", "torch", "global", "object", "empty", "long".
 
+Files that torch refuses have its ``reason`` instead, and ``tensors`` if all that was put into them is there.
+
 How names are made is in ``interop/pytorch_zoo/truth.py``.
 """
 
@@ -35,13 +37,15 @@ _EXPECTED = json.loads((FOLDER / "expected.json").read_text(encoding="utf-8"))
 SAMPLES = {name: FOLDER / name for name in _EXPECTED["files"]}
 #: Files that torch refuses, and its reason.
 REFUSED = {FOLDER / name: told["reason"] for name, told in _EXPECTED["refused"].items()}
+#: The names of those whose tensors are all there nevertheless.
+REFUSED_AND_WHOLE = [name for name, told in _EXPECTED["refused"].items() if "tensors" in told]
 #: The names of those that hold tensors.
 WITH_TENSORS = [name for name, told in _EXPECTED["files"].items() if told["tensors"] or told.get("constants")]
 
 
 def expected(name: str) -> dict[str, Any]:
-    """Return what the library reads in the file of that name."""
-    found: dict[str, Any] = _EXPECTED["files"][name]
+    """Return what the library reads in the file of that name; of one that it refuses, what was put into it."""
+    found: dict[str, Any] = _EXPECTED["files"].get(name) or _EXPECTED["refused"][name]
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import pickletools
 import re
 import zipfile
 from types import SimpleNamespace
@@ -10,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.bench import inputs_pytorch
 from tests.pytorch_zoo import FOLDER, REFUSED, SAMPLES, WITH_TENSORS, check, expected
 
 # Folders of whoever made the zoo.
@@ -54,8 +57,8 @@ def test_no_file_names_a_folder_of_its_maker():
 
 def test_kinds_and_types_are_covered():
     rows = [row for name in SAMPLES for row in expected(name)["tensors"]]
-    kinds = {"strided", "meta", "storage", "numpy", "quantized", "nested"}
-    assert {row["kind"] for row in rows} == kinds | {f"sparse_{form}" for form in ("coo", "csr", "csc", "bsr", "bsc")}
+    kinds = {"strided", "meta", "storage", "numpy", "quantized", "nested", "sparse_coo"}
+    assert {row["kind"] for row in rows} == kinds | {f"sparse_{form}" for form in ("csr", "csc", "bsr", "bsc")}
     types = {row["dtype"] for row in rows if row["kind"] == "strided"}
     assert types >= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
     assert types >= {"float16", "float32", "float64", "bfloat16", "bool", "complex32", "complex64", "complex128"}
@@ -100,3 +103,23 @@ def test_the_comparison_notices(change, message):
 
 def test_files_without_tensors_are_few_and_known():
     assert {name for name in SAMPLES if name not in WITH_TENSORS} == WITHOUT
+
+
+def test_the_pickle_of_the_benchmarks_holds_what_it_says(tmp_path):
+    path = inputs_pytorch.nested_pickle(tmp_path / "nested.pkl", 300_000)
+    value = pickle.loads(path.read_bytes())
+    assert value == inputs_pytorch.nested_value(300_000)
+    assert len(value) > 1000
+    assert path.read_bytes() == inputs_pytorch.nested_pickle(tmp_path / "again.pkl", 300_000).read_bytes()
+    # As in the pickles that are measured against: some two bytes an opcode.
+    opcodes = sum(1 for _ in pickletools.genops(path.read_bytes()))
+    assert 1.8 < path.stat().st_size / opcodes < 2.2
+
+
+def test_the_checkpoint_of_the_benchmarks_is_a_sparse_zip(tmp_path):
+    path = inputs_pytorch.checkpoint(tmp_path / "model.pt", 4, 40 << 20)
+    assert 40 << 20 < path.stat().st_size < 41 << 20
+    with zipfile.ZipFile(path) as archive:
+        assert archive.namelist()[0] == "model/data.pkl"
+        assert [info.file_size for info in archive.infolist() if "/data/" in info.filename] == [10 << 20] * 4
+        assert archive.read("model/version") == b"3\n"

@@ -4,7 +4,7 @@
 ``tests/data/pytorch`` by default. Files that torch.save or torch.jit.save no longer write are put together by hand
 (``pytorch_zoo/by_hand.py``, ``old.py``); their notes say so. ``expected.json`` holds, under "files", for each file what
 the real torch (or pickle) reads: see ``tests/pytorch_zoo.py``. Under "refused" are files that torch refuses, with its
-reason.
+reason, and what was put into those whose tensors are all there.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def make(folder: Path) -> dict[str, Any]:
                     for row, other in zip(files[name]["tensors"], meant, strict=True):
                         row["or_sha256"] = other["sha256"]
             except Exception as error:  # whatever torch raises
-                refused[name] = {**entry, "reason": reason(error)}
+                held = {} if one.meant is None else truth.Truth().walk(one.meant()).to_dict()
+                refused[name] = {**entry, "reason": reason(error), **held}
         entry = {"referee": "torch", "note": "the index of three shards"}
         files["sharded/pytorch_model.bin.index.json"] = {**entry, **index(folder, sample.SAMPLES)}
     return {"torch": torch.__version__, "files": files, "refused": refused}
@@ -84,19 +85,22 @@ def make(folder: Path) -> dict[str, Any]:
 
 def dumped(expected: dict[str, Any]) -> str:
     """Return the text of expected.json, a line for each tensor."""
-    parts = [f'{{\n"torch": {json.dumps(expected["torch"])},\n"files": {{\n']
-    files = []
-    for name, told in expected["files"].items():
-        fields = []
-        for field, value in told.items():
-            text = json.dumps(value)
-            if isinstance(value, list) and value:
-                text = "[\n    " + ",\n    ".join(json.dumps(row) for row in value) + "\n  ]"
-            fields.append(f"  {json.dumps(field)}: {text}")
-        files.append(f"{json.dumps(name)}: {{\n" + ",\n".join(fields) + "\n}")
-    parts.append(",\n".join(files))
-    parts.append(f'\n}},\n"refused": {json.dumps(expected["refused"], indent=1)}\n}}\n')
-    return "".join(parts)
+
+    def entries(files: dict[str, Any]) -> str:
+        texts = []
+        for name, told in files.items():
+            fields = []
+            for field, value in told.items():
+                text = json.dumps(value)
+                if isinstance(value, list) and value:
+                    text = "[\n    " + ",\n    ".join(json.dumps(row) for row in value) + "\n  ]"
+                fields.append(f"  {json.dumps(field)}: {text}")
+            texts.append(f"{json.dumps(name)}: {{\n" + ",\n".join(fields) + "\n}")
+        return "{\n" + ",\n".join(texts) + "\n}"
+
+    parts = [f'"torch": {json.dumps(expected["torch"])}']
+    parts += [f'"{part}": {entries(expected[part])}' for part in ("files", "refused")]
+    return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench import inputs_pytorch
 from tests.pytorch_zoo import FOLDER, REFUSED, SAMPLES, expected
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -84,3 +85,20 @@ def test_torch_writes_the_same_today(tmp_path):
     for name, entry in now["files"].items():
         assert relabelled(entry) == relabelled(expected(name)), name
     assert {FOLDER / name for name in now["refused"]} == set(REFUSED)
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_torch_reads_the_checkpoints_of_the_benchmarks(tmp_path, monkeypatch, dense):
+    from torch.utils.serialization import config
+
+    path = inputs_pytorch.checkpoint(tmp_path / "model.pt", 12, 12 * 9 * 1024, dense)
+    # Torch computes where each storage begins, as its own writer would have put it, and compares.
+    monkeypatch.setenv("TORCH_SERIALIZATION_DEBUG", "1")
+    whole = torch.load(path)
+    with config.patch({"load.calculate_storage_offsets": True}):
+        mapped = torch.load(path, mmap=True)
+    assert list(whole) == [f"model.layers.{number}.weight" for number in range(12)]
+    for name, tensor in whole.items():
+        assert (tensor.shape, tensor.dtype) == ((9, 256), torch.float32)
+        assert bool(tensor.view(torch.int32).any()) is dense
+        assert torch.equal(tensor.view(torch.int32), mapped[name].view(torch.int32))

@@ -163,7 +163,7 @@ def _cut(path):
     path.write_bytes(path.read_bytes()[:-50])
 
 
-@written("legacy/unused_storage.pt", "a storage that nothing refers to; written by hand")
+@written("legacy/unused_storage.pt", "a storage that nothing refers to; written by hand", meant=lambda: [ramp(2, 3)])
 def _unused(path):
     weight, other = ramp(2, 3), ramp(4)
     path.write_bytes(legacy([rebuilt(stored("7", weight), 0, (2, 3), (3, 1))], {"7": weight, "8": other}))

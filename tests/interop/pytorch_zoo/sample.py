@@ -23,9 +23,11 @@ class Sample:
     referee: str = "torch"
     note: str = ""
     meant: Callable[[], Any] | None = None
-    """What the writer meant, where torch reads something else."""
+    """What was put into it, where torch reads something else, or refuses it though all is there."""
 
 
+# What torch writes, and does not read.
+UNREAD = ("legacy/untyped.pt",)
 SAMPLES: dict[str, Sample] = {}
 
 
@@ -39,17 +41,18 @@ def saved(name: str, note: str = "", **options: Any) -> Callable[[Callable[[], A
     """Add a file of torch.save: of what the decorated function returns, with these options."""
 
     def decorate(make: Callable[[], Any]) -> Callable[[], Any]:
-        add(name, lambda path: torch.save(make(), path, **options), note)
+        meant = None if name not in UNREAD else make
+        add(name, lambda path: torch.save(make(), path, **options), note, meant=meant)
         return make
 
     return decorate
 
 
-def written(name: str, note: str = "", referee: str = "torch") -> Callable[[Any], Any]:
+def written(name: str, note: str = "", referee: str = "torch", meant: Any = None) -> Callable[[Any], Any]:
     """Add a file that the decorated function writes to its path."""
 
     def decorate(write: Callable[[Path], None]) -> Callable[[Path], None]:
-        add(name, write, note, referee)
+        add(name, write, note, referee, meant)
         return write
 
     return decorate
