@@ -53,6 +53,16 @@ def read(path: Path, referee: str) -> dict[str, Any]:
         return REFEREES[referee](path)
 
 
+def add_second(told: dict[str, Any], meant: list[dict[str, Any]]) -> None:
+    """Note what may be read as well: other numbers, or other tensors."""
+    if [row["name"] for row in told["tensors"]] != [row["name"] for row in meant]:
+        told["or_tensors"] = meant
+        return
+    for row, other in zip(told["tensors"], meant, strict=True):
+        if row["sha256"] != other["sha256"]:
+            row["or_sha256"] = other["sha256"]
+
+
 def reason(error: Exception) -> str:
     """Return the first words of an error, without what differs from run to run."""
     return f"{type(error).__name__}: {re.sub(r'in file .*?/', '', str(error)).splitlines()[0][:80]}"
@@ -72,9 +82,7 @@ def make(folder: Path) -> dict[str, Any]:
             try:
                 files[name] = {**entry, **read(path, one.referee)}
                 if one.meant is not None:
-                    meant = truth.Truth().walk(one.meant()).tensors
-                    for row, other in zip(files[name]["tensors"], meant, strict=True):
-                        row["or_sha256"] = other["sha256"]
+                    add_second(files[name], truth.Truth().walk(one.meant()).tensors)
             except Exception as error:  # whatever torch raises
                 held = {} if one.meant is None else truth.Truth().walk(one.meant()).to_dict()
                 refused[name] = {**entry, "reason": reason(error), **held}
