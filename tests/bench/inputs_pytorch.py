@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import pickle
@@ -207,9 +208,14 @@ def _encoded(value: object) -> bytes:
     return b"M" + struct.pack("<H", value) if value < 65_536 else b"J" + struct.pack("<i", value)
 
 
-def _blocks() -> list[list[dict[str, object]]]:
-    rng = random.Random(1)
-    return [[_record(rng) for _ in range(RECORDS)] for _ in range(BLOCKS)]
+def _block(number: int) -> list[dict[str, object]]:
+    rng = random.Random(number)
+    return [_record(rng) for _ in range(RECORDS)]
+
+
+@functools.cache
+def _frame(number: int) -> bytes:
+    return b"(" + b"".join(map(_encoded, _block(number))) + b"e"
 
 
 def _first_frame() -> bytes:
@@ -217,19 +223,15 @@ def _first_frame() -> bytes:
     return b"]\x94]\x94(" + b"".join(map(_encoded, KEYS)) + b"ea"
 
 
-def _order(frames: list[bytes], size: int) -> list[int]:
+def _order(size: int) -> list[int]:
     """Return which blocks a file of that size has."""
     rng = random.Random(2)
     chosen: list[int] = []
     done = len(_first_frame()) + 12
     while done < size:
-        chosen.append(rng.randrange(len(frames)))
-        done += len(frames[chosen[-1]]) + 9
+        chosen.append(rng.randrange(BLOCKS))
+        done += len(_frame(chosen[-1])) + 9
     return chosen
-
-
-def _frames(blocks: list[list[dict[str, object]]]) -> list[bytes]:
-    return [b"(" + b"".join(map(_encoded, block)) + b"e" for block in blocks]
 
 
 def nested_pickle(path: Path, size: int) -> Path:
@@ -238,10 +240,9 @@ def nested_pickle(path: Path, size: int) -> Path:
     Dicts, lists, short texts, integers, floats and flags, nested 5 deep; two bytes an opcode; the same each time.
     `nested_value` returns what it holds. Of 200 MB, pickle.load takes some gigabytes.
     """
-    frames = _frames(_blocks())
     with path.open("wb") as file:
         file.write(b"\x80\x04")
-        for frame in (_first_frame(), *(frames[number] for number in _order(frames, size))):
+        for frame in (_first_frame(), *map(_frame, _order(size))):
             file.write(b"\x95" + struct.pack("<Q", len(frame)) + frame)
         file.write(b".")
     return path
@@ -249,6 +250,4 @@ def nested_pickle(path: Path, size: int) -> Path:
 
 def nested_value(size: int) -> list[object]:
     """Return what a file of `nested_pickle` holds; for small ones."""
-    blocks = _blocks()
-    chosen = _order(_frames(blocks), size)
-    return [list(KEYS), *(record for number in chosen for record in blocks[number])]
+    return [list(KEYS), *(record for number in _order(size) for record in _block(number))]
