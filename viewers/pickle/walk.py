@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Leaf = tuple[str, Any]
 
 # Values of at most so many bytes of pickle are made at once; larger ones are gone through node by node.
-SMALL: Final = 64 << 10
+SMALL: Final = 256 << 10
 # The parts of a module in which torch keeps what its state_dict names (torch/nn/modules/module.py).
 _OWN: Final = ("_parameters", "_buffers")
 _BELOW: Final = "_modules"
