@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import Struct
 
 from pparse.findings import Status
-from pparse.parsers.zip.directory import BLOCK
+from pparse.parsers.zip.directory import BLOCK, end_records, entries, read_end_at
 from pparse.parsers.zip.records import CENTRAL_SIZE, FULL, LOCAL, LOCAL_SIZE, STORED
 
 TYPE_CHECKING = False
@@ -81,7 +81,7 @@ class Record:
         return data, begin, begin + self.size if end is None else end
 
 
-def records_listed(parser: ZipParser, directory: Directory) -> Iterator[tuple[str, Record]]:
+def records_listed(parser: ZipParser, directory: Directory | LastDirectory) -> Iterator[tuple[str, Record]]:
     """Yield names and records by a trusted directory, at a microsecond each."""
     data, at = parser.result.extraction.data, directory.begin
     while at < directory.end:
@@ -99,11 +99,48 @@ def records_listed(parser: ZipParser, directory: Directory) -> Iterator[tuple[st
                 yield name, Record(parser, size, offset + directory.shift, at + pos)
             else:
                 member = parser.listed_member(at + pos)
-                yield name, Record(parser, 0 if member is None else member.size or 0, -1, at + pos, member)
+                yield name, Record(parser, size if member is None else member.size or 0, -1, at + pos, member)
             pos = following
         if not pos:
             return
         at += pos
+
+
+class LastDirectory:
+    """The directory that torch uses: that of the last end record, whatever lies around it."""
+
+    __slots__ = ("begin", "end", "shift")
+
+    def __init__(self, begin: int, end: int, shift: int) -> None:
+        self.begin = begin
+        self.end = end
+        self.shift = shift
+
+
+def last_directory(parser: ZipParser) -> LastDirectory | None:
+    """Return the directory of the last end record if each of its entries leads to a local header; else None.
+
+    miniz, which torch reads archives with, takes the last one and compares nothing (mz_zip_reader_read_central_dir).
+    """
+    extraction = parser.result.extraction
+    data, start, end = extraction.data, extraction.start, extraction.known_end()
+    if data.gaps or data.flawed:
+        return None
+    at = next(iter(end_records(data, start, end)), None)
+    found = None if at is None else read_end_at(data, at, start, end)
+    if found is None or found[0].disks_differ:
+        return None
+    record, stop = found
+    begin = start + record.offset
+    if not start <= begin <= begin + record.size <= stop:
+        return None
+    place = LastDirectory(begin, begin + record.size, start)
+    count = 0
+    for where, entry in entries(data, begin, place.end):
+        if data.pread(start + entry.offset, len(LOCAL)) != LOCAL:
+            return None
+        count, begin = count + 1, where + entry.length
+    return place if count == record.entries and begin == place.end else None
 
 
 def records_scanned(parser: ZipParser) -> Iterator[tuple[str, Record]]:

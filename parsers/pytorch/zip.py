@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pparse.errors import PparseError
 from pparse.findings import Finding, Severity, Status
-from pparse.parsers.pytorch.records import Record, records_listed, records_scanned
+from pparse.parsers.pytorch.records import Record, last_directory, records_listed, records_scanned
 from pparse.parsers.pytorch.storages import Checkpoint, Stored
 from pparse.parsers.zip.parser import ZipParser
 from pparse.tree.recognition import Confidence
@@ -88,25 +88,38 @@ class PyTorchZipParser(ZipParser, Checkpoint):
         return self._records
 
     def _find_records(self) -> dict[str, Record]:
-        directory, extraction = self.directory, self.result.extraction
-        odd = directory is None or directory.has_overlaps or directory.torn or self.spoilt or extraction.data.flawed
+        extraction = self.result.extraction
         found: dict[str, Record] = {}
-        for name, record in (
-            records_scanned(self) if odd or directory is None else records_listed(self, directory)
-        ):
+        for name, record in self._each_record():
             if name in found:
                 reason = "several members have this name: torch takes any of them, here it is the last"
-                where = {"source": extraction.name, "offset": record.start}
-                finding = Finding("duplicate", reason, path=name, severity=Severity.WARNING, **where)  # type: ignore[arg-type]
-                self.result.findings.add(finding)
+                self._note_record("duplicate", reason, name, record.start)
             found[name] = record
-        if not odd and directory is not None:
-            self._note_archive(directory)
-            if self.result.root.known_status is None:
-                self.result.close_node(self.result.root, Status.COMPLETE, None)
         extraction.session.limits.check("entries", len(found), "the number of members")
         self._charge = extraction.session.budget.charge(_RECORD * len(found), "the members of a checkpoint")
         return found
+
+    def _each_record(self) -> Iterator[tuple[str, Record]]:
+        """Yield the members as torch would see them, or else as they can be found."""
+        directory, data = self.directory, self.result.extraction.data
+        sound = directory is not None and not (directory.has_overlaps or directory.torn or self.spoilt or data.flawed)
+        last = last_directory(self)
+        if last is not None and (directory is None or directory.begin != last.begin):
+            reason = "the directory at the end is not that of the archive around it; torch believes it, and so it is shown"
+            self._note_record("directory", reason, "", last.begin)
+            return records_listed(self, last)
+        if sound and directory is not None:
+            self._note_archive(directory)
+            if self.result.root.known_status is None:
+                self.result.close_node(self.result.root, Status.COMPLETE, None)
+            return records_listed(self, directory)
+        return records_scanned(self)
+
+    def _note_record(self, code: str, reason: str, name: str, offset: int) -> None:
+        source = self.result.extraction.name
+        self.result.findings.add(
+            Finding(code, reason, path=name, severity=Severity.WARNING, source=source, offset=offset)
+        )
 
     def record(self, name: str) -> Record | None:
         """Return the member ``name`` of the checkpoint's folder."""
@@ -128,9 +141,12 @@ class PyTorchZipParser(ZipParser, Checkpoint):
         known = self.extraction.children.get(name)
         member = self.records[name].member
         if known is None and member is not None:
-            known = self.extraction.children[name] = self.open_member(member, name)
+            known = self.open_member(member, name)
             known.entered = True
-        return known or self.enter(name)
+        elif known is None:
+            known = self.extraction.child(name, *self.records[name].place())
+        self.extraction.children[name] = known
+        return known
 
     def stored(self, key: str, folder: str = "data") -> Stored | None:
         """Return a storage: the member ``data/KEY``."""
