@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from pparse.containers.member import NameCounter
 from pparse.findings import Finding, Status
 from pparse.parsers.pickle.values import Call, Global, Persistent
 from pparse.parsers.pytorch.rebuild import Odd
 from pparse.tensors.viewer import Extent, Viewer
 from pparse.viewers.pickle.make import TensorMaker
+from pparse.viewers.pickle.nested import storage_in
 from pparse.viewers.pickle.walk import Walk
 
 TYPE_CHECKING = False
@@ -66,7 +69,7 @@ class PickleViewer(Viewer):
         root = self.pickled()
         if root is not None:
             parser: PickleParser = root.result.parser  # type: ignore[assignment]
-            yield from Walk(parser).leaves(root)
+            yield from Walk(parser, partial(storage_in, self.extraction)).leaves(root)
 
     def tensors(self) -> Iterator[Tensor]:
         """Yield every tensor, in the order of the pickle."""
@@ -77,7 +80,9 @@ class PickleViewer(Viewer):
             elif isinstance(leaf.value, Odd):
                 yield maker.unreadable(_numbered(names, leaf.name), "bad-tensor", f"{leaf.value}")
             for suffix, stored in leaf.tensors or ():
-                held = self.stored(stored.storage) if stored.storage is not None else None
+                held = None
+                if stored.storage is not None:
+                    held = stored.storage.held or self.stored(stored.storage)
                 name = leaf.name + suffix if leaf.name else suffix.removeprefix(".")
                 yield maker.of_torch(_numbered(names, name), stored, held)
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from pparse.errors import PparseError
 from pparse.parsers.pickle.arrays import SCALARS, Array, array_of
 from pparse.parsers.pickle.values import Call, Persistent
-from pparse.parsers.pytorch.rebuild import Odd, numpy_inside, tensors_of, wrapped_state
+from pparse.parsers.pytorch.rebuild import Odd, StorageId, numpy_inside, tensors_of, with_storage, wrapped_state
 from pparse.tree.entry import SCALAR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, Final
 
     from pparse.parsers.pickle.parser import PickleParser
@@ -67,8 +67,10 @@ class Found:
 class Walk:
     """Goes through one pickle."""
 
-    def __init__(self, parser: PickleParser) -> None:
+    def __init__(self, parser: PickleParser, open_bytes: Callable[[bytes], StorageId | None]) -> None:
+        """``open_bytes`` returns the storage that is saved as bytes, a checkpoint of its own."""
         self._parser = parser
+        self._open_bytes = open_bytes
         self._left = 0  # how many more values may be visited: what is shared is shown each time, but not without end
 
     def leaves(self, root: Node) -> Iterator[Found]:
@@ -98,6 +100,8 @@ class Walk:
                 stack.append(self._parts_of_node(name, value))
                 trail.append(0)
                 continue
+            if isinstance(value, Call):
+                value = with_storage(value, self._open_bytes)
             leaf = _leaf(name, value)
             if leaf is not None:
                 yield leaf
@@ -164,14 +168,14 @@ def _is_node(value: Any) -> bool:
 
 def _leaf(name: str, value: Any) -> Found | None:
     """Return ``value`` as a leaf; None if it has parts."""
-    if isinstance(value, Call | Persistent):
+    if isinstance(value, Call | Persistent | StorageId):
         try:
             tensors = tensors_of(value)
         except Odd as odd:
             return Found(name, odd, at=getattr(value, "start", 0))
         if tensors is not None:
             return Found(name, value, tensors, getattr(value, "start", 0)) if wrapped_state(value) is None else None
-        if isinstance(value, Persistent):
+        if not isinstance(value, Call):
             return Found(name, value)
         inside = numpy_inside(value)
         if inside is not None and isinstance(inside[0], Call):
