@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pparse.document.extraction import Extraction
     from pparse.parsers.pickle.parser import PickleParser
-    from pparse.parsers.pytorch.rebuild import StorageId
+    from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
     from pparse.parsers.pytorch.storages import Stored
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
@@ -52,6 +52,10 @@ class PickleViewer(Viewer):
         """Return a storage of PyTorch; None if the file does not have it."""
         return None
 
+    def named(self, value: Persistent) -> StoredTensor | None:
+        """Return the tensor that a persistent id means; None if it means none."""
+        return None
+
     @property
     def byteorder(self) -> str:
         """Byte order of PyTorch's storages."""
@@ -79,6 +83,9 @@ class PickleViewer(Viewer):
                 yield maker.of_numpy(_numbered(names, leaf.name), leaf.array, leaf.dtype)
             elif isinstance(leaf.value, Odd):
                 yield maker.unreadable(_numbered(names, leaf.name), "bad-tensor", f"{leaf.value}")
+            elif leaf.tensors is None and isinstance(leaf.value, Persistent):
+                meant = self.named(leaf.value)
+                leaf.tensors = None if meant is None else [("", meant)]
             for suffix, stored in leaf.tensors or ():
                 held = None
                 if stored.storage is not None:
