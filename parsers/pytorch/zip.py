@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
+    from pparse.containers.member import ArchiveMember
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
+    from pparse.parsers.zip.directory import Directory
+    from pparse.parsers.zip.records import CentralEntry
+    from pparse.tree.entry import Entry
     from pparse.tree.node import Node
     from pparse.tree.recognition import Excerpt
     from pparse.tree.result import Result
@@ -50,6 +54,7 @@ class PyTorchZipParser(ZipParser, Checkpoint):
     def __init__(self, result: Result) -> None:
         super().__init__(result)
         self._records: dict[str, Record] | None = None
+        self._said_zero = False
         self._spoilt_then = 0  # how many members were known to be damaged when these were made
 
     @classmethod
@@ -71,6 +76,31 @@ class PyTorchZipParser(ZipParser, Checkpoint):
         if _SURE not in excerpt.tail(1 << 16) and _SURE not in head and not any(name in head for name in _FIRST[:1]):
             return Confidence.NO
         return super().match(excerpt) or super().probe(excerpt, reader)
+
+    # -- checksums: torch compares none, and writes 0 if told not to compute them -------------------------------------
+
+    def listed(self, entry: CentralEntry, at: int, directory: Directory) -> ArchiveMember:
+        """Return the member that an entry of a trusted directory describes; a CRC of 0 is none."""
+        return self._with_known_crc(super().listed(entry, at, directory))
+
+    def entry_of(self, member: ArchiveMember) -> Entry:
+        """Return the entry of a member; a CRC of 0 is none."""
+        return super().entry_of(self._with_known_crc(member))
+
+    def _with_known_crc(self, member: ArchiveMember) -> ArchiveMember:
+        if member.checksum == ("crc32", 0) and member.size:
+            member.checksum = None
+            if not self._said_zero:
+                self._said_zero = True
+                reason = "checksums are 0: the archive was saved without them, and nothing can be verified"
+                self.result.findings.add(
+                    Finding("no-checksums", reason, severity=Severity.NOTE, source=self.result.extraction.name)
+                )
+        return member
+
+    def holds(self) -> str | None:
+        """Return None: what it holds is shown."""
+        return None
 
     # -- the members -------------------------------------------------------------------------------------------------
 
