@@ -215,7 +215,9 @@ def numbers(value: Any) -> tuple[int, ...]:
     return tuple(value)
 
 
-def _strided(storage: Any, offset: Any, size: Any, stride: Any) -> tuple[StorageId, int, tuple[int, ...], tuple[int, ...]]:
+def _strided(
+    storage: Any, offset: Any, size: Any, stride: Any
+) -> tuple[StorageId, int, tuple[int, ...], tuple[int, ...]]:
     found = storage_id(storage)
     if found is None:
         raise Odd("its storage is not a known one")

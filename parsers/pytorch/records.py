@@ -30,9 +30,7 @@ class Record:
 
     __slots__ = ("_at", "_member", "_parser", "_start", "size")
 
-    def __init__(
-        self, parser: ZipParser, size: int, start: int, at: int, member: ArchiveMember | None = None
-    ) -> None:
+    def __init__(self, parser: ZipParser, size: int, start: int, at: int, member: ArchiveMember | None = None) -> None:
         self._parser = parser
         self.size = size
         """Size of the content in bytes."""

@@ -18,7 +18,7 @@ from pparse.errors import PparseError
 from pparse.findings import Finding, Status
 from pparse.parsers.pickle.decoder import Decoder
 from pparse.parsers.pickle.program import Program
-from pparse.parsers.pickle.values import Persistent
+from pparse.parsers.pickle.values import Global
 from pparse.parsers.pytorch.element_types import storage_type
 from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
 from pparse.parsers.pytorch.storages import Checkpoint, Stored
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data
     from pparse.document.extraction import Extraction
+    from pparse.parsers.pickle.values import Persistent
     from pparse.tree.node import Node
     from pparse.tree.recognition import Excerpt
     from pparse.tree.result import Result
@@ -109,7 +110,9 @@ class PyTorchTarParser(TarParser, Checkpoint):
         head = excerpt.head(64 << 10)
         places = range(512, len(head) - 511, 512)
         names = (head[at : at + 100].split(b"\0", 1)[0].removeprefix(b"./") for at in places)
-        return head.startswith((b"storages", b"./storages")) or any(name.decode("latin-1") in _MEMBERS for name in names)
+        return head.startswith((b"storages", b"./storages")) or any(
+            name.decode("latin-1") in _MEMBERS for name in names
+        )
 
     def _reader(self, name: str) -> _Reader | None:
         document = self._document(name)
@@ -237,8 +240,6 @@ def _lost(about: tuple[Any, ...]) -> StorageId | None:
     kind = about[2] if len(about) > 2 else None
     known = None
     if kind is not None:
-        from pparse.parsers.pickle.values import Global
-
         if isinstance(kind, Global) and kind.name.endswith("Tensor"):
             known = storage_type(Global("torch", kind.name.removesuffix("Tensor") + "Storage"))
     return None if known is None else StorageId(str(about[1]), *known, "cpu", 0)

@@ -71,7 +71,7 @@ class PyTorchZipParser(ZipParser, Checkpoint):
 
     @classmethod
     def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
-        """As for a zip archive, if the last bytes name a checkpoint's pickle, or the first name is one of its members."""
+        """As for a zip archive, if its ends name a checkpoint's pickle, or its first member is a storage."""
         head = excerpt.head(4096)
         if _SURE not in excerpt.tail(1 << 16) and _SURE not in head and not any(name in head for name in _FIRST[:1]):
             return Confidence.NO
@@ -135,7 +135,9 @@ class PyTorchZipParser(ZipParser, Checkpoint):
         sound = directory is not None and not (directory.has_overlaps or directory.torn or self.spoilt or data.flawed)
         last = last_directory(self)
         if last is not None and (directory is None or directory.begin != last.begin):
-            reason = "the directory at the end is not that of the archive around it; torch believes it, and so it is shown"
+            reason = (
+                "the directory at the end is not that of the archive around it; torch believes it, and so it is shown"
+            )
             self._note_record("directory", reason, "", last.begin)
             return records_listed(self, last)
         if sound and directory is not None:

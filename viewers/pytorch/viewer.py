@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class PyTorchViewer(PickleViewer):
     """A mapping of names to tensors: those of ``torch.load``, by their paths in what was saved."""
 
-    parser: Checkpoint  # type: ignore[assignment]
+    parser: Checkpoint
 
     @classmethod
     def applies(cls, parser: Any) -> bool:
