@@ -239,7 +239,6 @@ def _lost(about: tuple[Any, ...]) -> StorageId | None:
     """Return what is known of a storage that the file has lost: its type, by the tensor's class."""
     kind = about[2] if len(about) > 2 else None
     known = None
-    if kind is not None:
-        if isinstance(kind, Global) and kind.name.endswith("Tensor"):
-            known = storage_type(Global("torch", kind.name.removesuffix("Tensor") + "Storage"))
+    if isinstance(kind, Global) and kind.name.endswith("Tensor"):
+        known = storage_type(Global("torch", kind.name.removesuffix("Tensor") + "Storage"))
     return None if known is None else StorageId(str(about[1]), *known, "cpu", 0)
