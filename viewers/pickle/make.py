@@ -124,7 +124,7 @@ class TensorMaker:
         """Return a numpy array, whose bytes are in the pickle; ``wanted``: the type that it is to have."""
         if wanted is not None and array.dtype is not None and array.content is not None:
             array = _as_type(array, wanted)
-        if array.dtype is None or array.content is None:
+        if array.dtype is None or (array.content is None and array.place is None):
             reason = f"numpy's type {array.what} is not one of numbers, texts or times"
             return self.unreadable(name, "unknown-type", reason, array.shape, None, array.what)
         try:
@@ -135,8 +135,11 @@ class TensorMaker:
         for length in array.shape if array.fortran else ():
             strides.append(distance)
             distance *= length
-        data = BytesData(array.content, self._source)
-        span = Span(data, 0, len(array.content), self._path)
+        if array.place is not None:
+            data, begin, end = array.place
+        else:
+            data, begin, end = BytesData(array.content or b"", self._source), 0, len(array.content or b"")
+        span = Span(data, begin, end - begin, self._path)
         made = Tensor(
             name,
             dtype,
@@ -148,7 +151,7 @@ class TensorMaker:
             owner=self._owner,
         )
         meant = made.size * dtype.itemsize
-        if meant != len(array.content):
+        if meant != end - begin:
             made.status = Status.DAMAGED
             made.finding = Finding(
                 "bad-size",
@@ -156,7 +159,7 @@ class TensorMaker:
                 path=name,
                 source=self._source,
                 wanted=meant,
-                got=len(array.content),
+                got=end - begin,
             )
         return made
 

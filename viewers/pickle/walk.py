@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pparse.errors import PparseError
 from pparse.parsers.pickle.arrays import SCALARS, Array, array_of
+from pparse.viewers.pickle.large import large_array
 from pparse.parsers.pickle.values import Call, Ordered, Persistent
 from pparse.parsers.pytorch.rebuild import Odd, StorageId, numpy_inside, tensors_of, with_storage, wrapped_state
 from pparse.tree.entry import SCALAR
@@ -88,6 +89,7 @@ class Walk:
             name, value = found
             self._left -= 1
             if self._left < 0:
+                yield Found(name, Odd("shared values have more names than the pickle has bytes: the rest is left out"))
                 return
             if _is_node(value):
                 made = self._made(value)
@@ -97,6 +99,10 @@ class Walk:
                 if made is not value:
                     stack.append(iter([(name, made[0])]))
                     trail.append(0)
+                    continue
+                array = large_array(value) if value.kind == "call" else None
+                if array is not None:
+                    yield Found(name, value, array=array)
                     continue
                 stack.append(self._parts_of_node(name, value))
                 trail.append(0)
@@ -122,7 +128,7 @@ class Walk:
         try:
             return [self._parser.decoder(self._parser.program(node.start)).decode(node.start, node.end or node.start)]
         except PparseError:
-            return None
+            return node if node.shape != SCALAR else None  # something in it is wrong: its other parts are not
 
     def _parts_of_node(self, name: str, node: Node) -> Iterator[tuple[str, Any]]:
         """Yield names and nodes of the parts of a large value."""
