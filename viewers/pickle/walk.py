@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from pparse.errors import PparseError
 from pparse.parsers.pickle.arrays import SCALARS, Array, array_of
-from pparse.viewers.pickle.large import large_array
 from pparse.parsers.pickle.values import Call, Ordered, Persistent
 from pparse.parsers.pytorch.rebuild import Odd, StorageId, numpy_inside, tensors_of, with_storage, wrapped_state
 from pparse.tree.entry import SCALAR
+from pparse.viewers.pickle.large import large_array
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
