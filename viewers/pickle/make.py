@@ -29,6 +29,7 @@ class TensorMaker:
         self._owner = owner
         self._path: str = owner.extraction.path
         self._source: str = owner.extraction.name
+        self._beyond: int = owner.extraction.parsed.known_end()
         self.byteorder = byteorder
         """Byte order of the storages."""
         self.lacking: dict[str, int] = {}
@@ -71,7 +72,7 @@ class TensorMaker:
                 wanted=end - begin,
                 got=0,
             )
-            span = Span(None, 0, end - begin, self._path)
+            span = Span(None, self._beyond, end - begin, self._path)  # in order, it comes behind all that is there
             status = Status.MISSING if end > begin else Status.COMPLETE
             return Tensor(
                 name, dtype, stored.shape, (span,), stored_dtype=word, status=status, finding=finding, owner=self._owner
