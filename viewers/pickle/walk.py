@@ -10,7 +10,7 @@ from pparse.errors import PparseError
 from pparse.parsers.pickle.arrays import SCALARS, Array, array_of
 from pparse.parsers.pickle.values import Call, Ordered, Persistent
 from pparse.parsers.pytorch.rebuild import Odd, StorageId, numpy_inside, tensors_of, with_storage, wrapped_state
-from pparse.tree.entry import SCALAR
+from pparse.tree.entry import LIST, SCALAR
 from pparse.viewers.pickle.large import large_array
 
 TYPE_CHECKING = False
@@ -74,11 +74,11 @@ class Walk:
         self._open_bytes = open_bytes
         self._left = 0  # how many more values may be visited: what is shared is shown each time, but not without end
 
-    def leaves(self, root: Node) -> Iterator[Found]:
-        """Yield every leaf below ``root``, in the order of the pickle."""
+    def leaves(self, root: Node, prefix: str = "") -> Iterator[Found]:
+        """Yield every leaf below ``root``, whose name is ``prefix``, in the order of the pickle."""
         program = self._parser.program(root.start)
         self._left = 10_000 + _MOST_STEPS * (program.end - program.start)
-        stack: list[Iterator[tuple[str, Any]]] = [iter([("", root)])]
+        stack: list[Iterator[tuple[str, Any]]] = [iter([(prefix, root)])]
         trail: list[int] = [0]
         while stack:
             found = next(stack[-1], None)
@@ -165,6 +165,34 @@ class Walk:
                     yield join(name, part.key), part
             if module:
                 yield from self._parts_of_node(name, own[-1])
+
+
+def node_called(root: Node, name: str) -> Node | None:
+    """Return the node with that name below ``root``, through dicts and lists only; None if there is none.
+
+    A key may have dots itself: the longest one that fits comes first.
+    """
+    todo = [(root, name)]
+    while todo:
+        node, rest = todo.pop()
+        if not rest and node is not root:
+            return node
+        if node.shape == SCALAR or node.kind == "call":
+            continue
+        ends = [number for number, letter in enumerate(rest) if letter == "."]
+        for end in [*ends, len(rest)]:  # the last one is tried first
+            kid = _child_called(node, rest[:end])
+            if kid is not None:
+                todo.append((kid, rest[end + 1 :]))
+    return None
+
+
+def _child_called(node: Node, key: str) -> Node | None:
+    is_number = key.isascii() and key.isdecimal() and len(key) < 19
+    if node.shape == LIST:
+        return node.child(int(key)) if is_number and int(key) < len(node) else None
+    found = node.find(key)
+    return node.find(int(key)) if found is None and is_number else found
 
 
 def _is_node(value: Any) -> bool:
