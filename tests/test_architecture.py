@@ -20,7 +20,7 @@ FOLDERS = {"pparse": "pparse", "pparse.parsers": "parsers", "pparse.viewers": "v
 ORDER = (
     "errors lazy locking display < limits findings < paths < budget kernels < data protobuf < codecs protos < "
     "compressed < riegeli < tree < document < tensors < writers < containers testing < parsers < viewers < "
-    "proto_splitter < recovery < cli"
+    "proto_splitter < recovery < conversion < cli"
 )
 RANK = {room: rank for rank, rooms in enumerate(ORDER.split("<")) for room in rooms.split()}
 # The face of all, and the command that calls the last one.
