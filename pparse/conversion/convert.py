@@ -225,13 +225,13 @@ class _Run:
             work.write(number, file.end, file.form.tail(file.items))
         if plan.index_path is not None:
             work.write(len(plan.files), 0, plan.index(), plan.report.files[-1].bytes)
-        self._checkpoint()
+        self._checkpoint(wait=True)
 
     def _begin(self) -> None:
         """Make all files, with what comes before their items."""
         for number, file in enumerate(self._plan.files):
             self._work.write(number, 0, file.head(), file.size)
-        self._work.note([(0, 0, 0, 0)])
+        self._work.note([(0, 0, 0, 0)], wait=True)
         self._work.place.begun = True
 
     def _write_item(self, number: int, done: int, buffer: bytearray) -> None:
@@ -250,7 +250,7 @@ class _Run:
             if was_stopped(error):
                 self._pending.append(state)
                 with suppress(PparseError, OSError, ValueError):  # the journal then ends earlier
-                    self._checkpoint()
+                    self._checkpoint(wait=True)
             raise
         if state[1] != item.nbytes:
             self._spoil([(item, Status.DAMAGED, f"it has {state[1]:,} bytes, and not {item.nbytes:,}")])
@@ -271,8 +271,8 @@ class _Run:
             self._pending.append(state)
             self._checkpoint()
 
-    def _checkpoint(self) -> None:
-        self._work.note(self._pending)
+    def _checkpoint(self, *, wait: bool = False) -> None:
+        self._work.note(self._pending, wait=wait)
         self._pending = []
         self._unsure = 0
 

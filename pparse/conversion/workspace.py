@@ -52,6 +52,33 @@ class Place:
         """Whether all is done, and the files get their names."""
 
 
+class _Syncing:
+    """Brings an open file to the disk, in a thread; then ``lines`` can be recorded."""
+
+    __slots__ = ("_error", "_path", "_thread", "lines")
+
+    def __init__(self, descriptor: int, path: str, lines: list[tuple[int, int, int, int]]) -> None:
+        from threading import Thread
+
+        self.lines = lines
+        self._path = path
+        self._error: OSError | None = None
+        self._thread = Thread(target=self._sync, args=(descriptor,))
+        self._thread.start()
+
+    def _sync(self, descriptor: int) -> None:
+        try:
+            _sync(descriptor)
+        except OSError as error:
+            self._error = error
+
+    def wait(self) -> None:
+        """Return once the file is on the disk. Raises `SourceError`."""
+        self._thread.join()
+        if self._error is not None:
+            raise cannot_write(self._error, self._path) from self._error
+
+
 class Workspace:
     """The hidden folder of a conversion to ``target``, locked; created if it is missing.
 
@@ -69,6 +96,7 @@ class Workspace:
         """Whether there was an unfinished run of another kind, which was given up."""
         self._open: Any = None
         self._number = -1
+        self._syncing: _Syncing | None = None
         self._descriptor = -1
         try:
             while not self._lock(target):  # a run that ended just now has removed it
@@ -161,7 +189,6 @@ class Workspace:
     def _turn_to(self, number: int, size: int | None) -> None:
         if self._number == number and size is None:
             return
-        self.sync()
         self._close_part()
         flags = _FLAGS if size is None else _FLAGS | os.O_CREAT | os.O_TRUNC
         self._open = os.fdopen(os.open(self.part(number), flags, 0o666), "r+b", buffering=0)
@@ -169,22 +196,36 @@ class Workspace:
         if size is not None:
             self._open.truncate(size)
 
-    def _close_part(self) -> None:
-        if self._open is not None:
-            self._open.close()
+    def _close_part(self, *, sync: bool = True) -> None:
+        """Close the open file; with ``sync`` all of it is on the disk then."""
+        if self._open is None:
+            return
+        if sync:
+            self.note([], wait=True)
+        self._open.close()
         self._open, self._number = None, -1
 
-    def sync(self) -> None:
-        """Wait until all that was written is on the disk. Raises `SourceError`."""
-        if self._open is not None:
-            try:
-                _sync(self._open.fileno())
-            except OSError as error:
-                raise cannot_write(error, self.part(self._number)) from error
+    def note(self, lines: list[tuple[int, int, int, int]], *, wait: bool = False) -> None:
+        """Record how far items are done, once that is on the disk: number, bytes, CRC-32, numbers too large.
 
-    def note(self, lines: Iterable[tuple[int, int, int, int]]) -> None:
-        """Record how far items are done, once that is on the disk: number, bytes, CRC-32, numbers too large."""
-        self.sync()
+        ``wait``: return only then; else the disk works while more is written. Raises `SourceError`.
+        """
+        self._settle()
+        if self._open is None:
+            self._put(lines)
+            return
+        self._syncing = _Syncing(self._open.fileno(), self.part(self._number), lines)
+        if wait:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Wait for the disk, and record what is on it now."""
+        syncing, self._syncing = self._syncing, None
+        if syncing is not None:
+            syncing.wait()
+            self._put(syncing.lines)
+
+    def _put(self, lines: Iterable[tuple[int, int, int, int]]) -> None:
         for line in lines:
             self._journal.put("at", *line)
         self._journal.flush()
@@ -193,7 +234,6 @@ class Workspace:
 
     def publish(self, paths: list[str], *, force: bool) -> None:
         """Give the files their names, in order. Raises `OptionError` for a name that is taken, unless ``force``."""
-        self.sync()
         self._close_part()
         if not self.place.moving:
             self._journal.put("moving", flush=True)
@@ -237,7 +277,10 @@ class Workspace:
 
     def close(self, *, keep: bool) -> None:
         """Release everything; ``keep``: leave the folder, for the same command to continue."""
-        self._close_part()
+        if self._syncing is not None:
+            with suppress(SourceError):
+                self._syncing.wait()
+        self._close_part(sync=False)
         self._journal.close()
         if os.name == "nt":  # Windows does not remove open files
             os.close(self._descriptor)
