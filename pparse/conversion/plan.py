@@ -163,6 +163,16 @@ class Plan:
         elif extent.missing_files and extent.at_least:
             files = count_words(extent.missing_files, "file")
             self.report.document_reason = f"{files} of the source may hold more tensors, and cannot be read"
+        else:
+            told = (finding for finding in self.viewer.findings if finding.severity is Severity.ERROR)
+            finding = next((finding for finding in told if not self._is_unwanted(finding.path)), None)
+            if finding is not None:
+                self.report.document_reason = str(finding)
+
+    def _is_unwanted(self, path: str) -> bool:
+        """Return whether ``path``, of a finding, is a tensor that is not asked for."""
+        chosen = self.options.chosen
+        return bool(path) and chosen is not None and not chosen(path) and self.viewer.find(path) is not None
 
     def _refuse_unsupported(self) -> None:
         lost = [entry for entry in self.report.left_out if entry.status is Status.UNSUPPORTED]
