@@ -40,7 +40,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pparse.budget import MemoryBudget
     from pparse.compressed.inflated import InflatedData
-    from pparse.conversion.convert import convert
+    from pparse.conversion.converting import convert
     from pparse.data.base import BytesData, Data
     from pparse.data.files import FileData
     from pparse.data.reader import Cursor, Range, Reader
@@ -118,7 +118,7 @@ _WHERE = {
     "Tensor": "tensors.tensor",
     "UNLOADED_VALUE": "tree.entry",
     "Viewer": "tensors.viewer",
-    "convert": "conversion.convert",
+    "convert": "conversion.converting",
     "open": "document.opening",
     "view": "tensors.viewer",
 }

@@ -113,7 +113,7 @@ class _Choice:
 
 def run(options: Any, out: Output) -> int:
     """Run the command."""
-    from pparse.conversion.convert import convert_view
+    from pparse.conversion.converting import convert_view
     from pparse.conversion.options import Options
     from pparse.document.registry import viewer_for
 

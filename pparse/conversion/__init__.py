@@ -6,7 +6,7 @@ from pparse.lazy import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pparse.conversion.convert import convert, convert_view
+    from pparse.conversion.converting import convert, convert_view
     from pparse.conversion.options import Options, Rename
     from pparse.conversion.report import LeftOut, Report
 __getattr__ = lazy_names(
@@ -16,8 +16,8 @@ __getattr__ = lazy_names(
         "Options": "options",
         "Rename": "options",
         "Report": "report",
-        "convert": "convert",
-        "convert_view": "convert",
+        "convert": "converting",
+        "convert_view": "converting",
     },
 )
 __all__ = ["LeftOut", "Options", "Rename", "Report", "convert", "convert_view"]
