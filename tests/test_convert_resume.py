@@ -20,6 +20,7 @@ from pparse.conversion import workspace as workspace_module
 from pparse.conversion.workspace import Workspace
 from pparse.errors import CancelledError, DataChangedError, NotWholeError, OptionError, SourceError
 from pparse.recovery.journal import Journal
+from tests import sweep
 from tests.rows import rows
 
 POSIX = pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed")
@@ -83,6 +84,25 @@ def killed_at(step: int, after: bool, call) -> bool:
     return False
 
 
+def steps_of(call) -> int:
+    """Return how often ``call`` changes the disk."""
+    count = 0
+
+    def counted(function):
+        def step_of(*args, **more):
+            nonlocal count
+            count += 1
+            return function(*args, **more)
+
+        return step_of
+
+    with pytest.MonkeyPatch.context() as patch:
+        for place, name in STEPS:
+            patch.setattr(place, name, counted(getattr(place, name)))
+        call()
+    return count
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
@@ -108,26 +128,22 @@ def test_a_process_killed_at_every_step(tmp_path, samples, how):
         path.write_bytes(gzip.compress(Path(SAMPLE).read_bytes()))
         source = str(path)
     (tmp_path / "right").mkdir()
-    pparse.convert(source, tmp_path / "right" / target, **options)
+    steps = steps_of(lambda: pparse.convert(source, tmp_path / "right" / target, **options))
     right = contents(tmp_path / "right")
     resumed = set()
-    for after in (False, True):
-        step = 0
-        while True:
-            step += 3 if after else 1
-            folder = tmp_path / f"{step}{after}"
-            folder.mkdir()
-            if not killed_at(step, after, lambda: pparse.convert(source, folder / target, **options)):  # noqa: B023
-                break
-            found = contents(folder)
-            assert all(right[name] == content for name, content in found.items()), f"killed at {step}: {set(found)}"
-            if target.endswith(".safetensors") and any(name.endswith("json") for name in found):
-                assert found == right, "the index comes last"
-            if found != right:  # else only the journal was left to remove
-                resumed.add(pparse.convert(source, folder / target, **options).resumed_bytes)
-                assert sorted(os.listdir(folder)) == sorted(right), f"killed at {step}"
-            assert contents(folder) == right, f"killed at {step}"
-        assert contents(folder) == right
+    for step in sweep.some(range(1, steps + 1), steps // 20, ends=14):
+        folder = tmp_path / str(step)
+        folder.mkdir()
+        after = step % 3 == 0
+        assert killed_at(step, after, lambda: pparse.convert(source, folder / target, **options))  # noqa: B023
+        found = contents(folder)
+        assert all(right[name] == content for name, content in found.items()), f"killed at {step}: {set(found)}"
+        if any(name.endswith("json") for name in found):
+            assert found == right, "the index comes last"
+        if found != right:  # else only the journal was left to remove
+            resumed.add(pparse.convert(source, folder / target, **options).resumed_bytes)
+            assert sorted(os.listdir(folder)) == sorted(right), f"killed at {step}"
+        assert contents(folder) == right, f"killed at {step}"
     assert len(resumed) > 5, "it goes on where it was stopped, not from the beginning"
     assert max(resumed) > 12_000
 
@@ -211,8 +227,9 @@ def test_a_part_that_was_removed_or_cut_is_written_again(tmp_path, samples):
     for hurt in (lambda path: path.unlink(), lambda path: os.truncate(path, 100)):
         stopped(tmp_path / "m.safetensors", 9000)
         hurt(tmp_path / WORK / "000000.part")
-        assert pparse.convert(SAMPLE, tmp_path / "m.safetensors", force=True).resumed_bytes == 0
+        assert pparse.convert(SAMPLE, tmp_path / "m.safetensors").resumed_bytes == 0
         assert (tmp_path / "m.safetensors").read_bytes() == Path(SAMPLE).read_bytes()
+        (tmp_path / "m.safetensors").unlink()
 
 
 @rows("junk", [b"", b"junk\n", b'{"journal":1,"run":{}}\n["at"]\n', b"\0" * 100])

@@ -39,9 +39,9 @@ def cast(values: NDArray[Any], target: DType) -> tuple[NDArray[Any], int]:
     """
     import numpy as np
 
-    if values.dtype.isbuiltin != 1:  # types of ml_dtypes: float32 holds each of their numbers
-        values = values.astype(np.float32)
     with np.errstate(all="ignore"):
+        if values.dtype.isbuiltin != 1:  # types of ml_dtypes: float32 holds each of their numbers
+            values = values.astype(np.float32)
         if target.name in _BY_NUMPY:
             found = values.astype(target.numpy)
         else:
