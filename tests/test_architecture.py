@@ -205,6 +205,7 @@ OWN_PATHS = {
     "pparse.cli.split": "-o of split",
     "pparse.cli.writing": "-o of any command",
     "pparse.compressed.gzip_index": "where the cache of indexes is",
+    "pparse.conversion.workspace": "writes the files of a conversion",
     "pparse.proto_splitter.fingerprint": "writes fingerprint.pb",
     "pparse.proto_splitter.folders": "writes a folder",
     "pparse.proto_splitter.split": "writes the files of a split",

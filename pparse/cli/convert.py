@@ -158,8 +158,8 @@ def _tell_refused(error: NotWholeError, document: Extraction, options: Any, out:
         from json import dumps
 
         lost = [{"name": name, "status": status, "reason": reason} for name, status, reason in error.lost]
-        found = {"schema": 1, "file": options.file, "output": options.output, "error": error.reason, "left_out": lost}
-        out.line(dumps(found))
+        known = {"schema": 1, "file": options.file, "output": options.output}
+        out.line(dumps({**known, "error": error.reason, "code": DAMAGED, "left_out": lost}))
         return
     out.error(str(error))
     for name, status, reason in error.lost[:_NAMED]:
