@@ -413,10 +413,12 @@ def _unwritable(tensor: Tensor, name: str) -> str | None:
     """Return why no target can hold a tensor; None if one may."""
     if tensor.status is Status.UNSUPPORTED:
         return tensor.finding.reason if tensor.finding is not None else "it cannot be read"
+    if tensor.is_text:
+        return "its elements are texts, not numbers"
     if tensor.dtype is None:
         return f"its type {tensor.stored_dtype!r} is not known"
-    if tensor.is_text or tensor.dtype.kind == "other":
-        return "its elements are not numbers"
+    if tensor.dtype.kind == "other":
+        return f"its elements, of {tensor.dtype}, are not numbers"
     if not _is_text(name):
         return "UTF-8 cannot hold its name"
     return None
