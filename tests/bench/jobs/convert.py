@@ -1,4 +1,4 @@
-"""Convert the tensors of a file, ``safetensors``, ``npz`` or as ``bfloat16``; or copy it, ``cp``. Until it is on the disk."""
+"""Convert a file, to ``safetensors``, ``npz`` or as ``bfloat16``; or copy it, ``cp``; until it is on the disk."""
 
 from __future__ import annotations
 
