@@ -242,6 +242,7 @@ def test_tensors_over_the_same_bytes_get_copies_or_are_noted(tmp_path, given):
         ("a.weight", "float32", (2, 2), 8, 16, {}),  # the same bytes in another shape
         ("c.weight", "int32", (4,), 8, 16, {}),  # … of another type
         ("d.weight", "float32", (3,), 12, 12, {}),  # a part of them
+        ("e.weight", "float32", (2,), 8, 16, {}),  # … that the place does not tell
         ("empty.1", "float32", (0,), 8, 0, {}),
         ("empty.2", "float32", (0,), 8, 0, {}),
     )
@@ -249,6 +250,7 @@ def test_tensors_over_the_same_bytes_get_copies_or_are_noted(tmp_path, given):
     found = bytes_of(tmp_path / "out.safetensors")
     assert found["z.weight"] == found["b.weight"] == ("F32", [4], data[8:24])
     assert found["d.weight"] == ("F32", [3], data[12:24])
+    assert found["e.weight"] == ("F32", [2], data[8:16])
     assert (report.shared_copies, report.shared_bytes, report.aliases) == (1, 16, {})
     assert any("1 tensor with the same bytes" in note and "--dedupe" in note for note in report.notes)
     report = pparse.convert(viewer, tmp_path / "one.safetensors", dedupe=True)
@@ -438,7 +440,7 @@ def test_bytes_that_were_never_written_are_not_taken_for_zeros(tmp_path, model):
             pytest.skip("the file system does not tell of holes")
     with pytest.raises(NotWholeError) as caught:
         pparse.convert(source, tmp_path / "out.safetensors")
-    assert [name for name, _, _ in caught.value.lost] == ["b"]
+    assert [(name, status) for name, status, _ in caught.value.lost] == [("b", "truncated")]
 
 
 def test_two_tensors_of_one_name(tmp_path):
@@ -463,6 +465,21 @@ def test_damage_that_shows_only_at_the_end_of_a_stream(tmp_path, model, kind):
     with pytest.raises(NotWholeError):
         pparse.convert(path, tmp_path / "out.safetensors")
     assert sorted(os.listdir(tmp_path)) == ["model.safetensors", "packed.safetensors.gz"]
+
+
+def test_damage_in_an_archive_that_shows_only_when_all_is_read(tmp_path, model):
+    tensors = {name: ("U8", (3 << 20,), np.random.default_rng(5).bytes(3 << 20)) for name in "ba"}
+    path = tmp_path / "archive.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(model(tensors), "m.safetensors")
+    content = bytearray(path.read_bytes())
+    content[5 << 20] ^= 1  # in a stored block of the stream: only the checksum of the member tells
+    path.write_bytes(content)
+    with pytest.raises(NotWholeError):
+        pparse.convert(f"{path}::m.safetensors", tmp_path / "out.safetensors")
+    assert sorted(os.listdir(tmp_path)) == ["archive.zip", "model.safetensors"]
+    with pytest.raises(NotWholeError):  # nothing in it is sure
+        pparse.convert(f"{path}::m.safetensors", tmp_path / "out.safetensors", skip_damaged=True)
 
 
 @pytest.mark.parametrize("codec", ["gz", "zst"])
