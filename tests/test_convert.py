@@ -109,7 +109,7 @@ NAMES = (
     "🙂",
     "../../etc/passwd",
     "a\nb",
-    'quo"te\\',
+    'a"quote\\',
     "\x7f\x01",
     "x.npy",
     "a" * 5000,
@@ -480,6 +480,25 @@ def test_damage_in_an_archive_that_shows_only_when_all_is_read(tmp_path, model):
     assert sorted(os.listdir(tmp_path)) == ["archive.zip", "model.safetensors"]
     with pytest.raises(NotWholeError):  # nothing in it is sure
         pparse.convert(f"{path}::m.safetensors", tmp_path / "out.safetensors", skip_damaged=True)
+
+
+def test_damage_that_is_known_only_after_all_was_written(tmp_path, samples, monkeypatch):
+    from pparse.conversion import plan
+
+    written: list[object] = []
+    judge = plan.flaw_of
+    monkeypatch.setattr(
+        plan,
+        "flaw_of",
+        lambda tensor: (Status.DAMAGED, "found late") if written and tensor.name == "wpe.weight" else judge(tensor),
+    )
+    with pytest.raises(NotWholeError) as caught:
+        pparse.convert(SAMPLE, tmp_path / "m.npz", progress=lambda *what: written.append(what))
+    assert caught.value.lost == (("wpe.weight", "damaged", "found late"),)
+    assert os.listdir(tmp_path) == []
+    written.clear()
+    report = pparse.convert(SAMPLE, tmp_path / "m.npz", skip_damaged=True, progress=lambda *what: written.append(what))
+    assert ([entry.name for entry in report.left_out], report.tensors) == (["wpe.weight"], 20)
 
 
 @pytest.mark.parametrize("codec", ["gz", "zst"])

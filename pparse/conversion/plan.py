@@ -90,7 +90,6 @@ class Plan:
         """What is known of the outcome so far."""
         self.charge = viewer.extraction.session.budget.charge(0, "the list of tensors to convert")
         self._spoiled = spoiled
-        self._matched = 0
         try:
             items = self._list()
             self.judge_document()
@@ -123,7 +122,6 @@ class Plan:
         for number, tensor in enumerate(self.viewer.tensors()):
             if chosen is not None and not chosen(tensor.name):
                 continue
-            self._matched += 1
             taken += each + 4 * len(tensor.name) + 32 * tensor.ndim
             if taken > self.charge.amount:
                 self.charge.resize(taken + _STEP)
