@@ -168,31 +168,32 @@ class Walk:
 
 
 def node_called(root: Node, name: str) -> Node | None:
-    """Return the node with that name below ``root``, through dicts and lists only; None if there is none.
+    """Return the node with that name below ``root``, through dicts and lists only; None if there is not just one.
 
-    A key may have dots itself: the longest one that fits comes first.
+    A key may have dots itself, and a number be written as text: so several may be called the same.
     """
     todo = [(root, name)]
+    found: Node | None = None
     while todo:
         node, rest = todo.pop()
         if not rest and node is not root:
-            return node
+            if found is not None:
+                return None
+            found = node
+            continue
         if node.shape == SCALAR or node.kind == "call":
             continue
-        ends = [number for number, letter in enumerate(rest) if letter == "."]
-        for end in [*ends, len(rest)]:  # the last one is tried first
-            kid = _child_called(node, rest[:end])
-            if kid is not None:
-                todo.append((kid, rest[end + 1 :]))
-    return None
+        for end in [*(number for number, letter in enumerate(rest) if letter == "."), len(rest)]:
+            todo.extend((kid, rest[end + 1 :]) for kid in _children_called(node, rest[:end]))
+    return found
 
 
-def _child_called(node: Node, key: str) -> Node | None:
+def _children_called(node: Node, key: str) -> list[Node]:
     is_number = key.isascii() and key.isdecimal() and len(key) < 19
     if node.shape == LIST:
-        return node.child(int(key)) if is_number and int(key) < len(node) else None
-    found = node.find(key)
-    return node.find(int(key)) if found is None and is_number else found
+        return [node.child(int(key))] if is_number and int(key) < len(node) else []
+    keys: tuple[str | int, ...] = (key, int(key)) if is_number else (key,)
+    return [kid for one in keys if (kid := node.find(one)) is not None]
 
 
 def _is_node(value: Any) -> bool:
