@@ -49,3 +49,7 @@ _.emit_text
 
 # What the registry's table is made of (tests/make_builtin_formats.py).
 is_generic
+
+# For callers, and found by its name in the registry's table.
+_.state_dict
+PyTorchSetViewer

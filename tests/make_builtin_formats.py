@@ -33,6 +33,7 @@ PARSERS = (
     "pparse.parsers.pickle.parser:PickleParser",
     "pparse.parsers.pytorch.index:PyTorchIndexParser",
     "pparse.parsers.pytorch.legacy:PyTorchLegacyParser",
+    "pparse.parsers.pytorch.tar:PyTorchTarParser",
     "pparse.parsers.pytorch.zip:PyTorchZipParser",
     "pparse.parsers.zip.parser:ZipParser",
     "pparse.parsers.tar.parser:TarParser",

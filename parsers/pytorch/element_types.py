@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from pparse.parsers.pickle.values import Call, Global
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
-
-from pparse.parsers.pickle.values import Call, Global
 
 # torch/storage.py: the classes of typed storages; quantized types are stored as their codes.
 _OF_STORAGE: Final = {
@@ -52,7 +52,6 @@ _OF_TORCH: Final = {
     "bits4x2": "uint8",
     "bits16": "uint16",
 }
-_MODULES: Final = ("torch", "torch.storage", "torch.cuda", "torch.sparse", "__torch__")
 
 
 def storage_type(kind: Any) -> tuple[str, str] | None:

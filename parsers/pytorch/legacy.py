@@ -195,5 +195,5 @@ class PyTorchLegacyParser(PickleParser, Checkpoint):
 
     @property
     def byteorder(self) -> str:
-        """Little, whatever the machine was: ``torch.save`` swapped the bytes on others (torch/csrc/serialization.cpp)."""
+        """Little: on other machines ``torch.save`` swapped the bytes (torch/csrc/serialization.cpp)."""
         return "little"

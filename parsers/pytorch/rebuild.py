@@ -28,7 +28,7 @@ _COMPRESSED: Final = {
 class StorageId:
     """A storage, as a persistent id names it: ``("storage", class, key, location, number of elements)``."""
 
-    __slots__ = ("count", "dtype", "key", "location", "torch_dtype", "view")
+    __slots__ = ("count", "dtype", "held", "key", "location", "torch_dtype", "view")
 
     def __init__(self, key: str, dtype: str, torch_dtype: str, location: str, count: int, view: Any = None) -> None:
         self.key = key
@@ -43,6 +43,8 @@ class StorageId:
         """Number of elements."""
         self.view = view
         """Of old files: ``(key of the part, offset, size)`` in elements; None."""
+        self.held: Any = None
+        """The storage itself, a `pparse.parsers.pytorch.storages.Stored`, if the file has it elsewhere than by key."""
 
 
 class StoredTensor:
@@ -84,11 +86,14 @@ class Odd(Exception):
     """A call has the name of one that makes a tensor, but not its arguments."""
 
 
+FROM_BYTES: Final = "torch.storage._load_from_bytes"
 Parts = list[tuple[str, "StoredTensor"]]
 
 
 def storage_id(value: Any) -> StorageId | None:
     """Return what a persistent id says of a storage; None if it is not one of a storage."""
+    if isinstance(value, StorageId):
+        return value
     parts = value.id if isinstance(value, Persistent) else None
     if not isinstance(parts, tuple) or len(parts) < 5 or parts[0] != "storage":
         return None
@@ -110,7 +115,7 @@ def tensors_of(value: Any) -> Parts | None:
     None if it is no tensor. Raises `Odd` if it should be one, but is not described as one.
     """
     for _ in range(_MOST_WRAPPED):
-        if isinstance(value, Persistent):
+        if isinstance(value, Persistent | StorageId):
             found = storage_id(value)
             if found is None:
                 return None
@@ -144,6 +149,26 @@ _WRAPPERS: Final = frozenset(
         _UTILS + "_rebuild_xla_tensor",
     )
 )
+
+
+def with_storage(value: Any, open_bytes: Callable[[bytes], StorageId | None]) -> Any:
+    """Return ``value`` with the storage that it has as bytes, a checkpoint of its own (``torch.storage.__reduce__``),
+    opened; ``value`` itself if it has none."""
+    chain: list[Call] = []
+    inner = value
+    while isinstance(inner, Call) and len(chain) < _MOST_WRAPPED and isinstance(inner.args, tuple) and inner.args:
+        if inner.name == FROM_BYTES:
+            content = inner.args[0]
+            found = open_bytes(bytes(content)) if isinstance(content, bytes | bytearray) else None
+            if found is None:
+                return value
+            made: Any = found
+            for call in reversed(chain):
+                made = Call(call.callable, (made, *call.args[1:]), call.kwargs, call.start)
+            return made
+        chain.append(inner)
+        inner = inner.args[0]
+    return value
 
 
 def numpy_inside(value: Any) -> tuple[Any, str] | None:
@@ -190,7 +215,9 @@ def numbers(value: Any) -> tuple[int, ...]:
     return tuple(value)
 
 
-def _strided(storage: Any, offset: Any, size: Any, stride: Any) -> tuple[StorageId, int, tuple[int, ...], tuple[int, ...]]:
+def _strided(
+    storage: Any, offset: Any, size: Any, stride: Any
+) -> tuple[StorageId, int, tuple[int, ...], tuple[int, ...]]:
     found = storage_id(storage)
     if found is None:
         raise Odd("its storage is not a known one")

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data
     from pparse.findings import Finding
+    from pparse.parsers.pickle.values import Persistent
+    from pparse.parsers.pytorch.rebuild import StoredTensor
     from pparse.tree.node import Node
 
     Place = tuple[Data, int, int]
@@ -45,6 +47,10 @@ class Checkpoint:
     @abstractmethod
     def pickled(self) -> Node | None:
         """Return the value that was saved, a node of a `PickleParser`; None if it is lost."""
+
+    def named(self, value: Persistent) -> StoredTensor | None:
+        """Return the tensor that a persistent id means, if ids of the format are names of tensors; else None."""
+        return None
 
     @abstractmethod
     def stored(self, key: str) -> Stored | None:

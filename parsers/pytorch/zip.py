@@ -7,10 +7,9 @@ torch takes the folder in the archive from its first member, whatever the file i
 
 from __future__ import annotations
 
-from functools import partial
-
 from pparse.errors import PparseError
 from pparse.findings import Finding, Severity, Status
+from pparse.parsers.pytorch.records import Record, last_directory, records_listed, records_scanned
 from pparse.parsers.pytorch.storages import Checkpoint, Stored
 from pparse.parsers.zip.parser import ZipParser
 from pparse.tree.recognition import Confidence
@@ -20,16 +19,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
-    from pparse.data.base import Data
+    from pparse.containers.member import ArchiveMember
     from pparse.data.reader import Range
+    from pparse.document.extraction import Extraction
+    from pparse.parsers.zip.directory import Directory
+    from pparse.parsers.zip.records import CentralEntry
+    from pparse.tree.entry import Entry
     from pparse.tree.node import Node
     from pparse.tree.recognition import Excerpt
     from pparse.tree.result import Result
-    from pparse.tree.visit import Member
 
-_PICKLE: Final = "/data.pkl"
 _SURE: Final = b"/data.pkl"
 # How TorchScript archives, and those that old versions wrote, begin.
+# Memory of a record.
+_RECORD: Final = 250
 _FIRST: Final = (b"/data/0", b"/version", b"/byteorder", b"/.format_version", b"/constants.pkl")
 
 
@@ -50,8 +53,9 @@ class PyTorchZipParser(ZipParser, Checkpoint):
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
-        self._rows: dict[str, Member] | None = None
-        self._folder: str | None = None
+        self._records: dict[str, Record] | None = None
+        self._said_zero = False
+        self._spoilt_then = 0  # how many members were known to be damaged when these were made
 
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
@@ -67,85 +71,134 @@ class PyTorchZipParser(ZipParser, Checkpoint):
 
     @classmethod
     def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
-        """As for a zip archive, if the last bytes name a checkpoint's pickle, or the first name is one of its members."""
+        """As for a zip archive, if its ends name a checkpoint's pickle, or its first member is a storage."""
         head = excerpt.head(4096)
         if _SURE not in excerpt.tail(1 << 16) and _SURE not in head and not any(name in head for name in _FIRST[:1]):
             return Confidence.NO
         return super().match(excerpt) or super().probe(excerpt, reader)
+
+    # -- checksums: torch compares none, and writes 0 if told not to compute them -------------------------------------
+
+    def listed(self, entry: CentralEntry, at: int, directory: Directory) -> ArchiveMember:
+        """Return the member that an entry of a trusted directory describes; a CRC of 0 is none."""
+        return self._with_known_crc(super().listed(entry, at, directory))
+
+    def entry_of(self, member: ArchiveMember) -> Entry:
+        """Return the entry of a member; a CRC of 0 is none."""
+        return super().entry_of(self._with_known_crc(member))
+
+    def _with_known_crc(self, member: ArchiveMember) -> ArchiveMember:
+        if member.checksum == ("crc32", 0) and member.size:
+            member.checksum = None
+            if not self._said_zero:
+                self._said_zero = True
+                reason = "checksums are 0: the archive was saved without them, and nothing can be verified"
+                self.result.findings.add(
+                    Finding("no-checksums", reason, severity=Severity.NOTE, source=self.result.extraction.name)
+                )
+        return member
+
+    def holds(self) -> str | None:
+        """Return None: what it holds is shown."""
+        return None
 
     # -- the members -------------------------------------------------------------------------------------------------
 
     @property
     def folder_name(self) -> str:
         """The folder of the checkpoint in the archive, as torch finds it: that of the first member."""
-        if self._folder is None:
-            first = next(iter(self.files()), None)
-            self._folder = "" if first is None else first.name.partition("/")[0]
-        return self._folder
+        return next(iter(self.records), "").partition("/")[0]
 
-    def _member_rows(self) -> dict[str, Member]:
-        """Return all members by name."""
-        if self._rows is None or self.spoilt:
-            rows: dict[str, Member] = {}
-            for row in self.members():
-                name, mark, number = row.name.rpartition("#")
-                if mark and number.isdecimal() and name in rows:  # of two with one name, torch reads the last
-                    self._note_twice(name, row)
-                    rows[name] = row
-                else:
-                    rows[row.name] = row
-            self.result.extraction.session.limits.check("entries", len(rows), "the number of members")
-            self._rows = rows
-        return self._rows
+    @property
+    def records(self) -> dict[str, Record]:
+        """All members by name; of two with one name the last, and a finding: torch takes any of them."""
+        if self._records is None or self._spoilt_then != len(self.spoilt):
+            self._records = self._find_records()
+            self._spoilt_then = len(self.spoilt)
+        return self._records
 
-    def _note_twice(self, name: str, row: Member) -> None:
-        reason = "two members have this name: torch reads the last one"
+    def _find_records(self) -> dict[str, Record]:
+        extraction = self.result.extraction
+        found: dict[str, Record] = {}
+        for name, record in self._each_record():
+            if name in found:
+                reason = "several members have this name: torch takes any of them, here it is the last"
+                self._note_record("duplicate", reason, name, record.start)
+            found[name] = record
+        extraction.session.limits.check("entries", len(found), "the number of members")
+        self._charge = extraction.session.budget.charge(_RECORD * len(found), "the members of a checkpoint")
+        return found
+
+    def _each_record(self) -> Iterator[tuple[str, Record]]:
+        """Yield the members as torch would see them, or else as they can be found."""
+        directory, data = self.directory, self.result.extraction.data
+        sound = directory is not None and not (directory.has_overlaps or directory.torn or self.spoilt or data.flawed)
+        last = last_directory(self)
+        if last is not None and (directory is None or directory.begin != last.begin):
+            reason = (
+                "the directory at the end is not that of the archive around it; torch believes it, and so it is shown"
+            )
+            self._note_record("directory", reason, "", last.begin)
+            return records_listed(self, last)
+        if sound and directory is not None:
+            self._note_archive(directory)
+            if self.result.root.known_status is None:
+                self.result.close_node(self.result.root, Status.COMPLETE, None)
+            return records_listed(self, directory)
+        return records_scanned(self)
+
+    def _note_record(self, code: str, reason: str, name: str, offset: int) -> None:
+        source = self.result.extraction.name
         self.result.findings.add(
-            Finding("duplicate", reason, path=name, severity=Severity.WARNING, source=self.extraction.name, offset=row.start)
+            Finding(code, reason, path=name, severity=Severity.WARNING, source=source, offset=offset)
         )
 
-    def row(self, name: str) -> Member | None:
+    def record(self, name: str) -> Record | None:
         """Return the member ``name`` of the checkpoint's folder."""
-        return self._member_rows().get(f"{self.folder_name}/{name}")
+        return self.records.get(f"{self.folder_name}/{name}")
 
     def pickled(self, name: str = "data.pkl") -> Node | None:
         """Return the value of a pickle in the archive."""
-        row = self.row(name)
-        if row is None:
+        name = f"{self.folder_name}/{name}"
+        if name not in self.records:
             return None
         try:
-            document = self.extraction.children.get(row.name) or self.enter(row.name)
+            document = self._document(name)
             root = document.parse("pickle").root
             return root.child(0) if root.kind == "pickles" else root  # torch reads to the first STOP
         except PparseError:
             return None
 
+    def _document(self, name: str) -> Extraction:
+        known = self.extraction.children.get(name)
+        member = self.records[name].member
+        if known is None and member is not None:
+            known = self.open_member(member, name)
+            known.entered = True
+        elif known is None:
+            known = self.extraction.child(name, *self.records[name].place())
+        self.extraction.children[name] = known
+        return known
+
     def stored(self, key: str, folder: str = "data") -> Stored | None:
         """Return a storage: the member ``data/KEY``."""
-        row = self.row(f"{folder}/{key}")
-        if row is None:
-            return None
-        finding = row.note.finding if row.status is not Status.COMPLETE else None
-        return Stored(row.size or 0, partial(self._place, row), row.status, finding)
-
-    def _place(self, row: Member) -> tuple[Data, int, int]:
-        data, start, end = self.content(row.note)
-        return data, start, start + (row.size or 0) if end is None else end
+        record = self.record(f"{folder}/{key}")
+        return None if record is None else Stored(record.size, record.place, record.status, record.finding)
 
     def keys(self) -> Iterator[str]:
         """Yield the keys of the storages, in the order of the archive."""
         prefix = f"{self.folder_name}/data/"
-        for name in self._member_rows():
+        for name in self.records:
             if name.startswith(prefix):
                 yield name[len(prefix) :]
 
     @property
     def byteorder(self) -> str:
         """What the member ``byteorder`` says; little if there is none."""
-        row = self.row("byteorder")
-        if row is not None:
+        record = self.record("byteorder")
+        if record is not None:
             try:
-                data, start, end = self._place(row)
+                data, start, end = record.place()
                 return "big" if data.pread(start, min(16, end - start)).strip() == b"big" else "little"
             except PparseError:
                 pass

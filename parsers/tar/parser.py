@@ -34,7 +34,7 @@ from pparse.tree.recognition import Confidence, Signature
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
-    from typing import Any, Final
+    from typing import Any, ClassVar, Final
 
     from pparse.budget import Charge
     from pparse.containers.content import Sink, Skip, Verdict
@@ -74,12 +74,16 @@ class TarParser(ArchiveParser):
 
     name = "tar"
     description = "tar archive (v7, ustar, pax, GNU, star)"
-    extensions = (".tar",)
+    extensions: ClassVar[tuple[str, ...]] = (".tar",)
     signatures = (Signature(b"ustar", 257), Signature(bytes(64)))
     is_generic = True
     media_type = "application/x-tar"
-    references = ("POSIX.1-2017, pax: Extended Interchange Format", "GNU tar manual: Tar Internals", "star(5)")
-    limitations = (
+    references: ClassVar[tuple[str, ...]] = (
+        "POSIX.1-2017, pax: Extended Interchange Format",
+        "GNU tar manual: Tar Internals",
+        "star(5)",
+    )
+    limitations: ClassVar[tuple[str, ...]] = (
         "owners, devices' numbers, extended attributes and access lists are not read",
         "of a part of a multi-volume archive, the parts of files in it are read",
         "sparse files written by star (SCHILY.realsize) are read as stored",

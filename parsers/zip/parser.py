@@ -60,7 +60,7 @@ from pparse.tree.recognition import Confidence, signatures
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import Any, Final
+    from typing import Any, ClassVar, Final
 
     from pparse.containers.content import Sink, Skip
     from pparse.data.base import Data
@@ -94,8 +94,8 @@ class ZipParser(ArchiveParser):
     named_is_enough = False
     media_type = "application/zip"
     root_at = "back"
-    references = ("PKWARE APPNOTE.TXT 6.3.10", "Info-ZIP extrafld.txt")
-    limitations = (
+    references: ClassVar[tuple[str, ...]] = ("PKWARE APPNOTE.TXT 6.3.10", "Info-ZIP extrafld.txt")
+    limitations: ClassVar[tuple[str, ...]] = (
         "encrypted members, deflate64 and other rare methods are listed, not read",
         "of archives spread over several disks, only the parts given are read",
         "DOS times have no time zone and are taken as UTC",

@@ -8,8 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-# Archives, compressed streams and pickles end themselves, and tools pad or append to them: the content is the same. In a
-# document of one value, more bytes mean that its end is not where it seems, or that there is a second document.
+# Archives, compressed streams and pickles end themselves, and tools pad or append to them: the content is the same. In
+# a document of one value, more bytes mean that its end is not where it seems, or that there is a second document.
 _SEVERITIES: Final = {"archive": Severity.WARNING, "stream": Severity.WARNING, "document": Severity.ERROR}
 
 

@@ -226,6 +226,23 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
     ),
     (
+        "pytorch-tar",
+        "pparse.parsers.pytorch.tar:PyTorchTarParser",
+        "pparse.viewers.pytorch.viewer:PyTorchViewer",
+        (
+            (257, b"ustar"),
+            (
+                0,
+                b"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
+            ),
+        ),
+        (".pt", ".pth", ".pth.tar"),
+        False,
+        False,
+        False,
+        True,
+    ),
+    (
         "pytorch",
         "pparse.parsers.pytorch.zip:PyTorchZipParser",
         "pparse.viewers.pytorch.viewer:PyTorchViewer",

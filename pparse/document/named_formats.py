@@ -150,22 +150,6 @@ NAMED: Final = (
         "gguf.GGUFReader (package gguf), llama.cpp",
         _starts(b"GGUF"),
     ),
-    Named(
-        "torch-legacy",
-        (".pt", ".pth", ".bin"),
-        "PyTorch file of before 1.6 (a pickle)",
-        "80 02 8a 0a 6c fc",
-        "torch.load with weights_only=True; what PyTorch 1.6 or later writes is a zip, whose members pparse reads",
-        _starts(b"\x80\x02\x8a\x0a\x6c\xfc"),
-    ),
-    Named(
-        "pickle",
-        (".pkl", ".pickle"),
-        "pickle",
-        "80, and 02 to 05",
-        "Python's pickle, which runs what it says; python -m pickletools shows it without running it",
-        _starts(*(bytes((0x80, version)) for version in (2, 3, 4, 5))),
-    ),
     Named("npy", (".npy",), "numpy .npy array", "93 NUMPY", "numpy.load", _starts(b"\x93NUMPY")),
     Named(
         "zarr",
@@ -214,10 +198,6 @@ def held_model(names: Iterable[str]) -> str | None:
         last.add(name.rpartition("/")[2])
         arrays += name.endswith(".npy")
         others += not name.endswith((".npy", "/"))
-    if "constants.pkl" in last and "data.pkl" in last:
-        return "a TorchScript model"
-    if "data.pkl" in last:
-        return "a PyTorch checkpoint"
     if "archive_format" in last and "model.json" in last:
         return "a PyTorch exported program (.pt2)"
     if "config.json" in last and "model.weights.h5" in last:

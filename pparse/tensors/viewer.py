@@ -200,6 +200,16 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """Return a view of names and tensors, listed while it is iterated over, in one pass; slices are lists."""
         return _NamedTensors(self)
 
+    def state_dict(self, prefix: str = "") -> Mapping[str, Any]:
+        """Return the tensors whose names begin with ``prefix``, under the rest of their names, as torch tensors.
+
+        Each is read when it is asked for, and not kept: ``for name, tensor in model.state_dict("model.").items()``.
+        ``module.load_state_dict`` takes it, too, and has all of them in memory then.
+        """
+        from pparse.tensors.state_dict import StateDict
+
+        return StateDict(self, prefix)
+
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self.find(name) is not None
 

@@ -108,7 +108,7 @@ class TensorMaker:
         if (stored.conj or stored.neg) and status is Status.COMPLETE:
             span = made.spans[0]
             if span.data is not None:
-                places = _signs(dtype, stored, swapped=swapped)
+                places = list(_signs(dtype, stored, swapped=swapped))
                 part = span.data.range(span.offset, span.offset + span.length)
                 made._content = Span(FlippedData(part, dtype.itemsize, places, name), 0, span.length, self._path)
         return made
@@ -151,7 +151,12 @@ class TensorMaker:
         if meant != len(array.content):
             made.status = Status.DAMAGED
             made.finding = Finding(
-                "bad-size", "its bytes do not fill its shape", path=name, source=self._source, wanted=meant, got=len(array.content)
+                "bad-size",
+                "its bytes do not fill its shape",
+                path=name,
+                source=self._source,
+                wanted=meant,
+                got=len(array.content),
             )
         return made
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pparse.containers.member import NameCounter
 from pparse.findings import Finding, Status
+from pparse.parsers.pickle.arrays import Array
 from pparse.parsers.pickle.values import Call, Global, Persistent
 from pparse.parsers.pytorch.rebuild import Odd
 from pparse.tensors.viewer import Extent, Viewer
 from pparse.viewers.pickle.make import TensorMaker
+from pparse.viewers.pickle.nested import storage_in
 from pparse.viewers.pickle.walk import Walk
 
 TYPE_CHECKING = False
@@ -17,15 +19,19 @@ if TYPE_CHECKING:
 
     from pparse.document.extraction import Extraction
     from pparse.parsers.pickle.parser import PickleParser
-    from pparse.parsers.pytorch.rebuild import StorageId
+    from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
     from pparse.parsers.pytorch.storages import Stored
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
     from pparse.viewers.pickle.walk import Found
 
+    What = StoredTensor | Array | Odd
+
 # Modules whose objects are, or hold, arrays.
 _ARRAYS: Final = ("numpy.", "torch.", "joblib.")
 _MOST_FACTS: Final = 10_000
+# Memory that the description of a tensor takes in a table of names.
+_NOTED: Final = 800
 
 
 class PickleViewer(Viewer):
@@ -35,6 +41,7 @@ class PickleViewer(Viewer):
         super().__init__(extraction)
         self.parser = extraction.parse().parser
         self._maker: TensorMaker | None = None
+        self._table: dict[str, tuple[What, str | None]] | None = None
 
     @classmethod
     def applies(cls, parser: Any) -> bool:
@@ -47,6 +54,10 @@ class PickleViewer(Viewer):
 
     def stored(self, storage: StorageId) -> Stored | None:
         """Return a storage of PyTorch; None if the file does not have it."""
+        return None
+
+    def named(self, value: Persistent) -> StoredTensor | None:
+        """Return the tensor that a persistent id means; None if it means none."""
         return None
 
     @property
@@ -66,20 +77,39 @@ class PickleViewer(Viewer):
         root = self.pickled()
         if root is not None:
             parser: PickleParser = root.result.parser  # type: ignore[assignment]
-            yield from Walk(parser).leaves(root)
+            yield from Walk(parser, self.open_bytes).leaves(root)
+
+    def open_bytes(self, content: bytes) -> StorageId | None:
+        """Return the storage that ``content``, a checkpoint in a pickle, consists of; None if it is none."""
+        return storage_in(self.extraction, content)
 
     def tensors(self) -> Iterator[Tensor]:
         """Yield every tensor, in the order of the pickle."""
-        names, maker = NameCounter(), self.maker
+        for name, what, dtype in self._named():
+            yield self._make(name, what, dtype)
+
+    def _named(self) -> Iterator[tuple[str, What, str | None]]:
+        """Yield names and descriptions of all tensors, and the types that arrays are to have."""
+        names = NameCounter()
         for leaf in self.leaves():
             if leaf.array is not None:
-                yield maker.of_numpy(_numbered(names, leaf.name), leaf.array, leaf.dtype)
+                yield _numbered(names, leaf.name), leaf.array, leaf.dtype
             elif isinstance(leaf.value, Odd):
-                yield maker.unreadable(_numbered(names, leaf.name), "bad-tensor", f"{leaf.value}")
+                yield _numbered(names, leaf.name), leaf.value, None
+            elif leaf.tensors is None and isinstance(leaf.value, Persistent):
+                meant = self.named(leaf.value)
+                leaf.tensors = None if meant is None else [("", meant)]
             for suffix, stored in leaf.tensors or ():
-                held = self.stored(stored.storage) if stored.storage is not None else None
                 name = leaf.name + suffix if leaf.name else suffix.removeprefix(".")
-                yield maker.of_torch(_numbered(names, name), stored, held)
+                yield _numbered(names, name), stored, None
+
+    def _make(self, name: str, what: What, dtype: str | None) -> Tensor:
+        if isinstance(what, Array):
+            return self.maker.of_numpy(name, what, dtype)
+        if isinstance(what, Odd):
+            return self.maker.unreadable(name, "bad-tensor", f"{what}")
+        storage = what.storage
+        return self.maker.of_torch(name, what, None if storage is None else storage.held or self.stored(storage))
 
     def new_extent(self) -> Extent:
         """Return an extent to add tensors to while listing them; then call `close_extent`."""
@@ -125,15 +155,47 @@ class PickleViewer(Viewer):
         )
 
     def find(self, name: str) -> Tensor | None:
-        """Return the tensor with that name, or None."""
-        return next((tensor for tensor in self.tensors() if tensor.name == name), None)
+        """Return the tensor with that name, or None. The first look-up notes all names, if there is room."""
+        table = self._table
+        if table is None:
+            table = self._note_names()
+        if table is None:
+            found = next((found for found in self._named() if found[0] == name), None)
+            return None if found is None else self._make(*found)
+        what = table.get(name)
+        return None if what is None else self._make(name, *what)
+
+    def _note_names(self) -> dict[str, tuple[What, str | None]] | None:
+        table: dict[str, tuple[What, str | None]] = {}
+        budget, held = self.extraction.session.budget, 0
+        for name, what, dtype in self._named():
+            table[name] = what, dtype
+            held += _NOTED + (len(what.content or b"") if isinstance(what, Array) else 0)
+            if held > budget.limit // 4:
+                return None
+        self._charge = budget.charge(held, "the names of tensors", self._forget_names)
+        self._table = table
+        return table
+
+    def _forget_names(self) -> None:
+        self._table = None
+
+    def tree(self) -> Any:
+        """Return what was pickled as the program had it: dicts, lists and tuples, with tensors (not read) as leaves.
+
+        Other objects are `pparse.viewers.pickle.tree.SavedObject`. Raises `LimitError` for pickles of more than 64 MiB.
+        """
+        from pparse.viewers.pickle.tree import tree_of
+
+        return tree_of(self)
 
     @property
     def metadata(self) -> Mapping[str, Any]:
         """What was pickled besides arrays, by name: the first 10,000 values; objects as the names of their classes."""
         found: dict[str, Any] = {}
         for leaf in self.leaves():
-            if leaf.tensors is None and leaf.array is None and not isinstance(leaf.value, Odd):
+            is_tensor = leaf.tensors is not None or leaf.array is not None or isinstance(leaf.value, Odd)
+            if not is_tensor and not (isinstance(leaf.value, Persistent) and self.named(leaf.value) is not None):
                 found[leaf.name] = _plain(leaf.value)
                 if len(found) >= _MOST_FACTS:
                     break

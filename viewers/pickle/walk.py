@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from pparse.errors import PparseError
 from pparse.parsers.pickle.arrays import SCALARS, Array, array_of
-from pparse.parsers.pickle.values import Call, Persistent
-from pparse.parsers.pytorch.rebuild import Odd, numpy_inside, tensors_of, wrapped_state
+from pparse.parsers.pickle.values import Call, Ordered, Persistent
+from pparse.parsers.pytorch.rebuild import Odd, StorageId, numpy_inside, tensors_of, with_storage, wrapped_state
 from pparse.tree.entry import SCALAR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, Final
 
     from pparse.parsers.pickle.parser import PickleParser
@@ -28,9 +28,9 @@ SMALL: Final = 256 << 10
 # The parts of a module in which torch keeps what its state_dict names (torch/nn/modules/module.py).
 _OWN: Final = ("_parameters", "_buffers")
 _BELOW: Final = "_modules"
-# Other functions whose tensors are found as such.
+# How often each byte of a pickle may be gone through, as what is shared has several names.
 _MOST_STEPS: Final = 4
-# TorchScript's way to say of what type a list or dict is (torch/jit/_pickle.py): the first argument is the list or dict.
+# TorchScript's way to say of what type a list or dict is (torch/jit/_pickle.py): that is the first argument.
 _TYPED: Final = "torch.jit._pickle."
 
 _FROM_TYPE: Final = "torch._tensor._rebuild_from_type_v2"
@@ -67,8 +67,10 @@ class Found:
 class Walk:
     """Goes through one pickle."""
 
-    def __init__(self, parser: PickleParser) -> None:
+    def __init__(self, parser: PickleParser, open_bytes: Callable[[bytes], StorageId | None]) -> None:
+        """``open_bytes`` returns the storage that is saved as bytes, a checkpoint of its own."""
         self._parser = parser
+        self._open_bytes = open_bytes
         self._left = 0  # how many more values may be visited: what is shared is shown each time, but not without end
 
     def leaves(self, root: Node) -> Iterator[Found]:
@@ -78,11 +80,12 @@ class Walk:
         stack: list[Iterator[tuple[str, Any]]] = [iter([("", root)])]
         trail: list[int] = [0]
         while stack:
-            name, value = next(stack[-1], (None, None))
-            if name is None:
+            found = next(stack[-1], None)
+            if found is None:
                 stack.pop()
                 trail.pop()
                 continue
+            name, value = found
             self._left -= 1
             if self._left < 0:
                 return
@@ -98,6 +101,8 @@ class Walk:
                 stack.append(self._parts_of_node(name, value))
                 trail.append(0)
                 continue
+            if isinstance(value, Call):
+                value = with_storage(value, self._open_bytes)
             leaf = _leaf(name, value)
             if leaf is not None:
                 yield leaf
@@ -112,7 +117,7 @@ class Walk:
         """Return a small node's value in a list; the node if it is large; None if it cannot be read."""
         if node.shape != SCALAR and (node.end or 0) - node.start > SMALL:
             return node
-        if node.status is not None and not node.status.value == "complete" and node.shape != SCALAR:
+        if node.status is not None and node.status.value != "complete" and node.shape != SCALAR:
             return node
         try:
             return [self._parser.decoder(self._parser.program(node.start)).decode(node.start, node.end or node.start)]
@@ -126,14 +131,12 @@ class Walk:
             return
         for number, kid in enumerate(node.children()):
             if node.shape == "map":
-                if kid.key == "__dict__" and node.kind == "dict":
-                    continue
-                yield join(name, self._key_of(kid)), kid
+                if kid.key == "__dict__" and node.note == "ordered":
+                    yield from self._parts_of_node(name, kid)
+                else:
+                    yield join(name, kid.key), kid
             else:
                 yield join(name, number), kid
-
-    def _key_of(self, kid: Node) -> Any:
-        return kid.key
 
     def _parts_of_call(self, name: str, node: Node) -> Iterator[tuple[str, Any]]:
         for kid in node.children():
@@ -164,14 +167,14 @@ def _is_node(value: Any) -> bool:
 
 def _leaf(name: str, value: Any) -> Found | None:
     """Return ``value`` as a leaf; None if it has parts."""
-    if isinstance(value, Call | Persistent):
+    if isinstance(value, Call | Persistent | StorageId):
         try:
             tensors = tensors_of(value)
         except Odd as odd:
             return Found(name, odd, at=getattr(value, "start", 0))
         if tensors is not None:
             return Found(name, value, tensors, getattr(value, "start", 0)) if wrapped_state(value) is None else None
-        if isinstance(value, Persistent):
+        if not isinstance(value, Call):
             return Found(name, value)
         inside = numpy_inside(value)
         if inside is not None and isinstance(inside[0], Call):
@@ -195,7 +198,8 @@ def _has_parts(call: Call) -> bool:
 
 def _is_container(value: Any) -> bool:
     return isinstance(value, tuple | list | dict) and any(
-        isinstance(part, Call | Persistent | dict | list | tuple) for part in (value.values() if isinstance(value, dict) else value)
+        isinstance(part, Call | Persistent | dict | list | tuple)
+        for part in (value.values() if isinstance(value, dict) else value)
     )
 
 
@@ -204,34 +208,51 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict):
         for key, part in value.items():
             yield join(name, key), part
+        if isinstance(value, Ordered):
+            yield from _attributes(name, value.state)
     elif isinstance(value, list | tuple):
         for number, part in enumerate(value):
             yield join(name, number), part
     elif isinstance(value, Call):
-        try:
-            tensors = tensors_of(value)
-        except Odd:
-            tensors = None
-        if tensors is not None:  # a tensor with attributes
-            yield name, _bare(value)
-            yield from _attributes(name, wrapped_state(value))
-            return
-        array = array_of(value)
-        if array is not None:
-            yield from _parts(name, array.objects)
-            return
-        if value.name == _FROM_TYPE and wrapped_state(value) is not None:  # a subclass, which has its parts there
-            yield from _attributes(name, wrapped_state(value))
-            return
-        if value.name.startswith(_TYPED) and isinstance(value.args, tuple) and value.args:
-            yield name, value.args[0]
-        elif _is_container(value.args):
-            yield from _parts(name, value.args)
-        yield from _attributes(name, value.state)
-        for number, part in enumerate(value.items):
+        yield from _parts_of_object(name, value)
+
+
+def _parts_of_object(name: str, call: Call) -> Iterator[tuple[str, Any]]:
+    """Yield the parts of an object: its arguments, attributes, items and pairs."""
+    state = wrapped_state(call)
+    array = array_of(call)
+    if array is not None:
+        yield from _parts(name, array.objects)
+    elif _is_tensor(call):  # one with attributes
+        yield name, _bare(call)
+        yield from _attributes(name, state)
+    elif call.name == _FROM_TYPE and state is not None:  # a subclass, which has its parts there
+        yield from _attributes(name, state)
+    else:
+        yield from _arguments(name, call)
+        yield from _attributes(name, call.state)
+        for number, part in enumerate(call.items):
             yield join(name, number), part
-        for key, part in value.pairs:
+        for key, part in call.pairs:
             yield join(name, key), part
+
+
+def _is_tensor(call: Call) -> bool:
+    try:
+        return tensors_of(call) is not None
+    except Odd:
+        return False
+
+
+def _arguments(name: str, call: Call) -> Iterator[tuple[str, Any]]:
+    """Yield the arguments of a call that may be of interest; a single list or dict stands for the object."""
+    args = call.args
+    if not isinstance(args, tuple) or not args:
+        return
+    if call.name.startswith(_TYPED) or (len(args) == 1 and isinstance(args[0], list | tuple | dict)):
+        yield name, args[0]
+    elif _is_container(args):
+        yield from _parts(name, args)
 
 
 def _bare(call: Call) -> Call:

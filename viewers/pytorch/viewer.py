@@ -8,7 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from pparse.parsers.pytorch.rebuild import StorageId
+    from pparse.parsers.pickle.values import Persistent
+    from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
     from pparse.parsers.pytorch.storages import Checkpoint, Stored
     from pparse.tree.node import Node
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 class PyTorchViewer(PickleViewer):
     """A mapping of names to tensors: those of ``torch.load``, by their paths in what was saved."""
 
-    parser: Checkpoint  # type: ignore[assignment]
+    parser: Checkpoint
 
     @classmethod
     def applies(cls, parser: Any) -> bool:
@@ -30,6 +31,10 @@ class PyTorchViewer(PickleViewer):
     def stored(self, storage: StorageId) -> Stored | None:
         """Return a storage; None if the file does not have it."""
         return self.parser.stored(storage.key)
+
+    def named(self, value: Persistent) -> StoredTensor | None:
+        """Return the tensor that a persistent id means; None if it means none."""
+        return self.parser.named(value)
 
     @property
     def byteorder(self) -> str:

@@ -265,7 +265,8 @@ class SafetensorsSetViewer(Viewer):
 
     def _in_shard(self, shard: str, name: str) -> Tensor | None:
         try:
-            return self.shard_viewer(shard).find(name)
+            found: Tensor | None = self.shard_viewer(shard).find(name)
+            return found
         except DataChangedError:
             raise
         except PparseError:
@@ -300,7 +301,7 @@ class SafetensorsSetViewer(Viewer):
             return Tensor(name, None, (), (), status=Status.UNSUPPORTED, finding=self._alone(), owner=self)
         if shard is not None:
             try:
-                tensor = self.shard_viewer(shard).find(name)
+                tensor: Tensor | None = self.shard_viewer(shard).find(name)
             except DataChangedError:
                 raise
             except PparseError as error:
@@ -357,7 +358,7 @@ class SafetensorsSetViewer(Viewer):
         if not found and not self.parser.has_map:
             for name in self.parser.shard_names()[:1]:
                 try:
-                    return self.shard_viewer(name).metadata
+                    return self.shard_viewer(name).metadata  # type: ignore[no-any-return]
                 except DataChangedError:
                     raise
                 except PparseError:

@@ -1,0 +1,152 @@
+"""The members of a checkpoint's zip archive, by name: where each is, in few bytes and without making nodes."""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from pparse.findings import Status
+from pparse.parsers.zip.directory import BLOCK, end_records, entries, read_end_at
+from pparse.parsers.zip.records import CENTRAL_SIZE, FULL, LOCAL, LOCAL_SIZE, STORED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Final
+
+    from pparse.containers.member import ArchiveMember
+    from pparse.data.base import Data
+    from pparse.findings import Finding
+    from pparse.parsers.zip.directory import Directory
+    from pparse.parsers.zip.parser import ZipParser
+
+# flags, method, packed and whole size, lengths of name, extra field and comment, offset (APPNOTE.TXT 4.3.12)
+_ENTRY: Final = Struct("<8xHH8xIIHHH8xI").unpack_from
+_LENGTHS: Final = Struct("<HH").unpack_from
+_ENCRYPTED: Final = 1
+
+
+class Record:
+    """A member: its size, and where it is."""
+
+    __slots__ = ("_at", "_member", "_parser", "_start", "size")
+
+    def __init__(self, parser: ZipParser, size: int, start: int, at: int, member: ArchiveMember | None = None) -> None:
+        self._parser = parser
+        self.size = size
+        """Size of the content in bytes."""
+        self._start = start  # of the local header, if the member is stored as it is; else -1
+        self._at = at  # of the entry in the directory
+        self._member = member
+
+    @property
+    def start(self) -> int:
+        """Offset of the local header, or of the bytes."""
+        return self._start if self._member is None else self._member.start
+
+    @property
+    def member(self) -> ArchiveMember | None:
+        """What the archive says of it."""
+        if self._member is None:
+            self._member = self._parser.listed_member(self._at)
+        return self._member
+
+    @property
+    def status(self) -> Status:
+        """COMPLETE, as far as the archive tells."""
+        return Status.COMPLETE if self._member is None else self._member.status
+
+    @property
+    def finding(self) -> Finding | None:
+        """What is wrong with it, if anything."""
+        return None if self._member is None else self._member.finding
+
+    def place(self) -> tuple[Data, int, int]:
+        """Return the data, and begin and end of the content there. Raises `MalformedError`, `UnsupportedError`."""
+        parser = self._parser
+        if self._start >= 0 and self._member is None:
+            data = parser.result.extraction.data
+            head = data.pread(self._start, LOCAL_SIZE)
+            if len(head) == LOCAL_SIZE and head.startswith(LOCAL):
+                name, extra = _LENGTHS(head, 26)
+                begin = self._start + LOCAL_SIZE + name + extra
+                return data, begin, begin + self.size
+        member = self.member
+        if member is None:
+            from pparse.errors import MalformedError
+
+            raise MalformedError("its entry in the directory cannot be read", offset=self._at)
+        data, begin, end = parser.content(member)
+        return data, begin, begin + self.size if end is None else end
+
+
+def records_listed(parser: ZipParser, directory: Directory | LastDirectory) -> Iterator[tuple[str, Record]]:
+    """Yield names and records by a trusted directory, at a microsecond each."""
+    data, at = parser.result.extraction.data, directory.begin
+    while at < directory.end:
+        parser.result.extraction.session.check_cancelled()
+        block = data.pread(at, min(BLOCK, directory.end - at))
+        pos, last = 0, len(block) - CENTRAL_SIZE
+        while pos <= last:
+            flags, method, packed, size, names, extra, comment, offset = _ENTRY(block, pos)
+            following = pos + CENTRAL_SIZE + names + extra + comment
+            if following > len(block):
+                break
+            name = block[pos + CENTRAL_SIZE : pos + CENTRAL_SIZE + names].decode("utf-8", "replace")
+            plain = method == STORED and not flags & _ENCRYPTED and packed == size and FULL not in (size, offset)
+            if plain:
+                yield name, Record(parser, size, offset + directory.shift, at + pos)
+            else:
+                member = parser.listed_member(at + pos)
+                yield name, Record(parser, size if member is None else member.size or 0, -1, at + pos, member)
+            pos = following
+        if not pos:
+            return
+        at += pos
+
+
+class LastDirectory:
+    """The directory that torch uses: that of the last end record, whatever lies around it."""
+
+    __slots__ = ("begin", "end", "shift")
+
+    def __init__(self, begin: int, end: int, shift: int) -> None:
+        self.begin = begin
+        self.end = end
+        self.shift = shift
+
+
+def last_directory(parser: ZipParser) -> LastDirectory | None:
+    """Return the directory of the last end record if each of its entries leads to a local header; else None.
+
+    miniz, which torch reads archives with, takes the last one and compares nothing (mz_zip_reader_read_central_dir).
+    """
+    extraction = parser.result.extraction
+    data, start, end = extraction.data, extraction.start, extraction.known_end()
+    if data.gaps or data.flawed:
+        return None
+    at = next(iter(end_records(data, start, end)), None)
+    found = None if at is None else read_end_at(data, at, start, end)
+    if found is None or found[0].disks_differ:
+        return None
+    record, stop = found
+    begin = start + record.offset
+    if not start <= begin <= begin + record.size <= stop:
+        return None
+    place = LastDirectory(begin, begin + record.size, start)
+    count = 0
+    for where, entry in entries(data, begin, place.end):
+        if data.pread(start + entry.offset, len(LOCAL)) != LOCAL:
+            return None
+        count, begin = count + 1, where + entry.length
+    return place if count == record.entries and begin == place.end else None
+
+
+def records_scanned(parser: ZipParser) -> Iterator[tuple[str, Record]]:
+    """Yield names and records of an archive whose directory is missing or does not fit."""
+    for member in parser.files():
+        parser.recall(member)
+        if parser.needs_proof(member):
+            parser.verify(member)
+            parser.recall(member)
+        size = member.compressed_size if member.size is None else member.size
+        yield member.name, Record(parser, size or 0, -1, member.at, member)

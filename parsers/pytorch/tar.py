@@ -1,0 +1,244 @@
+"""PyTorch checkpoints of 0.1.1 to 0.1.9: a tar archive with ``sys_info``, ``pickle``, ``storages`` and ``tensors``.
+
+The formats of the members (torch/serialization.py, ``legacy_load``):
+
+- ``storages``: a pickled number; for each, a pickled ``(key, location, class)``, the number of elements as i64, the
+  elements; then a pickled list of parts of storages: ``(key, key of the whole, first element, number)``;
+- ``tensors``: a pickled number; for each, a pickled ``(key, key of the storage, class)``, i32 rank, 4 bytes of padding,
+  i64 sizes, i64 strides, i64 first element;
+- ``pickle``: what was saved; its persistent ids are keys of tensors and storages.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from pparse.data.range_status import cut_status
+from pparse.errors import PparseError
+from pparse.findings import Finding, Status
+from pparse.parsers.pickle.decoder import Decoder
+from pparse.parsers.pickle.program import Program
+from pparse.parsers.pickle.values import Global
+from pparse.parsers.pytorch.element_types import storage_type
+from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
+from pparse.parsers.pytorch.storages import Checkpoint, Stored
+from pparse.parsers.tar.parser import TarParser
+from pparse.tensors.dtype import DTYPES
+from pparse.tree.recognition import Confidence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Final
+
+    from pparse.data.base import Data
+    from pparse.document.extraction import Extraction
+    from pparse.parsers.pickle.values import Persistent
+    from pparse.tree.node import Node
+    from pparse.tree.recognition import Excerpt
+    from pparse.tree.result import Result
+
+_MEMBERS: Final = frozenset(("sys_info", "pickle", "storages", "tensors"))
+_RANK: Final = Struct("<i4x")
+_MOST_RANK: Final = 64
+
+
+class _Reader:
+    """Reads pickles and numbers from a member, one behind the other."""
+
+    def __init__(self, document: Extraction) -> None:
+        self.data = document.data
+        self.pos = document.start
+        self.end = document.known_end()
+        self._session = document.session
+
+    def value(self) -> Any:
+        """Return the value of the next pickle; None if it is not whole."""
+        program = Program(self._session, self.data, self.pos, self.end)
+        if program.trouble:
+            return None
+        self.pos = program.end
+        return Decoder(program).decode(program.start, program.end - 1)
+
+    def numbers(self, count: int) -> tuple[int, ...] | None:
+        """Return the next ``count`` numbers of 64 bits; None if they are not there."""
+        raw = self.data.pread(self.pos, 8 * count) if self.pos + 8 * count <= self.end else b""
+        if len(raw) < 8 * count:
+            return None
+        self.pos += 8 * count
+        return Struct(f"<{count}q").unpack(raw)
+
+    def rank(self) -> int | None:
+        """Return the rank of a tensor; None if it is not there, or none."""
+        raw = self.data.pread(self.pos, _RANK.size) if self.pos + _RANK.size <= self.end else b""
+        if len(raw) < _RANK.size:
+            return None
+        self.pos += _RANK.size
+        rank: int = _RANK.unpack(raw)[0]
+        return rank if 0 <= rank <= _MOST_RANK else None
+
+
+class PyTorchTarParser(TarParser, Checkpoint):
+    """A checkpoint of before torch 0.1.10."""
+
+    name = "pytorch-tar"
+    description = "PyTorch checkpoint of before 0.1.10 (tar)"
+    extensions = (".pt", ".pth", ".pth.tar")
+    viewer = "pparse.viewers.pytorch.viewer:PyTorchViewer"
+    is_generic = False
+    named_is_enough = False
+    refines = ("tar",)
+    references = ("torch/serialization.py",)
+    limitations = ("objects of unknown classes are shown by their attributes, and never made",)
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        self._found: dict[str, tuple[StorageId, Stored]] | None = None
+        self._tensors: dict[str, StoredTensor] | None = None
+
+    @classmethod
+    def match(cls, excerpt: Excerpt) -> Confidence:
+        """As sure as that it is a tar archive, if its first member is called as one of a checkpoint."""
+        name = excerpt.head(100).split(b"\0", 1)[0].decode("latin-1").removeprefix("./")
+        if name not in _MEMBERS or not cls._has_others(excerpt):
+            return Confidence.NO
+        return super().match(excerpt)
+
+    @classmethod
+    def _has_others(cls, excerpt: Excerpt) -> bool:
+        """Tell whether another member of a checkpoint follows; the first ones, but for storages, are small."""
+        head = excerpt.head(64 << 10)
+        places = range(512, len(head) - 511, 512)
+        names = (head[at : at + 100].split(b"\0", 1)[0].removeprefix(b"./") for at in places)
+        return head.startswith((b"storages", b"./storages")) or any(
+            name.decode("latin-1") in _MEMBERS for name in names
+        )
+
+    def _reader(self, name: str) -> _Reader | None:
+        document = self._document(name)
+        return None if document is None else _Reader(document)
+
+    def _document(self, name: str) -> Extraction | None:
+        for candidate in (name, f"./{name}"):
+            try:
+                return self.extraction.children.get(candidate) or self.enter(candidate)
+            except PparseError:
+                continue
+        return None
+
+    def pickled(self) -> Node | None:
+        """Return what was saved."""
+        document = self._document("pickle")
+        try:
+            root = None if document is None else document.parse("pickle").root
+        except PparseError:
+            return None
+        return root.child(0) if root is not None and root.kind == "pickles" else root
+
+    # -- storages ----------------------------------------------------------------------------------------------------
+
+    def _storages(self) -> dict[str, tuple[StorageId, Stored]]:
+        if self._found is None:
+            self._found = {}
+            reader = self._reader("storages")
+            if reader is not None:
+                try:
+                    self._read_storages(reader, self._found)
+                except PparseError as error:
+                    self._note_part("storages", error)
+        return self._found
+
+    def _note_part(self, name: str, error: PparseError) -> None:
+        self.result.findings.add(
+            Finding("malformed", f"its part {name}: {error.reason}", source=self.extraction.name, offset=error.offset)
+        )
+
+    def _read_storages(self, reader: _Reader, found: dict[str, tuple[StorageId, Stored]]) -> None:
+        count = reader.value()
+        for _ in range(count if type(count) is int else 0):
+            about = reader.value()
+            size = reader.numbers(1)
+            known = storage_type(about[2]) if isinstance(about, tuple) and len(about) == 3 else None
+            dtype = DTYPES.get(known[0]) if known is not None else None
+            if known is None or dtype is None or size is None or size[0] < 0:
+                return
+            storage = StorageId(str(about[0]), *known, str(about[1]), size[0])
+            found[storage.key] = storage, _part(reader.data, reader.pos, size[0] * dtype.itemsize, reader.end)
+            storage.held = found[storage.key][1]
+            reader.pos += size[0] * dtype.itemsize
+            if reader.pos > reader.end:
+                return
+        views = reader.value()
+        for view in views if isinstance(views, list) else ():
+            whole = found.get(str(view[1])) if isinstance(view, tuple) and len(view) == 4 else None
+            if whole is None or any(type(number) is not int or number < 0 for number in view[2:]):
+                continue
+            storage = StorageId(str(view[0]), whole[0].dtype, whole[0].torch_dtype, whole[0].location, view[3])
+            item = DTYPES[storage.dtype].itemsize
+            data, begin, _ = whole[1].place
+            storage.held = _part(data, begin + view[2] * item, view[3] * item, reader.end)
+            found[storage.key] = storage, storage.held
+
+    def stored(self, key: str) -> Stored | None:
+        """Return a storage by its key."""
+        found = self._storages().get(key)
+        return None if found is None else found[1]
+
+    def keys(self) -> Iterator[str]:
+        """Yield the keys of the storages."""
+        return iter(self._storages())
+
+    @property
+    def byteorder(self) -> str:
+        """Little: other machines could not read these files."""
+        return "little"
+
+    # -- tensors -----------------------------------------------------------------------------------------------------
+
+    def named(self, value: Persistent) -> StoredTensor | None:
+        """Return the tensor, or the storage, that a persistent id means; None if there is none."""
+        key = str(value.id[0] if isinstance(value.id, tuple) and value.id else value.id)
+        if self._tensors is None:
+            self._tensors = {}
+            reader = self._reader("tensors")
+            if reader is not None:
+                try:
+                    self._read_tensors(reader, self._tensors)
+                except PparseError as error:
+                    self._note_part("tensors", error)
+        found = self._tensors.get(key)
+        if found is None and key in self._storages():
+            storage = self._storages()[key][0]
+            found = StoredTensor(storage, storage.dtype, storage.torch_dtype, 0, (storage.count,), (1,), "storage")
+        return found
+
+    def _read_tensors(self, reader: _Reader, found: dict[str, StoredTensor]) -> None:
+        count = reader.value()
+        for _ in range(count if type(count) is int else 0):
+            about, rank = reader.value(), reader.rank()
+            shape = reader.numbers(rank) if rank is not None else None
+            stride = reader.numbers(rank or 0)
+            first = reader.numbers(1)
+            if not isinstance(about, tuple) or len(about) < 2 or shape is None or stride is None or first is None:
+                return
+            storage = self._storages().get(str(about[1]))
+            if min((*shape, *stride, *first), default=0) < 0:
+                continue
+            known = storage[0] if storage is not None else _lost(about)
+            if known is not None:
+                found[str(about[0])] = StoredTensor(known, known.dtype, known.torch_dtype, first[0], shape, stride)
+
+
+def _part(data: Data, begin: int, size: int, end: int) -> Stored:
+    there = max(0, min(size, end - begin))
+    status = Status.COMPLETE if there >= size else cut_status(there > 0)
+    return Stored(there, lambda: (data, begin, begin + size), status)
+
+
+def _lost(about: tuple[Any, ...]) -> StorageId | None:
+    """Return what is known of a storage that the file has lost: its type, by the tensor's class."""
+    kind = about[2] if len(about) > 2 else None
+    known = None
+    if isinstance(kind, Global) and kind.name.endswith("Tensor"):
+        known = storage_type(Global("torch", kind.name.removesuffix("Tensor") + "Storage"))
+    return None if known is None else StorageId(str(about[1]), *known, "cpu", 0)

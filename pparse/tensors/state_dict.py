@@ -1,0 +1,63 @@
+"""`StateDict`: the tensors of a viewer as torch has them, one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Mapping, ValuesView
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from pparse.tensors.viewer import Viewer
+
+
+class StateDict(Mapping[str, "Any"]):
+    """A mapping of names to torch tensors, each read when it is asked for."""
+
+    def __init__(self, viewer: Viewer, prefix: str = "") -> None:
+        self._viewer = viewer
+        self._prefix = prefix
+
+    def __getitem__(self, name: str) -> Any:
+        return self._viewer[self._prefix + name].torch()
+
+    def __iter__(self) -> Iterator[str]:
+        start = len(self._prefix)
+        return (name[start:] for name in self._viewer if name.startswith(self._prefix))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def values(self) -> ValuesView[Any]:
+        """Return a view of the tensors, read one after the other."""
+        return _Values(self)
+
+    def items(self) -> ItemsView[str, Any]:
+        """Return a view of names and tensors, read one after the other."""
+        return _Items(self)
+
+    def _pairs(self) -> Iterator[tuple[str, Any]]:
+        start = len(self._prefix)
+        for tensor in self._viewer.tensors():
+            if tensor.name.startswith(self._prefix):
+                yield tensor.name[start:], tensor.torch()
+
+    def __repr__(self) -> str:
+        return f"<StateDict of {self._viewer.extraction.name!r}, names beginning with {self._prefix!r}>"
+
+
+class _Values(ValuesView["Any"]):
+    __slots__ = ()
+    _mapping: StateDict
+
+    def __iter__(self) -> Iterator[Any]:
+        return (tensor for _, tensor in self._mapping._pairs())
+
+
+class _Items(ItemsView[str, "Any"]):
+    __slots__ = ()
+    _mapping: StateDict
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        return self._mapping._pairs()
