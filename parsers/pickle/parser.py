@@ -214,7 +214,9 @@ class PickleParser(Parser):
             return Entry(key, "unknown", program.start, program.end, status=program.status, finding=finding)
         if finding is not None:
             at = slots[0] >> 8
-            kind = "unfinished" if len(slots) > 1 and slots[0] & 0xFF not in _FILLED else self._kind(program, slots[0])[0]
+            kind = (
+                "unfinished" if len(slots) > 1 and slots[0] & 0xFF not in _FILLED else self._kind(program, slots[0])[0]
+            )
             return Entry(key, kind, at, program.end, status=program.status, finding=finding)
         return self._entry(program, key, slots[0], program.end - 1)
 
@@ -337,7 +339,9 @@ class PickleParser(Parser):
         try:
             kind, note = self._kind(program, slot)
         except MalformedError as error:
-            finding = Finding("malformed", error.reason, source=self.result.extraction.name, offset=error.offset or start)
+            finding = Finding(
+                "malformed", error.reason, source=self.result.extraction.name, offset=error.offset or start
+            )
             return Entry(key, "invalid", start, end, status=Status.DAMAGED, finding=finding, at=at)
         value: Any = UNLOADED_VALUE
         if kind not in SHAPES and kind != "alias" and end - start <= _SMALL:
@@ -346,7 +350,9 @@ class PickleParser(Parser):
             except LimitError:
                 value = UNLOADED_VALUE
             except MalformedError as error:
-                finding = Finding("malformed", error.reason, source=self.result.extraction.name, offset=error.offset or start)
+                finding = Finding(
+                    "malformed", error.reason, source=self.result.extraction.name, offset=error.offset or start
+                )
                 return Entry(key, kind, start, end, status=Status.DAMAGED, finding=finding, at=at)
         return Entry(key, kind, start, end, value, at=at, note=note)
 
@@ -392,8 +398,8 @@ class PickleParser(Parser):
 
     def _unfinished(self, program: Program, node: Node, left: list[int]) -> Iterator[Entry]:
         """Yield entries for what was on the stack, above the value itself, when the pickle ended."""
-        slots = left[1:] if left and left[0] & 0xFF in _FILLED else left
-        if slots and slots[0] & 0xFF == MARK and slots is not left:
+        slots = left[1:] if left and (left[0] & 0xFF in _FILLED or left[0] & 0xFF == MARK) else left
+        if slots and slots[0] & 0xFF == MARK and slots is not left and left[0] & 0xFF != MARK:
             slots = slots[1:]
         cut = next((number for number, slot in enumerate(slots) if slot & 0xFF == MARK and number), len(slots))
         open_from = cut
@@ -403,6 +409,8 @@ class PickleParser(Parser):
                 open_from = cut - 1
         elif cut == len(slots) and slots:
             open_from = self._open_from(slots, paired)
+        if slots is left:  # a part of a value is smaller than the value
+            open_from = max(1, open_from)
         decoder = self.decoder(program)
         parts = ends_with(slots[: open_from + 1], program.end)
         done = parts[:open_from]
