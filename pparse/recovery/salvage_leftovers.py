@@ -8,6 +8,7 @@ from pparse.data.range_status import joined
 from pparse.errors import PASSING, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Status
 from pparse.parsers.pickle.parser import PickleParser
+from pparse.parsers.pytorch.rebuild import StoredTensor
 from pparse.parsers.pytorch.storages import Checkpoint
 from pparse.parsers.pytorch.zip import PyTorchZipParser
 from pparse.recovery.report import RecoveredFile
@@ -167,10 +168,9 @@ class Leftovers:
     def _used(self) -> set[str]:
         """Return the keys of the storages that a listed tensor is in."""
         return {
-            stored.storage.key
-            for leaf in self._viewer.leaves()
-            for _, stored in leaf.tensors or ()
-            if stored.storage is not None
+            what.storage.key
+            for _, what, _ in self._viewer.named_tensors()
+            if isinstance(what, StoredTensor) and what.storage is not None
         }
 
     def _save_storage(self, key: str, stored: Stored) -> None:
