@@ -24,9 +24,7 @@ _PAIRS: Final = frozenset(b"ud")
 class Contents:
     """The parts of the value that begins at ``start``, read to ``end``."""
 
-    def __init__(
-        self, program: Program, start: int, end: int, index: ChildIndex | None, *, pairs: bool = False
-    ) -> None:
+    def __init__(self, program: Program, start: int, end: int, index: ChildIndex | None, *, pairs: bool = False) -> None:
         """``index`` receives the offsets of the items, or the ``pairs``, of a sequence."""
         self.state = Scan()
         """The stack at the end."""

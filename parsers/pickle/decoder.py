@@ -129,9 +129,7 @@ def _run(frame: _Frame, objects: dict[int, Any], program: Program) -> int | None
                 number = buf[i + 1] if op == 0x68 else get_number(buf, i, frame.base + i)
                 nth = number - first if regular else program.nth(number, frame.base + i)
                 if nth < 0 or nth >= frame.nth:
-                    raise MalformedError(
-                        f"number {number} is named before anything is memoized so", offset=frame.base + i
-                    )
+                    raise MalformedError(f"number {number} is named before anything is memoized so", offset=frame.base + i)
                 if nth not in objects:
                     frame.i = i
                     return nth
@@ -168,9 +166,7 @@ def _run(frame: _Frame, objects: dict[int, Any], program: Program) -> int | None
             error.offset = frame.base + i
         raise
     except (IndexError, TypeError, ValueError) as error:
-        raise MalformedError(
-            f"opcode {buf[i]:#04x} does not fit what is on the stack, or its argument is wrong", offset=frame.base + i
-        ) from error
+        raise MalformedError(f"opcode {buf[i]:#04x} does not fit what is on the stack, or its argument is wrong", offset=frame.base + i) from error
     frame.i = i
     return None
 

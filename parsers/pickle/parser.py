@@ -214,9 +214,7 @@ class PickleParser(Parser):
             return Entry(key, "unknown", program.start, program.end, status=program.status, finding=finding)
         if finding is not None:
             at = slots[0] >> 8
-            kind = (
-                "unfinished" if len(slots) > 1 and slots[0] & 0xFF not in _FILLED else self._kind(program, slots[0])[0]
-            )
+            kind = "unfinished" if len(slots) > 1 and slots[0] & 0xFF not in _FILLED else self._kind(program, slots[0])[0]
             return Entry(key, kind, at, program.end, status=program.status, finding=finding)
         return self._entry(program, key, slots[0], program.end - 1)
 
@@ -339,9 +337,7 @@ class PickleParser(Parser):
         try:
             kind, note = self._kind(program, slot)
         except MalformedError as error:
-            finding = Finding(
-                "malformed", error.reason, source=self.result.extraction.name, offset=error.offset or start
-            )
+            finding = Finding("malformed", error.reason, source=self.result.extraction.name, offset=error.offset or start)
             return Entry(key, "invalid", start, end, status=Status.DAMAGED, finding=finding, at=at)
         value: Any = UNLOADED_VALUE
         if kind not in SHAPES and kind != "alias" and end - start <= _SMALL:
@@ -350,9 +346,7 @@ class PickleParser(Parser):
             except LimitError:
                 value = UNLOADED_VALUE
             except MalformedError as error:
-                finding = Finding(
-                    "malformed", error.reason, source=self.result.extraction.name, offset=error.offset or start
-                )
+                finding = Finding("malformed", error.reason, source=self.result.extraction.name, offset=error.offset or start)
                 return Entry(key, kind, start, end, status=Status.DAMAGED, finding=finding, at=at)
         return Entry(key, kind, start, end, value, at=at, note=note)
 

@@ -86,11 +86,7 @@ class Reading:
         self._size = FIRST_BLOCK
 
     def run(
-        self,
-        end: int | None,
-        known_end: int,
-        jumps: Jumps | None = None,
-        after: Callable[[Reading], object] | None = None,
+        self, end: int | None, known_end: int, jumps: Jumps | None = None, after: Callable[[Reading], object] | None = None
     ) -> Stop:
         """Read to ``end`` (None: to STOP); ``known_end`` is where the data end. ``after`` is called after each block."""
         with self.session.budget.charge(3 * FIRST_BLOCK, "a block of a pickle") as charge:
@@ -166,6 +162,4 @@ class Reading:
                 return Stop.CUT
             size *= 4
             if size > most:
-                raise LimitError(
-                    "a line of a pickle is too long", option="scalar_bytes", wanted=size, got=most, offset=at
-                )
+                raise LimitError("a line of a pickle is too long", option="scalar_bytes", wanted=size, got=most, offset=at)
