@@ -10,6 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
+    from pparse.data.base import Data
+
 _MODULES: Final = ("numpy.core.", "numpy._core.")
 _RECONSTRUCT: Final = frozenset(f"{module}multiarray._reconstruct" for module in _MODULES)
 _FROM_BUFFER: Final = frozenset(f"{module}numeric._frombuffer" for module in _MODULES)
@@ -20,7 +22,7 @@ _SCALAR_TYPES: Final = {"M8": "datetime64", "m8": "timedelta64"}
 class Array:
     """A numpy array, as its pickle describes it."""
 
-    __slots__ = ("big_endian", "content", "dtype", "fortran", "objects", "shape", "what")
+    __slots__ = ("big_endian", "content", "dtype", "fortran", "objects", "place", "shape", "what")
 
     def __init__(self, shape: tuple[int, ...], what: str) -> None:
         self.shape = shape
@@ -34,7 +36,9 @@ class Array:
         self.fortran = False
         """Whether the first dimension runs fastest."""
         self.content: bytes | None = None
-        """The bytes; None: there are none, see ``objects``."""
+        """The bytes; None: there are none, see ``place`` and ``objects``."""
+        self.place: tuple[Data, int, int] | None = None
+        """Where the bytes of a large array are: the data, begin and end."""
         self.objects: list[Any] | None = None
         """The elements, if they are Python objects."""
 

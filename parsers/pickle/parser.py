@@ -28,7 +28,7 @@ from pparse.data.range_status import cut_status
 from pparse.data.trailing_bytes import trailing_severity
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseError
 from pparse.findings import Finding, Severity, Status
-from pparse.kernels.pickle_scan import GETS, MARK, MORE, NOTHING, ACTIONS, SLACK, STOPPED, Scan, scan
+from pparse.kernels.pickle_scan import GETS, LONG_LINE, MARK, MORE, NOTHING, ACTIONS, SLACK, STOPPED, Scan, scan
 from pparse.parsers.pickle.contents import Contents, group
 from pparse.parsers.pickle.decoder import Decoder
 from pparse.parsers.pickle.kinds import KIND_OF, PLAIN_KINDS, SEQUENCES, SHAPES
@@ -96,14 +96,14 @@ class PickleParser(Parser):
         state = Scan()
         # Protocol 0 is text: it must end in this block, or be long and full of marks.
         i, why = scan(head + bytes(SLACK), 0, max(0, len(head)), 0, state)
-        if why not in (MORE, STOPPED) or not head:
+        if why not in (MORE, STOPPED, LONG_LINE) or not head:
             return Confidence.NO
         if head[0] == 0x80:
             return Confidence.LIKELY if len(head) > 2 else Confidence.POSSIBLE
         if why == STOPPED:
             whole = len(state.slots) == 1 and not state.marks
             return Confidence.POSSIBLE if whole and i > 2 else Confidence.NO
-        return Confidence.POSSIBLE if state.count >= 8 else Confidence.NO
+        return Confidence.POSSIBLE if state.count >= (2 if why == LONG_LINE else 8) else Confidence.NO
 
     # -- programs ----------------------------------------------------------------------------------------------------
 

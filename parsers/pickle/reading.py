@@ -53,8 +53,10 @@ class Jumps:
         self._ends: dict[int, tuple[int, int]] = {}
         for at, known in big.items():
             if start <= at < end:
-                fitting = [(slot, last) for slot, last in known if last <= end and (at, last) != (start, end)]
-                if fitting and (at > start or fitting[-1][1] < end):
+                fitting = [(slot, last) for slot, last in known if last <= end]
+                if at == start and fitting:
+                    fitting.pop()  # that is the value itself
+                if fitting:
                     self._ends[at] = fitting[-1]
         self._at = sorted(self._ends, reverse=True)
 

@@ -7,7 +7,7 @@ torch takes the folder in the archive from its first member, whatever the file i
 
 from __future__ import annotations
 
-from pparse.errors import PparseError
+from pparse.errors import PathError, PparseError
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.pytorch.records import Record, last_directory, records_listed, records_scanned
 from pparse.parsers.pytorch.storages import Checkpoint, Stored
@@ -98,6 +98,17 @@ class PyTorchZipParser(ZipParser, Checkpoint):
                     Finding("no-checksums", reason, severity=Severity.NOTE, source=self.result.extraction.name)
                 )
         return member
+
+    def find_member(self, name: str) -> Node | None:
+        """Return the node of the member listed as ``name``; or else that of what was saved under this path."""
+        found = super().find_member(name)
+        if found is not None:
+            return found
+        saved = self.pickled()
+        try:
+            return None if saved is None else saved.at(name)
+        except PathError:
+            return None
 
     def holds(self) -> str | None:
         """Return None: what it holds is shown."""

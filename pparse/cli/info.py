@@ -111,7 +111,8 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
         text = safe(value)
         _field(out, "metadata", f"{safe(str(name))} = {text[:200]}{'…' if len(text) > 200 else ''}")
     if len(facts) > 20:
-        how = "get FILE metadata" if len(facts) == len(metadata) else "info FILE --json"
+        is_node = len(facts) == len(metadata) and viewer.root.find("metadata") is not None
+        how = "get FILE metadata" if is_node else "info FILE --json"
         _field(out, "metadata", f"… {len(facts) - 20} more; 'pparse {how}' shows all")
     _field(out, "status", out.status(extent.status, extent.all_verified))
     hit = viewer.find(extent.first_hit) if extent.first_hit is not None else None

@@ -89,7 +89,7 @@ def read_chunked(path: Path, kind: str) -> dict[str, bytes]:
 
 
 def read_checkpoint(sample: Sample, path: Path) -> dict[str, bytes]:
-    """Return the tensors of a checkpoint that is sound, but for bytes that do not matter; raises what zipfile raises."""
+    """Return the tensors of a checkpoint that is sound where it matters; raises what zipfile raises."""
     if sample.name == "pytorch-legacy":
         content = path.read_bytes()
         return {name: content[slice(*value.place)] for name, value in sample.values.items()}

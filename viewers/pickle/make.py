@@ -32,6 +32,7 @@ class TensorMaker:
         self._owner = owner
         self._path: str = owner.extraction.path
         self._source: str = owner.extraction.name
+        self._beyond: int = owner.extraction.parsed.known_end()
         self.byteorder = byteorder
         """Byte order of the storages."""
         self.lacking: dict[str, int] = {}
@@ -74,7 +75,7 @@ class TensorMaker:
                 wanted=end - begin,
                 got=0,
             )
-            span = Span(None, 0, end - begin, self._path)
+            span = Span(None, self._beyond, end - begin, self._path)  # in order, it comes behind all that is there
             status = Status.MISSING if end > begin else Status.COMPLETE
             return Tensor(
                 name, dtype, stored.shape, (span,), stored_dtype=word, status=status, finding=finding, owner=self._owner
@@ -137,7 +138,7 @@ class TensorMaker:
         """Return a numpy array, whose bytes are in the pickle; ``wanted``: the type that it is to have."""
         if wanted is not None and array.dtype is not None and array.content is not None:
             array = _as_type(array, wanted)
-        if array.dtype is None or array.content is None:
+        if array.dtype is None or (array.content is None and array.place is None):
             reason = f"numpy's type {array.what} is not one of numbers, texts or times"
             return self.unreadable(name, "unknown-type", reason, array.shape, None, array.what)
         try:
@@ -148,8 +149,11 @@ class TensorMaker:
         for length in array.shape if array.fortran else ():
             strides.append(distance)
             distance *= length
-        data = BytesData(array.content, self._source)
-        span = Span(data, 0, len(array.content), self._path)
+        if array.place is not None:
+            data, begin, end = array.place
+        else:
+            data, begin, end = BytesData(array.content or b"", self._source), 0, len(array.content or b"")
+        span = Span(data, begin, end - begin, self._path)
         made = Tensor(
             name,
             dtype,
@@ -161,7 +165,7 @@ class TensorMaker:
             owner=self._owner,
         )
         meant = made.size * dtype.itemsize
-        if meant != len(array.content):
+        if meant != end - begin:
             made.status = Status.DAMAGED
             made.finding = Finding(
                 "bad-size",
@@ -169,7 +173,7 @@ class TensorMaker:
                 path=name,
                 source=self._source,
                 wanted=meant,
-                got=len(array.content),
+                got=end - begin,
             )
         return made
 

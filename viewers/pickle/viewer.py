@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pparse.containers.member import NameCounter
 from pparse.findings import Finding, Status
-from pparse.parsers.pickle.arrays import Array
+from pparse.parsers.pickle.arrays import Array, scalar_of
 from pparse.parsers.pickle.values import Call, Global, Persistent
 from pparse.parsers.pytorch.rebuild import Odd
 from pparse.tensors.viewer import Extent, Viewer
@@ -228,11 +228,26 @@ def _numbered(names: NameCounter, name: str) -> str:
     return name if number == 1 else f"{name}#{number}"
 
 
+def _number(scalar: Array) -> Any:
+    """Return a numpy scalar as a number of Python, or as text."""
+    import numpy as np
+
+    try:
+        dtype = np.dtype(scalar.dtype).newbyteorder(">" if scalar.big_endian else "<")
+        value = np.frombuffer(scalar.content or b"", dtype, 1)[0].item()
+    except (TypeError, ValueError):
+        return f"<{scalar.what}>"
+    return value if isinstance(value, str | int | float) else str(value)
+
+
 def _plain(value: Any) -> Any:
     """Return a value as data that JSON knows, or as text."""
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, Call):
+        scalar = scalar_of(value)
+        if scalar is not None:
+            return _number(scalar)
         return f"<{value.name or 'object'}>"
     if isinstance(value, Global):
         return str(value)

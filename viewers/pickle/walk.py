@@ -12,6 +12,7 @@ from pparse.parsers.pickle.arrays import SCALARS, Array, array_of
 from pparse.parsers.pickle.values import Call, Ordered, Persistent
 from pparse.parsers.pytorch.rebuild import Odd, StorageId, numpy_inside, tensors_of, with_storage, wrapped_state
 from pparse.tree.entry import SCALAR
+from pparse.viewers.pickle.large import large_array
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class Walk:
             name, value = found
             self._left -= 1
             if self._left < 0:
+                yield Found(name, Odd("shared values have more names than the pickle has bytes: the rest is left out"))
                 return
             if _is_node(value):
                 made = self._made(value)
@@ -99,6 +101,10 @@ class Walk:
                 if made is not value:
                     stack.append(iter([(name, made[0])]))
                     trail.append(0)
+                    continue
+                array = large_array(value) if value.kind == "call" else None
+                if array is not None:
+                    yield Found(name, value, array=array)
                     continue
                 stack.append(self._parts_of_node(name, value))
                 trail.append(0)
@@ -124,7 +130,7 @@ class Walk:
         try:
             return [self._parser.decoder(self._parser.program(node.start)).decode(node.start, node.end or node.start)]
         except PparseError:
-            return None
+            return node if node.shape != SCALAR else None  # something in it is wrong: its other parts are not
 
     def _parts_of_node(self, name: str, node: Node) -> Iterator[tuple[str, Any]]:
         """Yield names and nodes of the parts of a large value."""

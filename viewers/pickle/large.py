@@ -1,0 +1,101 @@
+"""Large numpy arrays in pickles: described by their nodes, without reading their bytes."""
+
+from __future__ import annotations
+
+from pparse.data.base import Data
+from pparse.errors import PparseError
+from pparse.parsers.pickle.arrays import Array, array_of
+from pparse.parsers.pickle.payload import payload
+from pparse.parsers.pickle.values import Call
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    from pparse.tree.node import Node
+
+# Where the bytes stand in the arguments or the state of the calls that make arrays.
+_CONTENT: Final = {"_frombuffer": 0, "_reconstruct": -1}
+
+
+class TextBytes(Data):
+    """Bytes that a pickle of protocol 0 to 2 has as a text, a character each: made of the text when they are read."""
+
+    def __init__(self, node: Node, size: int) -> None:
+        extraction = node.extraction
+        super().__init__(extraction.name, size, extraction.data.stats)
+        self._node = node
+        self._content: bytes | None = None
+
+    @property
+    def identity(self) -> object | None:  # type: ignore[override]
+        """That of the document, and where the text stands in it."""
+        from pparse.data.identity import derived
+
+        node = self._node
+        return derived("latin-1", [node.extraction.data.range(node.start, node.end or node.start)])
+
+    def _pread(self, offset: int, length: int) -> bytes:
+        if self._content is None:
+            loaded = self._node.load()
+            content: bytes = loaded.encode("latin-1", "replace") if isinstance(loaded, str) else loaded
+            budget = self._node.extraction.session.budget
+            self._charge = budget.charge(len(content), "the bytes of an array", self._forget)
+            self._content = content
+            return content[offset : offset + length]
+        return self._content[offset : offset + length]
+
+    def _forget(self) -> None:
+        self._content = None
+
+    def check_unchanged(self) -> None:
+        """Check the document."""
+        self._node.extraction.data.check_unchanged()
+
+
+def large_array(node: Node) -> Array | None:
+    """Return the array that a large ``call`` would make; None if it would make none."""
+    parts = {kid.key: kid for kid in node.children()}
+    name = parts["callable"].load() if "callable" in parts else None
+    place = _CONTENT.get(getattr(name, "name", "").rpartition(".")[2])
+    holder = parts.get("args" if place == 0 else "state")
+    if place is None or holder is None or holder.kind != "tuple":
+        return None
+    values = list(holder.children())
+    if not values:
+        return None
+    content = values[place]
+    if content.kind not in ("bytes", "bytearray", "str"):
+        return None
+    try:
+        known: list[Any] = [
+            kid.to_python() if kid.shape != "scalar" else kid.load() for kid in values if kid is not content
+        ]
+    except PparseError:
+        return None
+    known.insert(place if place == 0 else len(known), b"")
+    call = Call(name, tuple(known) if place == 0 else parts["args"].to_python())
+    call.state = None if place == 0 else tuple(known)
+    found = array_of(call)
+    if found is None:
+        return None
+    found.content = None
+    data = content.extraction.data
+    place_of = payload(data, content.start, content.end or content.start)
+    if place_of is None or content.kind == "str":
+        size = _size_of(found)
+        found.place = TextBytes(content, size), 0, size
+    else:
+        found.place = data, *place_of
+    return found
+
+
+def _size_of(array: Array) -> int:
+    from math import prod
+
+    from pparse.tensors.dtype import DType
+
+    try:
+        return prod(array.shape) * DType.of(array.dtype or "").itemsize
+    except ValueError:
+        return 0
