@@ -112,8 +112,8 @@ def legacy_checkpoint(tensors: Mapping[str, tuple[str, list[int]]], contents: Ma
         out += struct.pack("<q", len(contents[name]) // STORAGES[dtype][1])
         places[name] = (len(out), len(out) + len(contents[name]))
         out += contents[name]
-    # The number of elements of each storage says where the next one is.
-    own = {name: tuple(counts[: number + 1]) for number, name in enumerate(tensors)}
+    # The numbers of elements say that nothing came in or was lost before them.
+    own = {name: tuple(counts[: number + 2]) for number, name in enumerate(tensors)}
     return Made(bytes(out), places, head, ((0, head),), own)
 
 
