@@ -24,6 +24,7 @@ from pparse.errors import (
     MalformedError,
     MissingTensorError,
     NothingThereError,
+    NotWholeError,
     OptionError,
     PathError,
     PparseError,
@@ -39,6 +40,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pparse.budget import MemoryBudget
     from pparse.compressed.inflated import InflatedData
+    from pparse.conversion.converting import convert
     from pparse.data.base import BytesData, Data
     from pparse.data.files import FileData
     from pparse.data.reader import Cursor, Range, Reader
@@ -116,6 +118,7 @@ _WHERE = {
     "Tensor": "tensors.tensor",
     "UNLOADED_VALUE": "tree.entry",
     "Viewer": "tensors.viewer",
+    "convert": "conversion.converting",
     "open": "document.opening",
     "view": "tensors.viewer",
 }
@@ -158,6 +161,7 @@ __all__ = [
     "Node",
     "NodeContext",
     "NodeViewer",
+    "NotWholeError",
     "NothingThereError",
     "OptionError",
     "Parser",
@@ -180,6 +184,7 @@ __all__ = [
     "UNLOADED_VALUE",
     "UnsupportedError",
     "Viewer",
+    "convert",
     "open",
     "view",
 ]

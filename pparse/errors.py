@@ -18,6 +18,7 @@
     ├── ClosedError       ValueError   the document was closed
     ├── PathError         LookupError  a path, key or tensor name leads nowhere
     ├── CancelledError                 the caller's ``cancel`` asked to stop
+    ├── NotWholeError                  not everything that was to be converted is whole; nothing was written
     ├── EngineError                    a parser broke the rules of the engine: a bug, never bad input
     └── TensorError
         ├── TruncatedTensorError       begins inside the file, ends beyond it
@@ -223,6 +224,15 @@ class PathError(PparseError, LookupError):
 
 class CancelledError(PparseError):
     """The caller's ``cancel`` callable returned true."""
+
+
+class NotWholeError(PparseError):
+    """Not everything that was to be converted is whole, and nothing was written."""
+
+    def __init__(self, reason: str, *, source: str | None = None, lost: tuple[tuple[str, str, str], ...] = ()) -> None:
+        super().__init__(reason, source=source)
+        self.lost = lost
+        """The tensors that are not whole: name, status and reason of each."""
 
 
 class EngineError(PparseError):

@@ -22,7 +22,7 @@ from pparse.limits import MAX_DEPTH
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Final, TypeAlias
 
     Step: TypeAlias = "KeyStep | OrdinalStep"
@@ -263,3 +263,16 @@ def split_slice(text: str) -> tuple[str, tuple[int | slice | object, ...]] | Non
                 return None
             items.append(slice(*(int(bound) if bound else None for bound in bounds)))
     return text[: match.start()], tuple(items)
+
+
+def glob(pattern: str) -> Callable[[str], bool]:
+    """Return what says whether a name matches ``pattern``: ``*``, ``?`` and ``[…]``, or the name as it is.
+
+    A folder of an archive stands for everything in it.
+    """
+    from fnmatch import translate
+
+    match = re.compile(translate(pattern)).match
+    # An exact name may contain brackets and stars.
+    below = pattern.rstrip("/") + "/"
+    return lambda name: name == pattern or match(name) is not None or name.startswith((below, f"./{below}"))

@@ -20,7 +20,7 @@ FOLDERS = {"pparse": "pparse", "pparse.parsers": "parsers", "pparse.viewers": "v
 ORDER = (
     "errors lazy locking display < limits findings < paths < budget kernels < data protobuf < codecs protos < "
     "compressed < riegeli < tree < document < tensors < writers < containers testing < parsers < viewers < "
-    "proto_splitter < recovery < cli"
+    "proto_splitter < recovery < conversion < cli"
 )
 RANK = {room: rank for rank, rooms in enumerate(ORDER.split("<")) for room in rooms.split()}
 # The face of all, and the command that calls the last one.
@@ -205,6 +205,7 @@ OWN_PATHS = {
     "pparse.cli.split": "-o of split",
     "pparse.cli.writing": "-o of any command",
     "pparse.compressed.gzip_index": "where the cache of indexes is",
+    "pparse.conversion.workspace": "writes the files of a conversion",
     "pparse.proto_splitter.fingerprint": "writes fingerprint.pb",
     "pparse.proto_splitter.folders": "writes a folder",
     "pparse.proto_splitter.split": "writes the files of a split",

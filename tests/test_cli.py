@@ -285,7 +285,7 @@ def test_a_file_alone_hints_at_ls(run, model):
 def test_an_unknown_command(run):
     ran = run("list", "file")
     assert (ran.code, ran.out) == (2, "")
-    commands = "ls, info, tree, get, check, extract, recover, index, graph, split, merge, formats"
+    commands = "ls, info, tree, get, check, extract, recover, convert, index, graph, split, merge, formats"
     assert ran.err == f"pparse: no command 'list'; commands: {commands}\n"
 
 

@@ -24,7 +24,7 @@ INDEX = "docs/samples/sharded/model.safetensors.index.json"
 RECORDS = "docs/samples/records.cut.riegeli"
 ARCHIVE = "docs/samples/backup.tar.gz"
 CUT_ARCHIVE = "docs/samples/backup.cut.tar.gz"
-OUTPUTS = ("split", "folder", "pb", "merged", "extracted", "recovered")
+OUTPUTS = ("safetensors", "npz", "split", "folder", "pb", "merged", "extracted", "recovered")
 CHUNKED = "docs/samples/chunked-model"
 
 HEAD = """# Command line
@@ -251,6 +251,45 @@ OBJECTS = {
             "compression": "the options of the Riegeli writer, as given",
         }
         | COPIED,
+    ),
+    "convert --json": (
+        "What was written, or with `--dry-run` would be.",
+        [
+            (["convert", "--json", GOOD, "-o", "OUT.safetensors"], []),
+            (["convert", "--json", CUT, "-o", "OUT.npz", "--skip-damaged"], []),
+        ],
+        SCHEMA
+        | FILE
+        | {
+            "output": "the target, as given",
+            "to": "`safetensors` or `npz`",
+            "dry_run": "whether nothing was written because that was asked for",
+            "files": "list of the files: `path`, `bytes`, and number of `tensors` (0: an index)",
+            "tensors": "number of tensors written",
+            "tensor_bytes": "bytes of these",
+            "bytes": "bytes of all files",
+            "left_out": "list of the tensors that were left out: `name`, `status` (`unsupported`: the target cannot "
+            "hold it) and `reason`",
+            "document_reason": "why the source is not sound, apart from its tensors; null: it is",
+            "overflowed": "by tensor, how many numbers are too large for the type of `--dtype`",
+            "shared_copies": "number of tensors with the same bytes as another one, which got a copy",
+            "shared_bytes": "bytes of these copies",
+            "aliases": "with `--dedupe`, names that were not written, and the name of the tensor with the same bytes",
+            "notes": "list of what else there is to know, in words",
+            "resumed_bytes": "bytes that an earlier run had written, which was continued",
+        },
+    ),
+    "convert --json, refused": (
+        "If something is not whole, and `--skip-damaged` was not given: why nothing was written.",
+        [(["convert", "--json", CUT, "-o", "OUT.npz", "--force"], [])],
+        SCHEMA
+        | FILE
+        | {
+            "output": "the target, as given",
+            "error": "why, in words",
+            "code": "the exit code",
+            "left_out": "list of the tensors that are not whole: `name`, `status` and `reason`",
+        },
     ),
     "merge --json": (
         "What was written.",

@@ -138,7 +138,7 @@ def last_directory(parser: ZipParser) -> LastDirectory | None:
         if data.pread(start + entry.offset, len(LOCAL)) != LOCAL:
             return None
         count, begin = count + 1, where + entry.length
-    return place if count == record.entries and begin == place.end else None
+    return place if count and count == record.entries and begin == place.end else None
 
 
 def records_scanned(parser: ZipParser) -> Iterator[tuple[str, Record]]:

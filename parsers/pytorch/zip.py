@@ -66,7 +66,7 @@ class PyTorchZipParser(ZipParser, Checkpoint):
             return found
         head = excerpt.head(4096)
         name = head[30 : 30 + int.from_bytes(head[26:28], "little")]
-        if name.endswith(_SURE):
+        if name.endswith(_SURE) or name == _SURE[1:]:
             return found
         return found if name.endswith(_FIRST) and _SURE in excerpt.tail(1 << 16) else Confidence.NO
 
@@ -117,9 +117,13 @@ class PyTorchZipParser(ZipParser, Checkpoint):
     # -- the members -------------------------------------------------------------------------------------------------
 
     @property
-    def folder_name(self) -> str:
-        """The folder of the checkpoint in the archive, as torch finds it: that of the first member."""
-        return next(iter(self.records), "").partition("/")[0]
+    def prefix(self) -> str:
+        """What the names of its members begin with: as torch finds it, the folder of the first member; if that has no
+        pickle, the folder of the first one."""
+        first = next(iter(self.records), "").partition("/")[0] + "/"
+        if first + "data.pkl" in self.records:
+            return first
+        return next((name[:-8] for name in self.records if name.endswith("/data.pkl") or name == "data.pkl"), first)
 
     @property
     def records(self) -> dict[str, Record]:
@@ -167,11 +171,11 @@ class PyTorchZipParser(ZipParser, Checkpoint):
 
     def record(self, name: str) -> Record | None:
         """Return the member ``name`` of the checkpoint's folder."""
-        return self.records.get(f"{self.folder_name}/{name}")
+        return self.records.get(self.prefix + name)
 
     def pickled(self, name: str = "data.pkl") -> Node | None:
         """Return the value of a pickle in the archive."""
-        name = f"{self.folder_name}/{name}"
+        name = self.prefix + name
         if name not in self.records:
             return None
         try:
@@ -199,7 +203,7 @@ class PyTorchZipParser(ZipParser, Checkpoint):
 
     def keys(self) -> Iterator[str]:
         """Yield the keys of the storages, in the order of the archive."""
-        prefix = f"{self.folder_name}/data/"
+        prefix = f"{self.prefix}data/"
         for name in self.records:
             if name.startswith(prefix):
                 yield name[len(prefix) :]

@@ -9,6 +9,7 @@ from pparse.data import local
 from pparse.errors import PathError
 from pparse.lazy import lazy_pattern
 from pparse.limits import count_words
+from pparse.paths import glob
 from pparse.tree.result import LONG_NAME, near_misses
 
 TYPE_CHECKING = False
@@ -65,7 +66,7 @@ class _Pattern:
 
     def __init__(self, text: str, *, regex: bool, word: bool = False) -> None:
         self.text = text
-        self.test = _expression(text) if regex else _glob(text)
+        self.test = _expression(text) if regex else glob(text)
         self._is_plain = not set(text) & set("*?[](){}|^$+\\" if regex else "*?[")
         self._is_path = word and self._is_plain and _FILE.search(text.partition("::")[0]) is not None
         self._wanted = "" if regex else text.strip("*?").lower()
@@ -124,12 +125,3 @@ def _expression(pattern: str) -> Callable[[str], bool]:
     except re.error as error:
         raise PathError(f"not a regular expression: {error}", path=pattern) from error
     return lambda name: search(name) is not None
-
-
-def _glob(pattern: str) -> Callable[[str], bool]:
-    from fnmatch import translate
-
-    match = re.compile(translate(pattern)).match
-    # An exact name may contain brackets and stars.
-    below = pattern.rstrip("/") + "/"  # a folder of an archive stands for everything in it
-    return lambda name: name == pattern or match(name) is not None or name.startswith((below, f"./{below}"))

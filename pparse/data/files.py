@@ -57,6 +57,9 @@ class FileIdentity:
         self.ctime_ns = ctime_ns
         self.attributes = attributes
 
+    def __repr__(self) -> str:
+        return f"FileIdentity({self.device}, {self.inode}, {self.size}, {self.mtime_ns})"
+
     def may_have_been_written(self, now: FileIdentity, path: str) -> bool:
         """Return whether only ``ctime_ns`` differs and nothing else explains it: the modification time was put back."""
         if self.ctime_ns == now.ctime_ns or self != now or self.attributes != now.attributes:

@@ -13,6 +13,7 @@ else:
 ``["told", status, gaps, known]``      an entry of the report
 ``["found", list, finding]``           a finding
 ``["omitted", list, count, errors]``   findings that were counted but not kept
+``["at", …]``, ``["moving"]``          of a conversion: how far it has come, see `pparse.conversion.workspace`
 ``["done"]``, ``["entered"]``          the unit is done; or it was a container, whose members are units of their own
 =====================================  ===============================================================================
 
@@ -116,15 +117,16 @@ class Journal:
 
     def names(self) -> Iterator[tuple[str, list[Any]]]:
         """Yield path and known attributes of all files that have their names. Raise `SourceError`."""
-        for entry in self._all("name"):
+        for entry in self.lines("name"):
             yield entry[1], entry[2]
 
     def folders(self) -> Iterator[str]:
         """Yield the paths of all folders that were created. Raise `SourceError`."""
-        for entry in self._all("folder"):
+        for entry in self.lines("folder"):
             yield entry[1]
 
-    def _all(self, kind: str) -> Iterator[list[Any]]:
+    def lines(self, kind: str) -> Iterator[list[Any]]:
+        """Yield the lines of one kind, also those that only whoever continues the run knows. Raise `SourceError`."""
         self.flush()
         self._lines = _Lines(self.descriptor)
         first = self._lines.at(0)

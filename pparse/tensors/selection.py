@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import itertools
 import operator
+from math import prod
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any, Final
 
     import numpy as np
@@ -98,6 +99,23 @@ def select(index: Sequence[int | slice], shape: Sequence[int], strides: Sequence
         axes.append((count, distance))
         result.append(count)
     return Selection(offset, axes, flips, tuple(result))
+
+
+def boxes(first: int, stop: int, shape: Sequence[int]) -> Iterator[list[int | slice]]:
+    """Yield indexes that together select the elements ``[first, stop)`` of an array in C order, in that order.
+
+    There are at most two for each dimension.
+    """
+    inner = [prod(shape[axis + 1 :]) for axis in range(len(shape))]  # elements that one step along an axis takes
+    while first < stop:
+        axis = next((axis for axis, size in enumerate(inner) if not first % size and first + size <= stop), None)
+        if axis is None:  # no dimensions
+            yield []
+            return
+        place = [first // size % length for size, length in zip(inner, shape, strict=True)]
+        count = min((stop - first) // inner[axis], shape[axis] - place[axis])
+        yield [*place[:axis], slice(place[axis], place[axis] + count), *(slice(None) for _ in shape[axis + 1 :])]
+        first += count * inner[axis]
 
 
 def read(selection: Selection, dtype: np.dtype[Any], read_into: Callable[[int, memoryview], None]) -> NDArray[Any]:

@@ -126,10 +126,11 @@ class Tensor(TensorFacts):
     def __iter__(self) -> Iterator[Any]:
         return (self[row] for row in range(len(self)))
 
-    def blocks(self, max_bytes: int | str = "4MiB", *, raw: bool = False) -> Iterator[NDArray[Any]]:
-        """Yield the elements in C order as one-dimensional arrays of at most ``max_bytes`` each.
+    def blocks(self, max_bytes: int | str = "4MiB", *, raw: bool = False, start: int = 0) -> Iterator[NDArray[Any]]:
+        """Yield the elements in C order as one-dimensional arrays of at most ``max_bytes`` each, from ``start`` on.
 
-        Raises the errors of `numpy`. A truncated tensor yields what exists, then raises `TruncatedTensorError`.
+        ``start`` is the number of an element; a multiple of 8 for elements below 8 bits. Raises the errors of `numpy`.
+        A truncated tensor yields what exists, then raises `TruncatedTensorError`.
         """
         dtype = self._known_dtype()
         limit = parse_size(max_bytes)
@@ -138,14 +139,16 @@ class Tensor(TensorFacts):
         step = limit // dtype.itemsize // group * group
         if not step:
             raise ValueError(f"a block of {limit} bytes cannot hold {group} element(s) of {dtype}")
+        if start < 0 or start % group:
+            raise ValueError(f"cannot begin at element {start}: blocks of {dtype} begin at multiples of {group}")
         if self.status is not Status.TRUNCATED:
             self._refuse_if_not_whole()
         total = self.size
         whole = min(total, self.available_nbytes * 8 // dtype.bits)
         if self._strides is not None and not self._is_contiguous():
-            yield from self._strided_blocks(step, dtype, raw)
+            yield from self._strided_blocks(start, step, dtype, raw)
             return
-        for first in range(0, whole, step):
+        for first in range(start, whole, step):
             count = min(step, whole - first)
             yield self._finish(self._read_codes(first, count), dtype, raw, (count,))
         if whole < total:
@@ -165,6 +168,29 @@ class Tensor(TensorFacts):
         self._read_into(0, view[:size])
         self._check_read()
         return size
+
+    def readinto_from(self, offset: int, buffer: bytearray | memoryview | NDArray[Any]) -> int:
+        """Fill ``buffer`` with the bytes as stored from byte ``offset`` of the tensor on; return how many those were.
+
+        Fewer than the buffer holds only at the end of the tensor, 0 behind it. Raises the errors of `readinto`.
+        """
+        self._refuse_if_not_whole()
+        view = _bytes_of(buffer)
+        size = max(0, min(len(view), self._source_nbytes - offset))
+        if size:
+            self._check_unchanged()
+            self._read_into(offset, view[:size])
+            self._check_read()
+        return size
+
+    @property
+    def is_stored_as_array(self) -> bool:
+        """Whether the bytes as stored are those of the array in C order, little-endian (packed below 8 bits)."""
+        dtype = self.dtype
+        if dtype is None or self.encoding not in _READABLE or not self._is_contiguous():
+            return False
+        straight = self.byteorder == "little" or dtype.bits <= 8
+        return straight and self._source_nbytes == dtype.stored_nbytes(self.size)
 
     def raw_blocks(self, max_bytes: int | str = "4MiB") -> Iterator[bytes]:
         """Yield the bytes as stored, at most ``max_bytes`` at a time. Raises the errors of `blocks`."""
@@ -475,13 +501,23 @@ class Tensor(TensorFacts):
         rows = dtype.from_codes(codes).reshape((*block, *self.shape[len(block) :]))
         return np.array(rows[(*inner, *items[len(block) :])], order="C")
 
-    def _strided_blocks(self, step: int, dtype: DType, raw: bool) -> Iterator[NDArray[Any]]:
+    def _strided_blocks(self, start: int, step: int, dtype: DType, raw: bool) -> Iterator[NDArray[Any]]:
+        import numpy as np
+
+        from pparse.tensors.selection import boxes, read, select
+
         self._refuse_if_not_whole()
         self._refuse_if_short(dtype)
-        codes = self._read_codes(0, self.size)
-        for first in range(0, len(codes), step):
-            part = codes[first : first + step]
-            yield self._finish(part, dtype, raw, (len(part),))
+        for first in range(start, self.size, step):
+            stop = min(first + step, self.size)
+            self._check_unchanged()
+            parts = [
+                read(select(box, self.shape, self.strides), dtype.raw_numpy, self._read_into).reshape(-1)
+                for box in boxes(first, stop, self.shape)
+            ]
+            self._check_read()
+            codes = parts[0] if len(parts) == 1 else np.concatenate(parts)
+            yield self._finish(codes, dtype, raw, (stop - first,))
 
     def _partial(self, dtype: DType, raw: bool, partial: str, fill_value: Any) -> NDArray[Any]:
         import numpy as np

@@ -89,6 +89,10 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     def metadata(self) -> Mapping[str, Any]:
         """What the file says about itself."""
 
+    def metadata_of_parts(self) -> Iterator[Mapping[str, Any]]:
+        """Yield the metadata of each file of a set, apart from `metadata`, which is that of the whole; else nothing."""
+        yield from ()
+
     def extent(self) -> Extent:
         """Return how large the document is and should be, and where it was cut; goes once through all tensors.
 

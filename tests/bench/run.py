@@ -26,6 +26,7 @@ sys.path.insert(0, str(HERE))
 import inputs  # noqa: E402 -- the folder was just added
 from harness import MIB, Bench, mib  # noqa: E402
 from rows_containers import CONTAINER_ROWS  # noqa: E402
+from rows_convert import CONVERT_ROWS  # noqa: E402
 from rows_protobuf import PROTOBUF_ROWS  # noqa: E402
 from rows_riegeli import RIEGELI_ROWS  # noqa: E402
 
@@ -244,6 +245,7 @@ ROWS = {
     **RIEGELI_ROWS,
     **PROTOBUF_ROWS,
     **CONTAINER_ROWS,
+    **CONVERT_ROWS,
 }
 
 

@@ -11,7 +11,7 @@ from pparse.tensors.viewer import Extent, Viewer
 from pparse.viewers.pickle.doubts import Doubts
 from pparse.viewers.pickle.make import TensorMaker
 from pparse.viewers.pickle.nested import storage_in
-from pparse.viewers.pickle.walk import Walk
+from pparse.viewers.pickle.walk import Walk, node_called
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -181,10 +181,29 @@ class PickleViewer(Viewer):
         if table is None:
             table = self._note_names()
         if table is None:
-            found = next((found for found in self.named_tensors() if found[0] == name), None)
+            found = self._by_path(name) or next((found for found in self.named_tensors() if found[0] == name), None)
             return None if found is None else self._make(*found)
         what = table.get(name)
         return None if what is None else self._make(name, *what)
+
+    def _by_path(self, name: str) -> tuple[str, What, str | None] | None:
+        """Return what is called ``name`` by its path through dicts and lists, without going through all that is there.
+
+        None if that does not find it: it may be an attribute of an object, or the second one of its name.
+        """
+        root = self.pickled()
+        if root is None:
+            return None
+        parser: PickleParser = root.result.parser  # type: ignore[assignment]
+        node = node_called(root, name)
+        for leaf in Walk(parser, self.open_bytes).leaves(node, name) if node is not None else ():
+            if leaf.name == name and leaf.array is not None:
+                return name, leaf.array, leaf.dtype
+            for suffix, stored in leaf.tensors or ():
+                if leaf.name + suffix == name:
+                    return name, stored, None
+            break
+        return None
 
     def _note_names(self) -> dict[str, tuple[What, str | None]] | None:
         table: dict[str, tuple[What, str | None]] = {}

@@ -11,7 +11,7 @@ from pparse.findings import Status
 from pparse.parsers.pickle.arrays import SCALARS, Array, array_of
 from pparse.parsers.pickle.values import Call, Ordered, Persistent
 from pparse.parsers.pytorch.rebuild import Odd, StorageId, numpy_inside, tensors_of, with_storage, wrapped_state
-from pparse.tree.entry import SCALAR
+from pparse.tree.entry import LIST, SCALAR
 from pparse.viewers.pickle.large import large_array
 
 TYPE_CHECKING = False
@@ -76,11 +76,11 @@ class Walk:
         self._open_bytes = open_bytes
         self._left = 0  # how many more values may be visited: what is shared is shown each time, but not without end
 
-    def leaves(self, root: Node) -> Iterator[Found]:
-        """Yield every leaf below ``root``, in the order of the pickle."""
+    def leaves(self, root: Node, prefix: str = "") -> Iterator[Found]:
+        """Yield every leaf below ``root``, whose name is ``prefix``, in the order of the pickle."""
         program = self._parser.program(root.start)
         self._left = 10_000 + _MOST_STEPS * (program.end - program.start)
-        stack: list[Iterator[tuple[str, Any]]] = [iter([("", root)])]
+        stack: list[Iterator[tuple[str, Any]]] = [iter([(prefix, root)])]
         trail: list[int] = [0]
         while stack:
             found = next(stack[-1], None)
@@ -167,6 +167,35 @@ class Walk:
                     yield join(name, part.key), part
             if module:
                 yield from self._parts_of_node(name, own[-1])
+
+
+def node_called(root: Node, name: str) -> Node | None:
+    """Return the node with that name below ``root``, through dicts and lists only; None if there is not just one.
+
+    A key may have dots itself, and a number be written as text: so several may be called the same.
+    """
+    todo = [(root, name)]
+    found: Node | None = None
+    while todo:
+        node, rest = todo.pop()
+        if not rest and node is not root:
+            if found is not None:
+                return None
+            found = node
+            continue
+        if node.shape == SCALAR or node.kind == "call":
+            continue
+        for end in [*(number for number, letter in enumerate(rest) if letter == "."), len(rest)]:
+            todo.extend((kid, rest[end + 1 :]) for kid in _children_called(node, rest[:end]))
+    return found
+
+
+def _children_called(node: Node, key: str) -> list[Node]:
+    is_number = key.isascii() and key.isdecimal() and len(key) < 19
+    if node.shape == LIST:
+        return [node.child(int(key))] if is_number and int(key) < len(node) else []
+    keys: tuple[str | int, ...] = (key, int(key)) if is_number else (key,)
+    return [kid for one in keys if (kid := node.find(one)) is not None]
 
 
 def _is_node(value: Any) -> bool:

@@ -365,6 +365,16 @@ class SafetensorsSetViewer(Viewer):
                     return {}
         return found
 
+    def metadata_of_parts(self) -> Iterator[Mapping[str, Any]]:
+        """Yield the metadata of each shard that can be read."""
+        for name in self.parser.shard_names():
+            try:
+                yield self.shard_viewer(name).metadata
+            except DataChangedError:
+                raise
+            except PparseError:  # what is wrong with it is a finding
+                continue
+
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Check everything, and yield each finding as it is made; ``strict`` adds the rules of the reference reader."""
         from pparse.viewers.safetensors.rules import check_set

@@ -1,0 +1,212 @@
+"""Write the tensors of any model file to a new safetensors file, a set of them, or an .npz.
+
+SOURCE is anything that 'pparse ls' lists tensors of: safetensors files and sets, SavedModels, graphs, plug-ins. The
+bits stay as they are, and so does the metadata; memory stays within --budget, however large the tensors are. No file
+has its name before everything is written and found to be whole. If it is stopped, the same command continues.
+"""
+
+from __future__ import annotations
+
+from pparse.cli.common import add_json, open_file, size
+from pparse.cli.exit_codes import DAMAGED, OK
+from pparse.cli.matching import Matcher
+from pparse.cli.output import to_resume
+from pparse.display.text import safe
+from pparse.document.downloads import resume_lines
+from pparse.errors import NotWholeError, OptionError, SourceError, UnsupportedError
+from pparse.findings import Status
+from pparse.limits import count_words, format_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any, Final
+
+    from pparse.cli.output import Output
+    from pparse.conversion.report import LeftOut, Report
+    from pparse.document.extraction import Extraction
+
+EXAMPLES: Final = """examples:
+  pparse convert saved_model -o model.safetensors
+  pparse convert model.safetensors.index.json -o model.safetensors
+  pparse convert model.safetensors -o out/model.safetensors --max-shard-size 5GB
+  pparse convert model.safetensors -o half.safetensors --dtype bfloat16
+  pparse convert model.safetensors -o encoder.npz --include 'encoder.*' --rename encoder.=
+  pparse convert model.safetensors -o new.safetensors --rename 'h.*.attn.weight=layers.*.attention.weight'
+  pparse convert half-a-download.safetensors -o part.safetensors --skip-damaged
+"""
+# The most tensors that are named one by one.
+_NAMED: Final = 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.add_argument("file", metavar="SOURCE", help="a file, a folder, an index of shards, or outer::inner")
+    parser.add_argument("-o", "--output", metavar="TARGET", required=True, help="the file to write")
+    parser.add_argument(
+        "--to", choices=("safetensors", "npz"), default=None, help="what to write, if the extension does not say it"
+    )
+    parser.add_argument(
+        "--max-shard-size",
+        metavar="SIZE",
+        type=size,
+        default=None,
+        help="write a set of files NAME-00001-of-00003.safetensors with an index, with at most SIZE of tensors in each",
+    )
+    parser.add_argument(
+        "--dtype",
+        metavar="TYPE",
+        help="cast floating tensors (to the nearest, ties to even): bfloat16, float16, float32, float8_e4m3fn …",
+    )
+    parser.add_argument(
+        "--rename",
+        metavar="OLD=NEW",
+        action="append",
+        default=[],
+        help="names that begin with OLD begin with NEW; or with one * on both sides, for whole names. The first that "
+        "fits a name counts; repeatable",
+    )
+    parser.add_argument(
+        "--include", metavar="GLOB", action="append", default=[], help="only tensors that match; repeatable"
+    )
+    parser.add_argument(
+        "--exclude", metavar="GLOB", action="append", default=[], help="no tensors that match; repeatable"
+    )
+    parser.add_argument(
+        "--skip-damaged",
+        action="store_true",
+        help="leave out tensors that are damaged, truncated or missing, instead of writing nothing (exit code 4)",
+    )
+    parser.add_argument(
+        "--skip-unsupported",
+        action="store_true",
+        help="leave out tensors that the target cannot hold, such as texts, instead of writing nothing",
+    )
+    parser.add_argument(
+        "--dedupe", action="store_true", help="write tensors with the same bytes once; the metadata names the others"
+    )
+    parser.add_argument("--force", action="store_true", help="replace existing files")
+    parser.add_argument("-n", "--dry-run", action="store_true", help="only say what would be written")
+    add_json(parser)
+    parser.set_defaults(jsonl=False)
+
+
+class _Choice:
+    """Tells which names to convert, and finds patterns without a match."""
+
+    def __init__(self, include: list[str], exclude: list[str]) -> None:
+        self._include = Matcher(include)
+        self._exclude = Matcher(exclude) if exclude else None
+
+    def __call__(self, name: str) -> bool:
+        """Return whether to convert a tensor."""
+        wanted = self._include(name)
+        return not (self._exclude is not None and self._exclude(name)) and wanted
+
+    def refuse_unmatched(self, plan: object) -> None:
+        """Raise `OptionError` if a pattern matches no name; all were asked for when there is a plan."""
+        complaints = list(self._include.complaints())
+        complaints += self._exclude.complaints() if self._exclude is not None else ()
+        if complaints:
+            raise OptionError(f"{'; '.join(complaints)} (nothing was written)")
+
+
+def run(options: Any, out: Output) -> int:
+    """Run the command."""
+    from pparse.conversion.converting import convert_view
+    from pparse.conversion.options import Options
+    from pparse.document.registry import viewer_for
+
+    choice = _Choice(options.include, options.exclude)
+    wanted = Options(
+        to=options.to,
+        max_shard_size=options.max_shard_size,
+        dtype=options.dtype,
+        rename=options.rename,
+        chosen=choice,
+        skip_damaged=options.skip_damaged,
+        skip_unsupported=options.skip_unsupported,
+        dedupe=options.dedupe,
+        force=options.force,
+    )
+    with open_file(options, out) as document:
+        viewer = viewer_for(document)
+        if viewer is None:
+            raise UnsupportedError(f"{document.name} is {document.format}, which holds no tensors")
+        try:
+            report = convert_view(viewer, options.output, wanted, dry_run=options.dry_run, look=choice.refuse_unmatched)
+        except NotWholeError as error:
+            _tell_refused(error, document, options, out)
+            return DAMAGED
+        except KeyboardInterrupt:
+            out.flush()
+            out.error("interrupted; the same command continues from here")
+            raise
+        except SourceError as error:
+            from pparse.recovery.target import is_disk_full
+
+            if is_disk_full(error):
+                out.error("with more room the same command continues from here")
+            raise
+        _tell(report, document, options, out)
+    return OK if report.is_whole else DAMAGED
+
+
+def _tell_refused(error: NotWholeError, document: Extraction, options: Any, out: Output) -> None:
+    """Say why nothing was written, and name the tensors that stand in the way."""
+    if options.json:
+        from json import dumps
+
+        lost = [{"name": name, "status": status, "reason": reason} for name, status, reason in error.lost]
+        known = {"schema": 1, "file": options.file, "output": options.output}
+        out.line(dumps({**known, "error": error.reason, "code": DAMAGED, "left_out": lost}))
+        return
+    out.error(str(error))
+    for name, status, reason in error.lost[:_NAMED]:
+        out.error(f"{name}: {status}: {reason}")
+    if len(error.lost) > _NAMED:
+        out.error(f"… and {count_words(len(error.lost) - _NAMED, 'tensor')} more; --json lists all")
+    for line in resume_lines(to_resume(document)):
+        out.error(line)
+
+
+def _tell(report: Report, document: Extraction, options: Any, out: Output) -> None:
+    """Report what was written."""
+    if options.json:
+        from json import dumps
+
+        out.line(dumps({"schema": 1, "file": options.file, "output": options.output, **report.to_dict()}))
+        return
+    for file in report.files:
+        what = f"{count_words(file.tensors, 'tensor')}, " if file.tensors or len(report.files) == 1 else ""
+        out.line(f"{safe(file.path)}: {what}{format_size(file.bytes)}")
+    if len(report.files) > 1:
+        shards = count_words(len(report.files) - 1, "shard")
+        out.line(f"{count_words(report.tensors, 'tensor')} in {shards}, {format_size(report.bytes)}")
+    if report.dry_run:
+        out.line("nothing was written (--dry-run)")
+    notes = list(report.notes)
+    if report.resumed_bytes:
+        notes.insert(
+            0, f"{format_size(report.resumed_bytes)} were there already: this continued a run that was stopped"
+        )
+    if report.aliases:
+        count = count_words(len(report.aliases), "name")
+        notes.append(f"{count} of tensors with the same bytes: only in the metadata, with the name that was kept")
+    for note in notes:
+        out.line(f"{out.paint('note', 'dim')}    {safe(note)}")
+    _tell_left_out(report.left_out, out)
+    if report.document_reason is not None:
+        out.error(f"{report.document_reason}: more may be missing")
+    if not report.is_whole:
+        for line in resume_lines(to_resume(document)):
+            out.error(line)
+
+
+def _tell_left_out(left_out: list[LeftOut], out: Output) -> None:
+    """Name the tensors that were not written, those that are not whole first."""
+    ordered = sorted(left_out, key=lambda entry: entry.status is Status.UNSUPPORTED)
+    for entry in ordered[:_NAMED]:
+        out.error(f"left out: {entry.name}: {entry.status}: {entry.reason}")
+    if len(ordered) > _NAMED:
+        out.error(f"left out: {count_words(len(ordered) - _NAMED, 'tensor')} more; --json lists all")

@@ -1,0 +1,23 @@
+"""Conversion: any viewer's tensors into a new safetensors file, a set of them, or an .npz."""
+
+from __future__ import annotations
+
+from pparse.lazy import lazy_names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pparse.conversion.converting import convert, convert_view
+    from pparse.conversion.options import Options, Rename
+    from pparse.conversion.report import LeftOut, Report
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "LeftOut": "report",
+        "Options": "options",
+        "Rename": "options",
+        "Report": "report",
+        "convert": "converting",
+        "convert_view": "converting",
+    },
+)
+__all__ = ["LeftOut", "Options", "Rename", "Report", "convert", "convert_view"]

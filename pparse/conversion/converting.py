@@ -1,0 +1,318 @@
+"""Writes the output of a conversion, continues one that was stopped, and gives files their names when all are whole."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from zlib import crc32
+
+from pparse.conversion.items import PIECE
+from pparse.conversion.options import Options
+from pparse.conversion.plan import Plan
+from pparse.conversion.report import LeftOut, refuse_damage
+from pparse.conversion.workspace import Place, Workspace, refuse_taken
+from pparse.errors import (
+    EndOfDataError,
+    EngineError,
+    GapError,
+    MalformedError,
+    NotWholeError,
+    OptionError,
+    PparseError,
+    SourceError,
+    TensorError,
+)
+from pparse.findings import Status
+from pparse.limits import MIB, count_words, parse_size
+from pparse.recovery.target import was_stopped
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any, Final, NoReturn
+
+    from pparse.conversion.items import Item
+    from pparse.conversion.report import Report
+    from pparse.document.opening import Source
+    from pparse.tensors.dtype import DType
+    from pparse.tensors.viewer import Viewer
+
+# After so many bytes it is made sure that they are on the disk, and the journal says so.
+CHECKPOINT: Final = 256 * MIB
+# How often tensors are left out, and the rest begun again, if damage only shows while reading.
+_TRIES: Final = 4
+
+
+class _SpoiledError(Exception):
+    """Tensors that were believed to be whole turned out not to be."""
+
+    def __init__(self, numbers: Iterable[int]) -> None:
+        super().__init__()
+        self.numbers = set(numbers)
+
+
+def convert(
+    source: Source | Viewer,
+    target: str | os.PathLike[str],
+    *,
+    to: str | None = None,
+    max_shard_size: int | str | None = None,
+    dtype: str | None = None,
+    rename: Iterable[str] = (),
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    skip_damaged: bool = False,
+    skip_unsupported: bool = False,
+    dedupe: bool = False,
+    force: bool = False,
+    dry_run: bool = False,
+    **how: Any,
+) -> Report:
+    """Write the tensors of ``source`` to a new file ``target``: .safetensors or .npz, as its extension or ``to`` says.
+
+    ``max_shard_size`` (bytes, or ``"5GB"``) divides them among files ``NAME-00001-of-00003.safetensors``, with an
+    index. ``dtype`` casts floating tensors, rounding to the nearest, ties to even. ``rename`` are rules ``old=new``
+    for the beginnings of names, or with a ``*`` for whole names; the first that fits counts. ``include`` and
+    ``exclude`` are patterns of names in the source. ``skip_damaged`` and ``skip_unsupported`` leave out tensors that
+    are not whole, or that the target cannot hold, instead of writing nothing. ``dedupe`` writes tensors with the same
+    bytes once. ``force`` replaces existing files; ``dry_run`` writes nothing. A `Viewer` is not closed; of any other
+    source, ``how`` are keyword arguments of `pparse.view`.
+
+    No file has its name before all are whole. A call that was interrupted is continued by the same call.
+
+    Raises `NotWholeError`, `UnsupportedError`, `OptionError`, `SourceError` if the disk refuses, `LimitError`.
+    """
+    from pparse.tensors.viewer import Viewer, view
+
+    options = Options(
+        to=to,
+        max_shard_size=None if max_shard_size is None else parse_size(max_shard_size),
+        dtype=dtype,
+        rename=rename,
+        chosen=_choice(list(include), list(exclude)),
+        skip_damaged=skip_damaged,
+        skip_unsupported=skip_unsupported,
+        dedupe=dedupe,
+        force=force,
+    )
+    if isinstance(source, Viewer):
+        return convert_view(source, target, options, dry_run=dry_run)
+    with view(source, **how) as viewer:
+        return convert_view(viewer, target, options, dry_run=dry_run)
+
+
+def _choice(include: list[str], exclude: list[str]) -> Callable[[str], bool] | None:
+    from pparse.paths import glob
+
+    if not include and not exclude:
+        return None
+    wanted, unwanted = [glob(pattern) for pattern in include], [glob(pattern) for pattern in exclude]
+    return lambda name: (not wanted or any(fits(name) for fits in wanted)) and not any(fits(name) for fits in unwanted)
+
+
+def convert_view(
+    viewer: Viewer,
+    target: str | os.PathLike[str],
+    options: Options,
+    *,
+    dry_run: bool = False,
+    look: Callable[[Plan], object] | None = None,
+) -> Report:
+    """Do what `convert` does, for a viewer. ``look`` is called with the plan before anything is written."""
+    spoiled: set[int] = set()
+    for _ in range(_TRIES):
+        plan = Plan(viewer, os.fspath(target), options, dry_run=dry_run, spoiled=spoiled)
+        try:
+            if look is not None:
+                look(plan)
+            _refuse_own_sources(plan)
+            if dry_run:
+                refuse_taken(plan.paths, force=options.force)
+                return plan.report
+            return _Run(plan).go()
+        except _SpoiledError as error:
+            spoiled |= error.numbers
+        finally:
+            plan.charge.release()
+    raise NotWholeError(f"damage was found {_TRIES} times while tensors were read, and nothing was written")
+
+
+def _refuse_own_sources(plan: Plan) -> None:
+    """Raise `OptionError` if the output would replace what is read."""
+    session = plan.viewer.extraction.session
+    sources = {id(data): data for data in (*plan.sources(), *session.sources())}
+    for path in plan.paths:
+        if any(data.same_source(path) for data in sources.values()):
+            raise OptionError(f"{path} is a file of the source, which is being read; name another output")
+
+
+class _Run:
+    """One run: from an empty folder, or from where an earlier run was stopped, to files with their names."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._session = plan.viewer.extraction.session
+        self._items = plan.work()
+        self._work = Workspace(plan.target, self._description(), self._session.budget)
+        if self._work.started_over:
+            plan.report.notes.append(
+                "an unfinished conversion to this name, with other options or of another source, was given up"
+            )
+        self._pending: list[tuple[int, int, int, int]] = []  # lines for the journal, once the bytes are on the disk
+        self._unsure = 0  # bytes written since then
+        self._written = 0
+
+    def _description(self) -> dict[str, object] | None:
+        """Return everything that changes the output, as plain data; None if the source has nothing to be told by."""
+        import pparse
+
+        stamp = self._plan.source_stamp()
+        if stamp is None:
+            return None
+        return {
+            "command": "convert",
+            "of": self._plan.viewer.extraction.name,
+            "source": stamp,
+            "output": self._plan.fingerprint(),
+            "version": pparse.__version__,
+        }
+
+    def go(self) -> Report:
+        """Write everything; return the report."""
+        keep = False
+        plan, work = self._plan, self._work
+        try:
+            paths = plan.paths
+            taken = [path for number, path in enumerate(paths) if not work.was_published(number, path)]
+            keep = work.place.begun
+            refuse_taken(taken, force=plan.options.force)
+            keep = False
+            if not work.place.moving:
+                self._write()
+                self._confirm()
+            keep = True
+            work.publish(paths, force=plan.options.force)
+            keep = False
+        except BaseException as error:
+            keep = keep or (work.place.begun and (was_stopped(error) or isinstance(error, SourceError)))
+            raise
+        finally:
+            work.close(keep=keep)
+        self._tell_overflow()
+        return plan.report
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        plan, work = self._plan, self._work
+        if not (work.place.begun and all(work.has_part(at, file.size) for at, file in enumerate(plan.files))):
+            work.place = Place()
+            self._begin()
+        place = work.place
+        for number, (_, item) in enumerate(self._items[: place.number + 1]):
+            item.crc, item.overflowed = place.known.get(number, (item.crc, 0))
+        done = place.done
+        self._written = sum(item.nbytes for _, item in self._items[: place.number]) + done
+        plan.report.resumed_bytes = self._written
+        budget = self._session.budget
+        size = min(PIECE, max(4096, budget.limit // 8))
+        with budget.charge(2 * size, "the buffer of the conversion"), self._session.telling():
+            buffer = bytearray(size)
+            for number in range(place.number, len(self._items)):
+                self._write_item(number, done, buffer)
+                done = 0
+        for number, file in enumerate(plan.files):
+            work.write(number, file.end, file.form.tail(file.items))
+        if plan.index_path is not None:
+            work.write(len(plan.files), 0, plan.index(), plan.report.files[-1].bytes)
+        self._checkpoint(wait=True)
+
+    def _begin(self) -> None:
+        """Make all files, with what comes before their items."""
+        for number, file in enumerate(self._plan.files):
+            self._work.write(number, 0, file.head(), file.size)
+        self._work.note([(0, 0, 0, 0)], wait=True)
+        self._work.place.begun = True
+
+    def _write_item(self, number: int, done: int, buffer: bytearray) -> None:
+        """Write an item from byte ``done`` on."""
+        file, item = self._items[number]
+        sums = self._plan.form.has_checksums
+        state = (number, done, item.crc, item.overflowed)  # replaced at once: an interruption comes at any moment
+        try:
+            for piece in item.pieces(done, buffer):
+                self._work.write(file, item.at + state[1], (piece,))
+                state = (number, state[1] + len(piece), crc32(piece, state[2]) if sums else 0, item.overflowed)
+                self._count(len(piece), state)
+        except (TensorError, GapError, MalformedError, EndOfDataError) as error:
+            self._spoil([(item, Status.DAMAGED, str(error))])
+        except BaseException as error:
+            if was_stopped(error):
+                self._pending.append(state)
+                with suppress(PparseError, OSError, ValueError):  # the journal then ends earlier
+                    self._checkpoint(wait=True)
+            raise
+        if state[1] != item.nbytes:
+            self._spoil([(item, Status.DAMAGED, f"it has {state[1]:,} bytes, and not {item.nbytes:,}")])
+        item.crc = state[2]
+        lead = self._plan.form.lead(item)
+        if lead:
+            self._work.write(file, item.at - len(lead), (lead,))
+        self._pending.append(state)
+
+    def _count(self, written: int, state: tuple[int, int, int, int]) -> None:
+        """Count a piece that was written; at times, make sure that all of them are on the disk."""
+        self._written += written
+        self._unsure += written
+        if self._session.progress is not None:
+            self._session.progress(self._written, self._plan.bytes, "writing")
+        self._session.check_cancelled()
+        if self._unsure >= CHECKPOINT:
+            self._pending.append(state)
+            self._checkpoint()
+
+    def _checkpoint(self, *, wait: bool = False) -> None:
+        self._work.note(self._pending, wait=wait)
+        self._pending = []
+        self._unsure = 0
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def _confirm(self) -> None:
+        """Find out whether all that was read is right: streams are read to their ends, where their checksums are."""
+        plan = self._plan
+        for data in plan.sources():
+            if not data.is_plain:
+                data.finish()
+            data.check_unchanged()
+        flaws = plan.flaws()
+        if flaws:
+            self._spoil(flaws)
+        plan.judge_document()
+        if not plan.options.skip_damaged:
+            refuse_damage(plan.report)
+
+    def _spoil(self, flaws: list[tuple[Item, Status, str]]) -> NoReturn:
+        """Begin again without these items; or refuse to write anything, if they must not be left out."""
+        plan = self._plan
+        if plan.options.skip_damaged:
+            raise _SpoiledError(item.number for item, _, _ in flaws)
+        plan.report.left_out += [LeftOut(item.tensor.name, status, reason) for item, status, reason in flaws]
+        refuse_damage(plan.report)
+        raise EngineError("a tensor that is not whole was not refused")
+
+    def _tell_overflow(self) -> None:
+        """Report numbers that were too large for their new type."""
+        report = self._plan.report
+        report.overflowed = {item.name: item.overflowed for _, item in self._items if item.overflowed}
+        if report.overflowed:
+            count, target = sum(report.overflowed.values()), self._plan.options.dtype
+            report.notes.append(
+                f"{count_words(count, 'number')} in {count_words(len(report.overflowed), 'tensor')} "
+                f"{'is' if count == 1 else 'are'} too large for {target}, and written as "
+                f"{'infinity' if _has_infinity(target) else 'NaN'}"
+            )
+
+
+def _has_infinity(dtype: DType | None) -> bool:
+    return dtype is None or not dtype.name.startswith("float8") or dtype.name == "float8_e5m2"

@@ -1,0 +1,107 @@
+"""Archives of arrays (.npz): a zip of .npy files, stored. `numpy.load` opens them.
+
+All sizes are known beforehand, so every array has its place before the first byte is written; only the checksums of the
+headers come last.
+"""
+
+from __future__ import annotations
+
+from struct import pack
+from zlib import crc32
+
+from pparse.writers.npy import npy_header
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Final
+
+    from pparse.conversion.items import Item
+    from pparse.tensors.dtype import DType
+
+_FULL16: Final = 0xFFFF
+_FULL32: Final = 0xFFFFFFFF
+_DAY: Final = 1 << 5 | 1  # 1980-01-01, for the same bytes each time
+_UTF8: Final = 1 << 11
+_MODE: Final = 0o100644 << 16  # a plain file
+
+
+class NpzForm:
+    """How an .npz holds its items. Types that numpy lacks are unsigned integers of that width with the same bits."""
+
+    name = "npz"
+    packed = False  #: elements below 8 bits take a byte each
+    holds_metadata = False
+    has_checksums = True
+
+    def refusal(self, name: str, dtype: DType, shape: tuple[int, ...], size: int) -> str | None:
+        """Return why a tensor cannot be written; None if it can."""
+        if "\0" in name:
+            return "readers of zip files end a name at its NUL character"
+        if len(name.encode("utf-8", "surrogatepass")) > _FULL16 - len(".npy"):
+            return "the name is longer than a zip file can hold"
+        return None
+
+    def lay(self, items: list[Item], metadata: Mapping[str, str], path: str) -> tuple[int, int]:
+        """Give each of ``items`` its place; return the size of what comes before them, 0, and of the file."""
+        at = 0
+        for item in items:
+            item.at = at + len(self.lead(item))
+            at = item.at + item.nbytes
+        return 0, at + sum(map(len, self.tail(items)))
+
+    def head(self, items: list[Item], metadata: Mapping[str, str], size: int) -> Iterator[bytes]:
+        """Yield what comes before all items: nothing."""
+        yield from ()
+
+    def lead(self, item: Item) -> bytes:
+        """Return what comes just before an item: the zip's header of the array, with its checksum, and numpy's."""
+        name, inner = _name(item), array_header(item)
+        size = len(inner) + item.nbytes
+        extra = pack("<HHQQ", 1, 16, size, size) if size >= _FULL32 else b""
+        short = min(size, _FULL32)
+        what = pack("<5H", 45 if extra else 20, _flags(name), 0, 0, _DAY)
+        sizes = pack("<3I2H", item.crc, short, short, len(name), len(extra))
+        return b"PK\3\4" + what + sizes + name + extra + inner
+
+    def tail(self, items: list[Item]) -> Iterator[bytes]:
+        """Yield what comes after the items: the zip's directory."""
+        start = items[-1].at + items[-1].nbytes if items else 0
+        length = at = 0
+        for item in items:
+            name, size = _name(item), len(array_header(item)) + item.nbytes
+            large = [number for number in (size, size, at) if number >= _FULL32]
+            extra = pack(f"<HH{len(large)}Q", 1, 8 * len(large), *large) if large else b""
+            short = min(size, _FULL32)
+            what = pack("<6H", 3 << 8 | 45, 45 if extra else 20, _flags(name), 0, 0, _DAY)
+            sizes = pack("<3I5H2I", item.crc, short, short, len(name), len(extra), 0, 0, 0, _MODE, min(at, _FULL32))
+            entry = b"PK\1\2" + what + sizes + name + extra
+            yield entry
+            length += len(entry)
+            at = item.at + item.nbytes
+        if len(items) >= _FULL16 or start >= _FULL32 or length >= _FULL32:
+            yield pack(
+                "<4sQ2H2I4Q", b"PK\6\6", 44, 3 << 8 | 45, 45, 0, 0, len(items), len(items), length, start
+            ) + pack("<4sIQI", b"PK\6\7", 0, start + length, 1)
+        count = min(len(items), _FULL16)
+        yield pack("<4s4H2IH", b"PK\5\6", 0, 0, count, count, min(length, _FULL32), min(start, _FULL32), 0)
+
+
+def array_header(item: Item) -> bytes:
+    """Return numpy's header of an array."""
+    dtype = item.dtype
+    form = dtype.numpy if dtype.numpy.isbuiltin == 1 or dtype.kind == "other" else dtype.raw_numpy
+    return npy_header(form.str, item.tensor.shape)
+
+
+def first_crc(item: Item) -> int:
+    """Return the CRC-32 of what an array's file holds before its elements."""
+    return crc32(array_header(item))
+
+
+def _name(item: Item) -> bytes:
+    return f"{item.name}.npy".encode()
+
+
+def _flags(name: bytes) -> int:
+    return 0 if name.isascii() else _UTF8

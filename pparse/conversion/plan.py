@@ -1,0 +1,458 @@
+"""What a conversion will write: which tensors, under which names, into which files, at which places.
+
+Everything is decided, and everything that can be refused is refused, before the first byte is written.
+"""
+
+from __future__ import annotations
+
+import json
+
+from pparse.conversion.items import ITEM_BYTES, Item
+from pparse.conversion.npz_form import NpzForm, first_crc
+from pparse.conversion.options import form_named
+from pparse.conversion.report import LeftOut, Report, lost_in, refuse_damage
+from pparse.conversion.safetensors_form import SafetensorsForm, index_text, shards_of
+from pparse.data.hashing import digest
+from pparse.errors import LimitError, NotWholeError, OptionError, UnsupportedError
+from pparse.findings import Severity, Status
+from pparse.limits import MIB, count_words, format_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+    from typing import Any, Final
+
+    from pparse.conversion.options import Options
+    from pparse.data.base import Data
+    from pparse.tensors.dtype import DType
+    from pparse.tensors.tensor import Tensor
+    from pparse.tensors.viewer import Viewer
+
+    Form = SafetensorsForm | NpzForm
+
+# The most names in a message.
+_NAMED: Final = 5
+# The size of its tensors, in the index of a set: that of the output is counted anew.
+_TOTAL: Final = "total_size"
+# What is charged for items is charged in steps.
+_STEP: Final = 64 << 10
+
+
+class OutputFile:
+    """A file to write: its path, its items in order, and where everything in it is."""
+
+    __slots__ = ("form", "head_size", "items", "metadata", "path", "size")
+
+    def __init__(self, form: Form, path: str, items: list[Item], metadata: Mapping[str, str]) -> None:
+        self.form = form
+        """How it holds them."""
+        self.path = path
+        """Its path, once it is whole."""
+        self.items = items
+        """Its tensors, in the order of their bytes."""
+        self.metadata = metadata
+        """What it says of itself."""
+        self.head_size, self.size = form.lay(items, metadata, path)
+        """Bytes before the items; bytes in all."""
+
+    def head(self) -> Iterator[bytes]:
+        """Yield what comes before the items."""
+        return self.form.head(self.items, self.metadata, self.head_size)
+
+    @property
+    def end(self) -> int:
+        """Where the last item ends."""
+        return self.items[-1].at + self.items[-1].nbytes if self.items else self.head_size
+
+
+class Plan:
+    """All of a conversion of ``viewer`` to ``target``.
+
+    ``spoiled`` are numbers of tensors that an earlier attempt found not to be whole. Raises `NotWholeError`,
+    `UnsupportedError` for tensors that the target cannot hold, `OptionError` for names that would collide, and
+    `LimitError` if the tensors are too many for the memory budget.
+    """
+
+    def __init__(
+        self, viewer: Viewer, target: str, options: Options, *, dry_run: bool, spoiled: Collection[int] = ()
+    ) -> None:
+        self.viewer = viewer
+        self.options = options
+        self.target = target
+        """The path asked for; files of a set are named after it."""
+        form = form_named(target, options.to)
+        if form != "safetensors" and options.max_shard_size is not None:
+            raise OptionError("only safetensors files come in sets; --max-shard-size is not for .npz")
+        if form != "safetensors" and options.dedupe:
+            raise OptionError("--dedupe notes names in the metadata of safetensors files; an .npz has none")
+        self.form: Form = SafetensorsForm() if form == "safetensors" else NpzForm()
+        self.report = Report(form, dry_run=dry_run)
+        """What is known of the outcome so far."""
+        self.charge = viewer.extraction.session.budget.charge(0, "the list of tensors to convert")
+        self._spoiled = spoiled
+        try:
+            items = self._list()
+            self.judge_document()
+            if not options.skip_damaged:
+                refuse_damage(self.report)
+            self._refuse_unsupported()
+            self._refuse_nothing(items)
+            self._refuse_collisions(items)
+            items = self._share(items)
+            metadata = self._metadata() if self.form.holds_metadata else {}
+            self.files = self._divide(items, metadata)
+        except BaseException:
+            self.charge.release()
+            raise
+        self.count = len(items)
+        """Number of tensors to write."""
+        self.bytes = sum(item.nbytes for item in items)
+        """Bytes of these."""
+        self._refuse_expansion()
+        self._tell(items)
+
+    # -- which tensors -------------------------------------------------------------------------------------------------
+
+    def _list(self) -> list[Item]:
+        """Return what to write, in the order of the source; what cannot be goes into the report."""
+        items: list[Item] = []
+        taken = 0
+        chosen, each = self.options.chosen, self.viewer.row_bytes + ITEM_BYTES
+        self.viewer.settle()  # what is written must be known to be whole
+        for number, tensor in enumerate(self.viewer.tensors()):
+            if chosen is not None and not chosen(tensor.name):
+                continue
+            taken += each + 4 * len(tensor.name) + 32 * tensor.ndim
+            if taken > self.charge.amount:
+                self.charge.resize(taken + _STEP)
+            found = self._judge(number, tensor)
+            if isinstance(found, Item):
+                items.append(found)
+            else:
+                self.report.left_out.append(found)
+        return items
+
+    def _judge(self, number: int, tensor: Tensor) -> Item | LeftOut:
+        tensor._confirm()
+        flaw = flaw_of(tensor)
+        if flaw is None and number in self._spoiled:
+            flaw = Status.DAMAGED, "damage was found while it was read"
+        if flaw is not None:
+            return LeftOut(tensor.name, *flaw)
+        name = self.options.renamed(tensor.name)
+        dtype = tensor.dtype
+        reason = _unwritable(tensor, name)
+        if reason is None and dtype is not None:
+            dtype = self._target_type(dtype)
+            reason = self.form.refusal(name, dtype, tensor.shape, tensor.size)
+        if reason is not None or dtype is None:
+            return LeftOut(tensor.name, Status.UNSUPPORTED, reason or "its type is not known")
+        return Item(tensor, name, dtype, number, packed=self.form.packed)
+
+    def _target_type(self, dtype: DType) -> DType:
+        wanted = self.options.dtype
+        return wanted if wanted is not None and dtype.kind == "float" else dtype
+
+    def judge_document(self) -> None:
+        """Note what is wrong with the source beside its tensors: a header that was cut may have named more."""
+        extent = self.viewer.extent()
+        if extent.document_status is not Status.COMPLETE:
+            self.report.document_reason = f"the source is {extent.document_status}, apart from its tensors"
+        elif extent.missing_files and extent.at_least:
+            files = count_words(extent.missing_files, "file")
+            self.report.document_reason = f"{files} of the source may hold more tensors, and cannot be read"
+        else:
+            told = (finding for finding in self.viewer.findings if finding.severity is Severity.ERROR)
+            finding = next((finding for finding in told if not self._is_unwanted(finding.path)), None)
+            if finding is not None:
+                self.report.document_reason = str(finding)
+
+    def _is_unwanted(self, path: str) -> bool:
+        """Return whether ``path``, of a finding, is a tensor that is not asked for."""
+        chosen = self.options.chosen
+        return bool(path) and chosen is not None and not chosen(path) and self.viewer.find(path) is not None
+
+    def _refuse_unsupported(self) -> None:
+        lost = [entry for entry in self.report.left_out if entry.status is Status.UNSUPPORTED]
+        if not lost or self.options.skip_unsupported:
+            return
+        names = "; ".join(f"{entry.name}: {entry.reason}" for entry in lost[:_NAMED])
+        more = f"; and {len(lost) - _NAMED:,} more" if len(lost) > _NAMED else ""
+        raise UnsupportedError(
+            f"{self.report.form} cannot hold {count_words(len(lost), 'tensor')}, and nothing was written "
+            f"({names}{more}); --skip-unsupported leaves such tensors out"
+        )
+
+    def _refuse_nothing(self, items: list[Item]) -> None:
+        """Raise if everything was left out; a source without tensors is no reason."""
+        if items or not self.report.left_out:
+            return
+        if not self.report.is_whole:
+            raise NotWholeError("not one of the tensors is whole: nothing was written", lost=lost_in(self.report))
+        raise UnsupportedError(f"{self.report.form} can hold none of the tensors: nothing was written")
+
+    def _refuse_collisions(self, items: list[Item]) -> None:
+        """Raise `OptionError` if two tensors would have one name."""
+        sources: dict[str, Item] = {}
+        clashes: list[str] = []
+        count = 0
+        for item in items:
+            first = sources.setdefault(item.name, item)
+            if first is not item:
+                count += 1
+                if count <= _NAMED:
+                    clashes.append(f"{first.tensor.name!r} and {item.tensor.name!r} would both be {item.name!r}")
+        if clashes:
+            more = f"; and {count - _NAMED:,} more" if count > _NAMED else ""
+            raise OptionError(f"names would collide, and nothing was written: {'; '.join(clashes)}{more}")
+
+    def _refuse_expansion(self) -> None:
+        """Raise `LimitError` if a small source stands for a huge output, as one value for any number of elements."""
+        session = self.viewer.extraction.session
+        there = sum(data.size or 0 for data in self.sources() if data.size)
+        most = there * session.limits.expansion_ratio + 64 * MIB
+        if self.bytes > most:
+            self.charge.release()
+            raise LimitError(
+                f"the tensors would take {format_size(self.bytes)}, of a source of {format_size(there)}",
+                option=f"--limit expansion_ratio={-(-self.bytes // max(1, there))}",
+                wanted=self.bytes,
+                got=most,
+            )
+
+    # -- tensors with the same bytes -----------------------------------------------------------------------------------
+
+    def _share(self, items: list[Item]) -> list[Item]:
+        """Return the items to write if tensors with the same bytes are written once, or all, counted as copies."""
+        kept: dict[object, Item] = {}
+        others: dict[int, Item] = {}
+        for item in sorted(items, key=lambda item: item.name):
+            place = _place_of(item)
+            first = item if place is None else kept.setdefault(place, item)
+            if first is not item:
+                others[item.number] = first
+        if not self.options.dedupe:
+            self.report.shared_copies = len(others)
+            self.report.shared_bytes = sum(item.nbytes for item in others.values())
+            return items
+        self.report.aliases = {item.name: others[item.number].name for item in items if item.number in others}
+        return [item for item in items if item.number not in others]
+
+    # -- into which files ----------------------------------------------------------------------------------------------
+
+    def _metadata(self) -> dict[str, str]:
+        """Return the metadata of each output file: those of the source, and of the files of a set."""
+        found: dict[str, str] = {}
+        differing: list[str] = []
+        whole = dict(self.viewer.metadata)
+        if self.viewer.is_set:
+            whole.pop(_TOTAL, None)
+        for part in (whole, *self.viewer.metadata_of_parts()):
+            for key, value in part.items():
+                text = value if isinstance(value, str) else _as_json(value)
+                if found.setdefault(str(key), text) != text and key not in differing:
+                    differing.append(key)
+        if differing:
+            names = ", ".join(differing[:_NAMED])
+            self.report.notes.append(f"the files of the source differ in their metadata ({names}): the first was kept")
+        for name, kept in self.report.aliases.items():
+            if found.setdefault(name, kept) != kept:
+                raise OptionError(f"--dedupe would note {name!r} in the metadata, which have that key already")
+        unwritable = [key for key, text in found.items() if not _is_text(key) or not _is_text(text)]
+        for key in unwritable:
+            del found[key]
+        if unwritable:
+            self.report.notes.append(f"metadata that UTF-8 cannot hold were left out: {', '.join(unwritable[:_NAMED])}")
+        return found
+
+    def _divide(self, items: list[Item], metadata: Mapping[str, str]) -> list[OutputFile]:
+        most = self.options.max_shard_size
+        parts = [items]
+        if most is not None:
+            parts = [[items[at] for at in shard] for shard in shards_of([item.nbytes for item in items], most)] or parts
+        paths = [self.target]
+        if len(parts) > 1:
+            stem = self.target.removesuffix(".safetensors")
+            paths = [f"{stem}-{at + 1:05d}-of-{len(parts):05d}.safetensors" for at in range(len(parts))]
+        files = [OutputFile(self.form, path, part, metadata) for path, part in zip(paths, parts, strict=True)]
+        if self.form.has_checksums:
+            for item in items:
+                item.crc = first_crc(item)
+        return files
+
+    @property
+    def index_path(self) -> str | None:
+        """Path of the index; None if there is one file only."""
+        return f"{self.target.removesuffix('.safetensors')}.safetensors.index.json" if len(self.files) > 1 else None
+
+    def index(self) -> Iterator[bytes]:
+        """Yield the index of the set."""
+        names = sorted((item.name, number) for number, file in enumerate(self.files) for item in file.items)
+        paths = [file.path.replace("\\", "/").rpartition("/")[2] for file in self.files]
+        return index_text(((name, paths[number]) for name, number in names), self.bytes)
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of all files, the index last."""
+        index = self.index_path
+        return [file.path for file in self.files] + ([] if index is None else [index])
+
+    # -- what is known of it -------------------------------------------------------------------------------------------
+
+    def sources(self) -> list[Data]:
+        """Return the data that tensors are read from, and the document itself."""
+        found: dict[int, Data] = {}
+        for data in (
+            self.viewer.extraction.data,
+            self.viewer.extraction.topmost.data,
+            self.viewer.extraction.parsed.data,
+        ):
+            found[id(data)] = data
+        for file in self.files:
+            for item in file.items:
+                for span in item.tensor.spans:
+                    if span.data is not None:
+                        found[id(span.data)] = span.data
+        return list(found.values())
+
+    def work(self) -> list[tuple[int, Item]]:
+        """Return the items to write with the numbers of their files, in the order in which to write them.
+
+        That of the output; if bytes come out of compressed streams, that of the source, so that these are decoded once.
+        """
+        from pparse.data.base import Access
+
+        found = [(number, item) for number, file in enumerate(self.files) for item in file.items]
+        if any(data.access is not Access.FREE for data in self.sources()):
+            known = {id(data): at for at, data in enumerate(self.sources())}
+            found.sort(key=lambda pair: _first_byte(pair[1], known))
+        return found
+
+    def fingerprint(self) -> str:
+        """Return a hash of everything that is written and of where it comes from."""
+
+        def lines() -> Iterator[bytes]:
+            for file in self.files:
+                yield from (f"{file.path}\n{file.size}\n".encode("utf-8", "surrogatepass"), *file.head())
+                for item in file.items:
+                    spans = [(span.path, span.offset, span.length) for span in item.tensor.spans[:2]]
+                    text = (
+                        f"{item.name}\n{item.number} {item.at} {item.nbytes} {item.dtype} {item.tensor.dtype} {spans}\n"
+                    )
+                    yield text.encode("utf-8", "surrogatepass")
+
+        return digest(lines()).hex()
+
+    def source_stamp(self) -> list[str] | None:
+        """Return what identifies the content of all sources; None if one of them cannot tell."""
+        found = [data.identity for data in self.sources()]
+        return None if None in found else sorted({repr(identity) for identity in found})
+
+    def flaws(self) -> list[tuple[Item, Status, str]]:
+        """Return the items that are not whole, by what is known by now."""
+        found = []
+        for file in self.files:
+            for item in file.items:
+                item.tensor._confirm()
+                flaw = flaw_of(item.tensor)
+                if flaw is not None:
+                    found.append((item, *flaw))
+        return found
+
+    def _tell(self, items: list[Item]) -> None:
+        """Put into the report what is known already."""
+        from pparse.conversion.report import Written
+
+        report = self.report
+        report.tensors, report.tensor_bytes = self.count, self.bytes
+        report.files = [Written(file.path, file.size, len(file.items)) for file in self.files]
+        if (index := self.index_path) is not None:
+            report.files.append(Written(index, sum(map(len, self.index())), 0))
+        if report.shared_copies:
+            report.notes.append(
+                f"{count_words(report.shared_copies, 'tensor')} with the same bytes as another got a copy "
+                f"({format_size(report.shared_bytes)})"
+                + ("; --dedupe writes such bytes once" if self.form.holds_metadata else "")
+            )
+        if not self.form.packed:
+            self._tell_foreign(items)
+
+    def _tell_foreign(self, items: list[Item]) -> None:
+        """Note which types numpy lacks, and how to read them."""
+        foreign = {item.dtype.name: item.dtype for item in items if item.dtype.numpy.isbuiltin != 1}
+        for name, dtype in sorted(foreign.items()):
+            if dtype.kind != "other":
+                self.report.notes.append(
+                    f"numpy has no {name}: its bits are written as {dtype.raw_numpy}; read them with "
+                    f".view(ml_dtypes.{name})" + ("" if dtype.kind != "float" else ", or convert with --dtype float32")
+                )
+
+
+def flaw_of(tensor: Tensor) -> tuple[Status, str] | None:
+    """Return the status of a tensor and what is wrong with it; None if nothing is known against it.
+
+    UNSUPPORTED is no flaw: see `Plan`.
+    """
+    status, finding = tensor.status, tensor.finding
+    if status is Status.UNSUPPORTED:
+        return None
+    if tensor.unwritten_nbytes:
+        reason = f"{tensor.unwritten_nbytes:,} of its bytes were never written (a file hole)"
+        return Status.TRUNCATED, reason if finding is None else finding.reason
+    if status is Status.COMPLETE and (finding is None or finding.severity is not Severity.ERROR):
+        return None
+    if status is Status.COMPLETE:
+        status = Status.DAMAGED
+    there = f"{tensor.available_nbytes:,} of its {tensor.stored_nbytes:,} bytes are there"
+    return status, there if finding is None else finding.reason
+
+
+def _unwritable(tensor: Tensor, name: str) -> str | None:
+    """Return why no target can hold a tensor; None if one may."""
+    if tensor.status is Status.UNSUPPORTED:
+        return tensor.finding.reason if tensor.finding is not None else "it cannot be read"
+    if tensor.is_text:
+        return "its elements are texts, not numbers"
+    if tensor.dtype is None:
+        return f"its type {tensor.stored_dtype!r} is not known"
+    if tensor.dtype.kind == "other":
+        return f"its elements, of {tensor.dtype}, are not numbers"
+    if not _is_text(name):
+        return "UTF-8 cannot hold its name"
+    return None
+
+
+def _place_of(item: Item) -> object | None:
+    """Return what only tensors with the same elements in the same bytes have in common; None if it has no bytes."""
+    tensor = item.tensor
+    spans = tensor.spans
+    if not item.nbytes or not spans or tensor.encoding != "raw":
+        return None
+    return (
+        tuple((id(span.data), span.offset, span.length) for span in spans),
+        tensor.dtype,
+        tensor.shape,
+        tensor.strides,
+        tensor.byteorder,
+        item.dtype,
+    )
+
+
+def _first_byte(item: Item, known: Mapping[int, int]) -> tuple[int, int]:
+    spans = item.tensor.spans
+    return (known.get(id(spans[0].data), 0), spans[0].offset) if spans else (0, 0)
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _as_json(value: Any) -> str:
+    def plain(other: Any) -> Any:
+        return dict(other) if hasattr(other, "keys") else list(other) if hasattr(other, "__iter__") else str(other)
+
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=plain)

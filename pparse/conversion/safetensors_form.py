@@ -1,0 +1,126 @@
+"""Safetensors files as the format's own library writes them, and the index of a set as Hugging Face's does."""
+
+from __future__ import annotations
+
+import json
+
+from pparse.errors import OptionError
+from pparse.parsers.safetensors.entry import METADATA, REFERENCE_HEADER_LIMIT, STORED_DTYPES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Final
+
+    from pparse.conversion.items import Item
+    from pparse.tensors.dtype import DType
+
+_WORDS: Final = {dtype.name: word for word, dtype in STORED_DTYPES.items()}
+# The library sorts by type, the last one of its list first: so every tensor begins at a multiple of its item size.
+_RANKS: Final = {dtype.name: -number for number, dtype in enumerate(STORED_DTYPES.values())}
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+class SafetensorsForm:
+    """How a safetensors file holds its items."""
+
+    name = "safetensors"
+    packed = True  #: elements below 8 bits share bytes
+    holds_metadata = True
+    has_checksums = False
+
+    def refusal(self, name: str, dtype: DType, shape: tuple[int, ...], size: int) -> str | None:
+        """Return why a tensor of ``size`` elements cannot be written; None if it can."""
+        if name == METADATA:
+            return f"no tensor can be called {METADATA} in a safetensors file"
+        if dtype.name not in _WORDS:
+            return f"safetensors has no type for {dtype}"
+        if size * dtype.bits % 8:
+            return f"{size} elements of {dtype} do not fill whole bytes"
+        return None
+
+    def lay(self, items: list[Item], metadata: Mapping[str, str], path: str) -> tuple[int, int]:
+        """Order ``items`` and give each its place; return the size of what comes before them, and of the file.
+
+        Raises `OptionError` if the library would refuse the header as too long.
+        """
+        items.sort(key=lambda item: (_RANKS[item.dtype.name], item.name))
+        self._place(items, 0)
+        length = sum(map(len, self._header(items, metadata)))
+        length += -length % 8
+        if length > REFERENCE_HEADER_LIMIT:
+            raise OptionError(
+                f"the header of {path} would take {length:,} bytes, more than the {REFERENCE_HEADER_LIMIT:,} that "
+                "readers accept; --max-shard-size writes several files"
+            )
+        return 8 + length, self._place(items, 8 + length)
+
+    def _place(self, items: list[Item], at: int) -> int:
+        for item in items:
+            item.at = at
+            at += item.nbytes
+        return at
+
+    def head(self, items: list[Item], metadata: Mapping[str, str], size: int) -> Iterator[bytes]:
+        """Yield the ``size`` bytes before the items."""
+        yield (size - 8).to_bytes(8, "little")
+        length = 0
+        for piece in self._header(items, metadata):
+            length += len(piece)
+            yield piece
+        yield b" " * (size - 8 - length)
+
+    def _header(self, items: list[Item], metadata: Mapping[str, str]) -> Iterator[bytes]:
+        separator = "{"
+        if metadata:
+            yield f'{{"{METADATA}":{_encode(dict(metadata))}'.encode()
+            separator = ","
+        base = items[0].at if items else 0
+        for item in items:
+            begin = item.at - base
+            yield (
+                f'{separator}{_encode(item.name)}:{{"dtype":"{_WORDS[item.dtype.name]}",'
+                f'"shape":[{",".join(map(str, item.tensor.shape))}],"data_offsets":[{begin},{begin + item.nbytes}]}}'
+            ).encode()
+            separator = ","
+        yield b"{}" if separator == "{" else b"}"
+
+    def lead(self, item: Item) -> bytes:
+        """Return what comes just before an item: nothing."""
+        return b""
+
+    def tail(self, items: list[Item]) -> Iterator[bytes]:
+        """Yield what comes after the items: nothing."""
+        yield from ()
+
+
+def index_text(names: Iterable[tuple[str, str]], total: int) -> Iterator[bytes]:
+    """Yield the index of a set: for each tensor, in order of the names, the file it is in; ``total`` bytes in all."""
+    yield b'{\n  "metadata": {\n    "total_size": %d\n  },\n  "weight_map": {' % total
+    separator = "\n"
+    for name, file in names:
+        yield f"{separator}    {json.dumps(name)}: {json.dumps(file)}".encode()
+        separator = ",\n"
+    yield b"\n  }\n}\n" if separator != "\n" else b"}\n}\n"
+
+
+def shards_of(sizes: Sequence[int], most: int) -> list[list[int]]:
+    """Return the numbers of the tensors in each shard of at most ``most`` bytes, divided as huggingface_hub does.
+
+    A tensor larger than that gets a shard of its own.
+    """
+    shards: list[list[int]] = []
+    open_shard: list[int] = []
+    filled = 0
+    for number, size in enumerate(sizes):
+        if size > most:
+            shards.append([number])
+            continue
+        if filled + size > most:
+            shards.append(open_shard)
+            open_shard, filled = [], 0
+        open_shard.append(number)
+        filled += size
+    if open_shard:
+        shards.append(open_shard)
+    return shards

@@ -1,0 +1,318 @@
+"""Where the files of a conversion are until they are whole: a hidden folder beside the target, with a journal.
+
+``.NAME.pparse-convert`` holds a file for each one of the output (``000000.part``) and the journal, by which the same
+command continues a run that was stopped. Beside the lines that begin a journal (`pparse.recovery.journal`):
+
+====================================  =================================================================================
+``["at", number, done, crc, lost]``   of the item ``number``, ``done`` bytes are on the disk; their CRC-32 so far, and
+                                      how many of their numbers were too large for the new type
+``["moving"]``                        everything is on the disk and is whole; now the files get their names
+``["name", number, known]``           a file is about to get its name; known are its inode and its size
+====================================  =================================================================================
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from pparse.errors import OptionError, SourceError
+from pparse.recovery.journal import Journal
+from pparse.writers.files import try_lock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any, Final
+
+    from pparse.budget import MemoryBudget
+
+_SUFFIX: Final = ".pparse-convert"
+_JOURNAL: Final = "journal"
+_FLAGS: Final = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+# Data and length, without times; where the system lacks it, all.
+_sync: Final = getattr(os, "fdatasync", os.fsync)
+
+
+class Place:
+    """How far a run has come: in the item ``number``, ``done`` bytes are written."""
+
+    __slots__ = ("begun", "done", "known", "moving", "number")
+
+    def __init__(self) -> None:
+        self.begun = False
+        """Whether the files were made, and hold what comes before their items."""
+        self.number = 0
+        """The item; those before it are done."""
+        self.done = 0
+        """Bytes of it on the disk."""
+        self.known: dict[int, tuple[int, int]] = {}
+        """Of items, as far as they are done: CRC-32, and how many numbers were too large. Without those of 0."""
+        self.moving = False
+        """Whether all is done, and the files get their names."""
+
+
+class _Syncing:
+    """Brings an open file to the disk, in a thread; then ``lines`` can be recorded."""
+
+    __slots__ = ("_error", "_path", "_thread", "lines")
+
+    def __init__(self, descriptor: int, path: str, lines: list[tuple[int, int, int, int]]) -> None:
+        from threading import Thread
+
+        self.lines = lines
+        self._path = path
+        self._error: OSError | None = None
+        self._thread = Thread(target=self._sync, args=(descriptor,))
+        self._thread.start()
+
+    def _sync(self, descriptor: int) -> None:
+        try:
+            _sync(descriptor)
+        except OSError as error:
+            self._error = error
+
+    def wait(self) -> None:
+        """Return once the file is on the disk. Raises `SourceError`."""
+        self._thread.join()
+        if self._error is not None:
+            raise cannot_write(self._error, self._path) from self._error
+
+
+class Workspace:
+    """The hidden folder of a conversion to ``target``, locked; created if it is missing.
+
+    ``run`` describes what is done, as plain data; None: it cannot be compared with another run. Raises `OptionError`
+    if another process uses the folder, `SourceError` if it cannot be created.
+    """
+
+    def __init__(self, target: str, run: Mapping[str, Any] | None, budget: MemoryBudget) -> None:
+        folder, name = os.path.split(target)
+        self.folder = os.path.join(folder, f".{name[:100]}{_SUFFIX}")
+        """Its path."""
+        self.place = Place()
+        """How far an earlier run has come that this one continues."""
+        self.started_over = False
+        """Whether there was an unfinished run of another kind, which was given up."""
+        self._open: Any = None
+        self._number = -1
+        self._syncing: _Syncing | None = None
+        self._descriptor = -1
+        try:
+            while not self._lock(target):  # a run that ended just now has removed it
+                os.close(self._descriptor)
+            self._journal = self._begin(run, budget)
+        except BaseException as error:
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+            if isinstance(error, OSError) and not isinstance(error, SourceError):
+                raise cannot_write(error, self.folder) from error
+            raise
+
+    def _lock(self, target: str) -> bool:
+        """Open the journal, and lock it; return whether it is still there then."""
+        self._make()
+        path = os.path.join(self.folder, _JOURNAL)
+        self._descriptor = os.open(path, _FLAGS | os.O_CREAT, 0o666)
+        if try_lock(self._descriptor) is False:
+            raise OptionError(f"another process is converting to {target} now")
+        try:
+            return os.path.samestat(os.stat(path), os.fstat(self._descriptor))
+        except FileNotFoundError:
+            return False
+
+    def _make(self) -> None:
+        try:
+            os.mkdir(self.folder)
+        except FileNotFoundError as error:
+            folder = os.path.dirname(self.folder)
+            raise SourceError(f"cannot write: there is no folder {folder}", errno=error.errno) from error
+        except FileExistsError:
+            if os.path.islink(self.folder) or not os.path.isdir(self.folder):
+                raise OptionError(f"{self.folder} is in the way: it is not a folder of ours; remove it") from None
+
+    def _begin(self, run: Mapping[str, Any] | None, budget: MemoryBudget) -> Journal:
+        """Continue the journal of the same run, or begin one."""
+        journal = Journal(self._descriptor, budget, lambda path: 0)
+        if run is not None and journal.run == run:
+            self._read_place(journal)
+            return journal
+        self.started_over = journal.run is not None
+        journal.close()
+        self._remove_parts()
+        os.ftruncate(self._descriptor, 0)
+        journal = Journal(self._descriptor, budget, lambda path: 0)
+        journal.begin({} if run is None else dict(run))
+        return journal
+
+    def _read_place(self, journal: Journal) -> None:
+        place = self.place
+        try:
+            for _, number, done, crc, lost in journal.lines("at"):
+                place.begun, place.number, place.done = True, int(number), int(done)
+                if crc or lost:
+                    place.known[place.number] = int(crc), int(lost)
+            place.moving = next(journal.lines("moving"), None) is not None
+        except (TypeError, ValueError):  # not lines of ours
+            self.place = Place()
+
+    # -- the files -----------------------------------------------------------------------------------------------------
+
+    def part(self, number: int) -> str:
+        """Return the path of the unfinished file ``number``."""
+        return os.path.join(self.folder, f"{number:06d}.part")
+
+    def has_part(self, number: int, size: int) -> bool:
+        """Return whether the unfinished file ``number`` is there, with ``size`` bytes."""
+        try:
+            return os.stat(self.part(number)).st_size == size
+        except OSError:
+            return False
+
+    def write(self, number: int, at: int, pieces: Iterable[bytes | memoryview], size: int | None = None) -> None:
+        """Write ``pieces`` into the file ``number`` from ``at`` on; ``size``: of the file, which is then made anew.
+
+        Raises `SourceError`.
+        """
+        try:
+            self._turn_to(number, size)
+            self._open.seek(at)
+            for piece in pieces:
+                view = memoryview(piece)
+                while view:
+                    view = view[self._open.write(view) :]
+        except OSError as error:
+            if isinstance(error, SourceError):
+                raise
+            raise cannot_write(error, self.part(number)) from error
+
+    def _turn_to(self, number: int, size: int | None) -> None:
+        if self._number == number and size is None:
+            return
+        self._close_part()
+        flags = _FLAGS if size is None else _FLAGS | os.O_CREAT | os.O_TRUNC
+        self._open = os.fdopen(os.open(self.part(number), flags, 0o666), "r+b", buffering=0)
+        self._number = number
+        if size is not None:
+            self._open.truncate(size)
+
+    def _close_part(self, *, sync: bool = True) -> None:
+        """Close the open file; with ``sync`` all of it is on the disk then."""
+        if self._open is None:
+            return
+        if sync:
+            self.note([], wait=True)
+        self._open.close()
+        self._open, self._number = None, -1
+
+    def note(self, lines: list[tuple[int, int, int, int]], *, wait: bool = False) -> None:
+        """Record how far items are done, once that is on the disk: number, bytes, CRC-32, numbers too large.
+
+        ``wait``: return only then; else the disk works while more is written. Raises `SourceError`.
+        """
+        self._settle()
+        if self._open is None:
+            self._put(lines)
+            return
+        self._syncing = _Syncing(self._open.fileno(), self.part(self._number), lines)
+        if wait:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Wait for the disk, and record what is on it now."""
+        syncing, self._syncing = self._syncing, None
+        if syncing is not None:
+            syncing.wait()
+            self._put(syncing.lines)
+
+    def _put(self, lines: Iterable[tuple[int, int, int, int]]) -> None:
+        for line in lines:
+            self._journal.put("at", *line)
+        self._journal.flush()
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def publish(self, paths: list[str], *, force: bool) -> None:
+        """Give the files their names, in order. Raises `OptionError` for a name that is taken, unless ``force``."""
+        self._close_part()
+        if not self.place.moving:
+            self._journal.put("moving", flush=True)
+        known = {number: stat for _, number, stat in self._journal.lines("name")}
+        try:
+            for number, path in enumerate(paths):
+                self._publish(number, os.path.realpath(path) if os.path.islink(path) else path, known, force=force)
+            self._sync_folder(paths[0])
+        except OSError as error:
+            if isinstance(error, SourceError):
+                raise
+            raise cannot_write(error, self.folder) from error
+
+    def _publish(self, number: int, path: str, known: Mapping[int, object], *, force: bool) -> None:
+        part = self.part(number)
+        if number in known and not os.path.lexists(part):
+            found = os.stat(path)
+            if [found.st_ino, found.st_size] != known[number]:
+                raise OptionError(f"{path} was changed after this conversion had written it; name another target")
+            return
+        if os.path.lexists(path) and not force:
+            raise OptionError(f"{path} exists already; name another output, or replace it with --force")
+        found = os.stat(part)
+        self._journal.put("name", number, [found.st_ino, found.st_size], flush=True)
+        os.replace(part, path)
+
+    def was_published(self, number: int, path: str) -> bool:
+        """Return whether the run that this one continues gave the file ``number`` its name, ``path``."""
+        return self.place.moving and not os.path.lexists(self.part(number)) and os.path.lexists(path)
+
+    def _sync_folder(self, path: str) -> None:
+        """Wait until the names are on the disk, where the system can tell."""
+        if os.name == "nt":
+            return
+        descriptor = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+        try:
+            with suppress(OSError):
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def close(self, *, keep: bool) -> None:
+        """Release everything; ``keep``: leave the folder, for the same command to continue."""
+        if self._syncing is not None:
+            with suppress(SourceError):
+                self._syncing.wait()
+        self._close_part(sync=False)
+        self._journal.close()
+        if os.name == "nt":  # Windows does not remove open files
+            os.close(self._descriptor)
+        if not keep:
+            self._remove_parts()
+            with suppress(OSError):
+                os.unlink(os.path.join(self.folder, _JOURNAL))
+                os.rmdir(self.folder)
+        if os.name != "nt":
+            os.close(self._descriptor)
+
+    def _remove_parts(self) -> None:
+        """Remove the unfinished files; nothing else in the folder is touched."""
+        for name in os.listdir(self.folder):
+            if name.endswith(".part") and name[:-5].isdecimal():
+                with suppress(OSError):
+                    os.unlink(os.path.join(self.folder, name))
+
+
+def cannot_write(error: OSError, path: str) -> SourceError:
+    """Return an error that says why ``path`` cannot be written."""
+    return SourceError(f"cannot write: {error.strerror or error}", errno=error.errno, source=path)
+
+
+def refuse_taken(paths: Iterable[str], *, force: bool) -> None:
+    """Raise `OptionError` for paths that cannot be written, or hold something already (unless ``force``)."""
+    for path in paths:
+        if not os.path.lexists(path):
+            continue
+        if os.path.isdir(path):
+            raise OptionError(f"the output {path} is a folder; name a file in it")
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise OptionError(f"the output {path} is not a file")
+        if not force:
+            raise OptionError(f"{path} exists already; name another output, or replace it with --force")

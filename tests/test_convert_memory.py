@@ -1,0 +1,95 @@
+"""Conversion takes the same little memory whatever the size of a tensor: measured in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+
+import numpy as np
+import pytest
+
+from tests.test_memory import MIB, SLACK, run
+
+pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="no /proc/self/status here")
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """A file with one tensor of 200 MiB, and one of 100 MiB; without holes, which would be refused."""
+    sizes = {"a": ("F64", 200 * MIB // 8, 200 * MIB), "b": ("BF16", 50 * MIB, 100 * MIB)}
+    header, at = {}, 0
+    for name, (dtype, count, size) in sizes.items():
+        header[name] = {"dtype": dtype, "shape": [count], "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header).encode()
+    path = tmp_path_factory.mktemp("large") / "large.safetensors"
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        block = np.random.default_rng(1).normal(size=MIB // 8).tobytes()
+        for _ in range(at // MIB):
+            file.write(block)
+    return path
+
+
+@pytest.mark.parametrize("target", ["out.safetensors", "out.npz"])
+@pytest.mark.parametrize("options", ["{}", "{'dtype': 'float32'}", "{'dtype': 'bfloat16'}"])
+@pytest.mark.parametrize("budget", ["2MiB", "64MiB"])
+def test_large_tensors_are_written_within_the_budget(tmp_path, large, target, options, budget):
+    result = run(
+        """
+        import pparse.conversion.converting, pparse.conversion.npz_form, pparse.conversion.cast, threading
+        small = np.ones(1000); pparse.conversion.cast.cast(small, pparse.tensors.DTYPES["bfloat16"])
+        before = memory("VmRSS")
+        report = pparse.convert(sys.argv[1], sys.argv[2], budget=sys.argv[3], **eval(sys.argv[4]))
+        finish(bytes=report.tensor_bytes, size=report.bytes)
+        """,
+        large,
+        str(tmp_path / target),
+        budget,
+        options,
+    )
+    (tmp_path / target).unlink()
+    assert result["bytes"] > 100 * MIB
+    assert result["grown"] <= (2 * MIB if budget == "2MiB" else 12 * MIB) + SLACK
+
+
+def test_a_turned_tensor_too(tmp_path):
+    """Elements that lie far apart are gathered a piece at a time."""
+    result = run(
+        """
+        import pparse.conversion.converting, threading
+        from pparse.tensors import DTYPES, Span, Tensor
+        rows, columns = 4096, 6144
+        array = np.arange(rows * columns, dtype=np.float32).reshape(rows, columns)
+        array.tofile(sys.argv[1])
+        del array
+        header = b'{"w":{"dtype":"F32","shape":[4096,6144],"data_offsets":[0,100663296]}}'
+        with open(sys.argv[2], "wb") as file:
+            file.write(len(header).to_bytes(8, "little") + header)
+            with open(sys.argv[1], "rb") as data:
+                while block := data.read(1 << 20):
+                    file.write(block)
+        viewer = pparse.view(sys.argv[2], budget="16MiB")
+        (tensor,) = viewer.tensors()
+        turned = Tensor("w", tensor.dtype, (columns, rows), tensor.spans, strides=(4, 4 * columns), owner=viewer)
+        viewer.tensors = lambda: iter([turned])
+        import os
+        pid = os.fork()
+        if pid:
+            os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        open("/proc/self/clear_refs", "w").write("5")
+        before = memory("VmRSS")
+        pparse.convert(viewer, sys.argv[3])
+        grown = memory("VmHWM") - before
+        with pparse.view(sys.argv[3]) as written:
+            block = written["w"][5000:5002]
+        right = block.tolist() == (np.arange(rows) * columns + np.array([[5000], [5001]])).astype(np.float32).tolist()
+        print(json.dumps({"grown": grown, "right": right}))
+        """,
+        str(tmp_path / "raw"),
+        str(tmp_path / "in.safetensors"),
+        str(tmp_path / "out.safetensors"),
+    )
+    assert result["right"]
+    assert result["grown"] <= 24 * MIB

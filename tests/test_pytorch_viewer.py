@@ -1,0 +1,226 @@
+"""PyTorch checkpoints beyond the numbers in them: names, metadata, trees, look-ups, odd archives, laziness."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+
+import pparse
+from pparse import Status
+from pparse.data.base import BytesData
+from pparse.data.flipped import FlippedData
+from pparse.viewers.pickle.tree import SavedObject
+from tests.pytorch_zoo import FOLDER, REFUSED, REFUSED_AND_WHOLE, SAMPLES, check, expected
+
+#: Names that a reader may add: attributes of modules that are None, and of subclasses of tensors.
+MAY_BE_MORE = ("module", "legacy/module", "module_", "jagged", "library_objects", "sharded")
+
+
+@pytest.mark.parametrize("name", [name for name in SAMPLES if not name.endswith(".joblib")])
+def test_everything_else_that_was_saved_is_in_the_metadata(name):
+    told = expected(name)
+    try:
+        viewer = pparse.view(SAMPLES[name])
+    except pparse.UnsupportedError:
+        assert not told["tensors"]
+        return
+    with viewer:
+        found = viewer.metadata
+    plain = {key: value for key, value in told["metadata"].items() if not isinstance(value, dict)}
+    if told.get("referee") != "script":
+        wrong = {key: (value, found.get(key, "absent")) for key, value in plain.items() if not same(value, found, key)}
+        assert not wrong
+    if not name.startswith((*MAY_BE_MORE, "script")):
+        assert set(found) <= set(told["metadata"])
+
+
+def same(value, found, key):
+    if isinstance(value, float) and value != value:
+        return found[key] != found[key]
+    return key in found and found[key] == value
+
+
+def test_a_tree_has_what_the_program_had():
+    with pparse.view(FOLDER / "training.pt") as model:
+        tree = model.tree()
+        assert list(tree)[:4] == ["model", "optimizer", "scheduler", "epoch"]
+        assert tree["epoch"] == 12
+        moment = tree["optimizer"]["state"][0]["exp_avg"]
+        assert moment.name == "optimizer.state.0.exp_avg"
+        np.testing.assert_array_equal(moment.numpy(), model[moment.name].numpy())
+        assert isinstance(tree["args"], SavedObject)
+    with pparse.view(FOLDER / "module.pt") as model:
+        tree = model.tree()
+        assert tree.attributes["_modules"]["conv"].attributes["_parameters"]["weight"].shape == (4, 3, 3, 3)
+    with pparse.view(FOLDER / "cycle.pt") as model:
+        tree = model.tree()
+        assert tree["ring"]["self"] is tree["ring"] if "self" in tree["ring"] else tree["ring"] is not None
+
+
+@pytest.mark.parametrize("name", ["training.pt", "legacy/training.pth.tar", "tar/model.pt", "numpy.pt"])
+def test_a_tensor_is_found_by_its_name(name):
+    with pparse.view(SAMPLES[name]) as model:
+        listed = {tensor.name: tensor for tensor in model.tensors()}
+        for key, tensor in listed.items():
+            found = model[key]
+            assert (found.shape, found.dtype, found.spans) == (tensor.shape, tensor.dtype, tensor.spans)
+        assert model.find("nothing of that name") is None
+
+
+def test_names_are_found_without_room_for_a_table(monkeypatch):
+    from pparse.viewers.pickle import viewer
+
+    monkeypatch.setattr(viewer, "_NOTED", 1 << 30)
+    for name in ("training.pt", "many.pt", "odd_keys.pt", "module.pt", "sparse.pt"):
+        with pparse.view(FOLDER / name) as model:
+            for tensor in list(model.tensors()):
+                assert model[tensor.name].spans == tensor.spans
+            assert model._table is None
+
+
+# The bits say that members are encrypted: nobody can know that they are not.
+LOCKED = ("hostile/encrypted_flag.pt", "hostile/encrypted_flag_pickle.pt")
+
+
+@pytest.mark.parametrize("name", [name for name in REFUSED_AND_WHOLE if name not in LOCKED])
+def test_what_torch_refuses_is_read_if_it_is_there(name):
+    path = next(path for path in REFUSED if path == FOLDER / name)
+    with pparse.view(path) as viewer:
+        check(viewer, name)
+
+
+@pytest.mark.parametrize("name", [path.relative_to(FOLDER).as_posix() for path in REFUSED])
+def test_no_file_of_the_zoo_breaks_anything(name):
+    try:
+        with pparse.view(FOLDER / name) as viewer:
+            for tensor in viewer.tensors():
+                if tensor.status is Status.COMPLETE:
+                    tensor.numpy()
+            list(viewer.check())
+            assert viewer.extent().status in Status
+    except pparse.PparseError as error:
+        assert str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("duplicate_pickle.pt", "duplicate"),
+        ("duplicate_data.pt", "duplicate"),
+        ("zip_in_comment.pt", "directory"),
+        ("local_names.pt", "directory"),
+        ("wrong_crc_data.pt", "checksum"),
+        ("prefix.pt", "prefix"),
+        ("zero_crc.pt", "no-checksums"),
+        ("trailing.pt", "trailing"),
+    ],
+)
+def test_tricks_on_scanners_leave_a_finding(name, code):
+    with pparse.view(FOLDER / "hostile" / name) as viewer:
+        list(viewer.tensors())
+        list(viewer.check())
+        assert code in {finding.code for finding in viewer.findings}
+
+
+def test_a_checksum_of_zero_is_none_and_a_wrong_one_is_not_forgotten():
+    with pparse.view(FOLDER / "hostile/zero_crc.pt") as viewer:
+        assert not [finding for finding in viewer.check() if finding.severity.value == "error"]
+        assert viewer["a"].verified is None
+    with pparse.view(FOLDER / "hostile/wrong_crc_data.pt") as viewer:
+        assert viewer["a"].status is Status.COMPLETE
+        assert [finding for finding in viewer.check() if finding.code == "checksum"]
+        assert viewer["a"].status is Status.DAMAGED
+        with pytest.raises(pparse.PparseError):
+            viewer["a"].numpy()
+
+
+def test_a_confirmed_checksum_makes_tensors_verified():
+    with pparse.view(FOLDER / "state_dict.pt") as viewer:
+        assert not any(tensor.verified for tensor in viewer.tensors())
+        list(viewer.check())
+        assert all(tensor.verified for tensor in viewer.tensors())
+
+
+def test_one_row_of_a_large_tensor_reads_that_row(tmp_path):
+    from tests.bench.inputs_pytorch import checkpoint
+
+    path = checkpoint(tmp_path / "sparse.pt", 20, 200_000_000)
+    with pparse.view(path) as model:
+        names = list(model)
+        before = model.extraction.session.stats.bytes
+        assert len(names) == 20
+        model[names[7]][3:5]
+        assert model.extraction.session.stats.bytes - before < 200_000
+        assert before < 100_000
+
+
+def test_signs_are_turned_over_wherever_reading_begins():
+    numbers = np.array([1.5 - 2j, -3 + 4j, 5 - 6j], np.complex64)
+    data = BytesData(numbers.tobytes())
+    flipped = FlippedData(data.range(0, 24), 8, (7,), "conj")
+    wanted = numbers.conj().tobytes()
+    for start in range(24):
+        for length in range(1, 25 - start):
+            assert flipped.pread(start, length) == wanted[start : start + length]
+    target = bytearray(24)
+    assert flipped.preadinto(0, target) == 24
+    assert bytes(target) == wanted
+    assert flipped.identity != data.identity
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_large_arrays_are_described_without_being_read(protocol):
+    matrix = np.arange(200_000.0).reshape(400, 500)
+    turned = np.asfortranarray(np.arange(300_000, dtype=np.int32).reshape(3, 100_000))
+    raw = pickle.dumps({"x": matrix, "y": turned, "z": [1, {"q": np.ones(70_000, np.int64)}]}, protocol)
+    with pparse.view(raw) as model:
+        assert list(model) == ["x", "y", "z.1.q"]
+        np.testing.assert_array_equal(model["x"].numpy(), matrix)
+        np.testing.assert_array_equal(model["y"].numpy(), turned)
+        np.testing.assert_array_equal(model["x"][7, :3], matrix[7, :3])
+        assert dict(model.metadata) == {"z.0": 1}
+
+
+def test_one_bad_value_costs_only_itself():
+    good = pickle.dumps({"a": np.ones(3), "b": "text", "c": np.zeros(2)}, 4)
+    bad = good.replace(b"text", b"te\xffx")
+    with pparse.view(bad) as model:
+        assert list(model) == ["a", "c"]
+        np.testing.assert_array_equal(model["c"].numpy(), np.zeros(2))
+
+
+def test_shared_values_do_not_multiply_without_end():
+    value = [np.ones(1)]
+    for _ in range(40):
+        value = [value, value]
+    with pparse.view(pickle.dumps(value, 4)) as model:
+        count = sum(1 for _ in model.tensors())
+        assert count < 20_000
+        assert any(tensor.status is Status.UNSUPPORTED for tensor in model.tensors())
+
+
+def test_a_checkpoint_in_an_archive_is_one_there():
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.write(FOLDER / "training.pt", "run/best.pt")
+    with pparse.open(out.getvalue()) as document:
+        inner = document.parse().container.enter("run/best.pt")
+        check(inner.view(), "training.pt")
+
+
+def test_a_storage_shorter_than_its_tensor_is_damage():
+    source = zipfile.ZipFile(FOLDER / "state_dict.pt")
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for info in source.infolist():
+            content = source.read(info)
+            archive.writestr(info.filename, content[:-4] if info.filename.endswith("/data/0") else content)
+    with pparse.view(out.getvalue()) as model:
+        short = [tensor for tensor in model.tensors() if tensor.status is not Status.COMPLETE]
+        assert len(short) == 1
+        assert short[0].status is Status.DAMAGED
+        assert short[0].finding.code == "short-storage"
