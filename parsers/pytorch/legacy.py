@@ -42,6 +42,27 @@ _MAGICS: Final = (
 _NAMES: Final = ("magic", "version", "system", "object", "keys")
 
 
+class _Place:
+    """Where a storage is: ``begin``, its ``size`` and how much of that is ``there``, in bytes; ``count`` of elements
+    before it in the file, and how many are ``meant`` by the pickle."""
+
+    __slots__ = ("begin", "count", "finding", "meant", "size", "there")
+
+    def __init__(self, begin: int, size: int, there: int, count: int, meant: int) -> None:
+        self.begin = begin
+        self.size = size
+        self.there = there
+        self.count = count
+        self.meant = meant
+        self.finding: Finding | None = None
+
+    @property
+    def status(self) -> Status:
+        if self.finding is not None:
+            return Status.DAMAGED
+        return Status.COMPLETE if self.there >= self.size else cut_status(self.there > 0)
+
+
 class PyTorchLegacyParser(PickleParser, Listing, Checkpoint):
     """A checkpoint of before torch 1.6."""
 
@@ -59,7 +80,7 @@ class PyTorchLegacyParser(PickleParser, Listing, Checkpoint):
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
-        self._stored: dict[str, tuple[int, int, int]] | None = None  # begin, meant and existing bytes
+        self._stored: dict[str, _Place] | None = None
 
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
@@ -95,11 +116,11 @@ class PyTorchLegacyParser(PickleParser, Listing, Checkpoint):
             self._fill_root(node, index)
             return True
         if node.kind == "storages":
-            end = self.result.extraction.known_end()
             index.entries = []
-            for key, (begin, size, there) in self._places().items():
-                status = Status.COMPLETE if there >= size else cut_status(begin < end)
-                index.add_entry(Entry(key, "storage", begin, begin + size, status=status, at=begin - 8))
+            for key, place in self._places().items():
+                begin, stop = place.begin, place.begin + place.size
+                entry = Entry(key, "storage", begin, stop, status=place.status, finding=place.finding, at=begin - 8)
+                index.add_entry(entry)
             self.result.close_node(node, node.known_status or Status.COMPLETE, None)
             return True
         return super().fill(node, index)
@@ -113,13 +134,16 @@ class PyTorchLegacyParser(PickleParser, Listing, Checkpoint):
         if len(self.starts) == len(_NAMES) and status is None:
             begin = self.program(self.starts[-1]).end
             places = self._places()
-            cut = next((begin + there for begin, size, there in places.values() if there < size), None)
+            cut = any(place.there < place.size for place in places.values())
             lost = len(places) < len(self._keys())
-            last = max((start + size for start, size, _ in places.values()), default=begin)
+            odd = next((place.finding for place in places.values() if place.finding is not None), None)
+            last = max((place.begin + place.size for place in places.values()), default=begin)
             status = Status.COMPLETE
-            finding = None
-            if cut is not None or lost:
-                status = Status.TRUNCATED if cut is not None or last >= end else Status.DAMAGED
+            finding = odd
+            if odd is not None:
+                status = Status.DAMAGED
+            elif cut or lost:
+                status = Status.TRUNCATED if cut or last + 8 > end else Status.DAMAGED
                 finding = Finding(
                     "truncated" if status is Status.TRUNCATED else "malformed",
                     "the storages end early" if status is Status.TRUNCATED else "a storage is not as the pickle says",
@@ -161,14 +185,16 @@ class PyTorchLegacyParser(PickleParser, Listing, Checkpoint):
         keys = self._value(4)
         return [str(key) for key in keys] if isinstance(keys, list) else []
 
-    def _places(self) -> dict[str, tuple[int, int, int]]:
-        """Return begin, size and existing bytes of each storage, in the order of the file."""
+    def _places(self) -> dict[str, _Place]:
+        """Return where the storages are, in the order of the file."""
         if self._stored is None:
-            self._stored = self._find_places()
+            found = self._find_places()
+            self._judge_counts(list(found.values()))
+            self._stored = found
         return self._stored
 
-    def _find_places(self) -> dict[str, tuple[int, int, int]]:
-        found: dict[str, tuple[int, int, int]] = {}
+    def _find_places(self) -> dict[str, _Place]:
+        found: dict[str, _Place] = {}
         if len(self.starts) < len(_NAMES):
             return found
         program = self.program(self.starts[3])
@@ -178,25 +204,44 @@ class PyTorchLegacyParser(PickleParser, Listing, Checkpoint):
         for key in self._keys():
             storage = named.get(key)
             dtype = DTYPES.get(storage.dtype) if storage is not None else None
-            if dtype is None or pos + 8 > end:
+            if storage is None or dtype is None or pos + 8 > end:
                 break
-            count = int.from_bytes(data.pread(pos, 8), "little", signed=True)
-            if count < 0:
+            head = data.read_known(pos, 8)[0]
+            count = int.from_bytes(head, "little", signed=True)
+            meant = count if storage.view else storage.count  # ids of views do not say how much there is behind them
+            if meant < 0 or len(head) < 8:
                 break
-            size = count * dtype.itemsize
-            found[key] = (pos + 8, size, max(0, min(size, end - pos - 8)))
+            size = meant * dtype.itemsize
+            found[key] = _Place(pos + 8, size, max(0, min(size, end - pos - 8)), count, meant)
             pos += 8 + size
         return found
+
+    def _judge_counts(self, places: list[_Place]) -> None:
+        """Compare the number of elements before each storage with the pickle: if several differ, bytes have moved."""
+        wrong = [place.count != place.meant for place in places]
+        end = self.result.extraction.known_end()
+        for number, place in enumerate(places):
+            if not wrong[number]:
+                continue
+            is_last = number + 1 == len(places)
+            if wrong[number + 1] if not is_last else place.begin + place.size != end:
+                for moved in places[max(0, number - 1) :]:
+                    self._mark(moved, "bytes were lost or came in here: the storages are not where they should be")
+                return
+            self._mark(place, f"the file gives it {place.count:,} elements, the pickle {place.meant:,}")
+
+    def _mark(self, place: _Place, reason: str) -> None:
+        place.finding = Finding(
+            "bad-storage", reason, source=self.result.extraction.name, offset=place.begin - 8, length=8
+        )
 
     def stored(self, key: str) -> Stored | None:
         """Return a storage by its key."""
         place = self._places().get(key)
         if place is None:
             return None
-        begin, size, there = place
-        extraction = self.result.extraction
-        status = Status.COMPLETE if there >= size else cut_status(there > 0)
-        return Stored(there, lambda: (extraction.data, begin, begin + size), status)
+        data = self.result.extraction.data
+        return Stored(place.there, lambda: (data, place.begin, place.begin + place.size), place.status, place.finding)
 
     def keys(self) -> Iterator[str]:
         """Yield the keys of the storages in the file."""

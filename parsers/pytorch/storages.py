@@ -44,6 +44,9 @@ class Stored:
 class Checkpoint:
     """The part of a PyTorch parser that the viewer needs."""
 
+    has_checksums = False
+    """Whether the format has checksums of the storages."""
+
     @abstractmethod
     def pickled(self) -> Node | None:
         """Return the value that was saved, a node of a `PickleParser`; None if it is lost."""

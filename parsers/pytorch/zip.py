@@ -45,6 +45,7 @@ class PyTorchZipParser(ZipParser, Checkpoint):
     viewer = "pparse.viewers.pytorch.viewer:PyTorchViewer"
     refines = ("zip",)
     is_generic = False
+    has_checksums = True
     references = ("torch/serialization.py", "caffe2/serialize/inline_container.cc", "torch/_utils.py")
     limitations = (
         "code of TorchScript is a member like others; only the tensors of data.pkl and constants.pkl are shown",

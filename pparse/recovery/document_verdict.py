@@ -87,8 +87,10 @@ def judge(extraction: Extraction) -> DocumentVerdict:
         found.status = viewer.extent().status if viewer is not None else document_status(extraction, damaged=damaged)
         if damaged and found.is_whole:
             found.status = Status.DAMAGED
-        things, agreed, _ = extraction.parse().listing.checksums() or (0, 0, "")
-        found.verified = True if found.status is Status.COMPLETE and things and agreed == things else None
+        result = extraction.parse()
+        things, agreed, _ = result.listing.checksums() or (0, 0, "")
+        covered = result.container is None  # of an archive, the checksums of its members do not cover its headers
+        found.verified = True if covered and found.status is Status.COMPLETE and things and agreed == things else None
     except PASSING:
         raise
     except LimitError as error:

@@ -1,8 +1,8 @@
 """Writes truncated or damaged model files such that their own libraries open what is left of them.
 
-`salvage` has a form for safetensors, Riegeli, chunked protos (``.cpb``) and plain protocol buffer messages. Beside the
-file itself it may write ``name.partial/``, a folder with the pieces that no valid file can hold, and
-``name.rest.json``, which lists what the file lacks. Everything is streamed; the same input gives the same bytes.
+`salvage` has a form for safetensors, PyTorch checkpoints, Riegeli, chunked protos (``.cpb``) and plain protocol buffer
+messages. Beside the file itself it may write ``name.partial/``, a folder with the pieces that no valid file can hold,
+and ``name.rest.json``, which lists what the file lacks. Everything is streamed; the same input gives the same bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ _SAVED: Final = "saved"
 _UNHARMED: Final = "unharmed"
 _NOTHING: Final = "nothing"
 PROTOBUF: Final = ("saved-model", "graph-def", "meta-graph", "protobuf")
-MODELS: Final = ("safetensors", "riegeli", "cpb", *PROTOBUF)
+# Models in archives or pickles: `recover` treats them as documents, and saves their tensors.
+CHECKPOINTS: Final = ("pytorch", "pytorch-legacy", "pytorch-tar")
+_TENSORS_APART: Final = ("safetensors", "pickle", *CHECKPOINTS)
+MODELS: Final = ("safetensors", "riegeli", "cpb", "pickle", *CHECKPOINTS, *PROTOBUF)
 
 
 def salvage(extraction: Extraction, target: Target, name: str, *, report: Report, kept: OnKept | None = None) -> bool:
@@ -67,7 +70,7 @@ def _attempt(extraction: Extraction, target: Target, name: str, report: Report, 
         suspect_ranges = _unproved(inner)
     if form in PROTOBUF:
         suspect_ranges = joined([*suspect_ranges, *islice(inner.data.holes(start, end), _MAX_HOLES)])
-    if suspect_ranges and form != "safetensors":  # which separates its tensors itself
+    if suspect_ranges and form not in _TENSORS_APART:  # which separate their tensors themselves
         return _save_apart(inner, form, suspect_ranges, target, name, report)
     job = Job(inner, target, name, report)
     job.kept = kept
@@ -77,12 +80,16 @@ def _attempt(extraction: Extraction, target: Target, name: str, report: Report, 
 def salvage_or_keep(extraction: Extraction, target: Target, name: str, *, report: Report) -> bool:
     """Do what `salvage` does; a model of which nothing can be saved is written as it was found, under a name that no
     library takes for a model."""
+    from pparse.document.registry import viewer_for
+
     outcome = _attempt(extraction, target, name, report, None)
     if outcome is not _NOTHING:
         return outcome is _SAVED
     result = extraction.parse()
     if result.parser.name not in MODELS or not _is_lost(extraction_of(result)):
         return False
+    if result.parser.name == "pickle" and viewer_for(extraction_of(result)) is None:
+        return False  # no model: there are no arrays in it
     if _is_sound(result):
         return False  # all its fields are whole and its library reads it: only their content is odd
     Job(extraction_of(result), target, name, report).save_as_found()
@@ -162,6 +169,10 @@ def _save(job: Job, form: str) -> bool:
         from pparse.recovery.salvage_safetensors import salvage_safetensors
 
         return salvage_safetensors(job)
+    if form in _TENSORS_APART:
+        from pparse.recovery.salvage_pytorch import salvage_pytorch
+
+        return salvage_pytorch(job)
     if form == "riegeli":
         from pparse.recovery.salvage_riegeli import salvage_riegeli
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Final
 
+    from pparse.data.base import Data
     from pparse.document.extraction import Extraction
     from pparse.recovery.target import Target, TargetFile
 
@@ -66,7 +67,7 @@ class Job:
         gap = self.data.next_gap(self.start)
         return gap is not None and gap.offset < self.end and gap.length is not None
 
-    def report(self, file: TargetFile, status: Status, reason: str, **known: object) -> None:
+    def report(self, file: TargetFile, status: Status, reason: str | None, **known: object) -> None:
         """Report a file that was written."""
         known.setdefault("source", self.extraction.path)
         self._report(RecoveredFile.written(file, status, reason=reason, **known))
@@ -83,17 +84,18 @@ class Job:
         if self.session.progress is not None:
             self.session.progress(self._done, total, "saving")
 
-    def copy_known(self, file: TargetFile, start: int, stop: int) -> GapLog:
+    def copy_known(self, file: TargetFile, start: int, stop: int, data: Data | None = None) -> GapLog:
         """Write the bytes ``[start, stop)``, gaps as holes; return the gaps, with offsets in the file.
 
-        Ends early where nothing more can be read.
+        ``data``: where they are, if not in those of the document. Ends early where nothing more can be read.
         """
+        data = self.data if data is None else data
         gaps = GapLog()
         offset = start
         while offset < stop:
             self.advance(0, None)
             try:
-                chunk = self.data.pread(offset, min(_STEP, stop - offset))
+                chunk = data.pread(offset, min(_STEP, stop - offset))
             except GapError as gap:
                 if gap.length is None:
                     break

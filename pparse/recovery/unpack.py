@@ -39,7 +39,7 @@ from pparse.recovery.target import Expansion
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Final
+    from typing import Final, TypeGuard
 
     from pparse.containers.archive import ArchiveMember
     from pparse.findings import FindingList
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from pparse.recovery.plan import ExtractionPlan
     from pparse.recovery.sink import LimitMet
     from pparse.recovery.target import Target
+    from pparse.tree.parser import Parser
     from pparse.tree.result import Result
 
     Report = Callable[[RecoveredFile], object]
@@ -173,7 +174,7 @@ class Unpacker:
         if isinstance(parser, StreamParser):
             self._write_stream(parser, prefix, source)
             return True
-        if not isinstance(parser, ArchiveParser):
+        if not self._is_archive(parser):
             return False
         self._entered += 1
         self._session.limits.check("containers", self._entered, "the number of containers")
@@ -182,6 +183,12 @@ class Unpacker:
         self._trusted.watch(result.extraction.data)
         self._levels.append(_Level(parser, prefix, source))
         return True
+
+    def _is_archive(self, parser: Parser) -> TypeGuard[ArchiveParser]:
+        """Say whether to enter what ``parser`` reads: not a checkpoint of which the tensors are saved instead."""
+        from pparse.recovery.salvage import CHECKPOINTS
+
+        return isinstance(parser, ArchiveParser) and not (self._plan.salvage and parser.name in CHECKPOINTS)
 
     def _leave(self, level: _Level) -> None:
         """Finish a container: its findings count for the document."""
@@ -367,7 +374,7 @@ class Unpacker:
         if self._plan.drain:
             extraction.prove()
             self._drain(extraction_of(result))
-        if not isinstance(parser, ArchiveParser | StreamParser):
+        if not self._is_archive(parser) and not isinstance(parser, StreamParser):
             return self._plan.salvage and self._save_member(level, member, extraction, result)
         if extraction_of(result).layers >= self._session.limits.nesting:
             self._document.findings.add(nested_too_deep(self._session.limits, listed, level.source))

@@ -80,7 +80,7 @@ def _hole_crc(size: int) -> int:
     return crc
 
 
-class _Zip:
+class Archive:
     """Writes records as PyTorch's writer does: aligned, with sizes behind the data and in a directory."""
 
     def __init__(self, file: BinaryIO, top: str) -> None:
@@ -136,7 +136,7 @@ def checkpoint(path: Path, tensors: int, size: int, dense: bool = False) -> Path
     _Pickler(described, 2).dump(value)
     crc = _hole_crc(each)
     with path.open("wb") as file:
-        archive = _Zip(file, path.stem)
+        archive = Archive(file, path.stem)
         archive.add("data.pkl", described.getvalue())
         for name, content in ((".format_version", b"1"), (".storage_alignment", b"64"), ("byteorder", b"little")):
             archive.add(name, content)

@@ -167,7 +167,7 @@ def walk_sample(attempt: Attempt, document: Any) -> None:
     for _ in range(2):
         if attempt.case.sample.kind != "tensors":
             read_values(attempt, document, attempt.values)
-        elif attempt.case.sample.header and not attempt.case.wrapped.folder:
+        elif attempt.case.sample.name.startswith("safetensors") and not attempt.case.wrapped.folder:
             for node in document.node("tensors").children():
                 data = node["data"]
                 ask(attempt.values, data, str(node.key), "node", lambda: data.open().read())  # noqa: B023

@@ -15,11 +15,14 @@ from pparse.tensors.tensor import Span, Tensor
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
+    from typing import Any, Final
 
     from pparse.parsers.pickle.arrays import Array
     from pparse.parsers.pytorch.rebuild import StoredTensor
     from pparse.parsers.pytorch.storages import Stored
+
+# Bytes that follow a storage in an archive, and count as its own if they are cut.
+_DESCRIPTOR: Final = 24
 
 
 class TensorMaker:
@@ -86,6 +89,16 @@ class TensorMaker:
                 path=name,
                 source=self._source,
                 wanted=end,
+                got=held.size,
+            )
+        elif status is Status.TRUNCATED and held.size > meant + _DESCRIPTOR:
+            status = Status.DAMAGED
+            finding_ = Finding(
+                "bad-storage",
+                f"its storage, {stored.storage.key!r}, does not end where it should",
+                path=name,
+                source=self._source,
+                wanted=meant,
                 got=held.size,
             )
         elif status is Status.TRUNCATED:

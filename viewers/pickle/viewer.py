@@ -8,6 +8,7 @@ from pparse.parsers.pickle.arrays import Array, scalar_of
 from pparse.parsers.pickle.values import Call, Global, Persistent
 from pparse.parsers.pytorch.rebuild import Odd
 from pparse.tensors.viewer import Extent, Viewer
+from pparse.viewers.pickle.doubts import Doubts
 from pparse.viewers.pickle.make import TensorMaker
 from pparse.viewers.pickle.nested import storage_in
 from pparse.viewers.pickle.walk import Walk, node_called
@@ -41,6 +42,7 @@ class PickleViewer(Viewer):
         super().__init__(extraction)
         self.parser = extraction.parse().parser
         self._maker: TensorMaker | None = None
+        self._doubts: Doubts | None = None
         self._table: dict[str, tuple[What, str | None]] | None = None
 
     @classmethod
@@ -85,10 +87,10 @@ class PickleViewer(Viewer):
 
     def tensors(self) -> Iterator[Tensor]:
         """Yield every tensor, in the order of the pickle."""
-        for name, what, dtype in self._named():
+        for name, what, dtype in self.named_tensors():
             yield self._make(name, what, dtype)
 
-    def _named(self) -> Iterator[tuple[str, What, str | None]]:
+    def named_tensors(self) -> Iterator[tuple[str, What, str | None]]:
         """Yield names and descriptions of all tensors, and the types that arrays are to have."""
         names = NameCounter()
         for leaf in self.leaves():
@@ -103,7 +105,26 @@ class PickleViewer(Viewer):
                 name = leaf.name + suffix if leaf.name else suffix.removeprefix(".")
                 yield _numbered(names, name), stored, None
 
+    @property
+    def doubts(self) -> Doubts:
+        """Knows which tensors are doubtful."""
+        if self._doubts is None:
+            self._doubts = Doubts(self, has_checksums=self.has_checksums)
+        return self._doubts
+
+    @property
+    def has_checksums(self) -> bool:
+        """Whether the format has checksums of the storages."""
+        return False
+
+    def finding_of(self, tensor: Tensor) -> Finding | None:
+        """Return the finding on a tensor that lies in a hole of the file."""
+        return self.doubts.finding_of(tensor)
+
     def _make(self, name: str, what: What, dtype: str | None) -> Tensor:
+        return self.doubts.mark(self._made(name, what, dtype))
+
+    def _made(self, name: str, what: What, dtype: str | None) -> Tensor:
         if isinstance(what, Array):
             return self.maker.of_numpy(name, what, dtype)
         if isinstance(what, Odd):
@@ -160,7 +181,7 @@ class PickleViewer(Viewer):
         if table is None:
             table = self._note_names()
         if table is None:
-            found = self._by_path(name) or next((found for found in self._named() if found[0] == name), None)
+            found = self._by_path(name) or next((found for found in self.named_tensors() if found[0] == name), None)
             return None if found is None else self._make(*found)
         what = table.get(name)
         return None if what is None else self._make(name, *what)
@@ -187,7 +208,7 @@ class PickleViewer(Viewer):
     def _note_names(self) -> dict[str, tuple[What, str | None]] | None:
         table: dict[str, tuple[What, str | None]] = {}
         budget, held = self.extraction.session.budget, 0
-        for name, what, dtype in self._named():
+        for name, what, dtype in self.named_tensors():
             table[name] = what, dtype
             held += _NOTED + (len(what.content or b"") if isinstance(what, Array) else 0)
             if held > budget.limit // 4:

@@ -7,6 +7,7 @@ parameters, buffers and submodules are called as its ``state_dict()`` calls them
 from __future__ import annotations
 
 from pparse.errors import PparseError
+from pparse.findings import Status
 from pparse.parsers.pickle.arrays import SCALARS, Array, array_of
 from pparse.parsers.pickle.values import Call, Ordered, Persistent
 from pparse.parsers.pytorch.rebuild import Odd, StorageId, numpy_inside, tensors_of, with_storage, wrapped_state
@@ -30,6 +31,7 @@ SMALL: Final = 256 << 10
 _OWN: Final = ("_parameters", "_buffers")
 _BELOW: Final = "_modules"
 # How often each byte of a pickle may be gone through, as what is shared has several names.
+_WHOLE: Final = (None, Status.COMPLETE)
 _MOST_STEPS: Final = 4
 # TorchScript's way to say of what type a list or dict is (torch/jit/_pickle.py): that is the first argument.
 _TYPED: Final = "torch.jit._pickle."
@@ -123,8 +125,8 @@ class Walk:
         """Return a small node's value in a list; the node if it is large; None if it cannot be read."""
         if node.shape != SCALAR and (node.end or 0) - node.start > SMALL:
             return node
-        if node.status is not None and node.status.value != "complete" and node.shape != SCALAR:
-            return node
+        if node.shape != SCALAR and node.status is not Status.COMPLETE and node.known_status not in _WHOLE:
+            return node  # what is only suspect is read: whoever shows it says so
         try:
             return [self._parser.decoder(self._parser.program(node.start)).decode(node.start, node.end or node.start)]
         except PparseError:

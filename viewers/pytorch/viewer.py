@@ -37,6 +37,11 @@ class PyTorchViewer(PickleViewer):
         return self.parser.named(value)
 
     @property
+    def has_checksums(self) -> bool:
+        """Whether the format has checksums of the storages."""
+        return self.parser.has_checksums
+
+    @property
     def byteorder(self) -> str:
         """Byte order of the storages."""
         return self.parser.byteorder

@@ -1,0 +1,219 @@
+"""PyTorch checkpoints, and pickles with arrays: writes whole tensors to a safetensors file, suspect ones to a second.
+
+No tensor needs its pickle then, so the files are valid even if torch refuses the checkpoint. Views are written with the
+elements that they show, in C order and little-endian. What no safetensors file can hold lies beside it:
+`pparse.recovery.salvage_leftovers`. The tensors are listed several times rather than held: once to judge them, once to
+write the header, and once for each width of elements, since readers want elements aligned.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+
+from pparse.errors import PASSING, LimitError, PparseError
+from pparse.findings import Status
+from pparse.limits import count_words
+from pparse.parsers.safetensors.entry import METADATA
+from pparse.recovery.report import doubtful_name
+from pparse.recovery.salvage_leftovers import Leftovers
+from pparse.recovery.tensor_judge import WORDS, TensorJudge, bytes_of, unjudged
+from pparse.viewers.pickle.viewer import PickleViewer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Final
+
+    from pparse.recovery.salvage_job import Job
+    from pparse.recovery.target import TargetFile
+    from pparse.tensors.tensor import Tensor
+
+_COST: Final = 80  # bytes kept of each tensor
+# Endings of names that the new name does not keep.
+_ENDINGS: Final = (".pth.tar", ".pt.tar", ".pt", ".pth", ".ckpt", ".bin", ".ptl", ".pkl", ".pickle", ".joblib", ".pck")
+BROKEN: Final = (Status.TRUNCATED, Status.DAMAGED, Status.MISSING)
+
+
+class _SpoiledError(Exception):
+    """A tensor that was believed to be whole turned out not to be."""
+
+
+class Plan:
+    """The tensors that go to a file, in the order of the listing, and their places there: the widest elements first."""
+
+    def __init__(self, judge: TensorJudge, viewer: PickleViewer, job: Job, *, is_suspect: bool) -> None:
+        self.numbers, self.sizes, self.widths = array("q"), array("q"), array("B")
+        self.is_suspect = is_suspect
+        self.total = 0
+        """Number of tensors of the checkpoint."""
+        self.unfit = 0
+        """Number of those that are whole, and cannot be in a safetensors file."""
+        self.charge = job.session.budget.charge(0, "the places of tensors")
+        for number, tensor in enumerate(viewer.tensors()):
+            job.session.check_cancelled()
+            self.total += 1
+            status, _, suspect = judge.judge(number, tensor)
+            if suspect if is_suspect else status is Status.COMPLETE:
+                if judge.why_unfit(tensor) is None:
+                    self._add(number, tensor)
+                else:
+                    self.unfit += 1
+        self.places = array("q", bytes(8 * len(self.numbers)))
+        self.bytes = 0
+        for width in (8, 4, 2, 1):
+            for at, one in enumerate(self.widths):
+                if one == width:
+                    self.places[at] = self.bytes
+                    self.bytes += self.sizes[at]
+
+    def _add(self, number: int, tensor: Tensor) -> None:
+        assert tensor.dtype is not None  # noqa: S101 -- `TensorJudge.why_unfit`
+        if not len(self.numbers) % 4096:
+            self.charge.resize(_COST * (len(self.numbers) + 4096))
+        self.numbers.append(number)
+        self.sizes.append(tensor.dtype.stored_nbytes(tensor.size))
+        self.widths.append(tensor.dtype.itemsize)
+
+    def chosen(self, viewer: PickleViewer, width: int | None = None) -> Iterator[tuple[int, Tensor]]:
+        """Yield place and tensor of each, or of those whose elements have that width in bytes."""
+        at = 0
+        for number, tensor in enumerate(viewer.tensors()):
+            if at == len(self.numbers):
+                return
+            if number != self.numbers[at]:
+                continue
+            if width is None or self.widths[at] == width:
+                yield at, unjudged(tensor) if self.is_suspect else tensor
+            at += 1
+
+
+def salvage_pytorch(job: Job) -> bool:
+    """Write the whole tensors as a safetensors file, suspect ones as a second file, and what is left beside it; see
+    `pparse.recovery.salvage`."""
+    from pparse.document.registry import viewer_for
+
+    viewer = viewer_for(job.extraction)
+    if not isinstance(viewer, PickleViewer):
+        return False
+    if viewer.extent().status not in BROKEN and not job.extraction.findings.errors:
+        job.is_unharmed = True
+        return False
+    old, job.name = job.name, model_name(job.name)
+    judge = TensorJudge(job)
+    sure = _save_model(job, viewer, judge, is_suspect=False)
+    doubtful = _save_model(job, viewer, judge, is_suspect=True)
+    status = _worst(viewer)
+    problem = next((found.reason for found in job.extraction.findings if found.severity.value == "error"), "")
+    path = None
+    for plan, file in (sure, doubtful):
+        if file is None:
+            continue
+        if plan.is_suspect:
+            path = file.path
+            words = count_words(len(plan.numbers), "tensor")
+            job.report(file, Status.DAMAGED, f"{words} that may be wrong", doubtful=((0, file.bytes),))
+        else:
+            reason = f"{len(plan.numbers):,} of {plan.total:,} tensors are whole"
+            job.report(file, status, f"{reason}; {problem}" if problem else reason)
+    name = job.name if sure[1] is None else sure[1].path
+    found = Leftovers(job, viewer, judge, status, name, path).save()
+    if not found and sure[1] is None and path is None:
+        job.name = old
+        job.save_as_found()
+    return True
+
+
+def _worst(viewer: PickleViewer) -> Status:
+    status = viewer.extent().status
+    return status if status in BROKEN else Status.DAMAGED
+
+
+def model_name(name: str) -> str:
+    """Return the name of the safetensors file for a checkpoint: ``model.safetensors`` for ``model.pt``."""
+    low = name.lower()
+    for ending in _ENDINGS:
+        if low.endswith(ending) and not low.endswith("/" + ending) and low != ending:
+            return f"{name[: -len(ending)]}.safetensors"
+    return f"{name}.safetensors"
+
+
+def _save_model(
+    job: Job, viewer: PickleViewer, judge: TensorJudge, *, is_suspect: bool
+) -> tuple[Plan, TargetFile | None]:
+    """Write the certain tensors, or the suspect ones; no file if there are none."""
+    while True:
+        plan = Plan(judge, viewer, job, is_suspect=is_suspect)
+        try:
+            if not plan.numbers:
+                return plan, None
+            return plan, _write(job, viewer, judge, plan, doubtful_name(job.name) if is_suspect else job.name)
+        except _SpoiledError:
+            _read_all(job, viewer, judge, plan)
+        finally:
+            plan.charge.release()
+
+
+def _write(job: Job, viewer: PickleViewer, judge: TensorJudge, plan: Plan, name: str) -> TargetFile:
+    """Write the new file. If a tensor turns out not to be whole, remove the file and raise `_SpoiledError`."""
+    size = sum(map(len, _header(viewer, plan)))
+    padding = -size % 8
+    total = 8 + size + padding + plan.bytes
+    with job.target.create(name) as file:
+        file.write((size + padding).to_bytes(8, "little"))
+        for piece in _header(viewer, plan):
+            file.write(piece)
+        file.write(b" " * padding)
+        job.advance(file.bytes, total)
+        for width in (8, 4, 2, 1):
+            for at, tensor in plan.chosen(viewer, width) if width in plan.widths else ():
+                for chunk in _contents(judge, plan, at, tensor):
+                    file.write(chunk)
+                    job.advance(len(chunk), total)
+    return file
+
+
+def _header(viewer: PickleViewer, plan: Plan) -> Iterator[bytes]:
+    """Yield the new header, an entry at a time; ``format`` is what readers go by."""
+    form = "np" if viewer.format == "pickle" else "pt"
+    yield f'{{"{METADATA}":{{"format":"{form}"}}'.encode()
+    for at, tensor in plan.chosen(viewer):
+        assert tensor.dtype is not None  # noqa: S101 -- `TensorJudge.why_unfit`
+        begin = plan.places[at]
+        yield (
+            f',{json.dumps(tensor.name, ensure_ascii=False)}:{{"dtype":"{WORDS[tensor.dtype.name]}",'
+            f'"shape":[{",".join(map(str, tensor.shape))}],"data_offsets":[{begin},{begin + plan.sizes[at]}]}}'
+        ).encode()
+    yield b"}"
+
+
+def _contents(judge: TensorJudge, plan: Plan, at: int, tensor: Tensor) -> Iterator[bytes]:
+    """Yield the bytes of a tensor. Raise `_SpoiledError`."""
+    done = 0
+    try:
+        for chunk in bytes_of(tensor):
+            done += len(chunk)
+            yield chunk
+    except PASSING:
+        raise
+    except PparseError as error:
+        judge.spoiled.add(plan.numbers[at])
+        if isinstance(error, LimitError) and "output" in error.reason:
+            raise
+        raise _SpoiledError from error
+    if done != plan.sizes[at]:
+        judge.spoiled.add(plan.numbers[at])
+        raise _SpoiledError
+
+
+def _read_all(job: Job, viewer: PickleViewer, judge: TensorJudge, plan: Plan) -> None:
+    """Find all tensors that cannot be read, after one was found."""
+    for at, tensor in plan.chosen(viewer):
+        if plan.numbers[at] in judge.spoiled:
+            continue
+        job.session.check_cancelled()
+        try:
+            for _ in _contents(judge, plan, at, tensor):
+                pass
+        except _SpoiledError:
+            continue

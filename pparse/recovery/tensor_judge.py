@@ -1,0 +1,111 @@
+"""Which tensors of a checkpoint are whole, which are suspect, and which fit a safetensors file; and their bytes."""
+
+from __future__ import annotations
+
+from pparse.data.hidden import HiddenData
+from pparse.findings import Status
+from pparse.parsers.safetensors.entry import METADATA, STORED_DTYPES
+from pparse.tensors.tensor import Span, Tensor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Final
+
+    from pparse.recovery.salvage_job import Job
+
+_STEP: Final = "1MiB"
+WORDS: Final = {dtype.name: word for word, dtype in STORED_DTYPES.items()}
+"""What safetensors calls the types that it has."""
+_EVERYWHERE: Final = [(0, 1 << 62)]
+
+
+class TensorJudge:
+    """Judges each tensor: whole, suspect, or not to be written."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self.spoiled: set[int] = set()
+        """Numbers of tensors that could not be read."""
+        self._room = job.target.max_bytes - job.target.bytes
+
+    def judge(self, number: int, tensor: Tensor) -> tuple[Status, str, bool]:
+        """Return the status of a tensor, the reason, and whether its only problem is that its bytes may be wrong."""
+        status = tensor.status
+        reason = tensor.finding.reason if tensor.finding is not None else str(status)
+        if status is Status.UNSUPPORTED or tensor.dtype is None or not tensor.spans:
+            return (Status.UNSUPPORTED if status is Status.COMPLETE else status), reason, False
+        if number in self.spoiled:
+            return Status.DAMAGED, "its bytes cannot be read", False
+        if status is Status.COMPLETE and not tensor.unwritten_nbytes:
+            return Status.COMPLETE, "", False
+        if tensor.unwritten_nbytes:
+            return Status.DAMAGED, f"{tensor.unwritten_nbytes:,} bytes of it were never written (a file hole)", True
+        return status, reason, status is Status.DAMAGED and _has_all_bytes(tensor)
+
+    def why_unfit(self, tensor: Tensor) -> str | None:
+        """Return why a whole tensor cannot be in a safetensors file; None if it can."""
+        dtype = tensor.dtype
+        if dtype is None or dtype.name not in WORDS:
+            return f"safetensors has no type for {dtype or tensor.stored_dtype}"
+        if tensor.size * dtype.bits % 8:
+            return f"{tensor.size} elements of {dtype} do not fill whole bytes"
+        if dtype.packed and not _in_order(tensor):
+            return f"elements of {dtype} that do not follow each other share bytes"
+        if tensor.name == METADATA or not _is_text(tensor.name):
+            return "no tensor can have this name in a safetensors file"
+        size = dtype.stored_nbytes(tensor.size)
+        if size > self._room and size > tensor.stored_nbytes:
+            return f"few bytes stand for all of its {size:,}, more than may be written"
+        return None
+
+
+def _has_all_bytes(tensor: Tensor) -> bool:
+    """Say whether all bytes of a damaged tensor exist, whatever they are worth."""
+    (span, *more) = tensor._sources
+    if more or span.data is None:
+        return False
+    end = span.offset + span.length
+    if (span.end is not None and end > span.end) or (span.data.size is not None and end > span.data.size):
+        return False
+    gap = span.data.next_gap(span.offset)
+    return gap is None or gap.offset >= end
+
+
+def _in_order(tensor: Tensor) -> bool:
+    return tensor.dtype is not None and tensor.dtype.stored_nbytes(tensor.size) == tensor.stored_nbytes
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
+    return True
+
+
+def unjudged(tensor: Tensor) -> Tensor:
+    """Return a damaged tensor that has all of its bytes as one that can be read, with its bytes as they are."""
+    source = tensor._sources[0]
+    assert source.data is not None  # noqa: S101 -- `_has_all_bytes`
+    data = HiddenData(source.data, [], _EVERYWHERE)
+    span = Span(data, source.offset, source.length, source.path)
+    return Tensor(
+        tensor.name,
+        tensor.dtype,
+        tensor.shape,
+        (span,),
+        stored_dtype=tensor.stored_dtype,
+        strides=tensor._strides,
+        byteorder=tensor.byteorder,
+    )
+
+
+def bytes_of(tensor: Tensor) -> Iterator[bytes]:
+    """Yield the elements of a tensor in C order, little-endian, as a file holds them. Raises the errors of `blocks`."""
+    assert tensor.dtype is not None  # noqa: S101 -- `TensorJudge.judge`
+    if tensor.dtype.packed:
+        yield from tensor.raw_blocks(_STEP)
+    else:
+        for block in tensor.blocks(_STEP, raw=True):
+            yield block.tobytes()

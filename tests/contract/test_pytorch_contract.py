@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from pparse.parsers.pytorch.legacy import PyTorchLegacyParser
+from pparse.parsers.pytorch.zip import PyTorchZipParser
+from tests.pytorch_files import checkpoint, legacy_checkpoint, numbered
+from tests.sparse_contract import SparseContract
+
+FOLDER = Path(__file__).parent.parent / "data" / "pytorch"
+
+
+class TestPyTorch(SparseContract):
+    parser = PyTorchZipParser
+    samples = {
+        "two": checkpoint(*numbered(2, 64)).content,
+        "tied": (FOLDER / "tied.pt").read_bytes(),
+        "deflated": (FOLDER / "deflated.pt").read_bytes(),
+    }
+    changes = (0x00, 0x01, 0x50, 0x7F, 0xFF)
+
+    def large(self) -> bytes:
+        return checkpoint(*numbered(9, 1 << 20)).content
+
+
+class TestPyTorchLegacy(SparseContract):
+    parser = PyTorchLegacyParser
+    samples = {
+        "two": legacy_checkpoint(*numbered(2, 64)).content,
+        "views": (FOLDER / "legacy" / "storage_views.pt").read_bytes(),
+    }
+
+    def large(self) -> bytes:
+        return legacy_checkpoint(*numbered(9, 1 << 20)).content

@@ -1,0 +1,80 @@
+"""What makes the tensors of a pickle doubtful besides their own storages: its names, and bytes never written."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from pparse.findings import Finding, Status
+from pparse.tensors.viewer import unwritten_in
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from pparse.parsers.pickle.parser import PickleParser
+    from pparse.tensors.tensor import Tensor
+    from pparse.viewers.pickle.viewer import PickleViewer
+
+_MOST_HOLES: Final = 10_000
+
+
+class Doubts:
+    """Marks the tensors of one viewer."""
+
+    def __init__(self, viewer: PickleViewer, *, has_checksums: bool) -> None:
+        """``has_checksums``: of the storages, so that holes of the file do not matter: zeros are known to be right."""
+        self._viewer = viewer
+        self._holes: list[tuple[int, int]] | None = [] if has_checksums else None
+        self._known = -1  # how much was known of the bytes when the names were judged
+        self._names: str | None = None
+
+    def mark(self, tensor: Tensor) -> Tensor:
+        """Note what is doubtful about a tensor, and return it."""
+        why = self.of_names
+        if why is not None and tensor.claimed_status is Status.COMPLETE:
+            tensor.status = Status.DAMAGED
+            reason = f"the pickle that describes it may be wrong: {why}"
+            tensor.finding = Finding("doubt", reason, path=tensor.name, source=self._viewer.extraction.name)
+        elif self.holes and tensor.spans and tensor.spans[0].data is self._viewer.extraction.parsed.data:
+            span = tensor.spans[0]
+            tensor.unwritten_nbytes = unwritten_in(self.holes, span.offset, span.offset + span.length)[1]
+        return tensor
+
+    @property
+    def of_names(self) -> str | None:
+        """Why the pickle with the names may be wrong; None if nothing suggests that."""
+        discoveries = self._viewer.extraction.session.stats.discoveries
+        if discoveries != self._known:
+            self._known, self._names = discoveries, self._judge_names()
+        return self._names
+
+    def _judge_names(self) -> str | None:
+        root = self._viewer.pickled()
+        if root is None or not root.result.extraction.data.flawed:
+            return None
+        parser: PickleParser = root.result.parser  # type: ignore[assignment]
+        start, end = root.result.extraction.start, parser.program(parser.starts[-1]).end
+        return root.result.extraction.data.why_suspect(start, end)
+
+    @property
+    def holes(self) -> list[tuple[int, int]]:
+        """Stretches of the file that were never written, in order, at most 10,000."""
+        if self._holes is None:
+            inner = self._viewer.extraction.parsed
+            self._holes = list(islice(inner.data.holes(inner.start, inner.known_end()), _MOST_HOLES))
+        return self._holes
+
+    def finding_of(self, tensor: Tensor) -> Finding | None:
+        """Return the finding on a tensor that lies in a hole of the file."""
+        if not tensor.unwritten_nbytes:
+            return None
+        span = tensor.spans[0]
+        first, length = unwritten_in(self.holes, span.offset, span.offset + span.length)
+        return Finding(
+            "unwritten",
+            f"{length:,} of {span.length:,} bytes were never written (a file hole): they read as zeros",
+            path=tensor.name,
+            source=self._viewer.extraction.name,
+            offset=first,
+            length=length,
+        )
