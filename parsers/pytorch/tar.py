@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.data.base import Data
+    from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
     from pparse.parsers.pickle.values import Persistent
     from pparse.tree.node import Node
@@ -103,6 +104,11 @@ class PyTorchTarParser(TarParser, Checkpoint):
         if name not in _MEMBERS or not cls._has_others(excerpt):
             return Confidence.NO
         return super().match(excerpt)
+
+    @classmethod
+    def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
+        """NO: where the first header is lost, nothing tells it from another tar archive."""
+        return Confidence.NO
 
     @classmethod
     def _has_others(cls, excerpt: Excerpt) -> bool:

@@ -7,6 +7,8 @@ torch takes the folder in the archive from its first member, whatever the file i
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from pparse.errors import PathError, PparseError
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.pytorch.records import Record, last_directory, records_listed, records_scanned
@@ -73,10 +75,10 @@ class PyTorchZipParser(ZipParser, Checkpoint):
     @classmethod
     def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
         """As for a zip archive, if its ends name a checkpoint's pickle, or its first member is a storage."""
-        head = excerpt.head(4096)
-        if _SURE not in excerpt.tail(1 << 16) and _SURE not in head and not any(name in head for name in _FIRST[:1]):
-            return Confidence.NO
-        return super().match(excerpt) or super().probe(excerpt, reader)
+        found = super().match(excerpt) or super().probe(excerpt, reader)
+        if not found or _SURE in excerpt.head(4096) or _SURE in excerpt.tail(1 << 16):
+            return found
+        return found if any(name in excerpt.head(4096) for name in _FIRST[:1]) else Confidence.NO
 
     # -- checksums: torch compares none, and writes 0 if told not to compute them -------------------------------------
 
@@ -116,7 +118,7 @@ class PyTorchZipParser(ZipParser, Checkpoint):
 
     # -- the members -------------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def prefix(self) -> str:
         """What the names of its members begin with: as torch finds it, the folder of the first member; if that has no
         pickle, the folder of the first one."""
