@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pparse.errors import PathError, PparseError
 from pparse.findings import Finding, Severity, Status
+from pparse.lazy import lazy_pattern
 from pparse.parsers.pytorch.records import Record, last_directory, records_listed, records_scanned
 from pparse.parsers.pytorch.storages import Checkpoint, Stored
 from pparse.parsers.zip.parser import ZipParser
@@ -16,7 +17,7 @@ from pparse.tree.recognition import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Final
 
     from pparse.containers.member import ArchiveMember
@@ -34,6 +35,11 @@ _SURE: Final = b"/data.pkl"
 # Memory of a record.
 _RECORD: Final = 250
 _FIRST: Final = (b"/data/0", b"/version", b"/byteorder", b"/.format_version", b"/constants.pkl")
+
+
+# The pickle in a directory, with its folder.
+_LISTED: Final = lazy_pattern(rb"(?si)PK\x01\x02.{42}([^/\0]{1,255})/data\.pkl")
+_OF_TORCH: Final = (_SURE, b"/data/0")
 
 
 class PyTorchZipParser(ZipParser, Checkpoint):
@@ -64,19 +70,40 @@ class PyTorchZipParser(ZipParser, Checkpoint):
         found = super().match(excerpt)
         if not found:
             return found
-        head = excerpt.head(4096)
-        name = head[30 : 30 + int.from_bytes(head[26:28], "little")]
+        name = cls._first_name(excerpt)
         if name.endswith(_SURE) or name == _SURE[1:]:
             return found
         return found if name.endswith(_FIRST) and _SURE in excerpt.tail(1 << 16) else Confidence.NO
 
     @classmethod
     def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
-        """As for a zip archive, if its ends name a checkpoint's pickle, or its first member is a storage."""
-        head = excerpt.head(4096)
-        if _SURE not in excerpt.tail(1 << 16) and _SURE not in head and not any(name in head for name in _FIRST[:1]):
+        """As for a zip archive, if the directory names the pickle, or the first member is one of torch's."""
+        found = super().match(excerpt)
+        name = cls._first_name(excerpt)
+        if name.endswith(_OF_TORCH):
+            return found or super().probe(excerpt, reader)
+        listed = _LISTED.search(excerpt.tail(1 << 16))
+        if listed is None:
             return Confidence.NO
-        return super().match(excerpt) or super().probe(excerpt, reader)
+        if found:
+            return found if name.lower().startswith(listed[1].lower() + b"/") else Confidence.NO
+        # What precedes it may be of an archive in which it is a member: then only the name tells.
+        return super().probe(excerpt, reader) if excerpt.ends_with(cls.extensions) else Confidence.NO
+
+    @classmethod
+    def match_further(cls, reader: Range, *, thorough: bool) -> Confidence:
+        """NO: data of unknown type may be an archive, but not of a checkpoint."""
+        return Confidence.NO
+
+    @classmethod
+    def search(cls, reader: Range, poll: Callable[[], object]) -> int | None:
+        """Return None, for the same reason."""
+        return None
+
+    @staticmethod
+    def _first_name(excerpt: Excerpt) -> bytes:
+        head = excerpt.head(4096)
+        return head[30 : 30 + int.from_bytes(head[26:28], "little")]
 
     # -- checksums: torch compares none, and writes 0 if told not to compute them -------------------------------------
 
