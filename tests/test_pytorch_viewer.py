@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import pickle
 import zipfile
@@ -95,15 +96,12 @@ def test_what_torch_refuses_is_read_if_it_is_there(name):
 
 @pytest.mark.parametrize("name", [path.relative_to(FOLDER).as_posix() for path in REFUSED])
 def test_no_file_of_the_zoo_breaks_anything(name):
-    try:
-        with pparse.view(FOLDER / name) as viewer:
-            for tensor in viewer.tensors():
-                if tensor.status is Status.COMPLETE:
-                    tensor.numpy()
-            list(viewer.check())
-            assert viewer.extent().status in Status
-    except pparse.PparseError as error:
-        assert str(error)
+    with contextlib.suppress(pparse.PparseError), pparse.view(FOLDER / name) as viewer:
+        for tensor in viewer.tensors():
+            if tensor.status is Status.COMPLETE:
+                tensor.numpy()
+        list(viewer.check())
+        assert viewer.extent().status in Status
 
 
 @pytest.mark.parametrize(

@@ -22,19 +22,20 @@ A cut pickle has every value before the cut. What was not yet put into a list or
 from __future__ import annotations
 
 from bisect import bisect_right
-from itertools import pairwise
+from contextlib import suppress
 
 from pparse.data.range_status import cut_status
 from pparse.data.trailing_bytes import trailing_severity
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseError
 from pparse.findings import Finding, Severity, Status
-from pparse.kernels.pickle_scan import GETS, LONG_LINE, MARK, MORE, NOTHING, ACTIONS, SLACK, STOPPED, Scan, scan
+from pparse.kernels.pickle_scan import GETS, LONG_LINE, MARK, MORE, SLACK, STOPPED, Scan, ends_of, scan
 from pparse.parsers.pickle.contents import Contents, group
 from pparse.parsers.pickle.decoder import Decoder
 from pparse.parsers.pickle.kinds import KIND_OF, PLAIN_KINDS, SEQUENCES, SHAPES
 from pparse.parsers.pickle.program import Program
 from pparse.parsers.pickle.reading import Stop
-from pparse.parsers.pickle.values import Call, Global
+from pparse.parsers.pickle.unfinished import FILLED, contents, open_from
+from pparse.parsers.pickle.values import Global
 from pparse.tree.entry import UNLOADED_VALUE, Entry
 from pparse.tree.parser import Parser
 from pparse.tree.recognition import Confidence, signatures
@@ -60,7 +61,6 @@ _SMALL: Final = 256
 _ZEROS: Final = 64 << 10
 _SMALL_TUPLES: Final = frozenset(b"\x85\x86\x87")
 _PARTS_OF_CALL: Final = ("callable", "args", "kwargs")
-_FILLED: Final = frozenset(b"]l}d\x8fR\x81\x92oi")
 
 
 class PickleParser(Parser):
@@ -169,14 +169,13 @@ class PickleParser(Parser):
         pos, end = extraction.start, extraction.known_end()
         last = None
         starts = []
-        while pos < end and (last is None or self.goes_on(len(starts), pos)):
+        while last is None or (pos < end and self.goes_on(len(starts), pos)):
             starts.append(pos)
             extraction.session.limits.check("entries", len(starts), "the number of pickles")
             last = self.program(pos)
             if last.trouble:
                 break
             pos = last.end
-        assert last is not None  # noqa: S101 -- there is a first byte
         self._starts = starts
         return last
 
@@ -214,7 +213,7 @@ class PickleParser(Parser):
             return Entry(key, "unknown", program.start, program.end, status=program.status, finding=finding)
         if finding is not None:
             at = slots[0] >> 8
-            kind = "unfinished" if len(slots) > 1 and slots[0] & 0xFF not in _FILLED else self._kind(program, slots[0])[0]
+            kind = "unfinished" if len(slots) > 1 and slots[0] & 0xFF not in FILLED else self._kind(program, slots[0])[0]
             return Entry(key, kind, at, program.end, status=program.status, finding=finding)
         return self._entry(program, key, slots[0], program.end - 1)
 
@@ -392,45 +391,49 @@ class PickleParser(Parser):
 
     def _unfinished(self, program: Program, node: Node, left: list[int]) -> Iterator[Entry]:
         """Yield entries for what was on the stack, above the value itself, when the pickle ended."""
-        slots = left[1:] if left and (left[0] & 0xFF in _FILLED or left[0] & 0xFF == MARK) else left
-        if slots and slots[0] & 0xFF == MARK and slots is not left and left[0] & 0xFF != MARK:
-            slots = slots[1:]
-        cut = next((number for number, slot in enumerate(slots) if slot & 0xFF == MARK and number), len(slots))
-        open_from = cut
+        slots = contents(left)
+        if slots is left and left and left[0] & 0xFF == MARK:
+            slots = left[1:]
+        elif slots is left and len(left) < 2 and node.kind != "unfinished":
+            return  # a value by itself, which is whole
         paired = node.shape == "map" and node.kind != "call"
-        if cut < len(slots) and cut and (slots[cut - 1] & 0xFF in _FILLED or slots[cut - 1] & 0xFF in b"c\x93hjg"):
-            if not paired or not cut % 2:
-                open_from = cut - 1
-        elif cut == len(slots) and slots:
-            open_from = self._open_from(slots, paired)
-        if slots is left:  # a part of a value is smaller than the value
-            open_from = max(1, open_from)
-        decoder = self.decoder(program)
-        parts = ends_with(slots[: open_from + 1], program.end)
-        done = parts[:open_from]
-        if paired:
-            for key, value in zip(done[::2], done[1::2], strict=False):
-                yield self._entry(program, self._key(decoder, key), *value, at=key[0] >> 8)
+        names = iter(_PARTS_OF_CALL if node.kind == "call" and slots is left else ())  # nothing called it yet
+        if slots is left:
+            first_open = 1 + open_from(slots[1:], paired=False)
         else:
-            for slot, end in done:
-                yield self._entry(program, None, slot, end)
-        if open_from < len(slots):
-            key_part = done[-1] if paired and len(done) % 2 else None
-            key = self._key(decoder, key_part) if key_part is not None else None
-            yield self._open_entry(program, key, slots[open_from:], key_part)
+            first_open = open_from(slots, paired=paired)
+        done = ends_of(slots[: first_open + 1], program.end)
+        decoder = self.decoder(program)
+        if paired:
+            for key, value in zip(done[:first_open:2], done[1:first_open:2], strict=False):
+                yield self._last_entry(program, self._key(decoder, key), *value, at=key[0] >> 8)
+        else:
+            for slot, end in done[:first_open]:
+                yield self._last_entry(program, next(names, None), slot, end)
+        if first_open < len(slots):
+            key_part = done[first_open - 1] if paired and first_open % 2 else None
+            key_ = self._key(decoder, key_part) if key_part is not None else next(names, None)
+            yield self._open_entry(program, key_, slots[first_open:], key_part)
 
-    @staticmethod
-    def _open_from(slots: list[int], paired: bool) -> int:
-        """Return from which of the last values on the stack on nobody knows what would have become of them."""
-        for number in range(max(0, len(slots) - 3), len(slots)):
-            is_value = not paired or number % 2
-            if is_value and (slots[number] & 0xFF in b"c\x93" or slots[number] & 0xFF in _FILLED):
-                return number
-        return len(slots) - 1 if not paired or not len(slots) % 2 else len(slots)
+    def _last_entry(self, program: Program, key: Key, slot: int, end: int, at: int | None = None) -> Entry:
+        """Describe a value that is whole unless the pickle ends inside of it."""
+        if end >= program.end and program.cuts(slot):
+            return self._open_entry(program, key, [slot], None, at)
+        return self._entry(program, key, slot, end, at)
 
-    def _open_entry(self, program: Program, key: Key, slots: list[int], key_part: Part | None) -> Entry:
+    def _open_entry(
+        self, program: Program, key: Key, slots: list[int], key_part: Part | None, at: int | None = None
+    ) -> Entry:
         start, opcode = slots[0] >> 8, slots[0] & 0xFF
-        kind = self._kind(program, slots[0])[0] if opcode in _FILLED or len(slots) == 1 else "unfinished"
+        kind = "unfinished"
+        if opcode in FILLED:
+            with suppress(PparseError):
+                kind = self._kind(program, slots[0])[0]
+            kind = kind if kind in SHAPES else "unfinished"  # nothing is put into bytes
+        elif program.cuts(slots[0]):
+            kind = KIND_OF.get(opcode, "invalid")
+        elif opcode in b"c\x93" and len(slots) > 1:
+            kind = "call"
         status = program.status
         finding = Finding(
             "truncated" if status is Status.TRUNCATED else "malformed",
@@ -438,7 +441,7 @@ class PickleParser(Parser):
             source=self.result.extraction.name,
             offset=program.end,
         )
-        at = key_part[0] >> 8 if key_part is not None else None
+        at = key_part[0] >> 8 if key_part is not None else at
         return Entry(key, kind, start, program.end, status=status, finding=finding, at=at)
 
     # -- values ------------------------------------------------------------------------------------------------------
@@ -456,9 +459,3 @@ class PickleParser(Parser):
             return super().to_python(node)
         return Decoder(self.program(node.start)).decode(node.start, node.end or node.start)
 
-
-def ends_with(slots: list[int], end: int) -> list[Part]:
-    """Return slots with their ends, the last one with ``end``."""
-    ends = [following >> 8 for _, following in pairwise(slots)]
-    ends.append(end)
-    return list(zip(slots, ends, strict=False))

@@ -22,6 +22,8 @@ PAGE: Final = 1 << 20
 _PAGES_KEPT: Final = 4
 # The most large values, and values with numbers of their own, that are noted.
 _MOST_NOTED: Final = 200_000
+# The most values changed late that are noted: one is enough to distrust the others.
+_MOST_LATE: Final = 1_000
 # The memory of all stacks kept, above which every second page is forgotten.
 _STACKS: Final = 2 << 20
 
@@ -29,7 +31,7 @@ _STACKS: Final = 2 << 20
 class Page:
     """Where a page of the pickle begins, and the stack there; what is memoized in it, while that is kept."""
 
-    __slots__ = ("count", "marks", "memo", "pos", "puts", "slots")
+    __slots__ = ("count", "filled", "fills", "marks", "memo", "pos", "puts", "slots")
 
     def __init__(self, pos: int, state: Scan) -> None:
         self.pos = pos
@@ -38,6 +40,28 @@ class Page:
         self.marks = array("q", state.marks)
         self.memo: array[int] | None = None
         self.puts: array[int] | None = None
+        self.fills: array[int] = array("q")
+        self.filled: array[int] = array("q")
+
+    def take(self, state: Scan) -> None:
+        """Take what was memoized in the page, and where values were filled in it."""
+        self.memo, self.puts, self.fills, self.filled = state.memo, state.puts, state.fills, state.filled
+        state.memo, state.puts, state.fills, state.filled = array("q"), array("q"), array("q"), array("q")
+
+    def forget(self) -> None:
+        """Drop it."""
+        self.memo = self.puts = None
+        self.fills, self.filled = array("q"), array("q")
+
+    def last_filled(self, start: int) -> int:
+        """Return the offset behind the last opcode of the page that put something into the value at ``start``; or 0."""
+        found, at = 0, -1
+        try:
+            while True:
+                at = self.fills.index(start, at + 1)
+                found = self.filled[at]
+        except ValueError:
+            return found
 
 
 class Program:
@@ -63,7 +87,9 @@ class Program:
         self._kept: list[Page] = []
         self._numbers: dict[int, list[int]] = {}
         self._others: set[int] = set()
+        self._cut_slot = -1
         self._far_ends: dict[int, int] = {}
+        self._big_starts: list[int] = []
         self._run()
 
     @property
@@ -73,19 +99,23 @@ class Program:
             return Status.COMPLETE
         return Status.TRUNCATED if self.stop is Stop.CUT else Status.DAMAGED
 
+    def cuts(self, slot: int) -> bool:
+        """Whether the data end inside of the opcode that makes this value."""
+        return slot == self._cut_slot
+
     def _run(self) -> None:
         state = self.state
         reading = Reading(self.session, self.data, self.start, state)
         reading.notes_big = True
         self._pages.append(Page(self.start, state))
         self.stop = reading.run(None, self.known_end, after=self._after_block)
-        first = self._pages[0]
-        if state.memo is not None:
-            first.memo, first.puts = state.memo, state.puts
-            self._kept.append(first)
+        self._keep(self._pages[-1])
         self.end = min(reading.pos, self.known_end)
+        if reading.pos > self.known_end and state.slots:
+            self._cut_slot = state.slots[-1]
         self.trouble = self._judge(reading.pos)
-        state.memo, state.puts = None, array("q")
+        state.memo = None
+        self._big_starts = sorted(state.big)
         for nth, number in state.numbers:
             self._numbers.setdefault(number, []).append(nth)
             self._others.add(nth)
@@ -93,8 +123,8 @@ class Program:
     def _after_block(self, reading: Reading) -> None:
         """Begin a page from time to time; check how much is kept."""
         state = self.state
-        for found in (state.items, state.pairs, state.cuts, state.states, state.late[1000:]):
-            found.clear()  # of the root's children, which are not asked for here
+        _forget_children(reading)  # of the root, which are not asked for here
+        del state.late[_MOST_LATE:]
         if state.globals is not None and len(state.globals) > _MOST_NOTED:
             del state.globals[_MOST_NOTED:]
         if len(state.numbers) > _MOST_NOTED or sum(map(len, state.big.values())) > _MOST_NOTED:
@@ -102,20 +132,24 @@ class Program:
         last = self._pages[-1]
         if reading.pos - last.pos < PAGE:
             return
-        if state.memo is not None:
-            last.memo, last.puts = state.memo, state.puts
-            self._kept.append(last)
-            state.memo, state.puts = None, array("q")
+        self._keep(last)
         self._pages.append(Page(reading.pos, state))
         if sum(len(page.slots) for page in self._pages) * 8 > _STACKS:
             self._thin_out()
 
     def _thin_out(self) -> None:
         """Forget every second page: what is kept of the others must be read again."""
-        del self._pages[1::2]
+        del self._pages[1:-1:2]  # the last one is being read
         for page in self._kept:
-            page.memo = page.puts = None
+            page.forget()
         self._kept.clear()
+
+    def _keep(self, page: Page) -> None:
+        """Keep what was just read of a page; of the others, the one that was not used for the longest time goes."""
+        page.take(self.state)
+        self._kept.append(page)
+        if len(self._kept) > _PAGES_KEPT:
+            self._kept.pop(0).forget()
 
     def _judge(self, pos: int) -> str:
         """Say what is wrong with how the pickle ends; "" if nothing is."""
@@ -156,13 +190,16 @@ class Program:
         """Return which memoized value, in order, the number means at ``at``. Raises `MalformedError`: none."""
         others = self._numbers.get(number)
         if others:
-            before = [nth for nth in others if self.memoized(nth)[1] < at]
+            before = bisect_left(others, at, key=self._put_of)
             if before:
-                return before[-1]
+                return others[before - 1]
         nth = number - self.state.first
         if nth < 0 or nth >= self.state.count or nth in self._others or self.memoized(nth)[1] >= at:
             raise MalformedError(f"nothing was memoized as number {number} before it is named", offset=at)
         return nth
+
+    def _put_of(self, nth: int) -> int:
+        return self.memoized(nth)[1]
 
     def memoized(self, nth: int) -> tuple[int, int]:
         """Return the slot of the nth value memoized, as it was then, and where that was."""
@@ -176,6 +213,9 @@ class Program:
     def _content(self, page: Page) -> tuple[array[int], array[int]]:
         """Return what is memoized in a page, reading it again if it was not kept."""
         if page.memo is not None and page.puts is not None:
+            if self._kept[-1] is not page:
+                self._kept.remove(page)
+                self._kept.append(page)
             return page.memo, page.puts
         number = self._pages.index(page)
         end = self._pages[number + 1].pos if number + 1 < len(self._pages) else self.end
@@ -184,12 +224,11 @@ class Program:
         state.marks.extend(page.marks)
         state.count, state.first = page.count, self.state.first
         Reading(self.session, self.data, page.pos, state).run(end, self.known_end, after=_forget_children)
-        page.memo, page.puts = state.memo, state.puts
-        assert page.memo is not None  # noqa: S101 -- made two lines above
+        page.take(state)
         self._kept.append(page)
         if len(self._kept) > _PAGES_KEPT:
-            old = self._kept.pop(0)
-            old.memo = old.puts = None
+            self._kept.pop(0).forget()
+        assert page.memo is not None and page.puts is not None  # noqa: S101, PT018 -- taken four lines above
         return page.memo, page.puts
 
     def definition(self, slot: int) -> tuple[int, int, int] | None:
@@ -211,40 +250,28 @@ class Program:
             return put
         known = self._far_ends.get(nth)
         if known is None:
-            state = Scan()
-            watch = _Watch(put)
-            reading = Reading(self.session, self.data, slot >> 8, state)
-            reading.run(put, self.known_end, self.jumps(slot >> 8, put), after=_forget_children)
-            state.frozen = True
-            reading.run(None, self.end, self.jumps(put, self.end), after=watch)
-            known = watch.end
+            known = self._end_of_filled(slot, put)
             if len(self._far_ends) > 10_000:
                 self._far_ends.clear()
             self._far_ends[nth] = known
         return known
 
+    def _end_of_filled(self, slot: int, put: int) -> int:
+        start = slot >> 8
+        number = self._pages.index(self._page_before(put))
+        end = put
+        for page in self._pages[number : number + 2]:  # who is filled longer is noted as large
+            self._content(page)
+            end = max(end, page.last_filled(start))
+        return max([end, *(last for large, last in self.state.big.get(start, ()) if large == slot)])
+
     def jumps(self, start: int, end: int) -> Jumps:
         """Return the large values inside of the value ``[start, end)``."""
-        return Jumps(self.state.big, start, end)
+        return Jumps(self.state.big, self._big_starts, start, end)
 
 
 # Lists, dicts, sets and objects: what is put into them comes behind the place where they are memoized.
 _MUTABLE: Final = frozenset(b"]l}d\x8fR\x81\x92oi")
-
-
-class _Watch:
-    """Notes the last offset at which something was put into the lowest value."""
-
-    def __init__(self, end: int) -> None:
-        self.end = end
-
-    def __call__(self, reading: Reading) -> None:
-        state = reading.state
-        for _, _, at in state.cuts:
-            self.end = max(self.end, at + 1)
-        for _, at in state.states:
-            self.end = max(self.end, at + 1)
-        _forget_children(reading)
 
 
 def _forget_children(reading: Reading) -> None:
@@ -264,6 +291,8 @@ def _pos_of(page: Page) -> int:
 def get_number(buf: bytes, i: int, at: int) -> int:
     """Return the number that the opcode GET, BINGET or LONG_BINGET at ``buf[i]`` names. Raises `MalformedError`."""
     op = buf[i]
+    if len(buf) - i < (5 if op == 0x6A else 2):
+        raise MalformedError("GET is cut", offset=at)
     if op == 0x68:
         return buf[i + 1]
     if op == 0x6A:

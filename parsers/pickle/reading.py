@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import enum
+from bisect import bisect_left, bisect_right
 
 from pparse.errors import GapError, LimitError
 from pparse.kernels.pickle_scan import LONG_LINE, MORE, REPLACED, SLACK, STOPPED, UNKNOWN, Scan, scan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Final
 
     from pparse.budget import Charge
@@ -17,11 +18,12 @@ if TYPE_CHECKING:
     from pparse.tree.host import Session
 
 FIRST_BLOCK: Final = 16 << 10
-LAST_BLOCK: Final = 256 << 10
+LAST_BLOCK: Final = 64 << 10
 # Values this large are jumped over when what is around them is read again.
 LARGE: Final = 64 << 10
-# Bytes that a place on the stack takes.
+# Bytes that a place on the stack takes; and a byte of a block, which may be an opcode that fills one.
 _SLOT: Final = 40
+_BYTE: Final = 2 + _SLOT
 
 
 class Stop(enum.Enum):
@@ -44,31 +46,45 @@ class Stop(enum.Enum):
 
 
 class Jumps:
-    """Large values, by offset: where each ends, as it is known from an earlier reading."""
+    """The large values inside of one value: where each ends, as it is known from an earlier reading."""
 
-    __slots__ = ("_at", "_ends")
+    __slots__ = ("_big", "_end", "_next", "_start", "_starts")
 
-    def __init__(self, big: dict[int, list[tuple[int, int]]], start: int, end: int) -> None:
-        """Those inside of the value ``[start, end)``."""
-        self._ends: dict[int, tuple[int, int]] = {}
-        for at, known in big.items():
-            if start <= at < end:
-                fitting = [(slot, last) for slot, last in known if last <= end]
-                if at == start and fitting:
-                    fitting.pop()  # that is the value itself
-                if fitting:
-                    self._ends[at] = fitting[-1]
-        self._at = sorted(self._ends, reverse=True)
+    def __init__(self, big: dict[int, list[tuple[int, int]]], starts: Sequence[int], start: int, end: int) -> None:
+        """Those inside of the value ``[start, end)``; ``starts`` are the offsets of ``big`` in order."""
+        self._big = big
+        self._starts = starts
+        self._start, self._end = start, end
+        self._next = bisect_left(starts, start)
 
     def next_from(self, pos: int) -> int | None:
         """Return where the next large value begins, from ``pos`` on."""
-        while self._at and self._at[-1] < pos:
-            self._at.pop()
-        return self._at[-1] if self._at else None
+        starts = self._starts
+        if self._next < len(starts) and starts[self._next] < pos:
+            self._next = bisect_left(starts, pos, self._next)
+        while self._next < len(starts) and starts[self._next] < self._end:
+            if self._fitting(starts[self._next]) is not None:
+                return starts[self._next]
+            self._next += 1
+        return None
 
     def over(self, at: int) -> tuple[int, int]:
         """Return the slot and the end of the large value that begins at ``at``."""
-        return self._ends[at]
+        found = self._fitting(at)
+        assert found is not None  # noqa: S101 -- `next_from` named it
+        return found
+
+    def _fitting(self, at: int) -> tuple[int, int] | None:
+        """Return the largest value at ``at`` that ends inside, and is not all."""
+        known = self._big[at]
+        number = bisect_right(known, self._end, key=_end_of)
+        if number and at == self._start:
+            number -= 1  # the last one is the value itself
+        return known[number - 1] if number else None
+
+
+def _end_of(part: tuple[int, int]) -> int:
+    return part[1]
 
 
 class Reading:
@@ -81,17 +97,15 @@ class Reading:
         """Where it stands."""
         self.state = state
         """The stack there."""
-        self.big_from = pos
-        """Values are noted as large if they begin from here on."""
         self.notes_big = False
         """Whether large values are noted."""
-        self._size = FIRST_BLOCK
+        self._size = session.block_size or FIRST_BLOCK
 
     def run(
         self, end: int | None, known_end: int, jumps: Jumps | None = None, after: Callable[[Reading], object] | None = None
     ) -> Stop:
         """Read to ``end`` (None: to STOP); ``known_end`` is where the data end. ``after`` is called after each block."""
-        with self.session.budget.charge(3 * FIRST_BLOCK, "a block of a pickle") as charge:
+        with self.session.budget.charge(_BYTE * FIRST_BLOCK, "a block of a pickle") as charge:
             while end is None or self.pos < end:
                 jump = None if jumps is None else jumps.next_from(self.pos)
                 if jump == self.pos and jumps is not None:
@@ -112,12 +126,11 @@ class Reading:
         if self.pos >= limit:
             return Stop.CUT
         wanted = min(self._size + SLACK, known_end - self.pos)
-        charge.resize(2 * wanted + _SLOT * len(self.state.slots))
+        charge.resize(_BYTE * wanted + _SLOT * (len(self.state.slots) + len(self.state.marks)))
         try:
             block = self.data.pread(self.pos, wanted)
         except GapError:
             return Stop.GAP if not self.data.is_cut_at(self.pos) else Stop.CUT
-        self._size = min(self._size * 4, LAST_BLOCK)
         have = len(block)
         stop = min(limit - self.pos, have)
         if self.pos + have >= known_end or have < wanted:
@@ -129,6 +142,9 @@ class Reading:
             self.state.floor = (base - LARGE) << 8
         i, why = scan(block, 0, stop, base, self.state)
         self.pos = base + i
+        if not self.session.block_size:
+            # Behind a value that was jumped over there may be another one: a large block would be read for nothing.
+            self._size = min(self._size * 4, LAST_BLOCK) if i <= have else FIRST_BLOCK
         if why == MORE:
             return self._cut_short(known_end)
         if why == LONG_LINE:
@@ -152,14 +168,15 @@ class Reading:
         size = 4 * FIRST_BLOCK
         while True:
             wanted = min(size, known_end - at)
-            charge.resize(3 * wanted)
+            charge.resize(3 * wanted + _SLOT * len(self.state.slots))
             block = self.data.pread(at, wanted)
             i, why = scan(block + bytes(SLACK), 0, 1, at, self.state)
             if why != LONG_LINE:
                 self.pos = at + i
                 return None if why == MORE else Stop.UNKNOWN if why == UNKNOWN else Stop.UNDERFLOW
             if at + len(block) >= known_end or len(block) < wanted:
-                self.state.slots.append(at << 8 | block[0])
+                if block[:1] != b"p":  # PUT makes no value
+                    self.state.slots.append(at << 8 | block[0])
                 self.pos = known_end + 1
                 return Stop.CUT
             size *= 4

@@ -76,6 +76,8 @@ class Scan:
         "big",
         "count",
         "cuts",
+        "filled",
+        "fills",
         "first",
         "floor",
         "frozen",
@@ -105,6 +107,10 @@ class Scan:
         """The slots of what is memoized, in order; None: only counted."""
         self.puts: array[int] = array("q")
         """Where it was memoized."""
+        self.fills: array[int] = array("q")
+        """Of each opcode that put something into a value, while values are memoized: where the value begins."""
+        self.filled: array[int] = array("q")
+        """The offset behind the opcode."""
         self.first = 0
         """The number of the first value memoized; those of others follow."""
         self.numbers: list[tuple[int, int]] = []
@@ -191,6 +197,7 @@ def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, i
     # A chain of comparisons, the frequent ones first: 150 ns an opcode; a table of functions takes twice that.
     actions = ACTIONS
     slots, marks, memo, floor = state.slots, state.marks, state.memo, state.floor
+    fills, filled = state.fills, state.filled
     push = slots.append
     from_bytes = int.from_bytes
     count = 0
@@ -265,6 +272,9 @@ def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, i
             del slots[below + 1 :]
             i += 1
             slot = slots[below]
+            if memo is not None:
+                fills.append(slot >> 8)
+                filled.append(base + i)
             if slot & 0xFF in GETS:
                 state.late.append((slot, at))
             if slot < floor:
@@ -319,6 +329,9 @@ def _call(state: Scan, op: int, at: int) -> None:
         slot = slots[first]
         if not first:
             state.states.append((slots[1], at))
+        if state.memo is not None:
+            state.fills.append(slot >> 8)
+            state.filled.append(at + 1)
         if slot & 0xFF in GETS:
             state.late.append((slot, at))
     else:

@@ -9,13 +9,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from pparse.tensors.viewer import Viewer
-
 
 class StateDict(Mapping[str, "Any"]):
     """A mapping of names to torch tensors, each read when it is asked for."""
 
-    def __init__(self, viewer: Viewer, prefix: str = "") -> None:
+    def __init__(self, viewer: Mapping[str, Any], prefix: str = "") -> None:
         self._viewer = viewer
         self._prefix = prefix
 
@@ -39,12 +37,12 @@ class StateDict(Mapping[str, "Any"]):
 
     def _pairs(self) -> Iterator[tuple[str, Any]]:
         start = len(self._prefix)
-        for tensor in self._viewer.tensors():
+        for tensor in self._viewer.values():
             if tensor.name.startswith(self._prefix):
                 yield tensor.name[start:], tensor.torch()
 
     def __repr__(self) -> str:
-        return f"<StateDict of {self._viewer.extraction.name!r}, names beginning with {self._prefix!r}>"
+        return f"<StateDict of {len(self)} tensors, whose names began with {self._prefix!r}>"
 
 
 class _Values(ValuesView["Any"]):
