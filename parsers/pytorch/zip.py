@@ -82,6 +82,8 @@ class PyTorchZipParser(ZipParser, Checkpoint):
         name = cls._first_name(excerpt)
         if name.endswith(_OF_TORCH):
             return found or super().probe(excerpt, reader)
+        if found and b"/" not in name:
+            return Confidence.NO
         listed = _LISTED.search(excerpt.tail(1 << 16))
         if listed is None:
             return Confidence.NO
@@ -102,7 +104,7 @@ class PyTorchZipParser(ZipParser, Checkpoint):
 
     @staticmethod
     def _first_name(excerpt: Excerpt) -> bytes:
-        head = excerpt.head(4096)
+        head = excerpt.head(512)
         return head[30 : 30 + int.from_bytes(head[26:28], "little")]
 
     # -- checksums: torch compares none, and writes 0 if told not to compute them -------------------------------------

@@ -217,7 +217,7 @@ class Leftovers:
 
     def _save_members(self, parser: PyTorchZipParser, used: set[str]) -> None:
         """Write the members that are not storages of tensors, and what belongs to no member."""
-        folder = f"{parser.folder_name}/"
+        folder = parser.prefix
         spans = []
         for member in parser.files():
             self._job.session.check_cancelled()
