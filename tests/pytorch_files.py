@@ -117,6 +117,11 @@ def legacy_checkpoint(tensors: Mapping[str, tuple[str, list[int]]], contents: Ma
     return Made(bytes(out), places, head, ((0, head),), own)
 
 
+def legacy_values(value: object) -> bytes:
+    """Return a checkpoint of before torch 1.6 that holds a value without tensors."""
+    return b"".join(pickle.dumps(part, 2) for part in (MAGIC, VERSION, SYSTEM, value, []))
+
+
 def numbered(count: int, nbytes: int, seed: int = 0) -> tuple[dict[str, tuple[str, list[int]]], dict[str, bytes]]:
     """Return ``count`` float32 matrices of ``nbytes`` each, and their bytes."""
     import random

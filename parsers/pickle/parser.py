@@ -315,6 +315,8 @@ class PickleParser(Parser):
         end = index.offsets[last] if last < len(index.offsets) else self._end_of_indexed(index)
         parts = group(program, start, end)
         paired = node.shape == "map"
+        if paired and len(parts) % 2:
+            raise MalformedError("a dict is given a key without a value", offset=parts[-1][0] >> 8)
         entries = []
         skip = first - ordinal
         decoder = self.decoder(program)

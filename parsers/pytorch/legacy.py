@@ -130,9 +130,9 @@ class PyTorchLegacyParser(PickleParser, Listing, Checkpoint):
         for name, start in zip(_NAMES, self.starts, strict=False):
             index.add_entry(self.value_entry(self.program(start), name))
         end = self.result.extraction.known_end()
-        status = node.known_status
-        if len(self.starts) == len(_NAMES) and status is None:
-            begin = self.program(self.starts[-1]).end
+        last_pickle = self.program(self.starts[-1])
+        if len(self.starts) == len(_NAMES) and not last_pickle.trouble:
+            begin = last_pickle.end
             places = self._places()
             cut = any(place.there < place.size for place in places.values())
             lost = len(places) < len(self._keys())
@@ -151,9 +151,10 @@ class PyTorchLegacyParser(PickleParser, Listing, Checkpoint):
                     offset=min(end, last),
                 )
             index.add_entry(Entry("storages", "storages", begin, max(begin, min(last, end)), status=status))
-            self.result.close_node(node, status, finding)
-            if last < end and finding is None:
-                self._note_trailing(last, end)
+            if node.known_status is None:
+                self.result.close_node(node, status, finding)
+                if last < end and finding is None:
+                    self._note_trailing(last, end)
 
     def find_member(self, name: str) -> Node | None:
         """Return the node of what was saved under the path ``name``; None if there is none."""

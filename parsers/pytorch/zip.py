@@ -11,6 +11,7 @@ from functools import cached_property
 
 from pparse.errors import PathError, PparseError
 from pparse.findings import Finding, Severity, Status
+from pparse.lazy import lazy_pattern
 from pparse.parsers.pytorch.records import Record, last_directory, records_listed, records_scanned
 from pparse.parsers.pytorch.storages import Checkpoint, Stored
 from pparse.parsers.zip.parser import ZipParser
@@ -18,7 +19,7 @@ from pparse.tree.recognition import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Final
 
     from pparse.containers.member import ArchiveMember
@@ -36,6 +37,11 @@ _SURE: Final = b"/data.pkl"
 # Memory of a record.
 _RECORD: Final = 250
 _FIRST: Final = (b"/data/0", b"/version", b"/byteorder", b"/.format_version", b"/constants.pkl")
+
+
+# The pickle in a directory, with its folder.
+_LISTED: Final = lazy_pattern(rb"(?si)PK\x01\x02.{42}([^/\0]{1,255})/data\.pkl")
+_OF_TORCH: Final = (_SURE, b"/data/0")
 
 
 class PyTorchZipParser(ZipParser, Checkpoint):
@@ -66,19 +72,32 @@ class PyTorchZipParser(ZipParser, Checkpoint):
         found = super().match(excerpt)
         if not found:
             return found
-        head = excerpt.head(4096)
-        name = head[30 : 30 + int.from_bytes(head[26:28], "little")]
+        name = cls._first_name(excerpt)
         if name.endswith(_SURE) or name == _SURE[1:]:
             return found
         return found if name.endswith(_FIRST) and _SURE in excerpt.tail(1 << 16) else Confidence.NO
 
     @classmethod
     def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
-        """As for a zip archive, if its ends name a checkpoint's pickle, or its first member is a storage."""
-        found = super().match(excerpt) or super().probe(excerpt, reader)
-        if not found or _SURE in excerpt.head(4096) or _SURE in excerpt.tail(1 << 16):
-            return found
-        return found if any(name in excerpt.head(4096) for name in _FIRST[:1]) else Confidence.NO
+        """As for a zip archive, if the directory names the pickle, or the first member is one of torch's."""
+        found = super().match(excerpt)
+        name = cls._first_name(excerpt)
+        if name.endswith(_OF_TORCH):
+            return found or super().probe(excerpt, reader)
+        if found and b"/" not in name:
+            return Confidence.NO
+        listed = _LISTED.search(excerpt.tail(1 << 16))
+        if listed is None:
+            return Confidence.NO
+        if found:
+            return found if name.lower().startswith(listed[1].lower() + b"/") else Confidence.NO
+        # What precedes it may be of an archive in which it is a member: then only the name tells.
+        return super().probe(excerpt, reader) if excerpt.ends_with(cls.extensions) else Confidence.NO
+
+    @staticmethod
+    def _first_name(excerpt: Excerpt) -> bytes:
+        head = excerpt.head(512)
+        return head[30 : 30 + int.from_bytes(head[26:28], "little")]
 
     # -- checksums: torch compares none, and writes 0 if told not to compute them -------------------------------------
 

@@ -133,7 +133,9 @@ class Walk:
             return node if node.shape != SCALAR else None  # something in it is wrong: its other parts are not
 
     def _parts_of_node(self, name: str, node: Node) -> Iterator[tuple[str, Any]]:
-        """Yield names and nodes of the parts of a large value."""
+        """Yield names and nodes of the parts of a large value, or of one that is cut."""
+        if node.shape == SCALAR:
+            return
         if node.kind == "call":
             yield from self._parts_of_call(name, node)
             return
