@@ -100,8 +100,10 @@ class PickleParser(Parser, Listing):
         state = Scan()
         # Protocol 0 is text: it must end in this block, or be long and full of marks.
         i, why = scan(head + bytes(SLACK), 0, max(0, len(head)), 0, state)
-        if why not in (MORE, STOPPED) or not head:
+        if not head:
             return Confidence.NO
+        if why not in (MORE, STOPPED):  # damaged, if it begins with a protocol and some opcodes
+            return Confidence.POSSIBLE if head[0] == 0x80 and head[1:2] <= b"\5" and i > 4 else Confidence.NO
         if head[0] == 0x80:
             return Confidence.LIKELY if len(head) > 2 else Confidence.POSSIBLE
         if why == STOPPED:
@@ -146,6 +148,10 @@ class PickleParser(Parser, Listing):
         if not last.trouble and pos < end:
             self._note_trailing(pos, end)
         if len(self._starts) > 1:
+            if last.trouble:
+                finding = self._trouble(last)
+                self.result.findings.add(finding)
+                return Entry(None, "pickles", extraction.start, pos, status=last.status, finding=finding)
             return Entry(None, "pickles", extraction.start, pos, status=None)
         return self.value_entry(last, None)
 
