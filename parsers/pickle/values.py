@@ -217,5 +217,3 @@ _ARITY: Final = {
     _bytearray: (0, 1, 2),
     _complex: (1, 2),
 }
-PLAIN: Final = frozenset(_MAKERS)
-ORDERED: Final = "collections.OrderedDict"

@@ -28,7 +28,7 @@ from pparse.tree.recognition import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import Any, Final
 
     from pparse.data.base import Data
@@ -108,24 +108,9 @@ class PyTorchTarParser(TarParser, Checkpoint):
         return super().probe(excerpt, reader) if cls._begins_so(excerpt) else Confidence.NO
 
     @classmethod
-    def match_further(cls, reader: Range, *, thorough: bool) -> Confidence:
-        """NO: data of unknown type may be an archive, but not of a checkpoint."""
-        return Confidence.NO
-
-    @classmethod
-    def search(cls, reader: Range, poll: Callable[[], object]) -> int | None:
-        """Return None, for the same reason."""
-        return None
-
-    @classmethod
     def _begins_so(cls, excerpt: Excerpt) -> bool:
         name = excerpt.head(100).split(b"\0", 1)[0].decode("latin-1").removeprefix("./")
         return name in _MEMBERS and cls._has_others(excerpt)
-
-    @classmethod
-    def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
-        """NO: where the first header is lost, nothing tells it from another tar archive."""
-        return Confidence.NO
 
     @classmethod
     def _has_others(cls, excerpt: Excerpt) -> bool:

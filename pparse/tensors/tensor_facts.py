@@ -196,7 +196,8 @@ class TensorFacts:
         if self._verified is None and self._status is Status.COMPLETE:
             spans = self._sources
             for span in spans:
-                if not span.data or not span.data.is_proved(span.offset, span.offset + span.length):
+                known = span.data and (span.is_placed or span.data.has_proofs)  # a place far away is not read for this
+                if not known or not span.data or not span.data.is_proved(span.offset, span.offset + span.length):
                     return None
             return True if spans else None
         return self._verified
