@@ -152,7 +152,8 @@ class ZipParser(ArchiveParser):
             extraction = self.result.extraction
             data, end = extraction.data, extraction.known_end()
             if data.distance is Distance.FAR:  # end record and directory in one request, of some 2,000 members
-                data.prefetch([(max(self._start, end - _TAIL), end)])
+                low = max(self._start, end - _TAIL)
+                data.prefetch([(low, end - low)])
             self._directory = find_directory(data, self._start, end, extraction.session.budget)
             self._looked = True
         return self._directory
