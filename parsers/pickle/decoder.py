@@ -137,10 +137,15 @@ def _run(frame: _Frame, objects: dict[int, Any], program: Program) -> int | None
     push = stack.append
     regular = not program.has_odd_numbers
     first = program.state.first
+    handlers = _HANDLERS
     try:
         while i < end:
             op = buf[i]
-            if op == 0x68 or op == 0x6A or op == 0x67:
+            if op == 0x71 or op == 0x94 or op == 0x72:  # the most frequent ones of checkpoints
+                objects[frame.nth] = stack[-1]
+                frame.nth += 1
+                i += 2 if op == 0x71 else 1 if op == 0x94 else 5
+            elif op == 0x68 or op == 0x6A or op == 0x67:
                 number = buf[i + 1] if op == 0x68 else get_number(buf, i, frame.base + i)
                 nth = number - first if regular else program.nth(number, frame.base + i)
                 if nth < 0 or nth >= frame.nth:
@@ -150,10 +155,6 @@ def _run(frame: _Frame, objects: dict[int, Any], program: Program) -> int | None
                     return nth
                 push(objects[nth])
                 i = i + 2 if op == 0x68 else i + 5 if op == 0x6A else buf.index(b"\n", i) + 1
-            elif op == 0x94 or op == 0x71 or op == 0x72:
-                objects[frame.nth] = stack[-1]
-                frame.nth += 1
-                i += 1 if op == 0x94 else 2 if op == 0x71 else 5
             elif op == 0x70:
                 objects[frame.nth] = stack[-1]
                 frame.nth += 1
@@ -173,7 +174,8 @@ def _run(frame: _Frame, objects: dict[int, Any], program: Program) -> int | None
                 frame.marks.append(len(stack))
                 i += 1
             else:
-                i = _HANDLERS[op](frame, i) if op in _HANDLERS else _unknown(op)
+                handler = handlers.get(op)
+                i = handler(frame, i) if handler is not None else _unknown(op)
             if i > end:
                 raise MalformedError("an opcode goes beyond its value", offset=frame.base + i)
     except MalformedError as error:

@@ -201,6 +201,7 @@ def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, i
     push = slots.append
     from_bytes = int.from_bytes
     count = 0
+    following = state.first + state.count  # the number that the next value has, if `count` is 0
     while i < stop:
         op = buf[i]
         action = actions[op]
@@ -228,10 +229,13 @@ def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, i
             push((base + i) << 8 | op)
             i += 5 + from_bytes(buf[i + 1 : i + 5], "little")
         elif action == 11:
-            state.count += count
-            count = 0
-            state.note_number(buf[i + 1] if op == 0x71 else from_bytes(buf[i + 1 : i + 5], "little"))
-            count = 1
+            number = buf[i + 1] if op == 0x71 else from_bytes(buf[i + 1 : i + 5], "little")
+            if number != following + count:
+                state.count += count
+                count = 0
+                state.note_number(number)
+                following = state.first + state.count
+            count += 1
             if memo is not None:
                 if not slots:
                     raise _StopAtError(base + i, UNDERFLOW)
@@ -288,6 +292,7 @@ def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, i
             state.count += count
             count = 0
             i, why = _rare(buf, i, base, state, action, op)
+            following = state.first + state.count
             if why:
                 return i, why
     state.count += count
