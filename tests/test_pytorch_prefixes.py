@@ -62,10 +62,12 @@ def test_no_changed_byte_makes_a_wrong_tensor_that_is_called_whole(form):
         changed[at] ^= 1 << at % 8
         for name, (status, content) in asked(bytes(changed), check=True).items():
             if status is Status.COMPLETE and name in CONTENTS and content != CONTENTS[name]:
-                # Nothing protects the old ones: not the numbers, and not the pickles either.
                 begin, end = made.places[name]
-                assert form == "legacy", (at, name)
-                assert begin <= at < end or at < made.head, (at, name)
+                if form == "zip":  # its name in the directory became another's, which torch believes: a finding tells
+                    assert content in CONTENTS.values(), (at, name)
+                    assert made.content[at - 11 : at] == b"model/data/", (at, name)
+                else:  # nothing protects the old ones: not the numbers, and not the pickles either
+                    assert begin <= at < end or at < made.head, (at, name)
 
 
 def recovered(content: bytes, folder) -> dict[str, bytes]:
