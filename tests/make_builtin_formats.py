@@ -63,7 +63,8 @@ def row(dotted: str) -> tuple[object, ...]:
         parser.is_generic,
         parser.reads == "folder",
         parser.named_is_enough,
-        parser.match_further.__func__ is not Parser.match_further.__func__,  # type: ignore[attr-defined]
+        # What refines a format is not looked for where even that one does not begin.
+        not parser.refines and parser.match_further.__func__ is not Parser.match_further.__func__,  # type: ignore[attr-defined]
     )
 
 

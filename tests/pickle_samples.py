@@ -138,7 +138,6 @@ def old() -> dict[str, bytes]:
         "python2-text": b"(dp1\nS'weights'\np2\n(lp3\nF1.5\naI7\naI01\naL5L\nasS'name'\np4\nS\"it's\"\np5\nsVk\\u20ac\np6\ng3\nsS'\\xff'\nNs.",
         "python2-binary": b"\x80\x02}q\x01(U\x04nameq\x02U\x03abcq\x03U\x02\xff\xfeq\x04]q\x05(K\x01h\x03eT\x03\0\0\0xyzh\x05u.",
         "old-classes": b"(dp0\nS'a'\np1\n(icollections\nThing\np2\n(dp3\nS'x'\nI1\nsbsS'b'\n(c__main__\nOld\np4\nI1\nI2\nop5\n(dS'y'\nI2\nsbs.",
-        "stack": b"\x80\x02](K\x01K\x02200(K\x03K\x041K\x05N0e.",
         "persistent": b"\x80\x02](Pname\n\x80\x02(X\x02\0\0\0idK\x07tQ}X\x01\0\0\0kNQse.",
         "extensions": b"\x80\x02](\x82\x07\x83\x07\x01\x84\x07\x01\x01\x01\x82\x01)R}(K\x01K\x02ube.",
         "buffers": b"\x80\x05](\x97\x97\x98\x8c\x01ae.",

@@ -27,8 +27,6 @@ FILES = {
     "msgpack": b"\x82\xa6params\x81\xa5dense\xc7\x10\x01" + bytes(range(128, 200)),
     "hdf5": b"\x89HDF\r\n\x1a\n" + bytes(200),
     "gguf": b"GGUF" + struct.pack("<IQQ", 3, 2, 5) + bytes(range(200)),
-    "torch-legacy": bytes.fromhex("80028a0a6cfc9c46f9206aa850192e8002") + bytes(range(200)),
-    "pickle": b"\x80\x04\x95\x10\0\0\0\0\0\0\0}\x94(\x8c\x01a\x94K\x01u.",
     "npy": b"\x93NUMPY\x01\0v\0{'descr': '<f4'" + b" " * 100,
 }
 
@@ -123,8 +121,6 @@ def zipped(*names: str) -> bytes:
 
 
 HELD = {
-    "a PyTorch checkpoint": ("model/data.pkl", "model/byteorder", "model/data/0", "model/version"),
-    "a TorchScript model": ("m/data/0", "m/data.pkl", "m/code/__torch__.py", "m/constants.pkl", "m/version"),
     "a PyTorch exported program (.pt2)": ("m/archive_format", "m/models/model.json", "m/data/weights/weight_0"),
     "a Keras model": ("metadata.json", "config.json", "model.weights.h5"),
     "numpy arrays (.npz)": ("a.npy", "b.npy"),

@@ -24,7 +24,9 @@ _PAIRS: Final = frozenset(b"ud")
 class Contents:
     """The parts of the value that begins at ``start``, read to ``end``."""
 
-    def __init__(self, program: Program, start: int, end: int, index: ChildIndex | None, *, pairs: bool = False) -> None:
+    def __init__(
+        self, program: Program, start: int, end: int, index: ChildIndex | None, *, pairs: bool = False
+    ) -> None:
         """``index`` receives the offsets of the items, or the ``pairs``, of a sequence."""
         self.state = Scan()
         """The stack at the end."""
@@ -56,10 +58,10 @@ class Contents:
         for items, pairs, at in state.cuts:
             if items > before[0]:
                 first = state.items[before[0]] >> 8
-                self.items = (self.items[0] if self.items else first, at)
+                self.items = (self.items[0] if self.items else first, at + 1)
             if pairs > before[1]:
                 first = state.pairs[before[1]] >> 8
-                self.pairs = (self.pairs[0] if self.pairs else first, at)
+                self.pairs = (self.pairs[0] if self.pairs else first, at + 1)
             before = items, pairs
         if self._index is not None:
             found = state.pairs[::2] if self._as_pairs else state.items

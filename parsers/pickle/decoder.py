@@ -9,7 +9,7 @@ from __future__ import annotations
 from codecs import escape_decode
 from struct import unpack_from
 
-from pparse.errors import LimitError, MalformedError
+from pparse.errors import LimitError, MalformedError, UnsupportedError
 from pparse.parsers.pickle.program import get_number
 from pparse.parsers.pickle.values import (
     Call,
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 # How often a value may need another one first.
 _MOST_FRAMES: Final = 1_000
+# What later opcodes may change, or change parts of.
+CONTAINERS: Final = (list, tuple, dict, set, frozenset, Call, Persistent)
 _WINDOW: Final = 64 << 10
 
 
@@ -77,17 +79,28 @@ class Decoder:
         self._window = start, window
         return window[: end - start]
 
-    def decode(self, start: int, end: int) -> Any:
-        """Return the value whose opcodes are ``[start, end)``. Raises `MalformedError`, `LimitError`."""
+    def decode(self, start: int, end: int, most: int | None = None) -> Any:
+        """Return the value whose opcodes are ``[start, end)``.
+
+        ``most``: how many bytes the values may have that it names (None: as many as a scalar). Raises `MalformedError`,
+        `LimitError`; `UnsupportedError` if it may be changed by opcodes that come later.
+        """
         if len(self._objects) > 100_000:
             self._objects.clear()
         try:
-            return self._decode(start, end)
+            made = self._decode(start, end, most)
         except BaseException:
             self._objects.clear()  # some may be half made
             raise
+        if self.program.late and end < self.program.late[-1] and isinstance(made, CONTAINERS):
+            raise UnsupportedError(
+                f"the pickle changes values where it names them again, at offset {self.program.late[0]} first: what they"
+                " hold is known of the whole pickle only",
+                offset=start,
+            )
+        return made
 
-    def _decode(self, start: int, end: int) -> Any:
+    def _decode(self, start: int, end: int, most: int | None) -> Any:
         limits = self.program.session.limits
         spent = 0
         frames = [self._frame(start, end)]
@@ -99,8 +112,10 @@ class Decoder:
                 last = self.program.end_of(slot, put, wanted)
                 spent += last - (slot >> 8)
                 limits.check("scalar_bytes", spent, "the values that it names", offset=frames[-1].base)
+                if most is not None and spent > most:
+                    raise LimitError("the values that it names are too large", option="", wanted=spent, got=most)
                 if len(frames) >= _MOST_FRAMES:
-                    raise LimitError("values name each other too deep", option="none", offset=frames[-1].base)
+                    raise LimitError("values name each other too deep", option="", offset=frames[-1].base)
                 frames.append(self._frame(slot >> 8, last))
                 asked.append(wanted)
                 continue
@@ -116,7 +131,7 @@ class Decoder:
         return _Frame(self.read(start, end) + bytes(9), start, end, self.program.number_at(start))
 
 
-def _run(frame: _Frame, objects: dict[int, Any], program: Program) -> int | None:
+def _run(frame: _Frame, objects: dict[int, Any], program: Program) -> int | None:  # noqa: C901 -- a loop, for speed
     """Run the opcodes of ``frame``; return the number of a memoized value that must be made first, None at the end."""
     buf, i, end, stack = frame.buf, frame.i, frame.end, frame.stack
     push = stack.append
@@ -129,7 +144,7 @@ def _run(frame: _Frame, objects: dict[int, Any], program: Program) -> int | None
                 number = buf[i + 1] if op == 0x68 else get_number(buf, i, frame.base + i)
                 nth = number - first if regular else program.nth(number, frame.base + i)
                 if nth < 0 or nth >= frame.nth:
-                    raise MalformedError(f"number {number} is named before anything is memoized so", offset=frame.base + i)
+                    raise MalformedError(f"nothing is memoized yet as number {number}", offset=frame.base + i)
                 if nth not in objects:
                     frame.i = i
                     return nth
@@ -166,7 +181,8 @@ def _run(frame: _Frame, objects: dict[int, Any], program: Program) -> int | None
             error.offset = frame.base + i
         raise
     except (IndexError, TypeError, ValueError) as error:
-        raise MalformedError(f"opcode {buf[i]:#04x} does not fit what is on the stack, or its argument is wrong", offset=frame.base + i) from error
+        reason = f"opcode {buf[i]:#04x} does not fit what is on the stack, or its argument is wrong"
+        raise MalformedError(reason, offset=frame.base + i) from error
     frame.i = i
     return None
 
@@ -252,7 +268,7 @@ def _int_line(raw: bytes) -> int | bool:
 def _digits(raw: bytes) -> int:
     text = raw.removesuffix(b"L")
     if len(text) > 4_300:
-        raise LimitError("a number has too many digits", option="number_bytes", wanted=len(text), got=4_300)
+        raise LimitError("a number has too many digits", option="", wanted=len(text), got=4_300)
     return int(text)
 
 

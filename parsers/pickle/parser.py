@@ -24,9 +24,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from contextlib import suppress
 
-from pparse.data.range_status import cut_status
 from pparse.data.trailing_bytes import trailing_severity
-from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseError
+from pparse.errors import LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.pickle_scan import GETS, LONG_LINE, MARK, MORE, SLACK, STOPPED, Scan, ends_of, scan
 from pparse.parsers.pickle.contents import Contents, group
@@ -35,7 +34,7 @@ from pparse.parsers.pickle.kinds import KIND_OF, PLAIN_KINDS, SEQUENCES, SHAPES
 from pparse.parsers.pickle.program import Program
 from pparse.parsers.pickle.reading import Stop
 from pparse.parsers.pickle.unfinished import FILLED, contents, open_from
-from pparse.parsers.pickle.values import Global
+from pparse.parsers.pickle.values import Global, check_key
 from pparse.tree.entry import UNLOADED_VALUE, Entry
 from pparse.tree.parser import Parser
 from pparse.tree.recognition import Confidence, signatures
@@ -45,12 +44,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Final
 
-    from pparse.data.reader import Range
     from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
     from pparse.tree.recognition import Excerpt
     from pparse.tree.result import Result
+    from pparse.tree.visit import Visit
 
     Part = tuple[int, int]
 
@@ -58,8 +57,12 @@ if TYPE_CHECKING:
 _PROGRAMS_KEPT: Final = 8
 # Values up to this many bytes are decoded with their entry.
 _SMALL: Final = 256
+# And of others that it names so many.
+_MOST_NAMED: Final = 64 << 10
 _ZEROS: Final = 64 << 10
 _SMALL_TUPLES: Final = frozenset(b"\x85\x86\x87")
+_MOST_STATES: Final = 100
+_CALLED: Final = frozenset(b"R\x81\x92oiQ")
 _PARTS_OF_CALL: Final = ("callable", "args", "kwargs")
 
 
@@ -213,7 +216,10 @@ class PickleParser(Parser):
             return Entry(key, "unknown", program.start, program.end, status=program.status, finding=finding)
         if finding is not None:
             at = slots[0] >> 8
-            kind = "unfinished" if len(slots) > 1 and slots[0] & 0xFF not in FILLED else self._kind(program, slots[0])[0]
+            kind = "unfinished"
+            if len(slots) == 1 or slots[0] & 0xFF in FILLED:
+                with suppress(PparseError):
+                    kind = self._kind(program, slots[0])[0]
             return Entry(key, kind, at, program.end, status=program.status, finding=finding)
         return self._entry(program, key, slots[0], program.end - 1)
 
@@ -255,8 +261,9 @@ class PickleParser(Parser):
         found = Contents(program, node.start, end, index if in_order else None, pairs=node.kind == "dict")
         index.end = end
         state = found.state
+        made = not found.left or found.left[0] & 0xFF in _CALLED  # not only what would be called
         if node.kind == "call" or node.kind == "persistent":
-            for entry in self._parts_of_call(program, node, found):
+            for entry in self._parts_of_call(program, node, found) if made else ():
                 index.add_entry(entry)
         elif node.note == "small":
             for slot, stop in state.parts:
@@ -288,6 +295,10 @@ class PickleParser(Parser):
             names = names + ("more",) * (len(parts) - len(names))
         for name, (slot, end) in zip(names, parts, strict=False):
             yield self._entry(program, name, slot, end)
+        if len(found.state.states) > _MOST_STATES:
+            raise LimitError(
+                "an object is given a state again and again", option="", wanted=len(found.state.states), got=_MOST_STATES
+            )
         for slot, end in found.state.states:
             yield self._entry(program, "state", slot, end)
         for name, span in (("items", found.items), ("pairs", found.pairs)):
@@ -311,11 +322,34 @@ class PickleParser(Parser):
         decoder = self.decoder(program)
         if paired:
             for key, value in list(zip(parts[::2], parts[1::2], strict=False))[skip : skip + count]:
-                entries.append(self._entry(program, self._key(decoder, key), *value, at=key[0] >> 8))
+                entry = self._entry(program, self._key(decoder, key), *value, at=key[0] >> 8)
+                entries.append(self._judged(decoder, entry, key, "a key") if entry.key is None else entry)
         else:
+            in_set = node.kind in ("set", "frozenset")
             for slot, stop in parts[skip : skip + count]:
-                entries.append(self._entry(program, None, slot, stop))
+                entry = self._entry(program, None, slot, stop)
+                entries.append(self._judged(decoder, entry, (slot, stop), "in a set") if in_set else entry)
         return entries
+
+    def _judged(self, decoder: Decoder, entry: Entry, part: Part, place: str) -> Entry:
+        """Return an entry, DAMAGED if its key, or what is in a set, cannot be there."""
+        slot, end = part
+        most = self.result.extraction.session.limits.name_bytes
+        if end - (slot >> 8) > most or entry.status is not Status.COMPLETE:
+            return entry
+        try:
+            check_key(decoder.decode(slot >> 8, end, most))
+        except MalformedError as error:
+            entry.status = Status.DAMAGED
+            entry.finding = Finding(
+                "malformed",
+                f"{place} of the pickle is wrong: {error.reason}" if place == "a key" else error.reason,
+                source=self.result.extraction.name,
+                offset=slot >> 8,
+            )
+        except (LimitError, UnsupportedError):
+            pass  # too large to tell
+        return entry
 
     @staticmethod
     def _end_of_indexed(index: ChildIndex) -> int:
@@ -327,8 +361,8 @@ class PickleParser(Parser):
         if end - (slot >> 8) > self.result.extraction.session.limits.name_bytes:
             return None
         try:
-            key = decoder.decode(slot >> 8, end)
-        except (MalformedError, LimitError):
+            key = decoder.decode(slot >> 8, end, self.result.extraction.session.limits.name_bytes)
+        except (MalformedError, LimitError, UnsupportedError):
             return None
         return key if isinstance(key, str | bytes | int) else None
 
@@ -338,18 +372,31 @@ class PickleParser(Parser):
         try:
             kind, note = self._kind(program, slot)
         except MalformedError as error:
-            finding = Finding("malformed", error.reason, source=self.result.extraction.name, offset=error.offset or start)
+            finding = self._malformed(error, start)
             return Entry(key, "invalid", start, end, status=Status.DAMAGED, finding=finding, at=at)
         value: Any = UNLOADED_VALUE
         if kind not in SHAPES and kind != "alias" and end - start <= _SMALL:
             try:
-                value = self.decoder(program).decode(start, end)
-            except LimitError:
+                value = self.decoder(program).decode(start, end, _MOST_NAMED)
+            except (LimitError, UnsupportedError):
                 value = UNLOADED_VALUE
             except MalformedError as error:
-                finding = Finding("malformed", error.reason, source=self.result.extraction.name, offset=error.offset or start)
+                finding = self._malformed(error, start)
                 return Entry(key, kind, start, end, status=Status.DAMAGED, finding=finding, at=at)
+        if slot & 0xFF in FILLED and program.is_late(slot):
+            finding = Finding(
+                "late",
+                f"opcodes behind it, at offset {program.late[0]} for one, may change it: what they put in is not shown",
+                severity=Severity.WARNING,
+                source=self.result.extraction.name,
+                offset=start,
+            )
+            return Entry(key, kind, start, end, status=Status.UNSUPPORTED, finding=finding, at=at, note=note)
         return Entry(key, kind, start, end, value, at=at, note=note)
+
+    def _malformed(self, error: MalformedError, start: int) -> Finding:
+        at = start if error.offset is None else error.offset
+        return Finding("malformed", error.reason, source=self.result.extraction.name, offset=at)
 
     def _kind(self, program: Program, slot: int) -> tuple[str, Any]:
         """Return the kind of a value, and what must be kept with it."""
@@ -393,7 +440,7 @@ class PickleParser(Parser):
 
     def _unfinished(self, program: Program, node: Node, left: list[int]) -> Iterator[Entry]:
         """Yield entries for what was on the stack, above the value itself, when the pickle ended."""
-        slots = contents(left)
+        slots = left if node.kind == "unfinished" else contents(left)
         if slots is left and left and left[0] & 0xFF == MARK:
             slots = left[1:]
         elif slots is left and len(left) < 2 and node.kind != "unfinished":
@@ -445,6 +492,17 @@ class PickleParser(Parser):
         )
         at = key_part[0] >> 8 if key_part is not None else at
         return Entry(key, kind, start, program.end, status=status, finding=finding, at=at)
+
+    def check(self, *, strict: bool = False) -> Iterator[Visit]:
+        """Walk through all; the root is DAMAGED if a value is."""
+        root = self.result.root
+        damaged = None
+        for visit in self.walk(root, detail=False):
+            if visit.status is Status.DAMAGED and damaged is None:
+                damaged = visit.finding
+            yield visit
+        if damaged is not None and root.known_status is Status.COMPLETE:
+            self.result.close_node(root, Status.DAMAGED, damaged)
 
     # -- values ------------------------------------------------------------------------------------------------------
 

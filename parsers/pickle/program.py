@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 
 from pparse.errors import LimitError, MalformedError
 from pparse.findings import Status
-from pparse.kernels.pickle_scan import GETS, Scan
+from pparse.kernels.pickle_scan import GETS, SLACK, Scan, scan
 from pparse.parsers.pickle.reading import Jumps, Reading, Stop
 
 TYPE_CHECKING = False
@@ -88,6 +88,8 @@ class Program:
         self._numbers: dict[int, list[int]] = {}
         self._others: set[int] = set()
         self._cut_slot = -1
+        self._late: list[int] = []
+        self._late_starts: set[int] | None = set()
         self._far_ends: dict[int, int] = {}
         self._big_starts: list[int] = []
         self._run()
@@ -103,6 +105,12 @@ class Program:
         """Whether the data end inside of the opcode that makes this value."""
         return slot == self._cut_slot
 
+    def _is_cut(self, slot: int, reading: Reading) -> bool:
+        """Tell whether the last opcode, which goes beyond the data, made this value."""
+        at = slot >> 8
+        head = self.data.pread(at, min(SLACK, self.known_end - at)) + bytes(2 * SLACK)
+        return reading.line_is_cut or at + scan(head, 0, 1, at, Scan())[0] == reading.pos
+
     def _run(self) -> None:
         state = self.state
         reading = Reading(self.session, self.data, self.start, state)
@@ -111,24 +119,43 @@ class Program:
         self.stop = reading.run(None, self.known_end, after=self._after_block)
         self._keep(self._pages[-1])
         self.end = min(reading.pos, self.known_end)
-        if reading.pos > self.known_end and state.slots:
+        if reading.pos > self.known_end and state.slots and self._is_cut(state.slots[-1], reading):
             self._cut_slot = state.slots[-1]
         self.trouble = self._judge(reading.pos)
         state.memo = None
         self._big_starts = sorted(state.big)
+        self._late = [at for _, at in state.late]
         for nth, number in state.numbers:
             self._numbers.setdefault(number, []).append(nth)
             self._others.add(nth)
+        self._note_late(state.late)
+
+    def _note_late(self, late: list[tuple[int, int]]) -> None:
+        """Note where the values begin that are changed late; all of them may, if there are too many."""
+        if len(late) > _MOST_LATE:
+            self._late_starts = None
+            return
+        starts: set[int] = set()
+        for slot, _ in late:
+            try:
+                found = self.definition(slot)
+            except MalformedError:
+                found = None
+            if found is None or found[0] & 0xFF in GETS:  # nobody knows which
+                self._late_starts = None
+                return
+            starts.add(found[0] >> 8)
+        self._late_starts = starts
 
     def _after_block(self, reading: Reading) -> None:
         """Begin a page from time to time; check how much is kept."""
         state = self.state
         _forget_children(reading)  # of the root, which are not asked for here
-        del state.late[_MOST_LATE:]
+        del state.late[_MOST_LATE:-1]
         if state.globals is not None and len(state.globals) > _MOST_NOTED:
             del state.globals[_MOST_NOTED:]
         if len(state.numbers) > _MOST_NOTED or sum(map(len, state.big.values())) > _MOST_NOTED:
-            raise LimitError("the pickle is built in too odd a way", option="none", offset=reading.pos)
+            raise LimitError("too many values of the pickle are large, or memoized by numbers out of order", option="", offset=reading.pos)
         last = self._pages[-1]
         if reading.pos - last.pos < PAGE:
             return
@@ -174,6 +201,15 @@ class Program:
     def globals(self) -> list[tuple[int, int]]:
         """Slots and ends of the globals that are named, in order: the first 200,000."""
         return self.state.globals or []
+
+    @property
+    def late(self) -> list[int]:
+        """Offsets of the first 1,000 opcodes, and the last one, that change a value where it is named again."""
+        return self._late
+
+    def is_late(self, slot: int) -> bool:
+        """Whether a value may be changed behind its end: by an opcode that finds it named again."""
+        return bool(self._late) and (self._late_starts is None or slot >> 8 in self._late_starts)
 
     @property
     def has_odd_numbers(self) -> bool:

@@ -99,6 +99,8 @@ class Reading:
         """The stack there."""
         self.notes_big = False
         """Whether large values are noted."""
+        self.line_is_cut = False
+        """Whether the data end inside of a line that makes a value."""
         self._size = session.block_size or FIRST_BLOCK
 
     def run(
@@ -177,8 +179,9 @@ class Reading:
             if at + len(block) >= known_end or len(block) < wanted:
                 if block[:1] != b"p":  # PUT makes no value
                     self.state.slots.append(at << 8 | block[0])
+                    self.line_is_cut = True
                 self.pos = known_end + 1
                 return Stop.CUT
             size *= 4
             if size > most:
-                raise LimitError("a line of a pickle is too long", option="scalar_bytes", wanted=size, got=most, offset=at)
+                raise LimitError("a line of a pickle is too long", option="--limit scalar-bytes=N", wanted=size, got=most, offset=at)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 FILLED: Final = frozenset(b"]l}d\x8fR\x81\x92oi")
 _DICTS: Final = frozenset(b"}d")
 _BEGIN_CALLS: Final = frozenset(b"c\x93")
+_CALLABLE: Final = frozenset(b"c\x93hjg")
 # Texts may be parts of the name of a global; what is named again may be one, or its name.
 NAMES: Final = frozenset(b"XV\x8c\x8dhjg")
 
@@ -46,6 +47,10 @@ def open_from(slots: Sequence[int], *, paired: bool) -> int:
         number -= step
         if _is_place(number, paired=paired):
             found = number
+    # A call has its callable first, and of its arguments at most three are not yet in a tuple.
+    for early in range(max(0, min(found, last) - 3), min(found, len(slots))):
+        if slots[early] & 0xFF in _CALLABLE and _is_place(early, paired=paired):
+            return early
     return found
 
 
@@ -53,6 +58,8 @@ def _step_back(slots: Sequence[int], number: int) -> int:
     """Return how many slots before slot ``number`` the value begins that this one may be put into; 0: none."""
     before = slots[number - 1] & 0xFF
     if before in _BEGIN_CALLS or before in FILLED - _DICTS:
+        return 1
+    if before in _CALLABLE and slots[number] & 0xFF == MARK:
         return 1
     if number > 1 and slots[number - 2] & 0xFF in _DICTS:
         return 2

@@ -126,7 +126,7 @@ def check_key(key: Any) -> None:
         if isinstance(value, tuple | frozenset):
             parts += len(value)
             if depth >= _KEY_DEPTH or parts > _KEY_PARTS:
-                raise LimitError("a key of the pickle is too large", option="none", wanted=parts, got=_KEY_PARTS)
+                raise LimitError("a key of the pickle is too large", option="", wanted=parts, got=_KEY_PARTS)
             todo.extend((part, depth + 1) for part in value)
 
 

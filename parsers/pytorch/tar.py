@@ -123,6 +123,11 @@ class PyTorchTarParser(TarParser, Checkpoint):
         return name in _MEMBERS and cls._has_others(excerpt)
 
     @classmethod
+    def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
+        """NO: where the first header is lost, nothing tells it from another tar archive."""
+        return Confidence.NO
+
+    @classmethod
     def _has_others(cls, excerpt: Excerpt) -> bool:
         """Tell whether another member of a checkpoint follows; the first ones, but for storages, are small."""
         head = excerpt.head(64 << 10)

@@ -7,6 +7,8 @@ torch takes the folder in the archive from its first member, whatever the file i
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from pparse.errors import PathError, PparseError
 from pparse.findings import Finding, Severity, Status
 from pparse.lazy import lazy_pattern
@@ -92,16 +94,6 @@ class PyTorchZipParser(ZipParser, Checkpoint):
         # What precedes it may be of an archive in which it is a member: then only the name tells.
         return super().probe(excerpt, reader) if excerpt.ends_with(cls.extensions) else Confidence.NO
 
-    @classmethod
-    def match_further(cls, reader: Range, *, thorough: bool) -> Confidence:
-        """NO: data of unknown type may be an archive, but not of a checkpoint."""
-        return Confidence.NO
-
-    @classmethod
-    def search(cls, reader: Range, poll: Callable[[], object]) -> int | None:
-        """Return None, for the same reason."""
-        return None
-
     @staticmethod
     def _first_name(excerpt: Excerpt) -> bytes:
         head = excerpt.head(512)
@@ -145,7 +137,7 @@ class PyTorchZipParser(ZipParser, Checkpoint):
 
     # -- the members -------------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def prefix(self) -> str:
         """What the names of its members begin with: as torch finds it, the folder of the first member; if that has no
         pickle, the folder of the first one."""

@@ -240,7 +240,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         False,
         False,
-        True,
+        False,
     ),
     (
         "pytorch",
@@ -260,7 +260,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         False,
         False,
-        True,
+        False,
     ),
     (
         "zip",

@@ -365,6 +365,8 @@ def _rare(buf: bytes, i: int, base: int, state: Scan, action: int, op: int) -> t
         slot = slots[first] >> 8 << 8 | op
         del slots[first:]
         slots.append(slot)
+        if slot < state.floor:
+            state.note_big(slot, at + 1, is_new=True)
         if state.globals is not None and action == NAME:
             state.globals.append((slot, at + 1))
         return i + 1, 0
@@ -372,7 +374,7 @@ def _rare(buf: bytes, i: int, base: int, state: Scan, action: int, op: int) -> t
         below = _above_mark(state, at)
         if below + 1 >= len(slots):
             return i, UNDERFLOW
-        _close(state, below, op, at)
+        _close(state, below, op, at, at + 1)
         return i + 1, 0
     if action == NOTHING:
         return i, UNKNOWN
@@ -397,14 +399,16 @@ def _above_mark(state: Scan, at: int) -> int:
     return below
 
 
-def _close(state: Scan, below: int, op: int, at: int) -> None:
-    """Make an object of what lies above a mark."""
+def _close(state: Scan, below: int, op: int, at: int, end: int) -> None:
+    """Make an object of what lies above a mark; its opcode is ``[at, end)``."""
     slots = state.slots
     if not below:
         _replace(state, ends_of(slots[1:], at), at)
     slot = slots[below] ^ MARK | op
     del slots[below:]
     slots.append(slot)
+    if slot < state.floor:
+        state.note_big(slot, end, is_new=True)
 
 
 def _lines(buf: bytes, i: int, base: int, state: Scan, action: int, op: int) -> tuple[int, int]:
@@ -429,7 +433,7 @@ def _lines(buf: bytes, i: int, base: int, state: Scan, action: int, op: int) -> 
     if state.globals is not None and action == LINES:
         state.globals.append(((base + i) << 8 | op, base + end + 1))
     if op == 0x69:  # INST: names a class, whose arguments lie above a mark
-        _close(state, _above_mark(state, base + i), op, base + i)
+        _close(state, _above_mark(state, base + i), op, base + i, base + end + 1)
     else:
         state.slots.append((base + i) << 8 | op)
     return end + 1, 0

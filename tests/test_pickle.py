@@ -1,0 +1,184 @@
+"""The pickle parser against `pickle`: plain data of every kind, shared and in cycles, by every pickler and protocol."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import random
+from collections import OrderedDict
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pparse
+from pparse.parsers.pickle.parser import PickleParser
+from pparse.parsers.pickle.values import Call, Extension, Global, OutOfBand, Persistent
+from tests.pickle_samples import WAYS, dump, each, frozen, objects, old, plain, shared_and_cyclic
+
+LEAVES = [None, True, 1, -5, 1 << 70, "a", "b" * 300, b"x", b"y" * 300, 1.5, (), (1, 2), frozenset((1, "z")), 1j]
+BLOCKS = (0, 1, 7)
+
+_atoms = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.integers(-(1 << 2100), 1 << 2100)
+    | st.floats()
+    | st.text(st.characters(exclude_categories=()), max_size=20)
+    | st.binary(max_size=20)
+    | st.complex_numbers()
+)
+_keys = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=5).map(tuple),
+    max_leaves=4,
+)
+_values = st.recursive(
+    _atoms | st.binary(max_size=9).map(bytearray) | st.sets(_keys, max_size=4) | st.frozensets(_keys, max_size=4),
+    lambda inner: st.lists(inner, max_size=5)
+    | st.lists(inner, max_size=5).map(tuple)
+    | st.dictionaries(_keys, inner, max_size=5)
+    | st.lists(st.tuples(_keys, inner), max_size=4).map(OrderedDict),
+    max_leaves=25,
+)
+
+
+def opened(content: bytes, block: int = 0) -> Any:
+    """Open a pickle."""
+    return pparse.open(content, parsers=[PickleParser], format="pickle", block_size=block)
+
+
+def by_nodes(node: Any) -> Any:
+    """Return the value of a node, made of the values of its children."""
+    if node.shape == "scalar":
+        return node.load()
+    if node.kind == "dict":
+        return {kid.key: by_nodes(kid) for kid in node.children()}
+    kids = [by_nodes(kid) for kid in node.children()]
+    return {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}[node.kind](kids)
+
+
+@settings(max_examples=150, deadline=None)
+@given(value=_values, protocol=st.integers(0, 5), way=st.sampled_from(WAYS), block=st.sampled_from(BLOCKS))
+def test_plain_data_are_what_pickle_makes(value: Any, protocol: int, way: str, block: int) -> None:
+    content = dump(value, protocol, way)
+    with opened(content, block) as document:
+        assert frozen(document.root.to_python()) == frozen(pickle.loads(content))
+        for node in each(document.root):
+            assert node.status is pparse.Status.COMPLETE, node
+            if node.shape == "scalar":
+                node.load()
+
+
+@pytest.mark.parametrize("protocol", range(6))
+@pytest.mark.parametrize("way", ["C", "Python", "optimized"])
+def test_what_is_shared_and_what_holds_itself_is_so(protocol: int, way: str) -> None:
+    for seed in range(30):
+        chance = random.Random(seed)
+        content = dump(shared_and_cyclic(chance, LEAVES, chance.randrange(12)), protocol, way)
+        with opened(content, chance.choice(BLOCKS)) as document:
+            assert frozen(document.root.to_python()) == frozen(pickle.loads(content)), seed
+            for _, node in zip(range(200), each(document.root), strict=False):
+                assert node.status is pparse.Status.COMPLETE, (seed, node)
+                if node.shape == "scalar":
+                    node.load()
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_all_types_by_to_python_and_by_nodes(protocol: int) -> None:
+    value = plain()
+    del value["cycle"], value["shared"], value["ordered"], value["sets"], value["dict"]
+    with opened(dump(value, protocol)) as document:
+        assert frozen(document.root.to_python()) == frozen(pickle.loads(dump(value, protocol)))
+        assert frozen(by_nodes(document.root)) == frozen(value)
+        assert frozen(document.root["text"].to_python()) == frozen(value["text"])
+        assert document.root["ints"].child(4).load() == 65_536
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+@pytest.mark.parametrize("way", ["C", "Python"])
+def test_a_large_list_and_dict(protocol: int, way: str) -> None:
+    count = 200_000 if (protocol, way) == (4, "C") else 3_000
+    value = {"list": [f"item {nth}" for nth in range(count)], "dict": {f"k{nth}": (nth, [nth]) for nth in range(count)}}
+    with opened(dump(value, protocol, way)) as document:
+        listed, mapped = document.root["list"], document.root["dict"]
+        assert len(list(listed.children())) == count
+        for nth in (0, 63, 64, 999, 1000, 1001, count // 2, count - 1):
+            assert listed.child(nth).load() == f"item {nth}"
+            assert mapped.child(nth).key == f"k{nth}"
+            assert mapped.child(nth).to_python() == (nth, [nth])
+        assert mapped[f"k{count - 7}"].to_python() == (count - 7, [count - 7])
+        assert mapped.find("none") is None
+
+
+def test_several_pickles_are_a_list() -> None:
+    values = [plain(), "text", [1], {}]
+    with opened(b"".join(dump(value, protocol) for value, protocol in zip(values, (2, 3, 4, 5), strict=True))) as document:
+        assert document.root.kind == "pickles"
+        assert frozen([kid.to_python() for kid in document.root.children()]) == frozen(
+            [pickle.loads(dump(value, 4)) for value in values]
+        )
+
+
+def test_pickles_of_python_2_and_by_hand() -> None:
+    made = {}
+    for name, content in old().items():
+        with opened(content) as document:
+            made[name] = document.root.to_python()
+            assert not [finding for finding in document.check() if finding.severity is pparse.Severity.ERROR], name
+    assert made["python2-text"] == {"weights": [1.5, 7, True, 5], "name": "it's", "k€": [1.5, 7, True, 5], b"\xff": None}
+    assert made["python2-binary"] == {"name": "abc", b"\xff\xfe": [1, "abc"], "xyz": [1, "abc"]}
+    one, two = made["old-classes"]["a"], made["old-classes"]["b"]
+    assert (one.name, one.args, one.state) == ("collections.Thing", (), {"x": 1})
+    assert (two.name, two.args, two.state) == ("__main__.Old", (1, 2), {"y": 2})
+    first, second, third = made["persistent"]
+    assert (first.id, second.id) == ("name", ("id", 7))
+    assert isinstance(third["k"], Persistent)
+    *codes, call = made["extensions"]
+    assert [code.code for code in codes if isinstance(code, Extension)] == [7, 263, 16_843_009]
+    assert isinstance(call, Call)
+    assert (call.state, call.items) == ({}, [])
+    assert isinstance(made["buffers"][0], OutOfBand)
+    assert made["numbers"][3:] == [6, made["numbers"][2], made["numbers"][2]]
+
+
+def test_what_is_taken_from_the_stack_again() -> None:
+    with opened(b"\x80\x02](K\x01K\x02200(K\x03K\x041K\x05N0e.") as document:
+        assert document.root.to_python() == [1, 5]
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+@pytest.mark.parametrize("way", ["C", "Python", "optimized"])
+def test_objects_are_calls(protocol: int, way: str) -> None:
+    with opened(dump(objects(), protocol, way)) as document:
+        kept, named, thing, new, setter, inside, length, kind, again, once_more, span, number = document.root.to_python()
+        assert (kept.items or kept.args[2]) == [1, "two", [3]]
+        assert kept.state == {"note": {"of": "kept"}}
+        assert (dict(named.pairs) or named.args[2]) == {"a": 1, "b": [2]}
+        assert named.state["note"] is kept
+        assert again is kept
+        assert once_more is thing
+        assert thing.state["me"] is thing
+        assert thing.state["shape"] == (2, 3)
+        assert new.state["own"] is new
+        assert isinstance(setter, Call)
+        assert inside[0][0] is inside
+        assert (str(length).rpartition(".")[2], str(kind)) == ("len", "tests.pickle_samples.Thing")
+        assert isinstance(length, Global)
+        assert (span.args, number) == ((0, 3, 1), 1j)
+        assert document.root.child(2)["state"]["shape"].to_python() == (2, 3)
+        if protocol < 2:
+            return  # the items are an argument of copyreg._reconstructor
+        assert [kid.load() for kid in document.root.child(0)["items"].children() if kid.shape == "scalar"] == [1, "two"]
+        assert document.root.child(1)["pairs"]["a"].load() == 1
+
+
+def test_buffers_outside_of_the_pickle_are_named() -> None:
+    out = io.BytesIO()
+    pickler = pickle.Pickler(out, 5, buffer_callback=lambda buffer: False)
+    pickler.dump([pickle.PickleBuffer(b"out of band")])
+    with opened(out.getvalue()) as document:
+        assert isinstance(document.root.to_python()[0], OutOfBand)
+        assert document.root.child(0).kind == "buffer"
