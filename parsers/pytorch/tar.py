@@ -28,7 +28,7 @@ from pparse.tree.recognition import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import Any, Final
 
     from pparse.data.base import Data
@@ -101,21 +101,6 @@ class PyTorchTarParser(TarParser, Checkpoint):
     def match(cls, excerpt: Excerpt) -> Confidence:
         """As sure as that it is a tar archive, if its first member is called as one of a checkpoint."""
         return super().match(excerpt) if cls._begins_so(excerpt) else Confidence.NO
-
-    @classmethod
-    def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
-        """As sure as that it is a tar archive, under the same condition."""
-        return super().probe(excerpt, reader) if cls._begins_so(excerpt) else Confidence.NO
-
-    @classmethod
-    def match_further(cls, reader: Range, *, thorough: bool) -> Confidence:
-        """NO: data of unknown type may be an archive, but not of a checkpoint."""
-        return Confidence.NO
-
-    @classmethod
-    def search(cls, reader: Range, poll: Callable[[], object]) -> int | None:
-        """Return None, for the same reason."""
-        return None
 
     @classmethod
     def _begins_so(cls, excerpt: Excerpt) -> bool:
