@@ -123,7 +123,7 @@ def plain(*, long: int = 1) -> dict[Any, Any]:
         "bytes": [b"", b"ab", b"\xff\0", b"y" * long],
         "bytearray": bytearray(b"mutable"),
         "tuples": [(), (1,), (1, 2), (1, 2, 3), (1, 2, 3, 4), ((), ((),))],
-        "dict": {1: "int", None: "none", True: "bool", 1.5: "float", ("a", 1): "tuple", b"k": "bytes", "": {}},
+        "dict": {1: "int", None: "none", False: "bool", 1.5: "float", ("a", 1): "tuple", b"k": "bytes", "": {}},
         "sets": [set(), {1}, {"a", 2}, frozenset(), frozenset((1, "b"))],
         "complex": 1 - 2j,
         "ordered": OrderedDict([("z", 1), ("a", shared)]),
@@ -135,9 +135,9 @@ def plain(*, long: int = 1) -> dict[Any, Any]:
 def old() -> dict[str, bytes]:
     """Return pickles as other and older picklers write them, and by hand."""
     return {
-        "python2-text": b"(dp1\nS'weights'\np2\n(lp3\nF1.5\naI7\naI01\naL5L\nasS'name'\np4\nS\"it's\"\np5\nsVk\\u20ac\np6\ng3\nsS'\\xff'\nNs.",
-        "python2-binary": b"\x80\x02}q\x01(U\x04nameq\x02U\x03abcq\x03U\x02\xff\xfeq\x04]q\x05(K\x01h\x03eT\x03\0\0\0xyzh\x05u.",
-        "old-classes": b"(dp0\nS'a'\np1\n(icollections\nThing\np2\n(dp3\nS'x'\nI1\nsbsS'b'\n(c__main__\nOld\np4\nI1\nI2\nop5\n(dS'y'\nI2\nsbs.",
+        "python2-text": b"(dp1\nS'weights'\np2\n(lp3\nF1.5\naI7\naI01\naL5L\nasS'name'\np4\nS\"it's\"\np5\nsVk\\u20ac\np6\ng3\nsS'\\xff'\nNs.",  # noqa: E501
+        "python2-binary": b"\x80\x02}q\x01(U\x04nameq\x02U\x03abcq\x03U\x02\xff\xfeq\x04]q\x05(K\x01h\x03eT\x03\0\0\0xyzh\x05u.",  # noqa: E501
+        "old-classes": b"(dp0\nS'a'\np1\n(icollections\nThing\np2\n(dp3\nS'x'\nI1\nsbsS'b'\n(c__main__\nOld\np4\nI1\nI2\nop5\n(dS'y'\nI2\nsbs.",  # noqa: E501
         "persistent": b"\x80\x02](Pname\n\x80\x02(X\x02\0\0\0idK\x07tQ}X\x01\0\0\0kNQse.",
         "extensions": b"\x80\x02](\x82\x07\x83\x07\x01\x84\x07\x01\x01\x01\x82\x01)R}(K\x01K\x02ube.",
         "buffers": b"\x80\x05](\x97\x97\x98\x8c\x01ae.",

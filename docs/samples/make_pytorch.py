@@ -1,7 +1,7 @@
 """Makes ``tiny-gpt.pt``, a training checkpoint, and the same cut, with torch: ``python docs/samples/make_pytorch.py``.
 
-The checkpoint has the weights of ``tiny-gpt.safetensors``, the state of an optimizer for one of them, and an object of a class
-that exists nowhere else, as checkpoints of training programs do.
+It has the weights of ``tiny-gpt.safetensors``, the state of an optimizer for one of them, and an object of a class that
+exists nowhere else, as checkpoints of training programs do.
 """
 
 from __future__ import annotations

@@ -18,16 +18,15 @@ if TYPE_CHECKING:
 
 # The opcodes that take all above a mark which lies before the bytes that are read again.
 _TAKERS: Final = frozenset(b"eu\x90tld\x91")
-_PAIRS: Final = frozenset(b"ud")
+_PAIRS: Final = (b"u", b"d")
+_WITHOUT_PAIRS: Final = frozenset(("list", "tuple", "set", "frozenset"))
 
 
 class Contents:
     """The parts of the value that begins at ``start``, read to ``end``."""
 
-    def __init__(
-        self, program: Program, start: int, end: int, index: ChildIndex | None, *, pairs: bool = False
-    ) -> None:
-        """``index`` receives the offsets of the items, or the ``pairs``, of a sequence."""
+    def __init__(self, program: Program, start: int, end: int, index: ChildIndex | None, kind: str = "") -> None:
+        """``index`` receives the offsets of the items, or the pairs, of a sequence of the ``kind``."""
         self.state = Scan()
         """The stack at the end."""
         self.items: Part | None = None
@@ -35,9 +34,11 @@ class Contents:
         self.pairs: Part | None = None
         """The same of pairs."""
         self._index = index
-        self._as_pairs = pairs
+        self._as_pairs = kind in ("dict", "pairs")
+        self._kind = kind
         self._made = 0
-        self._odd = False  # whether a pair is split between two blocks
+        self.wrong: tuple[int, str] | None = None
+        """Offset of the first opcode that put something into it that does not belong there, and what."""
         reading = Reading(program.session, program.data, start, self.state)
         self.stop = reading.run(end, program.known_end, program.jumps(start, end), after=self._after_block)
         """Why reading ended: END if all is whole."""
@@ -56,6 +57,11 @@ class Contents:
                 self._index.restart()
         before = (0, 0)
         for items, pairs, at in state.cuts:
+            if self.wrong is None:
+                self._judge(items - before[0], pairs - before[1], at)
+            if self.wrong is not None:
+                del state.items[before[0] :], state.pairs[before[1] :]
+                break
             if items > before[0]:
                 first = state.items[before[0]] >> 8
                 self.items = (self.items[0] if self.items else first, at + 1)
@@ -71,15 +77,26 @@ class Contents:
         state.pairs.clear()
         state.cuts.clear()
 
+    def _judge(self, items: int, pairs: int, at: int) -> None:
+        """Note what cannot be put into the value."""
+        if pairs % 2:
+            self.wrong = at, "a key has no value"
+        elif self._kind == "dict" and items:
+            self.wrong = at, "items are put into a dict"
+        elif pairs and self._kind in _WITHOUT_PAIRS:
+            self.wrong = at, f"pairs are put into a {self._kind}"
+
     @property
     def left(self) -> list[int]:
         """The slots that no opcode took, where the pickle is cut: the value itself first."""
         return self.state.slots
 
 
-def group(program: Program, start: int, end: int) -> list[Part]:
-    """Return the slots and ends of the values ``[start, end)``, which lie in one sequence: keys and values by turns, or
-    items. They may have been put into it by several opcodes, some of which belong to marks before ``start``."""
+def group(program: Program, start: int, end: int, *, paired: bool) -> list[Part]:
+    """Return the slots and ends of the values ``[start, end)`` of one sequence: items, or keys and values by turns.
+
+    They may have been put into it by several opcodes, some of which belong to marks before ``start``.
+    """
     state = Scan()
     state.slots.append(start << 8 | MARK)  # stands for the sequence
     reading = Reading(program.session, program.data, start, state)
@@ -87,18 +104,17 @@ def group(program: Program, start: int, end: int) -> list[Part]:
     found: list[Part] = []
     while True:
         stop = reading.run(end, program.known_end, jumps)
-        at = 0
-        slots = state.items or state.pairs
+        before = (0, 0)
         for items, pairs, offset in state.cuts:
-            upto = max(items, pairs)
-            found += ends_of(slots[at:upto], offset)
-            at = upto
+            found += ends_of(state.pairs[before[1] : pairs] if paired else state.items[before[0] : items], offset)
+            before = items, pairs
         state.items.clear()
         state.pairs.clear()
         state.cuts.clear()
         left = state.slots[1:]
         if stop is Stop.UNDERFLOW and not state.marks and program.data.pread(reading.pos, 1)[:1] in _TAKER_BYTES:
-            found += ends_of(left, reading.pos)
+            if paired == (program.data.pread(reading.pos, 1) in _PAIRS):
+                found += ends_of(left, reading.pos)
             del state.slots[1:]
             reading.pos += 1
             continue

@@ -73,7 +73,7 @@ class Decoder:
         data = self.program.data
         if end - start > _WINDOW // 4:
             return data.read_exact(start, end - start)
-        window = data.pread(start, min(_WINDOW, self.program.known_end - start))
+        window = data.pread(start, min(_WINDOW, max(self.program.end, end) - start))
         if len(window) < end - start:
             return data.read_exact(start, end - start)
         self._window = start, window
@@ -82,8 +82,8 @@ class Decoder:
     def decode(self, start: int, end: int, most: int | None = None) -> Any:
         """Return the value whose opcodes are ``[start, end)``.
 
-        ``most``: how many bytes the values may have that it names (None: as many as a scalar). Raises `MalformedError`,
-        `LimitError`; `UnsupportedError` if it may be changed by opcodes that come later.
+        ``most``: how many bytes the values may have that it names (None: as many as a scalar). Raises
+        `MalformedError`, `LimitError`; `UnsupportedError` if it may be changed by opcodes that come later.
         """
         if len(self._objects) > 100_000:
             self._objects.clear()
@@ -94,8 +94,8 @@ class Decoder:
             raise
         if self.program.late and end < self.program.late[-1] and isinstance(made, CONTAINERS):
             raise UnsupportedError(
-                f"the pickle changes values where it names them again, at offset {self.program.late[0]} first: what they"
-                " hold is known of the whole pickle only",
+                f"the pickle changes values where it names them again, first at offset {self.program.late[0]}: what"
+                " they hold is known of the whole pickle only",
                 offset=start,
             )
         return made

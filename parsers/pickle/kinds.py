@@ -51,8 +51,6 @@ PLAIN_KINDS: Final = {
     "_codecs.encode": "bytes",
     "collections.OrderedDict": "dict",
     **{
-        f"{module}.{name}": name
-        for module in ("builtins", "__builtin__")
-        for name in ("bytes", "bytearray", "complex")
+        f"{module}.{name}": name for module in ("builtins", "__builtin__") for name in ("bytes", "bytearray", "complex")
     },
 }

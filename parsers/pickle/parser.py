@@ -33,16 +33,17 @@ from pparse.parsers.pickle.decoder import Decoder
 from pparse.parsers.pickle.kinds import KIND_OF, PLAIN_KINDS, SEQUENCES, SHAPES
 from pparse.parsers.pickle.program import Program
 from pparse.parsers.pickle.reading import Stop
-from pparse.parsers.pickle.unfinished import FILLED, contents, open_from
+from pparse.parsers.pickle.unfinished import FILLED, NAMES, contents, open_from
 from pparse.parsers.pickle.values import Global, check_key
 from pparse.tree.entry import UNLOADED_VALUE, Entry
+from pparse.tree.listing import Listing
 from pparse.tree.parser import Parser
 from pparse.tree.recognition import Confidence, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any, Final
+    from typing import Any, ClassVar, Final
 
     from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
@@ -66,12 +67,12 @@ _CALLED: Final = frozenset(b"R\x81\x92oiQ")
 _PARTS_OF_CALL: Final = ("callable", "args", "kwargs")
 
 
-class PickleParser(Parser):
+class PickleParser(Parser, Listing):
     """A pickle, or several in a row."""
 
     name = "pickle"
     description = "Python pickle, protocols 0 to 5"
-    extensions = (".pkl", ".pickle", ".pck", ".p")
+    extensions: ClassVar[tuple[str, ...]] = (".pkl", ".pickle", ".pck", ".p")
     signatures = signatures(
         *(b"\x80" + bytes([protocol]) for protocol in range(6)),
         *(bytes([opcode]) for opcode in b"(]}lcINKJVXUTSFG"),
@@ -79,8 +80,8 @@ class PickleParser(Parser):
     )
     viewer = "pparse.viewers.pickle.viewer:PickleViewer"
     is_generic = True
-    references = ("PEP 307", "PEP 3154", "PEP 574", "CPython Lib/pickletools.py")
-    limitations = (
+    references: ClassVar[tuple[str, ...]] = ("PEP 307", "PEP 3154", "PEP 574", "CPython Lib/pickletools.py")
+    limitations: ClassVar[tuple[str, ...]] = (
         "nothing is imported or called: objects are shown as the calls that would make them",
         "buffers outside of the pickle (protocol 5) are named, not read",
     )
@@ -99,8 +100,10 @@ class PickleParser(Parser):
         state = Scan()
         # Protocol 0 is text: it must end in this block, or be long and full of marks.
         i, why = scan(head + bytes(SLACK), 0, max(0, len(head)), 0, state)
-        if why not in (MORE, STOPPED, LONG_LINE) or not head:
+        if not head:
             return Confidence.NO
+        if why not in (MORE, STOPPED, LONG_LINE):  # damaged, if it begins with a protocol and some opcodes
+            return Confidence.POSSIBLE if head[0] == 0x80 and head[1:2] <= b"\5" and i > 4 else Confidence.NO
         if head[0] == 0x80:
             return Confidence.LIKELY if len(head) > 2 else Confidence.POSSIBLE
         if why == STOPPED:
@@ -145,6 +148,10 @@ class PickleParser(Parser):
         if not last.trouble and pos < end:
             self._note_trailing(pos, end)
         if len(self._starts) > 1:
+            if last.trouble:
+                finding = self._trouble(last)
+                self.result.findings.add(finding)
+                return Entry(None, "pickles", extraction.start, pos, status=last.status, finding=finding)
             return Entry(None, "pickles", extraction.start, pos, status=None)
         return self.value_entry(last, None)
 
@@ -165,6 +172,12 @@ class PickleParser(Parser):
                         yield at, str(decoder.decode(at, end))
                 except PparseError:
                     yield at, "?"
+
+    def details(self) -> Iterator[tuple[str, str]]:
+        """Yield the protocol, how many globals are named and calls are described, and the globals."""
+        from pparse.parsers.pickle.summary import details
+
+        yield from details(self)
 
     def read_pickles(self) -> Program:
         """Find where each pickle begins, and return the last one."""
@@ -190,7 +203,7 @@ class PickleParser(Parser):
     def goes_on(self, count: int, pos: int) -> bool:
         """Tell whether another pickle begins at ``pos``, behind ``count`` of them, by its PROTO."""
         head = self.result.extraction.data.pread(pos, 2)
-        return len(head) == 2 and head[0] == 0x80 and head[1] <= 5
+        return head[:1] == b"\x80" and head[1:] <= b"\5"  # also if it is cut there
 
     def _note_trailing(self, pos: int, end: int) -> None:
         data = self.result.extraction.data
@@ -258,7 +271,7 @@ class PickleParser(Parser):
 
     def _fill_value(self, program: Program, node: Node, index: ChildIndex, end: int) -> None:
         in_order = node.kind in SEQUENCES and node.note != "small"
-        found = Contents(program, node.start, end, index if in_order else None, pairs=node.kind == "dict")
+        found = Contents(program, node.start, end, index if in_order else None, node.kind)
         index.end = end
         state = found.state
         made = not found.left or found.left[0] & 0xFF in _CALLED  # not only what would be called
@@ -271,25 +284,29 @@ class PickleParser(Parser):
         elif node.kind == "dict" and state.states and node.note == "ordered":
             slot, last = state.states[-1]
             index.add_last(self._entry(program, "__dict__", slot, last))
-        if node.known_status in (Status.TRUNCATED, Status.DAMAGED):
+        if found.wrong is not None:
+            at, reason = found.wrong
+            finding = Finding("malformed", reason, path=node.path, source=self.result.extraction.name, offset=at)
+            self.result.close_node(node, Status.DAMAGED, finding)
+        elif node.known_status in (Status.TRUNCATED, Status.DAMAGED):
             for entry in self._unfinished(program, node, found.left):
                 if index.entries is not None or not in_order:
                     index.add_entry(entry)
                 else:
                     index.add_last(entry)
-        elif not in_order and index.entries is None:
+        if not in_order and index.entries is None:
             index.entries = []
 
     def _fill_part(self, program: Program, node: Node, index: ChildIndex, end: int) -> None:
         """Index the items or pairs that are put into an object."""
         call = node.parent
         assert call is not None  # noqa: S101 -- only calls have such children
-        Contents(program, call.start, end, index, pairs=node.kind == "pairs")
+        Contents(program, call.start, end, index, node.kind)
         index.end = end
 
     def _parts_of_call(self, program: Program, node: Node, found: Contents) -> Iterator[Entry]:
         """Yield the children of an object: what makes it, and what is put into it."""
-        names = ("id",) if node.kind == "persistent" else _PARTS_OF_CALL
+        names: tuple[str, ...] = ("id",) if node.kind == "persistent" else _PARTS_OF_CALL
         parts = found.state.parts
         if len(parts) > len(names) or (parts and parts[0][0] & 0xFF != MARK and node.note == "marked"):
             names = names + ("more",) * (len(parts) - len(names))
@@ -297,7 +314,10 @@ class PickleParser(Parser):
             yield self._entry(program, name, slot, end)
         if len(found.state.states) > _MOST_STATES:
             raise LimitError(
-                "an object is given a state again and again", option="", wanted=len(found.state.states), got=_MOST_STATES
+                "an object is given a state again and again",
+                option="",
+                wanted=len(found.state.states),
+                got=_MOST_STATES,
             )
         for slot, end in found.state.states:
             yield self._entry(program, "state", slot, end)
@@ -313,10 +333,8 @@ class PickleParser(Parser):
         ordinal, start = index.checkpoint(first)
         last = -(-(first + count) // index.stride)
         end = index.offsets[last] if last < len(index.offsets) else self._end_of_indexed(index)
-        parts = group(program, start, end)
         paired = node.shape == "map"
-        if paired and len(parts) % 2:
-            raise MalformedError("a dict is given a key without a value", offset=parts[-1][0] >> 8)
+        parts = group(program, start, end, paired=paired)
         entries = []
         skip = first - ordinal
         decoder = self.decoder(program)
@@ -410,6 +428,8 @@ class PickleParser(Parser):
         if kind == "call":
             name = self.callable_name(program, slot)
             plain = PLAIN_KINDS.get(name or "")
+            if plain == "dict" and not self._is_called_with_nothing(program, slot):
+                plain = None  # Python 2 gives it lists of keys and values
             if plain is not None:
                 return plain, "ordered" if plain == "dict" else None
         return kind, "small" if opcode in _SMALL_TUPLES else None
@@ -437,6 +457,19 @@ class PickleParser(Parser):
                 if not isinstance(found, str):
                     return None
         return None
+
+    def _is_called_with_nothing(self, program: Program, slot: int) -> bool:
+        """Tell whether an object is made by a global without arguments."""
+        start = slot >> 8
+        head = self.decoder(program).read(start, min(start + 1024, program.known_end))
+        state, i, buf = Scan(), 0, head + bytes(SLACK)
+        while i < len(head):
+            if head[i : i + 1] == b")" or head[i : i + 2] == b"(t":
+                return len(state.slots) == 1
+            i, why = scan(buf, i, i + 1, start, state)
+            if why != MORE or (len(state.slots) > 1 and state.slots[-1] & 0xFF not in NAMES):
+                return False
+        return False
 
     def _unfinished(self, program: Program, node: Node, left: list[int]) -> Iterator[Entry]:
         """Yield entries for what was on the stack, above the value itself, when the pickle ended."""
@@ -513,9 +546,8 @@ class PickleParser(Parser):
         return Decoder(self.program(node.start)).decode(node.start, node.end or node.start)
 
     def to_python(self, node: Node) -> Any:
-        """Return the value of ``node``, with objects as `pparse.parsers.pickle.values.Call`; what is shared is shared."""
+        """Return the value of ``node``, with objects as `pparse.parsers.pickle.values.Call`."""
         node._refuse_if_not_whole()
         if node.kind in ("pickles", "items", "pairs"):
             return super().to_python(node)
         return Decoder(self.program(node.start)).decode(node.start, node.end or node.start)
-

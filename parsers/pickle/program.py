@@ -155,7 +155,11 @@ class Program:
         if state.globals is not None and len(state.globals) > _MOST_NOTED:
             del state.globals[_MOST_NOTED:]
         if len(state.numbers) > _MOST_NOTED or sum(map(len, state.big.values())) > _MOST_NOTED:
-            raise LimitError("too many values of the pickle are large, or memoized by numbers out of order", option="", offset=reading.pos)
+            raise LimitError(
+                "too many values of the pickle are large, or memoized by numbers out of order",
+                option="",
+                offset=reading.pos,
+            )
         last = self._pages[-1]
         if reading.pos - last.pos < PAGE:
             return

@@ -1,4 +1,4 @@
-"""Feeds the bytes of a pickle to the kernel `pparse.kernels.pickle_scan`, block by block, over what need not be read."""
+"""Feeds a pickle to the kernel `pparse.kernels.pickle_scan`, block by block; what need not be read is jumped over."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pparse.data.base import Data
     from pparse.tree.host import Session
 
-FIRST_BLOCK: Final = 16 << 10
+FIRST_BLOCK: Final = 1 << 10
 LAST_BLOCK: Final = 64 << 10
 # Values this large are jumped over when what is around them is read again.
 LARGE: Final = 64 << 10
@@ -104,9 +104,13 @@ class Reading:
         self._size = session.block_size or FIRST_BLOCK
 
     def run(
-        self, end: int | None, known_end: int, jumps: Jumps | None = None, after: Callable[[Reading], object] | None = None
+        self,
+        end: int | None,
+        known_end: int,
+        jumps: Jumps | None = None,
+        after: Callable[[Reading], object] | None = None,
     ) -> Stop:
-        """Read to ``end`` (None: to STOP); ``known_end`` is where the data end. ``after`` is called after each block."""
+        """Read to ``end`` (None: to STOP); ``known_end``: where the data end. ``after`` is called after each block."""
         with self.session.budget.charge(_BYTE * FIRST_BLOCK, "a block of a pickle") as charge:
             while end is None or self.pos < end:
                 jump = None if jumps is None else jumps.next_from(self.pos)
@@ -167,7 +171,7 @@ class Reading:
     def _long_line(self, at: int, known_end: int, charge: Charge) -> Stop | None:
         """Read an opcode whose line does not end in its block."""
         most = self.session.limits.scalar_bytes
-        size = 4 * FIRST_BLOCK
+        size = LAST_BLOCK
         while True:
             wanted = min(size, known_end - at)
             charge.resize(3 * wanted + _SLOT * len(self.state.slots))
@@ -184,4 +188,6 @@ class Reading:
                 return Stop.CUT
             size *= 4
             if size > most:
-                raise LimitError("a line of a pickle is too long", option="--limit scalar-bytes=N", wanted=size, got=most, offset=at)
+                raise LimitError(
+                    "a line of a pickle is too long", option="--limit scalar-bytes=N", wanted=size, got=most, offset=at
+                )

@@ -39,6 +39,12 @@ def open_from(slots: Sequence[int], *, paired: bool) -> int:
     found = len(slots)
     if number < last or (number == last and last >= 0 and _may_become_more(slots[last])):
         found = number
+    # A call has its callable first, and of its arguments at most three are not yet in a tuple.
+    for early in range(max(0, last - 3), number):
+        if slots[early] & 0xFF in _CALLABLE:
+            number = early
+            found = number if _is_place(number, paired=paired) else found
+            break
     # What stands before it may be what it is put into, and so on; or the first part of a name or call.
     while number > 0:
         step = _step_back(slots, number)
@@ -47,10 +53,6 @@ def open_from(slots: Sequence[int], *, paired: bool) -> int:
         number -= step
         if _is_place(number, paired=paired):
             found = number
-    # A call has its callable first, and of its arguments at most three are not yet in a tuple.
-    for early in range(max(0, min(found, last) - 3), min(found, len(slots))):
-        if slots[early] & 0xFF in _CALLABLE and _is_place(early, paired=paired):
-            return early
     return found
 
 

@@ -1,5 +1,5 @@
-"""What pickles say that is not plain data: names of globals, calls that nobody makes, ids; and the few calls whose result
-is plain data, such as that of ``set``."""
+"""What pickles say that is not plain data: names of globals, calls that nobody makes, ids; and the few calls whose
+result is plain data, such as that of ``set``."""
 
 from __future__ import annotations
 
@@ -217,5 +217,3 @@ _ARITY: Final = {
     _bytearray: (0, 1, 2),
     _complex: (1, 2),
 }
-PLAIN: Final = frozenset(_MAKERS)
-ORDERED: Final = "collections.OrderedDict"

@@ -62,6 +62,11 @@ class Record:
         """What is wrong with it, if anything."""
         return None if self._member is None else self._member.finding
 
+    @property
+    def data(self) -> Data | None:
+        """The data that it lies in as it is; None if only `place` tells."""
+        return self._parser.result.extraction.data if self._start >= 0 and self._member is None else None
+
     def place(self) -> tuple[Data, int, int]:
         """Return the data, and begin and end of the content there. Raises `MalformedError`, `UnsupportedError`."""
         parser = self._parser
@@ -145,6 +150,8 @@ def last_directory(parser: ZipParser) -> LastDirectory | None:
     if not start <= begin <= begin + record.size <= stop:
         return None
     place = LastDirectory(begin, begin + record.size, start)
+    if parser.directory is not None and parser.directory.begin == begin:
+        return place  # the one that accounts for the archive
     count = 0
     named: set[bytes] = set()
     strange: set[bytes] = set()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Stored:
     """A storage as the file has it."""
 
-    __slots__ = ("_place", "finding", "size", "status")
+    __slots__ = ("_place", "data", "finding", "size", "status")
 
     def __init__(
         self, size: int, place: Callable[[], Place], status: Status = Status.COMPLETE, finding: Finding | None = None
@@ -34,6 +34,8 @@ class Stored:
         self.finding = finding
         """What is wrong with it, if anything."""
         self._place = place
+        self.data: Data | None = None
+        """The data that it lies in, if that is known without reading."""
 
     @property
     def place(self) -> Place:

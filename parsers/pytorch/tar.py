@@ -103,14 +103,14 @@ class PyTorchTarParser(TarParser, Checkpoint):
         return super().match(excerpt) if cls._begins_so(excerpt) else Confidence.NO
 
     @classmethod
+    def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
+        """As sure as that it is a tar archive, under the same condition."""
+        return super().probe(excerpt, reader) if cls._begins_so(excerpt) else Confidence.NO
+
+    @classmethod
     def _begins_so(cls, excerpt: Excerpt) -> bool:
         name = excerpt.head(100).split(b"\0", 1)[0].decode("latin-1").removeprefix("./")
         return name in _MEMBERS and cls._has_others(excerpt)
-
-    @classmethod
-    def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
-        """NO: where the first header is lost, nothing tells it from another tar archive."""
-        return Confidence.NO
 
     @classmethod
     def _has_others(cls, excerpt: Excerpt) -> bool:

@@ -218,7 +218,11 @@ class PyTorchZipParser(ZipParser, Checkpoint):
     def stored(self, key: str, folder: str = "data") -> Stored | None:
         """Return a storage: the member ``data/KEY``."""
         record = self.record(f"{folder}/{key}")
-        return None if record is None else Stored(record.size, record.place, record.status, record.finding)
+        if record is None:
+            return None
+        found = Stored(record.size, record.place, record.status, record.finding)
+        found.data = record.data
+        return found
 
     def keys(self) -> Iterator[str]:
         """Yield the keys of the storages, in the order of the archive."""

@@ -19,6 +19,7 @@ from itertools import islice
 
 from pparse.containers.archive import ArchiveMember, ArchiveParser
 from pparse.containers.content import Verdict
+from pparse.data.base import Distance
 from pparse.data.range_status import cut_status
 from pparse.data.trailing_bytes import trailing_severity
 from pparse.document.named_formats import MOST_NAMES, held_model
@@ -72,6 +73,8 @@ if TYPE_CHECKING:
     from pparse.tree.result import Result
     from pparse.tree.visit import Member, Visit
 
+# Bytes at the end of a far archive that are read at once.
+_TAIL: Final = 256 * KIB
 # Entries added at a time; when scanning, as long as they are near each other.
 _GROUP: Final = 64
 _NEAR: Final = 256 * KIB
@@ -147,9 +150,11 @@ class ZipParser(ArchiveParser):
         """The directory, if it accounts for the archive. Raise `LimitError` if overlaps exceed the budget."""
         if not self._looked:
             extraction = self.result.extraction
-            self._directory = find_directory(
-                extraction.data, self._start, extraction.known_end(), extraction.session.budget
-            )
+            data, end = extraction.data, extraction.known_end()
+            if data.distance is Distance.FAR:  # end record and directory in one request, of some 2,000 members
+                low = max(self._start, end - _TAIL)
+                data.prefetch([(low, end - low)])
+            self._directory = find_directory(data, self._start, end, extraction.session.budget)
             self._looked = True
         return self._directory
 

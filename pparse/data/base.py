@@ -399,6 +399,11 @@ class Data(ABC):
             self._proofs.add(start, end)
             self.stats.discover()
 
+    @property
+    def has_proofs(self) -> bool:
+        """Whether a checksum confirmed any bytes; never reads."""
+        return self._proofs is not None
+
     def is_proved(self, start: int, end: int) -> bool:
         """Return whether a checksum confirmed all of the bytes ``[start, end)``."""
         return self._proofs is not None and self._proofs.covers(start, end)

@@ -1,6 +1,6 @@
-"""The boundaries of values in a pickle: a stack machine that keeps where each value begins, and no value.
+"""The boundaries of values in a pickle: a stack machine that keeps where values begin, and no value.
 
-A *slot* of the stack is one number, ``offset << 8 | opcode``: where the first opcode of the value stands, and the opcode
+A *slot* of the stack is one number, ``offset << 8 | opcode``: where the first opcode of the value stands, and the one
 that made the value what it is (the last one that replaced it, so a tuple's is TUPLE, whatever it begins with). A mark
 takes a slot, too. What the opcodes do: ``pickletools.py`` of CPython; PEP 307, 3154, 574.
 
@@ -354,22 +354,8 @@ def _rare(buf: bytes, i: int, base: int, state: Scan, action: int, op: int) -> t
         return i + 1, STOPPED
     if action in (LINE, LINES, LINE_PUT):
         return _lines(buf, i, base, state, action, op)
-    if action == RENAME or action == NAME:  # a persistent id, or a global by its name
-        first = len(slots) - (1 if action == RENAME else 2)
-        if first < 0:
-            return i, UNDERFLOW
-        if not first:
-            _replace(state, ends_of(slots, at), at)
-        if state.ids is not None and action == RENAME:
-            state.ids.append((slots[first], at))
-        slot = slots[first] >> 8 << 8 | op
-        del slots[first:]
-        slots.append(slot)
-        if slot < state.floor:
-            state.note_big(slot, at + 1, is_new=True)
-        if state.globals is not None and action == NAME:
-            state.globals.append((slot, at + 1))
-        return i + 1, 0
+    if action in (RENAME, NAME):
+        return (i + 1, 0) if _rename(state, action, op, at) else (i, UNDERFLOW)
     if action == OBJECT:
         below = _above_mark(state, at)
         if below + 1 >= len(slots):
@@ -380,6 +366,33 @@ def _rare(buf: bytes, i: int, base: int, state: Scan, action: int, op: int) -> t
         return i, UNKNOWN
     if not slots:
         return i, UNDERFLOW
+    _drop_or_double(state, op, at)
+    return i + 1, 0
+
+
+def _rename(state: Scan, action: int, op: int, at: int) -> bool:
+    """Make a persistent id of a value, or a global of its two names; False: there are too few."""
+    slots = state.slots
+    first = len(slots) - (1 if action == RENAME else 2)
+    if first < 0:
+        return False
+    if not first:
+        _replace(state, ends_of(slots, at), at)
+    if state.ids is not None and action == RENAME:
+        state.ids.append((slots[first], at))
+    slot = slots[first] >> 8 << 8 | op
+    del slots[first:]
+    slots.append(slot)
+    if slot < state.floor:
+        state.note_big(slot, at + 1, is_new=True)
+    if state.globals is not None and action == NAME:
+        state.globals.append((slot, at + 1))
+    return True
+
+
+def _drop_or_double(state: Scan, op: int, at: int) -> None:
+    """Run DUP, POP or POP_MARK."""
+    slots = state.slots
     if op == 0x32:
         slots.append(at << 8 | op)
     elif op == 0x30:
@@ -388,7 +401,6 @@ def _rare(buf: bytes, i: int, base: int, state: Scan, action: int, op: int) -> t
         slots.pop()
     elif op == 0x31:
         del slots[_above_mark(state, at) :]
-    return i + 1, 0
 
 
 def _above_mark(state: Scan, at: int) -> int:

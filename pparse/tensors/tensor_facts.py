@@ -13,7 +13,7 @@ from pparse.tensors.status import status_of_spans, tensor_status
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, ClassVar
 
     from pparse.data.base import Data
     from pparse.data.range_status import RangeStatus
@@ -24,6 +24,9 @@ class Span:
     """A stretch of bytes in some data."""
 
     __slots__ = ("data", "end", "length", "offset", "path")
+
+    is_placed: ClassVar[bool] = True
+    """Whether its offset is known without reading."""
 
     def __init__(self, data: Data | None, offset: int, length: int, path: str, end: int | None = None) -> None:
         self.data = data
@@ -193,7 +196,8 @@ class TensorFacts:
         if self._verified is None and self._status is Status.COMPLETE:
             spans = self._sources
             for span in spans:
-                if not span.data or not span.data.is_proved(span.offset, span.offset + span.length):
+                known = span.data and (span.is_placed or span.data.has_proofs)  # a place far away is not read for this
+                if not known or not span.data or not span.data.is_proved(span.offset, span.offset + span.length):
                     return None
             return True if spans else None
         return self._verified

@@ -455,7 +455,7 @@ class Extent:
             self.unsupported += 1
         for span in spans:
             self.tensor_bytes += span.length
-            end = span.offset + span.length
+            end = span.offset + span.length if span.is_placed else 0
             if end > self.last_byte:
                 self.last_byte = end
         if status is Status.DAMAGED or (tensor.dtype is None and not tensor.shape):

@@ -42,7 +42,9 @@ class TestPickle(ParserContract):
             by_path = {leaf.path: repr(leaf.value) for leaf in scalars}
             for size in self.cuts(len(sample)):
                 with self.open(sample[:size]) as cut:
-                    leaves = [leaf for leaf in tree_of(cut) if leaf.status is Status.COMPLETE and leaf.value is not None]
+                    leaves = [
+                        leaf for leaf in tree_of(cut) if leaf.status is Status.COMPLETE and leaf.value is not None
+                    ]
                     list(cut.check())
                 wrong = [leaf for leaf in leaves if by_path.get(leaf.path, repr(leaf.value)) != repr(leaf.value)]
                 assert not wrong, (name, size, wrong[:3])

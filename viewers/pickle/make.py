@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from pparse.data.base import BytesData
+from pparse.data.base import BytesData, Distance
 from pparse.data.flipped import FlippedData
 from pparse.errors import PparseError
 from pparse.findings import Finding, Severity, Status
@@ -23,6 +23,41 @@ if TYPE_CHECKING:
 
 # Bytes that follow a storage in an archive, and count as its own if they are cut.
 _DESCRIPTOR: Final = 24
+
+
+class SpanToPlace(Span):
+    """A stretch of a far storage, whose offset is read from the archive when it is asked for."""
+
+    __slots__ = ("_begin", "_held", "_place")
+
+    def __init__(self, held: Stored, begin: int, length: int, path: str) -> None:
+        self.data = held.data
+        self.length = length
+        self.path = path
+        self._held = held
+        self._begin = begin
+        self._place: tuple[int, int] | None = None
+
+    def _find(self) -> tuple[int, int]:
+        if self._place is None:
+            _, start, stop = self._held.place
+            self._place = start + self._begin, stop
+        return self._place
+
+    @property
+    def is_placed(self) -> bool:  # type: ignore[override]
+        """Whether the offset was read."""
+        return self._place is not None
+
+    @property
+    def offset(self) -> int:  # type: ignore[override]
+        """Where the bytes begin."""
+        return self._find()[0]
+
+    @property
+    def end(self) -> int:  # type: ignore[override]
+        """Where the storage ends."""
+        return self._find()[1]
 
 
 class TensorMaker:
@@ -129,6 +164,8 @@ class TensorMaker:
         return made
 
     def _spans(self, tensor: Tensor, held: Stored, begin: int, end: int) -> tuple[Span, ...]:
+        if held.data is not None and held.data.distance is Distance.FAR:
+            return (SpanToPlace(held, begin, end - begin, self._path),)
         try:
             data, start, stop = held.place
         except PparseError as error:

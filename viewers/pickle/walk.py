@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pparse.parsers.pytorch.rebuild import Parts
     from pparse.tree.node import Node
 
-    Leaf = tuple[str, Any]
 
 # Values of at most so many bytes of pickle are made at once; larger ones are gone through node by node.
 SMALL: Final = 256 << 10

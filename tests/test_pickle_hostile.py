@@ -1,0 +1,216 @@
+"""Hostile pickles: each ends soon, with errors of ours, and nothing that a pickle names is imported or called."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pparse
+from pparse.cli import main
+from pparse.errors import EngineError, PparseError
+from pparse.parsers.pickle.parser import PickleParser
+from pparse.testing.patience import Patience
+from tests.pickle_samples import each
+
+ROOT = Path(__file__).parent.parent
+
+
+def u32(number: int) -> bytes:
+    """Encode a number in four bytes."""
+    return struct.pack("<I", number)
+
+
+def laughs(again: bytes, levels: int = 100) -> bytes:
+    """Return values that name the one before twice; ``again`` has ``$`` for that."""
+    steps = (again.replace(b"$", b"h" + bytes([nth])) + b"q" + bytes([nth + 1]) for nth in range(levels))
+    return b"\x80\x04K\x01\x85q\x00" + b"".join(b"0" + step for step in steps)
+
+
+def hostile() -> dict[str, bytes]:
+    """Return pickles that were made to be costly, or to break readers."""
+    tuples = laughs(b"$$\x86")
+    many = 20_000
+    return {
+        "laughing tuples": tuples + b".",
+        "laughing lists": laughs(b"]($$e") + b".",
+        "laughing dicts": laughs(b"}(K\x01$K\x02$u") + b".",
+        "laughing calls": laughs(b"cx\ny\n$$\x86R") + b".",
+        "laughing key": tuples + b"0}h\x64Ns.",
+        "laughing member": tuples + b"0\x8f(h\x64\x90.",
+        "laughing sets": laughs(b"($$\x85\x91") + b"0}h\x64Ns.",
+        "lists in lists": b"\x80\x02" + b"]" * 10**6 + b"a" * (10**6 - 1) + b".",
+        "tuples in tuples": b"\x80\x02)" + b"\x85" * 300_000 + b".",
+        "calls of calls": b"\x80\x02cx\ny\n" + b")R" * 300_000 + b".",
+        "dicts in dicts": b"\x80\x02" + b"}K\x01" * 100_000 + b"}" + b"s" * 100_000 + b".",
+        "ids of ids": b"\x80\x02N" + b"Q" * 300_000 + b".",
+        "key of tuples": b"\x80\x02})" + b"\x85" * 50_000 + b"Ns.",
+        "states": b"\x80\x02cx\ny\n)R" + b"}b" * many + b".",
+        "PROTO": b"\x80\x02" * 300_000 + b"N.",
+        "marks": b"(" * 10**6,
+        "DUP": b"N" + b"2" * 300_000 + b".",
+        "POP": b"N" + b"N0" * 300_000 + b".",
+        "POP_MARK": b"N" + b"(1" * 300_000 + b".",
+        "length 2^63": b"\x80\x04]\x8e" + struct.pack("<Q", 2**63 - 1) + b"abc",
+        "length 2^64": b"\x80\x04]\x8e" + struct.pack("<Q", 2**64 - 1) + b"abc",
+        "length 2^32": b"\x80\x04]X\xff\xff\xff\xffabc",
+        "FRAME lies": b"\x80\x04\x95" + struct.pack("<Q", 2**64 - 1) + b"]K\x01a.",
+        "number 2^31": b"\x80\x02]r" + u32(2**31) + b"j" + u32(2**31) + b"a.",
+        "one number": b"\x80\x02](" + b"Nq\x05" * many + b"h\x05" * 1000 + b"e.",
+        "odd numbers": b"\x80\x02](" + b"".join(b"Nr" + u32(7 * nth) for nth in range(many)) + b"e.",
+        "GET of nothing": b"\x80\x02](h\x01K\x01q\x01h\x01e.",
+        "PUT of nothing": b"\x80\x02q\x01N.",
+        "no STOP": b"\x80\x02](K\x01K\x02e",
+        "unknown opcode": b"\x80\x02](K\x01\xffK\x02e.",
+        "LONG4 negative": b"\x80\x02]\x8b\xff\xff\xff\xffa.",
+        "digits": b"(I" + b"9" * 10**6 + b"\nL" + b"9" * 10**6 + b"L\nF" + b"1" * 10**6 + b"\nl.",
+        "line": b"(V" + b"a" * 20_000_000 + b"\nl.",
+        "open line": b"(V" + b"a" * 20_000_000,
+        "aliases": b"\x80\x02("
+        + b"".join(b"]r" + u32(n) for n in range(5000))
+        + b"".join(b"j" + u32(n) for n in range(5000))
+        + b"t.",
+        "names around": b"\x80\x02]q\x00](h\x00h\x00ea.",
+        "cyclic tuple": b"\x80\x02]q\x00h\x00\x85q\x01a0h\x01.",
+        "late": b"\x80\x02]q\x00(]q\x01K\x05h\x01K\x07ae.",
+        "1,000 times 1 MB": b"\x80\x02B\0\0\x10\0" + bytes(1 << 20) + b"\x85" * 1000 + b".",
+        "growing tuples": b"\x80\x02K\x01"
+        + b"".join(b"X\0\0\1\0" + b"b" * 65_536 + b"\x86" for _ in range(200))
+        + b".",
+        "global of numbers": b"\x80\x04K\x01K\x02\x93.",
+        "pairs in a list": b"\x80\x02](K\x01K\x02u.",
+        "items in a dict": b"\x80\x02}K\x01a.",
+        "key alone": b"\x80\x02}(K\x01u.",
+        "list as a key": b"\x80\x02}(]K\x01u.",
+        "not UTF-8": b"\x80\x02](X\1\0\0\0\xffK\x01e.",
+        "many pickles": b"\x80\x02N." * many,
+        "call of a call": b"\x80\x02](cx\ny\n)Rq\x01)Rq\x02}bh\x01h\x02e.",
+        "empty": b"",
+    }
+
+
+def opened(content: bytes) -> Any:
+    """Open a pickle."""
+    return pparse.open(content, parsers=[PickleParser], format="pickle", budget="64MiB")
+
+
+@pytest.mark.parametrize("name", hostile())
+def test_hostile_pickles_end_with_errors_of_ours(name: str) -> None:
+    content = hostile()[name]
+    patience = Patience()
+    for way in (_list, _walk, _check, _value, _loads):
+        patience.begin(f"{way.__name__} of {name}")
+        try:
+            with opened(content) as document:
+                way(document)
+                read = document.session.stats.bytes
+                assert read <= 64 * len(content) + (32 << 20), way
+        except EngineError:
+            raise
+        except PparseError:
+            pass
+        finally:
+            patience.end()
+
+
+def _list(document: Any) -> None:
+    for _, node in zip(range(1000), document.root.children() if document.root.shape != "scalar" else (), strict=False):
+        assert node.kind
+
+
+def _walk(document: Any) -> None:
+    for _ in zip(range(1500), document.walk(), strict=False):
+        pass
+
+
+def _check(document: Any) -> None:
+    for _ in zip(range(100), document.check(), strict=False):
+        pass
+
+
+def _value(document: Any) -> None:
+    document.root.to_python()
+
+
+def _loads(document: Any) -> None:
+    for _, node in zip(range(1000), each(document.root), strict=False):
+        if node.shape == "scalar":
+            node.load()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "GET of nothing",
+        "not UTF-8",
+        "list as a key",
+        "key alone",
+        "items in a dict",
+        "pairs in a list",
+        "global of numbers",
+    ],
+)
+def test_check_finds_what_pickle_would_not_load(name: str) -> None:
+    with opened(hostile()[name]) as document:
+        assert [finding for finding in document.check() if finding.severity is pparse.Severity.ERROR]
+        assert document.status is pparse.Status.DAMAGED
+
+
+def test_what_is_changed_late_is_not_claimed_to_be_whole() -> None:
+    with opened(hostile()["late"]) as document:
+        assert document.root.to_python() == [[7], 5, [7]]
+        first, _, named = document.root.children()
+        assert first.status is pparse.Status.UNSUPPORTED
+        with pytest.raises(PparseError):
+            first.to_python()
+        assert named.to_python() == [7]
+        assert [finding.code for finding in document.check()] == ["late"]
+
+
+def test_cyclic_tuples_are_what_pickle_makes() -> None:
+    with opened(hostile()["cyclic tuple"]) as document:
+        value = document.root.to_python()
+        assert value[0][0] is value
+
+
+TRAPS = {
+    "system": b"cposix\nsystem\n(S'touch %s'\ntR.",
+    "open": b"\x80\x02cbuiltins\nopen\n(X\x01\0\0\0%sX\x01\0\0\0wtR.",
+    "inst": b"(S'touch %s'\niposix\nsystem\n.",
+    "obj": b"(cposix\nsystem\nS'touch %s'\no.",
+    "global": b"\x80\x04\x8c\x04trap\x8c\x05thing\x93.",
+    "build": b"\x80\x02cbuiltins\ndict\n)R}X\x01\0\0\0acposix\nsystem\nX\x07\0\0\0touch %s\x85Rsb.",
+    "dict": b"\x80\x02}X\x01\0\0\0kcposix\nsystem\n(S'touch %s'\ntRs.",
+}
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_nothing_is_called_or_imported(name: str, tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "trap.py").write_text("open('t', 'w')\n")
+    (tmp_path / "x.pkl").write_bytes(TRAPS[name].replace(b"%s", b"t"))
+    for command in (["ls"], ["tree"], ["get", ""], ["get", "--json", ""], ["check"], ["info"], ["info", "--json"]):
+        assert main([command[0], *command[1:-1], "x.pkl", *command[1:][-1:]]) in (0, 1, 2), command
+    with pparse.open(tmp_path / "x.pkl", format="pickle") as document:
+        document.root.to_python()
+        for node in each(document.root):
+            if node.shape == "scalar":
+                node.load()
+    assert sorted(os.listdir(tmp_path)) in (["trap.py", "x.pkl"], ["__pycache__", "trap.py", "x.pkl"])
+    assert not (tmp_path / "t").exists()
+    capsys.readouterr()
+
+
+def test_the_parsers_have_nothing_to_call_by_a_name() -> None:
+    words = re.compile(
+        r"__import__|import_module|importlib|\bgetattr\(|\beval\(|\bexec\(|find_class|\bpickle\.loads?\b"
+    )
+    files = [path for folder in ("pickle", "pytorch") for path in (ROOT / "parsers" / folder).glob("*.py")]
+    assert len(files) > 8
+    for path in files:
+        assert not words.search(path.read_text("utf-8")), path
