@@ -24,6 +24,7 @@ from pparse.recovery.target import REPORT_NAME, Target
 from pparse.recovery.workspace import JOURNAL_NAME, WORK_NAME
 from tests import sweep
 from tests.conftest import safetensors
+from tests.pytorch_files import checkpoint, numbered
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -186,6 +187,16 @@ def test_killed_at_any_call_the_same_command_comes_to_the_same(tmp_path, source,
 def test_killed_in_a_damaged_stream_the_same_command_comes_to_the_same(tmp_path, source):
     source.write_bytes(damaged_stream())
     assert assert_goes_on(tmp_path, source, "recover", step=5) > 80
+
+
+@POSIX
+def test_killed_in_a_checkpoint_the_same_command_comes_to_the_same(tmp_path):
+    made = checkpoint(*numbered(6, 256))
+    changed = bytearray(made.content[: made.places["layers.5.weight"][0] + 100])
+    changed[made.places["layers.1.weight"][0]] ^= 1
+    path = tmp_path / "x.pt"
+    path.write_bytes(changed)
+    assert assert_goes_on(tmp_path, path, "recover") > 40
 
 
 @POSIX

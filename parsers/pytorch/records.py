@@ -5,8 +5,8 @@ from __future__ import annotations
 from struct import Struct
 
 from pparse.findings import Status
-from pparse.parsers.zip.directory import BLOCK, end_records, entries, read_end_at
-from pparse.parsers.zip.records import CENTRAL_SIZE, FULL, LOCAL, LOCAL_SIZE, STORED
+from pparse.parsers.zip.directory import BLOCK, end_records, entries, local_at, read_end_at
+from pparse.parsers.zip.records import CENTRAL_SIZE, FULL, STORED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,22 +21,24 @@ if TYPE_CHECKING:
 
 # flags, method, packed and whole size, lengths of name, extra field and comment, offset (APPNOTE.TXT 4.3.12)
 _ENTRY: Final = Struct("<8xHH8xIIHHH8xI").unpack_from
-_LENGTHS: Final = Struct("<HH").unpack_from
 _ENCRYPTED: Final = 1
 
 
 class Record:
     """A member: its size, and where it is."""
 
-    __slots__ = ("_at", "_member", "_parser", "_start", "size")
+    __slots__ = ("_at", "_member", "_name", "_parser", "_start", "size")
 
-    def __init__(self, parser: ZipParser, size: int, start: int, at: int, member: ArchiveMember | None = None) -> None:
+    def __init__(
+        self, parser: ZipParser, size: int, start: int, at: int, member: ArchiveMember | None = None, name: bytes = b""
+    ) -> None:
         self._parser = parser
         self.size = size
         """Size of the content in bytes."""
         self._start = start  # of the local header, if the member is stored as it is; else -1
         self._at = at  # of the entry in the directory
         self._member = member
+        self._name = name  # as the directory has it
 
     @property
     def start(self) -> int:
@@ -70,10 +72,11 @@ class Record:
         parser = self._parser
         if self._start >= 0 and self._member is None:
             data = parser.result.extraction.data
-            head = data.pread(self._start, LOCAL_SIZE)
-            if len(head) == LOCAL_SIZE and head.startswith(LOCAL):
-                name, extra = _LENGTHS(head, 26)
-                begin = self._start + LOCAL_SIZE + name + extra
+            header = local_at(data, self._start, parser.result.extraction.known_end())
+            fits = header is not None and _fits(header.extra)
+            # Of a directory that only torch believes there are no members: it says what the names are.
+            if header is not None and fits and (header.raw_name == self._name or self.member is None):
+                begin = self._start + header.length
                 return data, begin, begin + self.size
         member = self.member
         if member is None:
@@ -82,6 +85,14 @@ class Record:
             raise MalformedError("its entry in the directory cannot be read", offset=self._at)
         data, begin, end = parser.content(member)
         return data, begin, begin + self.size if end is None else end
+
+
+def _fits(extra: bytes) -> bool:
+    """Say whether the fields of a local header fill its extra part: its length is right."""
+    at = 0
+    while at + 4 <= len(extra):
+        at += 4 + int.from_bytes(extra[at + 2 : at + 4], "little")
+    return at == len(extra)
 
 
 def records_listed(parser: ZipParser, directory: Directory | LastDirectory) -> Iterator[tuple[str, Record]]:
@@ -96,10 +107,11 @@ def records_listed(parser: ZipParser, directory: Directory | LastDirectory) -> I
             following = pos + CENTRAL_SIZE + names + extra + comment
             if following > len(block):
                 break
-            name = block[pos + CENTRAL_SIZE : pos + CENTRAL_SIZE + names].decode("utf-8", "replace")
+            raw = block[pos + CENTRAL_SIZE : pos + CENTRAL_SIZE + names]
+            name = raw.decode("utf-8", "replace")
             plain = method == STORED and not flags & _ENCRYPTED and packed == size and FULL not in (size, offset)
             if plain:
-                yield name, Record(parser, size, offset + directory.shift, at + pos)
+                yield name, Record(parser, size, offset + directory.shift, at + pos, name=raw)
             else:
                 member = parser.listed_member(at + pos)
                 yield name, Record(parser, size if member is None else member.size or 0, -1, at + pos, member)
@@ -141,10 +153,20 @@ def last_directory(parser: ZipParser) -> LastDirectory | None:
     if parser.directory is not None and parser.directory.begin == begin:
         return place  # the one that accounts for the archive
     count = 0
+    named: set[bytes] = set()
+    strange: set[bytes] = set()
     for where, entry in entries(data, begin, place.end):
-        if data.pread(start + entry.offset, len(LOCAL)) != LOCAL:
+        header = local_at(data, start + entry.offset, end)
+        if header is None or header.method != entry.method:
+            return None
+        if header.raw_name != entry.raw_name:
+            strange.add(header.raw_name)
+        named.add(entry.raw_name)
+        if entry.method == STORED and entry.size != entry.compressed_size:
             return None
         count, begin = count + 1, where + entry.length
+    if strange & named:  # an entry leads to a member that is another one's
+        return None
     return place if count and count == record.entries and begin == place.end else None
 
 

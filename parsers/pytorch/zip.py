@@ -33,12 +33,10 @@ if TYPE_CHECKING:
     from pparse.tree.result import Result
 
 _SURE: Final = b"/data.pkl"
-# How TorchScript archives, and those that old versions wrote, begin.
 # Memory of a record.
 _RECORD: Final = 250
+# How TorchScript archives, and those that old versions wrote, begin.
 _FIRST: Final = (b"/data/0", b"/version", b"/byteorder", b"/.format_version", b"/constants.pkl")
-
-
 # The pickle in a directory, with its folder.
 _LISTED: Final = lazy_pattern(rb"(?si)PK\x01\x02.{42}([^/\0]{1,255})/data\.pkl")
 _OF_TORCH: Final = (_SURE, b"/data/0")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SCHEMA: Final = 1
 _STEP: Final = 1 * MIB
 # Suffixes of models, and of files that hold such a model but must not be opened as one.
-MODEL_NAMES: Final = (".safetensors", ".riegeli", ".cpb", ".pb")
+MODEL_NAMES: Final = (".safetensors", ".riegeli", ".cpb", ".pb", ".pt", ".pth", ".ckpt")
 AS_FOUND: Final = "{}.partial/as-found.bin"
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from array import array
 
-from pparse.errors import PASSING, LimitError, PparseError
+from pparse.errors import PASSING, PparseError
 from pparse.findings import Status
 from pparse.limits import count_words
 from pparse.parsers.safetensors.entry import METADATA
@@ -198,8 +198,6 @@ def _contents(judge: TensorJudge, plan: Plan, at: int, tensor: Tensor) -> Iterat
         raise
     except PparseError as error:
         judge.spoiled.add(plan.numbers[at])
-        if isinstance(error, LimitError) and "output" in error.reason:
-            raise
         raise _SpoiledError from error
     if done != plan.sizes[at]:
         judge.spoiled.add(plan.numbers[at])

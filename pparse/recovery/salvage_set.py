@@ -1,6 +1,6 @@
-"""A safetensors model in shards: saves every shard by itself, and writes an index of what there is.
+"""A model in shards: saves every shard by itself, and writes an index of what there is.
 
-A whole shard is written as it is, others as `pparse.recovery.salvage_safetensors` does. If all shards are whole, the
+A whole shard is written as it is, others as `pparse.recovery.salvage` does. If all shards are whole, the
 index is copied, too. Otherwise a new index names the tensors in the written files, and ``INDEX.rest.json`` beside it
 lists those that are lost. A set without an index gets none.
 """
@@ -10,18 +10,20 @@ from __future__ import annotations
 import json
 
 from pparse.document.extraction import extraction_of
+from pparse.document.registry import viewer_for
 from pparse.errors import PASSING, ClosedError, DataChangedError, LimitError, PparseError, SourceError
 from pparse.findings import Status
 from pparse.limits import count_words
 from pparse.recovery.document_verdict import judge
 from pparse.recovery.report import RecoveredFile
-from pparse.recovery.salvage import salvage
+from pparse.recovery.salvage import CHECKPOINTS, salvage
 from pparse.recovery.salvage_job import Job, Rest, text_of
-from pparse.viewers.safetensors.sharded import NameTable, SafetensorsSetViewer
+from pparse.viewers.safetensors.sharded import NameTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Final
 
     from pparse.document.extraction import Extraction
     from pparse.parsers.safetensors.index import ShardSet
@@ -29,9 +31,13 @@ if TYPE_CHECKING:
     from pparse.recovery.salvage_job import Report
     from pparse.recovery.target import Target, TargetFile
     from pparse.tree.result import Result
+    from pparse.viewers.safetensors.sharded import SafetensorsSetViewer
 
     # writes a document as it is, and returns its path; None if there was nothing to write
     Plain = Callable[[Result, str, str, DocumentVerdict], str | None]
+
+ONE_FILE: Final = ("safetensors", *CHECKPOINTS)
+"""Formats of shards."""
 
 
 class ShardWriter:
@@ -43,7 +49,7 @@ class ShardWriter:
         self._target = target
         self._report = report
         self._plain = plain
-        self._viewer = SafetensorsSetViewer(extraction_of(result))
+        self._viewer: SafetensorsSetViewer = viewer_for(extraction_of(result))
         self._names = parser.shard_names()
         self._table = NameTable(parser.weight_map(), self._names) if parser.has_map else None
         self._index: TargetFile | None = None
@@ -96,10 +102,9 @@ class ShardWriter:
         else:
             self._path = self._plain(result, name, name, judgement)
             self._whole = self._whole and judgement.is_whole
-            if self._path is not None and result.parser.name == "safetensors":
-                from pparse.viewers.safetensors.viewer import SafetensorsViewer
-
-                for tensor in SafetensorsViewer(shard).tensors():
+            viewer = viewer_for(shard) if result.parser.name in ONE_FILE else None
+            if self._path is not None and viewer is not None:
+                for tensor in viewer.tensors():
                     self._keep(tensor.name, tensor.stored_nbytes)
         if self._entries == entries:
             self._lost.setdefault(name, "nothing of it is whole")

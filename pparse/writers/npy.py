@@ -29,9 +29,11 @@ def write_npy(tensor: Tensor, stream: BinaryIO, *, block: int = 4 << 20) -> None
     import numpy as np
 
     dtype = tensor.dtype.numpy if tensor.dtype is not None else np.dtype("u1")
-    descr = dtype.str if dtype.kind != "V" else f"<V{dtype.itemsize}" if dtype.itemsize > 1 else "|V1"
-    if dtype.char not in np.typecodes["All"]:
-        descr = f"<V{dtype.itemsize}" if dtype.itemsize > 1 else "|V1"
+    raw = f"<V{dtype.itemsize}" if dtype.itemsize > 1 else "|V1"
+    try:
+        descr = dtype.str if dtype.kind != "V" and np.dtype(dtype.str) == dtype else raw
+    except TypeError:  # a type of ml_dtypes, whose code numpy does not know
+        descr = raw
     stream.write(npy_header(descr, tensor.shape))
     for part in tensor.blocks(max(block, 16)):
         stream.write(part.tobytes())

@@ -25,7 +25,7 @@ class TestPyTorch(SparseContract):
 
 class TestPyTorchLegacy(SparseContract):
     parser = PyTorchLegacyParser
-    samples = {"plain": legacy_values({"epoch": 3, "name": "text", "rates": [0.5, 0.25], "on": [True, None]})}
+    samples = {"plain": legacy_values({"epoch": 3, "rates": [0.5, 0.25], "on": [True, None]})}
 
     def large(self) -> bytes:
         return legacy_checkpoint(*numbered(9, 1 << 20)).content

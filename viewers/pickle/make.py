@@ -146,7 +146,7 @@ class TensorMaker:
             name,
             dtype,
             stored.shape,
-            partial(self._spans, held, begin, end),
+            (),
             stored_dtype=word,
             strides=None if contiguous else tuple(step * dtype.itemsize for step in stored.stride),
             byteorder="big" if swapped else "little",
@@ -154,6 +154,7 @@ class TensorMaker:
             finding=finding_ if status is not Status.COMPLETE else None,
             owner=self._owner,
         )
+        made._spans = partial(self._spans, made, held, begin, end)
         if (stored.conj or stored.neg) and status is Status.COMPLETE:
             span = made.spans[0]
             if span.data is not None:
@@ -162,12 +163,15 @@ class TensorMaker:
                 made._content = Span(FlippedData(part, dtype.itemsize, places, name), 0, span.length, self._path)
         return made
 
-    def _spans(self, held: Stored, begin: int, end: int) -> tuple[Span, ...]:
+    def _spans(self, tensor: Tensor, held: Stored, begin: int, end: int) -> tuple[Span, ...]:
         if held.data is not None and held.data.distance is Distance.FAR:
             return (SpanToPlace(held, begin, end - begin, self._path),)
         try:
             data, start, stop = held.place
-        except PparseError:
+        except PparseError as error:
+            if tensor.claimed_status is Status.COMPLETE:
+                tensor.status = Status.DAMAGED
+                tensor.finding = Finding("bad-storage", error.reason, path=tensor.name, source=self._source)
             return (Span(None, 0, end - begin, self._path),)
         return (Span(data, start + begin, end - begin, self._path, stop),)
 
