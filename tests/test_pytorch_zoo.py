@@ -7,7 +7,6 @@ import pytest
 import pparse
 from tests.pytorch_zoo import SAMPLES, WITH_TENSORS, check
 
-
 # joblib keeps the bytes of arrays between opcodes: not read (docs/pytorch.md, "Limits").
 NOT_READ = (".joblib",)
 
