@@ -28,6 +28,7 @@ from harness import MIB, Bench, mib  # noqa: E402
 from rows_containers import CONTAINER_ROWS  # noqa: E402
 from rows_convert import CONVERT_ROWS  # noqa: E402
 from rows_protobuf import PROTOBUF_ROWS  # noqa: E402
+from rows_pytorch import PYTORCH_ROWS  # noqa: E402
 from rows_riegeli import RIEGELI_ROWS  # noqa: E402
 
 PEERS = ("safetensors", "orjson", "ijson")
@@ -246,6 +247,7 @@ ROWS = {
     **PROTOBUF_ROWS,
     **CONTAINER_ROWS,
     **CONVERT_ROWS,
+    **PYTORCH_ROWS,
 }
 
 
