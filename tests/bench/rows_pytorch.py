@@ -1,8 +1,6 @@
-"""Rows on checkpoints and pickles, against the standard library and, if it is installed, torch."""
+"""Rows on checkpoints and pickles, against the standard library."""
 
 from __future__ import annotations
-
-from importlib.util import find_spec
 
 import inputs_pytorch as inputs
 from harness import MIB, Bench, mib
@@ -12,9 +10,7 @@ def row_ae(bench: Bench) -> None:
     """List a checkpoint of 2 GB and 1,000 tensors."""
     path = bench.input("two.pt", inputs.checkpoint, 1000, 2 << 30)
     jobs = {"pparse": ("checkpoint_list", "pparse", path), "genops": ("checkpoint_list", "genops", path)}
-    if find_spec("torch") is not None:
-        jobs["torch"] = ("checkpoint_list", "torch", path)
-    ours, peer, *torch = bench.by_turns(jobs)
+    ours, peer = bench.by_turns(jobs)
     bench.line(
         "list a .pt of 2 GB, 1,000 tensors",
         f"{1000 * ours['seconds']:.0f} ms",
@@ -39,15 +35,6 @@ def row_ae(bench: Bench) -> None:
         "≤ 16 MiB",
         met=ours["above"] <= 16 * MIB,
     )
-    for run in torch:
-        bench.line(
-            "the same, against torch.load(mmap=True): wall and peak of the whole process",
-            f"{ours['wall']:.2f} s, {mib(ours['peak'])}",
-            f"{run['wall']:.2f} s, {mib(run['peak'])}",
-            f"{ours['wall'] / run['wall']:.2f}×, {ours['peak'] / run['peak']:.2f}×",
-            "≤ 1×, ≤ 0.2×",
-            met=ours["wall"] <= run["wall"] and ours["peak"] <= run["peak"] / 5,
-        )
     bench.drop("two.pt")
 
 

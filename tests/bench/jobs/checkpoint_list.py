@@ -1,4 +1,4 @@
-"""List a PyTorch checkpoint: ``pparse``; ``genops``: zipfile and pickletools, without making sense of it; ``torch``."""
+"""List a PyTorch checkpoint: ``pparse``; ``genops``: zipfile and pickletools, without making sense of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if how == "pparse":
     with pparse.view(path) as model:
         for tensor in model.tensors():
             count += bool(tensor.name and tensor.shape)
-elif how == "genops":
+else:
     import pickletools
     import zipfile
 
@@ -30,12 +30,5 @@ elif how == "genops":
         pickled = archive.read(next(name for name in names if name.endswith("/data.pkl")))
     opcodes = sum(1 for _ in pickletools.genops(pickled))
     count = sum("/data/" in name for name in names) if opcodes else 0
-else:
-    import torch
-
-    before = memory("VmRSS")
-    start, cpu = time.perf_counter(), time.process_time()
-    loaded = torch.load(path, mmap=True, weights_only=True)
-    count = sum(1 for tensor in loaded.values() if tensor.shape is not None)
 seconds, used = time.perf_counter() - start, time.process_time() - cpu
 report(count=count, seconds=seconds, call_cpu=used, above=memory("VmHWM") - before)
