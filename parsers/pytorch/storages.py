@@ -53,6 +53,14 @@ class Checkpoint:
     def pickled(self) -> Node | None:
         """Return the value that was saved, a node of a `PickleParser`; None if it is lost."""
 
+    def constants(self) -> Node | None:
+        """Return the constants of its code, a tuple of tensors and other values; None if it has none."""
+        return None
+
+    def constant(self, key: str) -> Stored | None:
+        """Return a storage of a constant."""
+        return None
+
     def named(self, value: Persistent) -> StoredTensor | None:
         """Return the tensor that a persistent id means, if ids of the format are names of tensors; else None."""
         return None

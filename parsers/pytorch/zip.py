@@ -54,7 +54,7 @@ class PyTorchZipParser(ZipParser, Checkpoint):
     has_checksums = True
     references = ("torch/serialization.py", "caffe2/serialize/inline_container.cc", "torch/_utils.py")
     limitations = (
-        "code of TorchScript is a member like others; only the tensors of data.pkl and constants.pkl are shown",
+        "code of TorchScript is a member like others; the tensors of data.pkl and constants.pkl are shown",
         "objects of unknown classes are shown by their attributes, and never made",
     )
 
@@ -223,6 +223,14 @@ class PyTorchZipParser(ZipParser, Checkpoint):
         found = Stored(record.size, record.place, record.status, record.finding)
         found.data = record.data
         return found
+
+    def constants(self) -> Node | None:
+        """Return the constants of TorchScript's code: ``constants.pkl``."""
+        return self.pickled("constants.pkl")
+
+    def constant(self, key: str) -> Stored | None:
+        """Return a storage of a constant: the member ``constants/KEY``."""
+        return self.stored(key, "constants")
 
     def keys(self) -> Iterator[str]:
         """Yield the keys of the storages, in the order of the archive."""

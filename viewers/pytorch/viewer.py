@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from pparse.viewers.pickle.viewer import PickleViewer
+from pparse.viewers.pickle.walk import Walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Iterator
+    from typing import Any, Final
 
+    from pparse.parsers.pickle.parser import PickleParser
     from pparse.parsers.pickle.values import Persistent
     from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
     from pparse.parsers.pytorch.storages import Checkpoint, Stored
     from pparse.tree.node import Node
+    from pparse.viewers.pickle.walk import Found
+
+# How TorchScript's code calls its constants: ``CONSTANTS.c0``.
+_CONSTANTS: Final = "CONSTANTS"
 
 
 class PyTorchViewer(PickleViewer):
@@ -27,6 +34,20 @@ class PyTorchViewer(PickleViewer):
     def pickled(self) -> Node | None:
         """Return the value that was saved; None if it is lost."""
         return self.parser.pickled()
+
+    def leaves(self) -> Iterator[Found]:
+        """Yield everything that was saved, name by name, and the constants of code, as the code calls them."""
+        yield from super().leaves()
+        root = self.parser.constants()
+        if root is None:
+            return
+        parser: PickleParser = root.result.parser  # type: ignore[assignment]
+        for leaf in Walk(parser, self.open_bytes).leaves(root, _CONSTANTS):
+            leaf.name = f"{_CONSTANTS}.c{leaf.name[len(_CONSTANTS) + 1 :]}"
+            for _, tensor in leaf.tensors or ():
+                if tensor.storage is not None and tensor.storage.held is None:
+                    tensor.storage.held = self.parser.constant(tensor.storage.key) or self.stored(tensor.storage)
+            yield leaf
 
     def stored(self, storage: StorageId) -> Stored | None:
         """Return a storage; None if the file does not have it."""
