@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pparse.display.text import shorten
+from pparse.limits import count_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,9 +33,10 @@ def details(parser: PickleParser) -> Iterator[tuple[str, str]]:
         yield "pickles", f"{len(starts):,}"
     head = parser.result.extraction.data.pread(starts[0], 2) if starts else b""
     yield "protocol", str(head[1]) if len(head) == 2 and head[0] == 0x80 else "0 or 1"
-    yield "globals", f"{named:,} times named, {len(found):,} different" if named else "none"
+    yield "globals", f"{len(found):,} different, named {count_words(named, 'time')}" if named else "none"
     often = sorted(found.items(), key=lambda item: -item[1][0])
     for name, (count, at) in often[:_MOST_LISTED]:
-        yield "global", f"{shorten(name, 80)}: {count:,} times, first at offset {at}"
+        times = "once" if count == 1 else f"{count:,} times, first"
+        yield "global", f"{shorten(name, 80)}: {times} at offset {at}"
     if len(often) > _MOST_LISTED:
         yield "global", f"and {len(often) - _MOST_LISTED:,} others"

@@ -27,7 +27,7 @@ _ENCRYPTED: Final = 1
 class Record:
     """A member: its size, and where it is."""
 
-    __slots__ = ("_at", "_member", "_name", "_parser", "_start", "size")
+    __slots__ = ("_at", "_judged", "_member", "_name", "_parser", "_start", "size")
 
     def __init__(
         self, parser: ZipParser, size: int, start: int, at: int, member: ArchiveMember | None = None, name: bytes = b""
@@ -38,6 +38,7 @@ class Record:
         self._start = start  # of the local header, if the member is stored as it is; else -1
         self._at = at  # of the entry in the directory
         self._member = member
+        self._judged = False  # whether its checksum was compared because its header is wrong
         self._name = name  # as the directory has it
 
     @property
@@ -83,6 +84,9 @@ class Record:
             from pparse.errors import MalformedError
 
             raise MalformedError("its entry in the directory cannot be read", offset=self._at)
+        if self._start >= 0 and not self._judged and member.checksum is not None:
+            self._judged = True
+            parser.verify(member)  # its header is wrong: only the checksum can tell what its bytes are
         data, begin, end = parser.content(member)
         return data, begin, begin + self.size if end is None else end
 

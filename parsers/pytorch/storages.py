@@ -53,6 +53,9 @@ class Checkpoint:
     def pickled(self) -> Node | None:
         """Return the value that was saved, a node of a `PickleParser`; None if it is lost."""
 
+    def prove_storages(self) -> None:
+        """Compare all checksums that the file has of what was saved."""
+
     def constants(self) -> Node | None:
         """Return the constants of its code, a tuple of tensors and other values; None if it has none."""
         return None

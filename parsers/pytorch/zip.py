@@ -12,6 +12,7 @@ from functools import cached_property
 from pparse.errors import PathError, PparseError
 from pparse.findings import Finding, Severity, Status
 from pparse.lazy import lazy_pattern
+from pparse.parsers.pickle.parser import PickleParser
 from pparse.parsers.pytorch.records import Record, last_directory, records_listed, records_scanned
 from pparse.parsers.pytorch.storages import Checkpoint, Stored
 from pparse.parsers.zip.parser import ZipParser
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from pparse.tree.result import Result
 
 _SURE: Final = b"/data.pkl"
+# The checksum of a pickle up to so many bytes is compared when it is opened.
+_COMPARED: Final = 64 << 20
 # Memory of a record.
 _RECORD: Final = 250
 # How TorchScript archives, and those that old versions wrote, begin.
@@ -204,10 +207,38 @@ class PyTorchZipParser(ZipParser, Checkpoint):
         except PparseError:
             return None
 
+    def _compare_pickle(self, member: ArchiveMember) -> None:
+        """Add a finding if the checksum of a pickle is wrong; torch would read it, so it is read nevertheless."""
+        if member.checksum is None or member.status is not Status.COMPLETE or (member.size or 0) > _COMPARED:
+            return
+        verdict = self.examine(member, None, None)
+        if verdict.verified is False:
+            reason = f"names and shapes may be wrong: {verdict.reason}"
+            source = self.result.extraction.name
+            self.result.findings.add(Finding("checksum", reason, path=member.name, source=source, offset=member.start))
+
+    def prove_storages(self) -> None:
+        """Compare the checksums of the pickle and of all storages: from then on, their statuses are final."""
+        for name, record in self.records.items():
+            if name.startswith((self.prefix + "data", self.prefix + "constants")):
+                member = record.member
+                if member is not None and member.checksum is not None and member.status is Status.COMPLETE:
+                    self.verify(member)
+
+    def details(self) -> Iterator[tuple[str, str]]:
+        """Yield the lines of `pparse info`: of the archive, and of the pickle in it."""
+        yield from super().details()
+        if self.record("constants.pkl") is not None:
+            yield "holds", "a TorchScript model: code, and what is saved beside it"
+        saved = self.pickled()
+        if saved is not None and isinstance(saved.result.parser, PickleParser):
+            yield from saved.result.parser.details()
+
     def _document(self, name: str) -> Extraction:
         known = self.extraction.children.get(name)
         member = self.records[name].member
         if known is None and member is not None:
+            self._compare_pickle(member)
             known = self.open_member(member, name)
             known.entered = True
         elif known is None:

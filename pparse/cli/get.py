@@ -92,13 +92,30 @@ def run(options: Any, out: Output) -> int:
         parser.result.extraction.confirm()
         if isinstance(parser, StreamParser) and options.path in (None, parser.content_name()) and not options.json:
             return give_member(StreamMember(parser), None, document.path, options, out)
-        found = _find(document, options.path)
+        try:
+            found = _find(document, options.path)
+        except PathError:
+            if not _gave_fact(document, options, out):
+                raise
+            return 0
         if not isinstance(found, tuple):
             return give_node(found, options, out)
         thing, index = found
         if not isinstance(thing, Node):
             return give_tensor(thing, index, options, out, lambda form: kept_metadata(viewer_for(document), form))
         return give_slice(thing, index or (), options, out)
+
+
+def _gave_fact(document: Extraction, options: Any, out: Output) -> bool:
+    """Print what the metadata of a model say under this name, which is not that of a node; return whether they do."""
+    viewer = viewer_for(document)
+    facts = viewer.metadata if viewer is not None and options.output is None else {}
+    if options.path not in facts:
+        return False
+    import json
+
+    out.line(json.dumps(facts[options.path], default=str))
+    return True
 
 
 def _refuse_contradictions(options: Any) -> None:
@@ -119,7 +136,7 @@ def _refuse_own_input(document: Extraction, output: str | None) -> None:
 def _find(document: Extraction, path: str | None) -> tuple[Tensor | Node, tuple[Any, ...] | None] | Node:
     viewer = viewer_for(document)
     if path is None:
-        return document.root
+        return document.root if viewer is None else viewer.default_node
     return _find_member(document, path) if viewer is None else _find_tensor(document, viewer, path)
 
 

@@ -167,6 +167,11 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         return self.extraction.root
 
     @property
+    def default_node(self) -> Node:
+        """What is meant if no name is given."""
+        return self.root
+
+    @property
     def findings(self) -> FindingList:
         """What was found wrong so far; `check` looks everywhere."""
         return self.extraction.findings

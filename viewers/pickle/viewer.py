@@ -54,6 +54,11 @@ class PickleViewer(Viewer):
         """Return the value that was pickled; None if it is lost."""
         return self.root
 
+    @property
+    def default_node(self) -> Node:
+        """What was pickled."""
+        return self.pickled() or self.root
+
     def stored(self, storage: StorageId) -> Stored | None:
         """Return a storage of PyTorch; None if the file does not have it."""
         return None

@@ -25,6 +25,7 @@ class PyTorchViewer(PickleViewer):
     """A mapping of names to tensors: those of ``torch.load``, by their paths in what was saved."""
 
     parser: Checkpoint
+    _settled = False
 
     @classmethod
     def applies(cls, parser: Any) -> bool:
@@ -48,6 +49,12 @@ class PyTorchViewer(PickleViewer):
                 if tensor.storage is not None and tensor.storage.held is None:
                     tensor.storage.held = self.parser.constant(tensor.storage.key) or self.stored(tensor.storage)
             yield leaf
+
+    def settle(self) -> None:
+        """From now on, let `tensors` first compare the checksums of all storages, once."""
+        if not self._settled:
+            self._settled = True
+            self.parser.prove_storages()
 
     def stored(self, storage: StorageId) -> Stored | None:
         """Return a storage; None if the file does not have it."""
