@@ -49,12 +49,12 @@ def array_of(call: Call) -> Array | None:
     if name in _RECONSTRUCT:
         state = call.state
         if isinstance(state, tuple) and len(state) == 5:
-            return _array(state[1], state[2], state[3] is True, state[4])
+            return _array(state[1], state[2], bool(state[3]), state[4])
         if isinstance(state, tuple) and len(state) == 4:
-            return _array(state[0], state[1], state[2] is True, state[3])
+            return _array(state[0], state[1], bool(state[2]), state[3])
     elif name in _FROM_BUFFER and isinstance(call.args, tuple) and len(call.args) == 4:
         content, dtype, shape, order = call.args
-        return _array(shape, dtype, order == "F", content)
+        return _array(shape, dtype, order in ("F", "f"), content) if call.state is None else None
     return None
 
 
@@ -104,6 +104,8 @@ def _dtype(value: Any) -> tuple[str, str | None, bool] | None:
         order = order.decode("latin-1")
     if isinstance(state, tuple) and len(state) > 4 and (state[2] is not None or state[3] is not None):
         return word, None, False  # parts of its own: an array, or a structure
+    if order == "=" and word[:1] in ("<", ">"):  # without a state
+        order, word = word[0], word[1:]
     text: str | None = word
     if word[:2] in _SCALAR_TYPES:
         text = _time(word, state[-1] if isinstance(state, tuple) else None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from codecs import escape_decode
 from struct import unpack_from
+from warnings import catch_warnings, simplefilter
 
 from pparse.errors import LimitError, MalformedError, UnsupportedError
 from pparse.parsers.pickle.program import get_number
@@ -109,6 +110,11 @@ class Decoder:
             wanted = _run(frames[-1], self._objects, self.program)
             if wanted is not None:
                 slot, put = self.program.memoized(wanted)
+                if self.program.is_late(slot):
+                    raise UnsupportedError(
+                        f"the pickle changes a value where it names it again, at offset {self.program.late[0]} for one",
+                        offset=frames[-1].base,
+                    )
                 last = self.program.end_of(slot, put, wanted)
                 spent += last - (slot >> 8)
                 limits.check("scalar_bytes", spent, "the values that it names", offset=frames[-1].base)
@@ -277,7 +283,11 @@ def _digits(raw: bytes) -> int:
 def _quoted(raw: bytes) -> str | bytes:
     if len(raw) < 2 or raw[:1] != raw[-1:] or raw[:1] not in (b"'", b'"'):
         raise MalformedError("a string is not in quotes")
-    return _old_text(escape_decode(raw[1:-1])[0])
+    if b"\\" not in raw:
+        return _old_text(raw[1:-1])
+    with catch_warnings():
+        simplefilter("ignore")  # of escapes that mean nothing, which stay as they are
+        return _old_text(escape_decode(raw[1:-1])[0])
 
 
 def _raw_text(raw: bytes) -> str:
@@ -381,7 +391,9 @@ def _build(frame: _Frame, i: int) -> int:
     target = frame.stack[-1]
     if not isinstance(target, Call | Ordered):
         raise MalformedError(f"a {type(target).__name__} is given a state")
-    target.state = state
+    before = target.state
+    both = isinstance(before, dict) and isinstance(state, dict)
+    target.state = {**before, **state} if both else state if before is None else (before, state)
     return i + 1
 
 

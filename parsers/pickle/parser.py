@@ -401,7 +401,8 @@ class PickleParser(Parser, Listing):
             except MalformedError as error:
                 finding = self._malformed(error, start)
                 return Entry(key, kind, start, end, status=Status.DAMAGED, finding=finding, at=at)
-        if slot & 0xFF in FILLED and program.is_late(slot):
+        meant = program.definition(slot) if kind == "alias" and program.late else None
+        if (slot & 0xFF in FILLED and program.is_late(slot)) or (meant is not None and program.is_late(meant[0])):
             finding = Finding(
                 "late",
                 f"opcodes behind it, at offset {program.late[0]} for one, may change it: what they put in is not shown",

@@ -31,13 +31,14 @@ _STACKS: Final = 2 << 20
 class Page:
     """Where a page of the pickle begins, and the stack there; what is memoized in it, while that is kept."""
 
-    __slots__ = ("count", "filled", "fills", "marks", "memo", "pos", "puts", "slots")
+    __slots__ = ("count", "filled", "fills", "marks", "memo", "order", "pos", "puts", "slots")
 
     def __init__(self, pos: int, state: Scan) -> None:
         self.pos = pos
         self.count = state.count
         self.slots = array("q", state.slots)
         self.marks = array("q", state.marks)
+        self.order: array[int] | None = None
         self.memo: array[int] | None = None
         self.puts: array[int] | None = None
         self.fills: array[int] = array("q")
@@ -52,16 +53,15 @@ class Page:
         """Drop it."""
         self.memo = self.puts = None
         self.fills, self.filled = array("q"), array("q")
+        self.order = None
 
     def last_filled(self, start: int) -> int:
         """Return the offset behind the last opcode of the page that put something into the value at ``start``; or 0."""
-        found, at = 0, -1
-        try:
-            while True:
-                at = self.fills.index(start, at + 1)
-                found = self.filled[at]
-        except ValueError:
-            return found
+        fills = self.fills
+        if self.order is None:
+            self.order = array("I", sorted(range(len(fills)), key=fills.__getitem__))
+        place = bisect_right(self.order, start, key=fills.__getitem__) - 1
+        return self.filled[self.order[place]] if place >= 0 and fills[self.order[place]] == start else 0
 
 
 class Program:
@@ -182,10 +182,17 @@ class Program:
         if len(self._kept) > _PAGES_KEPT:
             self._kept.pop(0).forget()
 
+    def _numbers_mixed(self) -> bool:
+        """Tell whether MEMOIZE counts on from numbers that PUT chose."""
+        state = self.state
+        return 0 < state.numbered < state.count and (bool(state.numbers) or state.first != 0)
+
     def _judge(self, pos: int) -> str:
         """Say what is wrong with how the pickle ends; "" if nothing is."""
         slots, marks = self.state.slots, self.state.marks
         if self.stop is Stop.STOP:
+            if self._numbers_mixed():
+                return "its memo is numbered in two ways, which no pickler does: what is named is not known"
             if len(slots) == 1 and not marks:
                 return ""
             self.stop = Stop.UNDERFLOW
@@ -229,11 +236,12 @@ class Program:
     def nth(self, number: int, at: int) -> int:
         """Return which memoized value, in order, the number means at ``at``. Raises `MalformedError`: none."""
         others = self._numbers.get(number)
+        nth = number - self.state.first
         if others:
             before = bisect_left(others, at, key=self._put_of)
-            if before:
+            regular = 0 <= nth < self.state.count and nth not in self._others and self.memoized(nth)[1] < at
+            if before and not (regular and nth > others[before - 1]):
                 return others[before - 1]
-        nth = number - self.state.first
         if nth < 0 or nth >= self.state.count or nth in self._others or self.memoized(nth)[1] >= at:
             raise MalformedError(f"nothing was memoized as number {number} before it is named", offset=at)
         return nth

@@ -130,7 +130,11 @@ def tensors_of(value: Any) -> Parts | None:
                 raise Odd(f"{name} is not given a function and arguments")
             value = Call(value.args[0], value.args[2], start=value.start)
         elif name in _REBUILDERS:
+            if value.state is not None:
+                raise Odd("it is changed by a state of its own")
             return _REBUILDERS[name](_args(value))
+        elif name.startswith("torch.") and name.endswith("Tensor") and value.state is not None:
+            raise Odd(f"it is made as {name} and a state, which is not read")
         else:
             return None
     raise Odd("a tensor is wrapped too often")
@@ -257,8 +261,9 @@ def _tensor_v3(args: tuple[Any, ...]) -> Parts:
 
 def _take_bits(made: StoredTensor, metadata: Any) -> None:
     if isinstance(metadata, dict):
-        made.conj = metadata.get("conj") is True
-        made.neg = metadata.get("neg") is True
+        made.conj, made.neg = bool(metadata.get("conj")), bool(metadata.get("neg"))
+        if (made.neg and made.dtype.startswith(("int", "uint", "bool"))) or (made.conj and "complex" not in made.dtype):
+            raise Odd(f"it is to be negated or conjugated, and of type {made.dtype}")
 
 
 def _quantized(args: tuple[Any, ...]) -> Parts:

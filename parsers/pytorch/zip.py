@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from pparse.errors import PathError, PparseError
+from pparse.errors import LimitError, PathError, PparseError
 from pparse.findings import Finding, Severity, Status
 from pparse.lazy import lazy_pattern
 from pparse.parsers.pickle.parser import PickleParser
@@ -158,10 +158,15 @@ class PyTorchZipParser(ZipParser, Checkpoint):
     def _find_records(self) -> dict[str, Record]:
         extraction = self.result.extraction
         found: dict[str, Record] = {}
+        lower: set[str] = set()
         for name, record in self._each_record():
             if name in found:
                 reason = "several members have this name: torch takes any of them, here it is the last"
                 self._note_record("duplicate", reason, name, record.start)
+            elif name.lower() in lower:
+                reason = "another member has this name but for upper and lower case: torch may take that one"
+                self._note_record("duplicate", reason, name, record.start)
+            lower.add(name.lower())
             found[name] = record
         extraction.session.limits.check("entries", len(found), "the number of members")
         self._charge = extraction.session.budget.charge(_RECORD * len(found), "the members of a checkpoint")
@@ -204,6 +209,8 @@ class PyTorchZipParser(ZipParser, Checkpoint):
             document = self._document(name)
             root = document.parse("pickle").root
             return root.child(0) if root.kind == "pickles" else root  # torch reads to the first STOP
+        except LimitError:
+            raise
         except PparseError:
             return None
 

@@ -88,6 +88,7 @@ class Scan:
         "made",
         "marks",
         "memo",
+        "numbered",
         "numbers",
         "pairs",
         "parts",
@@ -113,6 +114,8 @@ class Scan:
         """The offset behind the opcode."""
         self.first = 0
         """The number of the first value memoized; those of others follow."""
+        self.numbered = 0
+        """How many of the values memoized were given a number (PUT), and not the next one (MEMOIZE)."""
         self.numbers: list[tuple[int, int]] = []
         """Of values that have other numbers: which one it was, and its number."""
         self.globals: list[Part] | None = None
@@ -200,7 +203,7 @@ def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, i
     fills, filled = state.fills, state.filled
     push = slots.append
     from_bytes = int.from_bytes
-    count = 0
+    count = numbered = 0
     following = state.first + state.count  # the number that the next value has, if `count` is 0
     while i < stop:
         op = buf[i]
@@ -236,6 +239,7 @@ def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, i
                 state.note_number(number)
                 following = state.first + state.count
             count += 1
+            numbered += 1
             if memo is not None:
                 if not slots:
                     raise _StopAtError(base + i, UNDERFLOW)
@@ -290,12 +294,14 @@ def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, i
                 state.note_big(slots[-1], base + i, is_new=op != 0x62)
         else:
             state.count += count
-            count = 0
+            state.numbered += numbered
+            count = numbered = 0
             i, why = _rare(buf, i, base, state, action, op)
             following = state.first + state.count
             if why:
                 return i, why
     state.count += count
+    state.numbered += numbered
     return i, MORE
 
 
@@ -443,6 +449,7 @@ def _lines(buf: bytes, i: int, base: int, state: Scan, action: int, op: int) -> 
             return i, UNDERFLOW
         state.note_number(int(text))
         state.count += 1
+        state.numbered += 1
         if state.memo is not None:
             state.memo.append(state.slots[-1])
             state.puts.append(base + i)

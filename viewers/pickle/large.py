@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pparse.data.base import Data
-from pparse.errors import PparseError
+from pparse.errors import MalformedError, PparseError
 from pparse.parsers.pickle.arrays import Array, array_of
 from pparse.parsers.pickle.payload import payload
 from pparse.parsers.pickle.values import Call
@@ -38,7 +38,12 @@ class TextBytes(Data):
     def _pread(self, offset: int, length: int) -> bytes:
         if self._content is None:
             loaded = self._node.load()
-            content: bytes = loaded.encode("latin-1", "replace") if isinstance(loaded, str) else loaded
+            content = as_latin1(loaded) if isinstance(loaded, str) else loaded
+            if not isinstance(content, bytes | bytearray) or len(content) != self.size:
+                raise MalformedError(
+                    "the bytes of an array are not as many as it has, or no bytes", offset=self._node.start
+                )
+            content = bytes(content)
             budget = self._node.extraction.session.budget
             self._charge = budget.charge(len(content), "the bytes of an array", self._forget)
             self._content = content
@@ -51,6 +56,14 @@ class TextBytes(Data):
     def check_unchanged(self) -> None:
         """Check the document."""
         self._node.extraction.data.check_unchanged()
+
+
+def as_latin1(text: str) -> bytes | None:
+    """Return the bytes that ``text`` has, a character each; None if a character is above 255."""
+    try:
+        return text.encode("latin-1")
+    except UnicodeEncodeError:
+        return None
 
 
 def large_array(node: Node) -> Array | None:

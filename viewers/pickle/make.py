@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.parsers.pickle.arrays import Array
-    from pparse.parsers.pytorch.rebuild import StoredTensor
+    from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
     from pparse.parsers.pytorch.storages import Stored
 
 # Bytes that follow a storage in an archive, and count as its own if they are cut.
@@ -70,6 +70,8 @@ class TensorMaker:
         self._beyond: int = owner.extraction.parsed.known_end()
         self.byteorder = byteorder
         """Byte order of the storages."""
+        self.first: dict[str, StorageId] = {}
+        """The first id of each storage that was met: torch keeps the type that it says (torch/serialization.py)."""
         self.lacking: dict[str, int] = {}
         """Bytes that are missing of storages, by key."""
 
@@ -91,6 +93,11 @@ class TensorMaker:
 
     def of_torch(self, name: str, stored: StoredTensor, held: Stored | None) -> Tensor:
         """Return a tensor of PyTorch; ``held``: its storage in the file, None if that is missing."""
+        if stored.storage is not None and stored.storage.held is None:
+            first = self.first.setdefault(stored.storage.key, stored.storage)
+            if first.dtype != stored.storage.dtype and stored.dtype == stored.storage.dtype:
+                reason = f"its storage is one of {first.torch_dtype}, and one of {stored.torch_dtype} here"
+                return self.unreadable(name, "bad-tensor", reason, stored.shape, None, stored.torch_dtype)
         dtype = DTYPES.get(stored.dtype)
         word = stored.torch_dtype
         if stored.storage is None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 # Modules whose objects are, or hold, arrays.
 _ARRAYS: Final = ("numpy.", "torch.", "joblib.")
 _MOST_FACTS: Final = 10_000
+_LONGEST: Final = 100_000
 # Memory that the description of a tensor takes in a table of names.
 _NOTED: Final = 800
 
@@ -43,6 +44,7 @@ class PickleViewer(Viewer):
         self.parser = extraction.parse().parser
         self._maker: TensorMaker | None = None
         self._doubts: Doubts | None = None
+        self._has_room = True  # for a table of names
         self._table: dict[str, tuple[What, str | None]] | None = None
 
     @classmethod
@@ -183,7 +185,7 @@ class PickleViewer(Viewer):
     def find(self, name: str) -> Tensor | None:
         """Return the tensor with that name, or None. The first look-up notes all names, if there is room."""
         table = self._table
-        if table is None:
+        if table is None and self._has_room:
             table = self._note_names()
         if table is None:
             found = self._by_path(name) or next((found for found in self.named_tensors() if found[0] == name), None)
@@ -217,6 +219,7 @@ class PickleViewer(Viewer):
             table[name] = what, dtype
             held += _NOTED + (len(what.content or b"") if isinstance(what, Array) else 0)
             if held > budget.limit // 4:
+                self._has_room = False
                 return None
         self._charge = budget.charge(held, "the names of tensors", self._forget_names)
         self._table = table
@@ -266,8 +269,12 @@ def _number(scalar: Array) -> Any:
 
 def _plain(value: Any) -> Any:
     """Return a value as data that JSON knows, or as text."""
+    if isinstance(value, str) and len(value) > _LONGEST:
+        return f"<text of {len(value):,} characters>"
     if value is None or isinstance(value, str | int | float):
         return value
+    if hasattr(value, "known_status"):  # a node, of a large value or one that cannot be read
+        return f"<{value.kind} of {(value.end or value.start) - value.start:,} bytes>"
     if isinstance(value, Call):
         scalar = scalar_of(value)
         if scalar is not None:

@@ -6,11 +6,19 @@ parameters, buffers and submodules are called as its ``state_dict()`` calls them
 
 from __future__ import annotations
 
-from pparse.errors import PparseError
+from pparse.errors import PparseError, UnsupportedError
 from pparse.findings import Status
 from pparse.parsers.pickle.arrays import SCALARS, Array, array_of
 from pparse.parsers.pickle.values import Call, Ordered, Persistent
-from pparse.parsers.pytorch.rebuild import Odd, StorageId, numpy_inside, tensors_of, with_storage, wrapped_state
+from pparse.parsers.pytorch.rebuild import (
+    FROM_BYTES,
+    Odd,
+    StorageId,
+    numpy_inside,
+    tensors_of,
+    with_storage,
+    wrapped_state,
+)
 from pparse.tree.entry import LIST, SCALAR
 from pparse.viewers.pickle.large import large_array
 
@@ -29,6 +37,8 @@ SMALL: Final = 256 << 10
 # The parts of a module in which torch keeps what its state_dict names (torch/nn/modules/module.py).
 _OWN: Final = ("_parameters", "_buffers")
 _BELOW: Final = "_modules"
+# Longer texts and bytes are described by their size.
+_LARGEST: Final = 1 << 20
 # How often each byte of a pickle may be gone through, as what is shared has several names.
 _WHOLE: Final = (None, Status.COMPLETE)
 _MOST_STEPS: Final = 4
@@ -94,11 +104,15 @@ class Walk:
                 return
             if _is_node(value):
                 made = self._made(value)
-                if made is None:
-                    yield Found(name, value)
+                if made is None or isinstance(made, Odd):
+                    yield Found(name, value if made is None else made)
                     continue
                 if made is not value:
                     stack.append(iter([(name, made[0])]))
+                    trail.append(0)
+                    continue
+                if value.kind == "call" and self._is_torch(value):
+                    stack.append(iter([(name, self._large_tensor(value))]))
                     trail.append(0)
                     continue
                 array = large_array(value) if value.kind == "call" else None
@@ -122,14 +136,38 @@ class Walk:
 
     def _made(self, node: Node) -> Any:
         """Return a small node's value in a list; the node if it is large; None if it cannot be read."""
-        if node.shape != SCALAR and (node.end or 0) - node.start > SMALL:
+        size = (node.end or 0) - node.start
+        if node.shape != SCALAR and size > SMALL:
             return node
+        if node.shape == SCALAR and size > _LARGEST and node.kind != "alias":
+            return None  # described by its size
         if node.shape != SCALAR and node.status is not Status.COMPLETE and node.known_status not in _WHOLE:
             return node  # what is only suspect is read: whoever shows it says so
         try:
             return [self._parser.decoder(self._parser.program(node.start)).decode(node.start, node.end or node.start)]
+        except UnsupportedError as error:
+            return Odd(error.reason)
         except PparseError:
             return node if node.shape != SCALAR else None  # something in it is wrong: its other parts are not
+
+    def _is_torch(self, node: Node) -> bool:
+        """Tell whether a large object would be made by torch: it has its storage inside, as bytes."""
+        if (node.end or 0) - node.start <= SMALL or node.status is not Status.COMPLETE:
+            return False
+        called = node.find("callable")
+        name = str(called.load()) if called is not None and called.kind == "global" else ""
+        return name.startswith("torch.") and ("_rebuild_" in name or name == FROM_BYTES)
+
+    def _large_tensor(self, node: Node) -> Any:
+        """Return a large object of torch, with the bytes in it; what tells that they are too many, or wrong."""
+        limit = self._parser.result.extraction.session.budget.limit
+        size = (node.end or node.start) - node.start
+        if size > limit:
+            return Odd(f"its storage lies in the pickle, in {size:,} bytes: more than the budget of {limit:,}")
+        try:
+            return self._parser.decoder(self._parser.program(node.start)).decode(node.start, node.end or node.start)
+        except PparseError as error:
+            return Odd(error.reason)
 
     def _parts_of_node(self, name: str, node: Node) -> Iterator[tuple[str, Any]]:
         """Yield names and nodes of the parts of a large value, or of one that is cut."""
@@ -205,6 +243,8 @@ def _is_node(value: Any) -> bool:
 
 def _leaf(name: str, value: Any) -> Found | None:
     """Return ``value`` as a leaf; None if it has parts."""
+    if isinstance(value, Odd):
+        return Found(name, value)
     if isinstance(value, Call | Persistent | StorageId):
         try:
             tensors = tensors_of(value)
@@ -227,11 +267,14 @@ def _leaf(name: str, value: Any) -> Found | None:
         return None if _has_parts(value) else Found(name, value, at=value.start)
     if isinstance(value, dict | list | tuple) and value:
         return None
+    if isinstance(value, set | frozenset) and any(isinstance(part, Call | Persistent) for part in value):
+        return None
     return Found(name, value)
 
 
 def _has_parts(call: Call) -> bool:
-    return bool(call.items or call.pairs or call.state is not None) or _is_container(call.args)
+    held = call.items or call.pairs or call.kwargs or call.state is not None or isinstance(call.callable, Call)
+    return bool(held) or _is_container(call.args)
 
 
 def _is_container(value: Any) -> bool:
@@ -248,7 +291,7 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield join(name, key), part
         if isinstance(value, Ordered):
             yield from _attributes(name, value.state)
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, list | tuple | set | frozenset):
         for number, part in enumerate(value):
             yield join(name, number), part
     elif isinstance(value, Call):
@@ -267,7 +310,11 @@ def _parts_of_object(name: str, call: Call) -> Iterator[tuple[str, Any]]:
     elif call.name == _FROM_TYPE and state is not None:  # a subclass, which has its parts there
         yield from _attributes(name, state)
     else:
+        if isinstance(call.callable, Call):
+            yield name, call.callable
         yield from _arguments(name, call)
+        if isinstance(call.kwargs, dict):
+            yield from _parts(name, call.kwargs)
         yield from _attributes(name, call.state)
         for number, part in enumerate(call.items):
             yield join(name, number), part
@@ -302,8 +349,12 @@ def _bare(call: Call) -> Call:
 
 def _attributes(name: str, state: Any) -> Iterator[tuple[str, Any]]:
     """Yield an object's attributes: those of its dict, and of its slots."""
-    for part in state if isinstance(state, tuple) else (state,):
+    for number, part in enumerate(state if isinstance(state, tuple) else (state,)):
         if not isinstance(part, dict):
+            if isinstance(part, list):  # of a class with slots and no dict
+                yield from _parts(name, part)
+            elif isinstance(part, Call | Persistent | tuple | set | frozenset):
+                yield join(name, number), part
             continue
         for key in _OWN:
             if isinstance(part.get(key), dict) and _BELOW in part:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pparse.findings import Finding, Severity
+from pparse.limits import count_words
 from pparse.viewers.pickle.viewer import PickleViewer
 from pparse.viewers.pickle.walk import Walk
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from pparse.parsers.pickle.values import Persistent
     from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
     from pparse.parsers.pytorch.storages import Checkpoint, Stored
+    from pparse.tensors.viewer import Extent
     from pparse.tree.node import Node
     from pparse.viewers.pickle.walk import Found
 
@@ -55,6 +58,16 @@ class PyTorchViewer(PickleViewer):
         if not self._settled:
             self._settled = True
             self.parser.prove_storages()
+
+    def close_extent(self, extent: Extent) -> Extent:
+        """Complete an extent; tell of storages that belong to none of the tensors that were listed."""
+        named = self.maker.first
+        rest = [key for key in self.parser.keys() if key not in named]  # noqa: SIM118 -- it is no mapping
+        if rest:
+            are = "belongs" if len(rest) == 1 else "belong"
+            reason = f"{count_words(len(rest), 'storage')} {are} to no tensor that is shown, the first is {rest[0]!r}"
+            self.findings.add(Finding("unnamed-storage", reason, severity=Severity.NOTE, source=self.extraction.name))
+        return super().close_extent(extent)
 
     def stored(self, storage: StorageId) -> Stored | None:
         """Return a storage; None if the file does not have it."""
