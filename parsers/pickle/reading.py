@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pparse.data.base import Data
     from pparse.tree.host import Session
 
-FIRST_BLOCK: Final = 512
+FIRST_BLOCK: Final = 256
 LAST_BLOCK: Final = 64 << 10
 # Values this large are jumped over when what is around them is read again.
 LARGE: Final = 64 << 10
