@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import struct
 from pathlib import Path
@@ -163,12 +164,32 @@ def test_check_finds_what_pickle_would_not_load(name: str) -> None:
 def test_what_is_changed_late_is_not_claimed_to_be_whole() -> None:
     with opened(hostile()["late"]) as document:
         assert document.root.to_python() == [[7], 5, [7]]
-        first, _, named = document.root.children()
-        assert first.status is pparse.Status.UNSUPPORTED
+        for node in (document.root.child(0), document.root.child(2)):
+            assert node.status is pparse.Status.UNSUPPORTED
+            with pytest.raises(PparseError):
+                node.to_python()
+        assert {finding.code for finding in document.check()} == {"late"}
+    # The value is taken away where it is made, changed where it is named, and named once more: Python has [1].
+    with opened(b"\x80\x02]q\x000h\x00K\x01a0h\x00.") as document:
+        assert document.root.status is pparse.Status.UNSUPPORTED
         with pytest.raises(PparseError):
-            first.to_python()
-        assert named.to_python() == [7]
-        assert [finding.code for finding in document.check()] == ["late"]
+            document.root.to_python()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x80\x02(K\x01q\x00K\x02q\x02K\x03q\x02h\x02t.",  # a number again
+        b"\x80\x04(K\x01q\x01K\x02\x94h\x01t.",  # MEMOIZE behind a number of its own
+        b"\x80\x04(K\x01q\x03K\x02\x94K\x03\x94K\x04\x94h\x03t.",
+    ],
+)
+def test_odd_numbers_in_the_memo_mean_what_they_mean_to_pickle(content: bytes) -> None:
+    with opened(content) as document:
+        if document.root.status is pparse.Status.COMPLETE:
+            assert document.root.to_python() == pickle.loads(content)
+        else:
+            assert [finding for finding in document.findings if "memo" in finding.reason]
 
 
 def test_cyclic_tuples_are_what_pickle_makes() -> None:
