@@ -308,8 +308,7 @@ class PickleParser(Parser, Listing):
         """Yield the children of an object: what makes it, and what is put into it."""
         names: tuple[str, ...] = ("id",) if node.kind == "persistent" else _PARTS_OF_CALL
         parts = found.state.parts
-        if len(parts) > len(names) or (parts and parts[0][0] & 0xFF != MARK and node.note == "marked"):
-            names = names + ("more",) * (len(parts) - len(names))
+        names += ("more",) * (len(parts) - len(names))
         for name, (slot, end) in zip(names, parts, strict=False):
             yield self._entry(program, name, slot, end)
         if len(found.state.states) > _MOST_STATES:

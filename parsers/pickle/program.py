@@ -117,7 +117,7 @@ class Program:
         reading.notes_big = True
         self._pages.append(Page(self.start, state))
         self.stop = reading.run(None, self.known_end, after=self._after_block)
-        self._keep(self._pages[-1])
+        self._keep(self._pages[-1], state)
         self.end = min(reading.pos, self.known_end)
         if reading.pos > self.known_end and state.slots and self._is_cut(state.slots[-1], reading):
             self._cut_slot = state.slots[-1]
@@ -163,7 +163,7 @@ class Program:
         last = self._pages[-1]
         if reading.pos - last.pos < PAGE:
             return
-        self._keep(last)
+        self._keep(last, state)
         self._pages.append(Page(reading.pos, state))
         if sum(len(page.slots) for page in self._pages) * 8 > _STACKS:
             self._thin_out()
@@ -175,9 +175,9 @@ class Program:
             page.forget()
         self._kept.clear()
 
-    def _keep(self, page: Page) -> None:
+    def _keep(self, page: Page, state: Scan) -> None:
         """Keep what was just read of a page; of the others, the one that was not used for the longest time goes."""
-        page.take(self.state)
+        page.take(state)
         self._kept.append(page)
         if len(self._kept) > _PAGES_KEPT:
             self._kept.pop(0).forget()
@@ -272,11 +272,8 @@ class Program:
         state.marks.extend(page.marks)
         state.count, state.first = page.count, self.state.first
         Reading(self.session, self.data, page.pos, state).run(end, self.known_end, after=_forget_children)
-        page.take(state)
-        self._kept.append(page)
-        if len(self._kept) > _PAGES_KEPT:
-            self._kept.pop(0).forget()
-        assert page.memo is not None and page.puts is not None  # noqa: S101, PT018 -- taken four lines above
+        self._keep(page, state)
+        assert page.memo is not None and page.puts is not None  # noqa: S101, PT018 -- taken just now
         return page.memo, page.puts
 
     def definition(self, slot: int) -> tuple[int, int, int] | None:

@@ -10,7 +10,7 @@ A legacy file is five pickles in a row and then the storages (torch/serializatio
 from __future__ import annotations
 
 from pparse.data.range_status import cut_status
-from pparse.errors import PathError, PparseError
+from pparse.errors import PparseError
 from pparse.findings import Finding, Status
 from pparse.parsers.pickle.kinds import SHAPES
 from pparse.parsers.pickle.parser import PickleParser
@@ -18,7 +18,6 @@ from pparse.parsers.pytorch.ids import storages_named
 from pparse.parsers.pytorch.storages import Checkpoint, Stored
 from pparse.tensors.dtype import DTYPES
 from pparse.tree.entry import MAP, Entry
-from pparse.tree.listing import Listing
 from pparse.tree.recognition import Confidence, signatures
 
 TYPE_CHECKING = False
@@ -63,7 +62,7 @@ class _Place:
         return Status.COMPLETE if self.there >= self.size else cut_status(self.there > 0)
 
 
-class PyTorchLegacyParser(PickleParser, Listing, Checkpoint):
+class PyTorchLegacyParser(PickleParser, Checkpoint):
     """A checkpoint of before torch 1.6."""
 
     name = "pytorch-legacy"
@@ -158,11 +157,7 @@ class PyTorchLegacyParser(PickleParser, Listing, Checkpoint):
 
     def find_member(self, name: str) -> Node | None:
         """Return the node of what was saved under the path ``name``; None if there is none."""
-        saved = self.pickled()
-        try:
-            return None if saved is None else saved.at(name)
-        except PathError:
-            return None
+        return self.saved_at(name)
 
     # -- for the viewer ----------------------------------------------------------------------------------------------
 

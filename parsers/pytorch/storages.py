@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
+from pparse.errors import PathError
 from pparse.findings import Status
 
 TYPE_CHECKING = False
@@ -48,6 +49,14 @@ class Checkpoint:
 
     has_checksums = False
     """Whether the format has checksums of the storages."""
+
+    def saved_at(self, path: str) -> Node | None:
+        """Return the node of what was saved under ``path``; None if there is none."""
+        saved = self.pickled()
+        try:
+            return None if saved is None else saved.at(path)
+        except PathError:
+            return None
 
     @abstractmethod
     def pickled(self) -> Node | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from pparse.errors import LimitError, PathError, PparseError
+from pparse.errors import LimitError, PparseError
 from pparse.findings import Finding, Severity, Status
 from pparse.lazy import lazy_pattern
 from pparse.parsers.pickle.parser import PickleParser
@@ -123,14 +123,7 @@ class PyTorchZipParser(ZipParser, Checkpoint):
 
     def find_member(self, name: str) -> Node | None:
         """Return the node of the member listed as ``name``; or else that of what was saved under this path."""
-        found = super().find_member(name)
-        if found is not None:
-            return found
-        saved = self.pickled()
-        try:
-            return None if saved is None else saved.at(name)
-        except PathError:
-            return None
+        return super().find_member(name) or self.saved_at(name)
 
     def holds(self) -> str | None:
         """Return None: what it holds is shown."""

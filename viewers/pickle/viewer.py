@@ -8,6 +8,7 @@ from pparse.parsers.pickle.arrays import Array, scalar_of
 from pparse.parsers.pickle.values import Call, Global, Persistent
 from pparse.parsers.pytorch.rebuild import Odd
 from pparse.tensors.viewer import Extent, Viewer
+from pparse.tree.node import Node
 from pparse.viewers.pickle.doubts import Doubts
 from pparse.viewers.pickle.make import TensorMaker
 from pparse.viewers.pickle.nested import storage_in
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
     from pparse.parsers.pytorch.storages import Stored
     from pparse.tensors.tensor import Tensor
-    from pparse.tree.node import Node
     from pparse.viewers.pickle.walk import Found
 
     What = StoredTensor | Array | Odd
@@ -273,7 +273,7 @@ def _plain(value: Any) -> Any:
         return f"<text of {len(value):,} characters>"
     if value is None or isinstance(value, str | int | float):
         return value
-    if hasattr(value, "known_status"):  # a node, of a large value or one that cannot be read
+    if isinstance(value, Node):  # a node, of a large value or one that cannot be read
         return f"<{value.kind} of {(value.end or value.start) - value.start:,} bytes>"
     if isinstance(value, Call):
         scalar = scalar_of(value)

@@ -20,6 +20,7 @@ from pparse.parsers.pytorch.rebuild import (
     wrapped_state,
 )
 from pparse.tree.entry import LIST, SCALAR
+from pparse.tree.node import Node
 from pparse.viewers.pickle.large import large_array
 
 TYPE_CHECKING = False
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from pparse.parsers.pickle.parser import PickleParser
     from pparse.parsers.pytorch.rebuild import Parts
-    from pparse.tree.node import Node
 
 
 # Values of at most so many bytes of pickle are made at once; larger ones are gone through node by node.
@@ -39,8 +39,9 @@ _OWN: Final = ("_parameters", "_buffers")
 _BELOW: Final = "_modules"
 # Longer texts and bytes are described by their size.
 _LARGEST: Final = 1 << 20
-# How often each byte of a pickle may be gone through, as what is shared has several names.
+# What is not known to be broken.
 _WHOLE: Final = (None, Status.COMPLETE)
+# How often each byte of a pickle may be gone through, as what is shared has several names.
 _MOST_STEPS: Final = 4
 # TorchScript's way to say of what type a list or dict is (torch/jit/_pickle.py): that is the first argument.
 _TYPED: Final = "torch.jit._pickle."
@@ -102,7 +103,7 @@ class Walk:
             if self._left < 0:
                 yield Found(name, Odd("shared values have more names than the pickle has bytes: the rest is left out"))
                 return
-            if _is_node(value):
+            if isinstance(value, Node):
                 made = self._made(value)
                 if made is None or isinstance(made, Odd):
                     yield Found(name, value if made is None else made)
@@ -235,10 +236,6 @@ def _children_called(node: Node, key: str) -> list[Node]:
         return [node.child(int(key))] if is_number and int(key) < len(node) else []
     keys: tuple[str | int, ...] = (key, int(key)) if is_number else (key,)
     return [kid for one in keys if (kid := node.find(one)) is not None]
-
-
-def _is_node(value: Any) -> bool:
-    return hasattr(value, "known_status")
 
 
 def _leaf(name: str, value: Any) -> Found | None:
