@@ -84,11 +84,24 @@ class Record:
             from pparse.errors import MalformedError
 
             raise MalformedError("its entry in the directory cannot be read", offset=self._at)
-        if self._start >= 0 and not self._judged and member.checksum is not None:
-            self._judged = True
-            parser.verify(member)  # its header is wrong: only the checksum can tell what its bytes are
+        if self._start >= 0:
+            self.prove()  # its header is wrong: only the checksum can tell what its bytes are
         data, begin, end = parser.content(member)
         return data, begin, begin + self.size if end is None else end
+
+    def is_of_zeros(self) -> bool:
+        """Return whether its checksum is that of as many zeros as it has bytes, or it has none."""
+        from pparse.kernels.crc_zeros import crc32_of_zeros
+
+        known = None if self.member is None else self.member.checksum
+        return known is None or known == ("crc32", crc32_of_zeros(self.size))
+
+    def prove(self) -> None:
+        """Compare its checksum, if that was not done because its bytes or header are suspect."""
+        member = self.member
+        if member is not None and not self._judged and member.checksum is not None:
+            self._parser.verify(member)
+            self._judged = True  # not earlier: another thread must not go on before
 
 
 def _fits(extra: bytes) -> bool:

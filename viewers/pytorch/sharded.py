@@ -1,8 +1,8 @@
-"""The tensors of a sharded PyTorch model: an index with its checkpoints."""
+"""The tensors of a sharded PyTorch model: an index with its checkpoints, or a folder of them."""
 
 from __future__ import annotations
 
-from pparse.errors import FormatError
+from pparse.errors import CancelledError, ClosedError, DataChangedError, FormatError, PparseError
 from pparse.viewers.pytorch.viewer import PyTorchViewer
 from pparse.viewers.safetensors.sharded import SafetensorsSetViewer
 
@@ -38,10 +38,10 @@ class PyTorchSetViewer(SafetensorsSetViewer):
             seen += 1
 
     def _check_shard(self, name: str, *, strict: bool) -> Iterator[Finding]:
-        from pparse.errors import PparseError
-
         try:
             viewer = self.shard_viewer(name)
+        except (CancelledError, ClosedError, DataChangedError):
+            raise
         except PparseError:
             return  # listing the tensors told it
         for finding in viewer.check(strict=strict):
