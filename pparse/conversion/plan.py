@@ -68,13 +68,21 @@ class OutputFile:
 class Plan:
     """All of a conversion of ``viewer`` to ``target``.
 
-    ``spoiled`` are numbers of tensors that an earlier attempt found not to be whole. Raises `NotWholeError`,
+    ``spoiled`` are numbers of tensors that an earlier attempt found not to be whole. ``settled``: all checksums of the
+    source are compared now; else those that can be while tensors are copied are left for then. Raises `NotWholeError`,
     `UnsupportedError` for tensors that the target cannot hold, `OptionError` for names that would collide, and
     `LimitError` if the tensors are too many for the memory budget.
     """
 
     def __init__(
-        self, viewer: Viewer, target: str, options: Options, *, dry_run: bool, spoiled: Collection[int] = ()
+        self,
+        viewer: Viewer,
+        target: str,
+        options: Options,
+        *,
+        dry_run: bool,
+        spoiled: Collection[int] = (),
+        settled: bool = True,
     ) -> None:
         self.viewer = viewer
         self.options = options
@@ -91,7 +99,7 @@ class Plan:
         self.charge = viewer.extraction.session.budget.charge(0, "the list of tensors to convert")
         self._spoiled = spoiled
         try:
-            items = self._list()
+            items = self._list() if settled or not viewer.settles_late else self._list_late()
             self.judge_document()
             if not options.skip_damaged:
                 refuse_damage(self.report)
@@ -113,12 +121,25 @@ class Plan:
 
     # -- which tensors -------------------------------------------------------------------------------------------------
 
-    def _list(self) -> list[Item]:
+    def _list_late(self) -> list[Item]:
+        """Do what `_list` does, but leave checksums for later of which all bytes will be copied as they are."""
+        items = self._list(settle=False)
+        straight = [item for item in items if item.is_straight and item.nbytes]
+        wanted = self.viewer.settle_all_but([item.tensor for item in straight])
+        if wanted is None:  # something is wrong: now all of that is found, and told at once
+            self.report.left_out.clear()
+            return self._list()
+        for item, crc in zip(straight, wanted, strict=True):
+            item.wanted_crc = crc if crc >= 0 else None
+        return items
+
+    def _list(self, *, settle: bool = True) -> list[Item]:
         """Return what to write, in the order of the source; what cannot be goes into the report."""
         items: list[Item] = []
         taken = 0
         chosen, each = self.options.chosen, self.viewer.row_bytes + ITEM_BYTES
-        self.viewer.settle()  # what is written must be known to be whole
+        if settle:
+            self.viewer.settle()  # what is written must be known to be whole
         for number, tensor in enumerate(self.viewer.tensors()):
             if chosen is not None and not chosen(tensor.name):
                 continue
@@ -148,6 +169,11 @@ class Plan:
         if reason is not None or dtype is None:
             return LeftOut(tensor.name, Status.UNSUPPORTED, reason or "its type is not known")
         return Item(tensor, name, dtype, number, packed=self.form.packed)
+
+    def contradicts(self, item: Item) -> bool:
+        """Return whether what was written of an item is not what a checksum of the source says."""
+        wanted = item.wanted_crc
+        return wanted is not None and item.crc != self.form.crc_of(item, wanted)
 
     def _target_type(self, dtype: DType) -> DType:
         wanted = self.options.dtype

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import partial
 
+from pparse.conversion.meanwhile import Meanwhile
 from pparse.errors import OptionError, SourceError
 from pparse.recovery.journal import Journal
 from pparse.writers.files import try_lock
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 _SUFFIX: Final = ".pparse-convert"
 _JOURNAL: Final = "journal"
 _FLAGS: Final = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+# Waking a thread takes as long as writing so many bytes.
+_WORTH_A_THREAD: Final = 128 << 10
 # Data and length, without times; where the system lacks it, all.
 _sync: Final = getattr(os, "fdatasync", os.fsync)
 
@@ -97,6 +101,7 @@ class Workspace:
         self._open: Any = None
         self._number = -1
         self._syncing: _Syncing | None = None
+        self._meanwhile = Meanwhile()
         self._descriptor = -1
         try:
             while not self._lock(target):  # a run that ended just now has removed it
@@ -174,6 +179,10 @@ class Workspace:
 
         Raises `SourceError`.
         """
+        self._meanwhile.wait()
+        self._write(number, at, pieces, size)
+
+    def _write(self, number: int, at: int, pieces: Iterable[bytes | memoryview], size: int | None = None) -> None:
         try:
             self._turn_to(number, size)
             self._open.seek(at)
@@ -185,6 +194,18 @@ class Workspace:
             if isinstance(error, SourceError):
                 raise
             raise cannot_write(error, self.part(number)) from error
+
+    def write_meanwhile(self, number: int, at: int, piece: memoryview) -> None:
+        """Do what `write` does in a thread, and let the caller make the next piece; this one must stay as it is.
+
+        Until the next call has returned, or that of another method: they wait. Raises `SourceError`, perhaps for the
+        piece before.
+        """
+        self._meanwhile.wait()
+        if self._number != number or len(piece) < _WORTH_A_THREAD:
+            self._write(number, at, (piece,))
+        else:
+            self._meanwhile.begin(partial(self._write, number, at, (piece,)))
 
     def _turn_to(self, number: int, size: int | None) -> None:
         if self._number == number and size is None:
@@ -210,6 +231,7 @@ class Workspace:
 
         ``wait``: return only then; else the disk works while more is written. Raises `SourceError`.
         """
+        self._meanwhile.wait()
         self._settle()
         if self._open is None:
             self._put(lines)
@@ -277,6 +299,7 @@ class Workspace:
 
     def close(self, *, keep: bool) -> None:
         """Release everything; ``keep``: leave the folder, for the same command to continue."""
+        self._meanwhile.stop()
         if self._syncing is not None:
             with suppress(SourceError):
                 self._syncing.wait()
