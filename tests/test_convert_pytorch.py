@@ -162,6 +162,16 @@ def test_damage_before_the_place_where_a_run_was_stopped(tmp_path, source, made)
     assert os.listdir(tmp_path) == ["in"]
 
 
+def test_a_run_that_left_out_what_is_damaged_goes_on(tmp_path, source, made):
+    hurt(source, made.places["t0"][0])
+    stopped(tmp_path / "m.safetensors", SIZE * 3, source=source, skip_damaged=True)
+    report = pparse.convert(source, tmp_path / "m.safetensors", skip_damaged=True)
+    assert (report.resumed_bytes > SIZE * 2, report.notes) == (True, [])
+    assert [entry.name for entry in report.left_out] == ["t0"]
+    pparse.convert(source, tmp_path / "right.safetensors", skip_damaged=True)
+    assert (tmp_path / "m.safetensors").read_bytes() == (tmp_path / "right.safetensors").read_bytes()
+
+
 def test_a_stopped_run_goes_on_with_the_checksums(tmp_path, source):
     stopped(tmp_path / "m.safetensors", SIZE * 2 + SIZE // 2, source=source)
     stats = IoStats(log=True)

@@ -11,7 +11,7 @@ from pparse.conversion.items import PIECE
 from pparse.conversion.options import Options
 from pparse.conversion.plan import Plan
 from pparse.conversion.report import LeftOut, refuse_damage
-from pparse.conversion.workspace import Place, Workspace, refuse_taken
+from pparse.conversion.workspace import OtherRunError, Place, Workspace, refuse_taken
 from pparse.errors import (
     EndOfDataError,
     EngineError,
@@ -136,8 +136,10 @@ def convert_view(
                 refuse_taken(plan.paths, force=options.force)
                 return plan.report
             return _Run(plan).go()
-        except _ContradictedError:
-            settled = True  # all is read first, so that all damage is known: what is left out is left out at once
+        except (_ContradictedError, OtherRunError):
+            # All is read first, so that all damage is known: what is left out is left out at once. An unfinished run
+            # may be one that knew it.
+            settled = True
         except _SpoiledError as error:
             spoiled |= error.numbers
         finally:
@@ -161,7 +163,7 @@ class _Run:
         self._plan = plan
         self._session = plan.viewer.extraction.session
         self._items = plan.work()
-        self._work = Workspace(plan.target, self._description(), self._session.budget)
+        self._work = Workspace(plan.target, self._description(), self._session.budget, keep_other=plan.is_unsettled)
         if self._work.started_over:
             plan.report.notes.append(
                 "an unfinished conversion to this name, with other options or of another source, was given up"

@@ -97,9 +97,11 @@ class Plan:
         self.report = Report(form, dry_run=dry_run)
         """What is known of the outcome so far."""
         self.charge = viewer.extraction.session.budget.charge(0, "the list of tensors to convert")
+        self.is_unsettled = viewer.settles_late and not settled
+        """Whether tensors may turn out to be damaged that are compared only while they are copied."""
         self._spoiled = spoiled
         try:
-            items = self._list() if settled or not viewer.settles_late else self._list_late()
+            items = self._list_late() if self.is_unsettled else self._list()
             self.judge_document()
             if not options.skip_damaged:
                 refuse_damage(self.report)

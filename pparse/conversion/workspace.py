@@ -38,6 +38,10 @@ _WORTH_A_THREAD: Final = 128 << 10
 _sync: Final = getattr(os, "fdatasync", os.fsync)
 
 
+class OtherRunError(Exception):
+    """There is an unfinished run of another kind."""
+
+
 class Place:
     """How far a run has come: in the item ``number``, ``done`` bytes are written."""
 
@@ -87,10 +91,13 @@ class Workspace:
     """The hidden folder of a conversion to ``target``, locked; created if it is missing.
 
     ``run`` describes what is done, as plain data; None: it cannot be compared with another run. Raises `OptionError`
-    if another process uses the folder, `SourceError` if it cannot be created.
+    if another process uses the folder, `SourceError` if it cannot be created, and `OtherRunError` if that of another
+    run must not be given up (``keep_other``).
     """
 
-    def __init__(self, target: str, run: Mapping[str, Any] | None, budget: MemoryBudget) -> None:
+    def __init__(
+        self, target: str, run: Mapping[str, Any] | None, budget: MemoryBudget, *, keep_other: bool = False
+    ) -> None:
         folder, name = os.path.split(target)
         self.folder = os.path.join(folder, f".{name[:100]}{_SUFFIX}")
         """Its path."""
@@ -106,7 +113,7 @@ class Workspace:
         try:
             while not self._lock(target):  # a run that ended just now has removed it
                 os.close(self._descriptor)
-            self._journal = self._begin(run, budget)
+            self._journal = self._begin(run, budget, keep_other=keep_other)
         except BaseException as error:
             if self._descriptor >= 0:
                 os.close(self._descriptor)
@@ -136,7 +143,7 @@ class Workspace:
             if os.path.islink(self.folder) or not os.path.isdir(self.folder):
                 raise OptionError(f"{self.folder} is in the way: it is not a folder of ours; remove it") from None
 
-    def _begin(self, run: Mapping[str, Any] | None, budget: MemoryBudget) -> Journal:
+    def _begin(self, run: Mapping[str, Any] | None, budget: MemoryBudget, *, keep_other: bool) -> Journal:
         """Continue the journal of the same run, or begin one."""
         journal = Journal(self._descriptor, budget, lambda path: 0)
         if run is not None and journal.run == run:
@@ -144,6 +151,8 @@ class Workspace:
             return journal
         self.started_over = journal.run is not None
         journal.close()
+        if self.started_over and run is not None and keep_other:
+            raise OtherRunError
         self._remove_parts()
         os.ftruncate(self._descriptor, 0)
         journal = Journal(self._descriptor, budget, lambda path: 0)
