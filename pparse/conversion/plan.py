@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
     from typing import Any, Final
 
-    from pparse.conversion.options import Options
+    from pparse.conversion.options import Options, Rename
     from pparse.data.base import Data
     from pparse.tensors.dtype import DType
     from pparse.tensors.tensor import Tensor
@@ -100,6 +100,7 @@ class Plan:
         self.is_unsettled = viewer.settles_late and not settled
         """Whether tensors may turn out to be damaged that are compared only while they are copied."""
         self._spoiled = spoiled
+        self._used: set[Rename] = set()
         try:
             items = self._list_late() if self.is_unsettled else self._list()
             self.judge_document()
@@ -109,7 +110,7 @@ class Plan:
             self._refuse_nothing(items)
             self._refuse_collisions(items)
             items = self._share(items)
-            metadata = self._metadata() if self.form.holds_metadata else {}
+            metadata = self._metadata() if self.form.holds_metadata else self._leave_metadata()
             self.files = self._divide(items, metadata)
         except BaseException:
             self.charge.release()
@@ -162,7 +163,7 @@ class Plan:
             flaw = Status.DAMAGED, "damage was found while it was read"
         if flaw is not None:
             return LeftOut(tensor.name, *flaw)
-        name = self.options.renamed(tensor.name)
+        name = self.options.renamed(tensor.name, self._used)
         dtype = tensor.dtype
         reason = _unwritable(tensor, name)
         if reason is None and dtype is not None:
@@ -185,7 +186,9 @@ class Plan:
         """Note what is wrong with the source beside its tensors: a header that was cut may have named more."""
         extent = self.viewer.extent()
         if extent.document_status is not Status.COMPLETE:
-            self.report.document_reason = f"the source is {extent.document_status}, apart from its tensors"
+            self.report.document_reason = (
+                f"what the source holds beside its tensors (names, headers, other values) is {extent.document_status}"
+            )
         elif extent.missing_files and extent.at_least:
             files = count_words(extent.missing_files, "file")
             self.report.document_reason = f"{files} of the source may hold more tensors, and cannot be read"
@@ -293,6 +296,21 @@ class Plan:
             self.report.notes.append(f"metadata that UTF-8 cannot hold were left out: {', '.join(unwritable[:_NAMED])}")
         return found
 
+    def _leave_metadata(self) -> dict[str, str]:
+        """Say what the target has no place for; return nothing."""
+        whole = dict(self.viewer.metadata)
+        if self.viewer.is_set:
+            whole.pop(_TOTAL, None)
+        names = {str(key) for part in (whole, *self.viewer.metadata_of_parts()) for key in part}
+        if names:
+            shown = ", ".join(sorted(names)[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+            self.report.notes.append(
+                f"an .npz holds arrays only: {count_words(len(names), 'other value')} of the source "
+                f"{'is' if len(names) == 1 else 'are'} not in it ({shown}). 'pparse info' shows them, 'pparse get FILE "
+                "NAME' gives one, and a .safetensors file has them as metadata"
+            )
+        return {}
+
     def _divide(self, items: list[Item], metadata: Mapping[str, str]) -> list[OutputFile]:
         most = self.options.max_shard_size
         parts = [items]
@@ -393,6 +411,7 @@ class Plan:
 
         report = self.report
         report.tensors, report.tensor_bytes = self.count, self.bytes
+        report.unused_renames = [str(rule) for rule in self.options.renames if rule not in self._used]
         report.files = [Written(file.path, file.size, len(file.items)) for file in self.files]
         if (index := self.index_path) is not None:
             report.files.append(Written(index, sum(map(len, self.index())), 0))
