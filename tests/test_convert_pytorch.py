@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import time
@@ -77,6 +78,45 @@ def test_each_storage_is_read_once(tmp_path, source, target):
     assert arrays(tmp_path / target) == arrays(source)
     if target.endswith("npz"):
         assert zipfile.ZipFile(tmp_path / target).testzip() is None
+
+
+def sharded(folder: Path, made) -> Path:
+    """Write two shards and an index; return its path."""
+    shards = {}
+    for number, letter in enumerate("ab"):
+        name = f"pytorch_model-{number + 1:05d}-of-00002.bin"
+        part = checkpoint(
+            {f"{letter}{at}": ("float32", [ROWS]) for at in range(COUNT)},
+            {f"{letter}{at}": made.content[place[0] : place[1]] for at, place in enumerate(made.places.values())},
+        )
+        (folder / name).write_bytes(part.content)
+        shards |= dict.fromkeys(part.places, name)
+    index = folder / "pytorch_model.bin.index.json"
+    index.write_text(json.dumps({"metadata": {"total_size": 2 * COUNT * SIZE}, "weight_map": shards}))
+    return index
+
+
+def test_each_shard_is_read_once(tmp_path, made):
+    index = sharded(tmp_path, made)
+    stats = IoStats(log=True)
+    with pparse.view(index, stats=stats) as viewer:
+        pparse.convert(viewer, tmp_path / "m.safetensors")
+    assert stats.bytes < 2 * COUNT * SIZE * 1.5
+    assert arrays(tmp_path / "m.safetensors") == arrays(index)
+
+
+def test_damage_in_a_shard(tmp_path, made):
+    index = sharded(tmp_path, made)
+    hurt(tmp_path / "pytorch_model-00002-of-00002.bin", made.places["t3"][0] + 7)
+    with pytest.raises(NotWholeError) as caught:
+        pparse.convert(index, tmp_path / "m.safetensors")
+    assert [name for name, _, _ in caught.value.lost] == ["b3"]
+    assert not (tmp_path / "m.safetensors").exists()
+    report = pparse.convert(index, tmp_path / "m.safetensors", skip_damaged=True)
+    assert [(entry.name, entry.status) for entry in report.left_out] == [("b3", Status.DAMAGED)]
+    assert set(arrays(tmp_path / "m.safetensors")) == {f"{letter}{at}" for letter in "ab" for at in range(COUNT)} - {
+        "b3"
+    }
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ class PyTorchViewer(PickleViewer):
 
     parser: Checkpoint
     settles_late = True
-    _settled = False
+    _sound: bool | None = None
 
     @classmethod
     def applies(cls, parser: Any) -> bool:
@@ -59,9 +59,13 @@ class PyTorchViewer(PickleViewer):
 
     def settle(self) -> None:
         """From now on, let `tensors` first compare the checksums of all storages, once."""
-        if not self._settled:
-            self._settled = True
-            self.parser.prove_storages()
+        self.is_sound()
+
+    def is_sound(self) -> bool:
+        """Compare the checksums of all storages, once; return whether nothing was wrong."""
+        if self._sound is None:
+            self._sound = self.parser.prove_storages() is not None
+        return self._sound
 
     def settle_all_but(self, tensors: Sequence[Tensor]) -> Sequence[int] | None:
         """Compare the checksums that are not just of one of ``tensors``; return those that are."""
