@@ -14,7 +14,7 @@ import pparse
 from pparse.data.base import BytesData
 from pparse.data.zero_runs import zeros_at_end
 from pparse.errors import TensorError
-from pparse.kernels.crc_zeros import crc32_of_zeros
+from pparse.kernels.joined_crc import crc_of_zeros
 from pparse.testing.fakes import GappyData
 from tests.pickle_arrays import array_pickle
 from tests.pytorch_files import checkpoint, legacy_checkpoint, numbered, script, tar_checkpoint
@@ -118,7 +118,7 @@ def test_a_tensor_in_a_hole_is_whole_only_if_its_checksum_is_that_of_zeros(tmp_p
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 8, 4095, 4096, 100_003, (1 << 22) + 5])
 def test_the_crc_of_zeros_is_known_without_them(count):
-    assert crc32_of_zeros(count) == zlib.crc32(bytes(count))
+    assert crc_of_zeros(count) == zlib.crc32(bytes(count))
 
 
 # -- checksums that disagree -----------------------------------------------------------------------------------------

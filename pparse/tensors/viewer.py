@@ -52,6 +52,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     names_may_be_lost = True
     """Whether a name that is not found may be in the part of the document that is missing."""
     most_facts: int | None = None  #: how many values `metadata` has at most; None: all that there are
+    settles_late = False  #: whether `settle_all_but` leaves anything to be compared later
     is_set = False  #: whether the tensors lie in several files, named by `parser.shard_names`
     row_bytes = 520  #: approximate memory of one tensor while it is held, without name, shape and further parts
 
@@ -66,10 +67,6 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     def applies(cls, parser: Any) -> bool:
         """Return whether this viewer fits what ``parser`` reads: a format may hold other things as well."""
         return True
-
-    def new_extent(self) -> Extent | None:
-        """Return an empty extent for callers that count tensors themselves; None if `extent` is made at once."""
-        return None
 
     # -- what a format says ------------------------------------------------------------------------------------------
 
@@ -94,17 +91,32 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """Yield the metadata of each file of a set, apart from `metadata`, which is that of the whole; else nothing."""
         yield from ()
 
+    def new_extent(self) -> Extent:
+        """Return an extent to add tensors to while listing them; then call `close_extent`."""
+        inner = self.extraction.parsed
+        return Extent(inner.known_end() - inner.start, known=self.extraction.session.stats.discoveries)
+
     def extent(self) -> Extent:
-        """Return how large the document is and should be, and where it was cut; goes once through all tensors.
+        """Return how large the document is and should be, and where it was cut; goes once through all tensors."""
+        extent = self.kept_extent
+        if extent is None:
+            extent = self.new_extent()
+            for tensor in self._listed():
+                extent.add(tensor)
+            extent = self.close_extent(extent)
+        return extent
+
+    def _listed(self) -> Iterator[Tensor]:
+        """Yield the tensors in order to count them; by default as `tensors`."""
+        return self.tensors()
+
+    def close_extent(self, extent: Extent) -> Extent:
+        """Complete an extent to which all tensors were added; `extent` then returns it.
 
         By default, the document should reach to the end of its last tensor, and further if its root is cut.
         """
-        inner = self.extraction.parsed
-        extent = Extent(inner.known_end() - inner.start, known=self.extraction.session.stats.discoveries)
         actual = extent.actual or 0
-        for tensor in self.tensors():
-            extent.add(tensor)
-        last = max(0, extent.last_byte - inner.start)
+        last = max(0, extent.last_byte - self.extraction.parsed.start)
         extent.expected = max(last, actual)
         if self.root.status is Status.TRUNCATED:
             extent.document_status = Status.TRUNCATED
@@ -114,6 +126,19 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         if extent.expected > actual:
             extent.resume_at = actual
         return self.keep_extent(extent)
+
+    def truncation(self, extent: Extent) -> Finding:
+        """Return the finding on a document that lacks bytes."""
+        least = "at least " if extent.at_least else ""
+        hit = f"; first tensor hit: {extent.first_hit}" if extent.first_hit is not None else ""
+        return Finding(
+            "truncated",
+            f"the file lacks {least}{extent.missing_bytes} bytes{hit}",
+            source=self.extraction.name,
+            offset=self.extraction.known_end(),
+            wanted=extent.expected,
+            got=extent.actual,
+        )
 
     def size_hint(self) -> int | None:
         """Return the approximate number of tensors if that is cheap to find out; else None."""
@@ -125,6 +150,16 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
 
     def settle(self) -> None:
         """From now on, let `tensors` first find out what statuses depend on, so that none of them changes later."""
+
+    def settle_all_but(self, tensors: Sequence[Tensor]) -> Sequence[int] | None:
+        """Do what `settle` does, but for checksums of just the bytes of one of ``tensors``: they will be read anyhow.
+
+        Return the CRC-32 that the bytes of each, as stored, must have; -1: none, or it was compared. Who reads them
+        compares it, and calls `settle` if it is wrong. None if statuses may have changed: all is to be settled, and
+        listed again. Only for viewers that say `settles_late`.
+        """
+        self.settle()
+        return None
 
     # -- what follows ------------------------------------------------------------------------------------------------
 
