@@ -24,17 +24,19 @@ from __future__ import annotations
 from bisect import bisect_right
 from contextlib import suppress
 
+from pparse.data.range_status import cut_status
 from pparse.data.trailing_bytes import trailing_severity
 from pparse.errors import LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
-from pparse.kernels.pickle_scan import GETS, LONG_LINE, MARK, MORE, SLACK, STOPPED, Scan, ends_of, scan
+from pparse.kernels.pickle_scan import GETS, LONG_LINE, MARK, MORE, NAMED, SLACK, STOPPED, Scan, ends_of, scan
 from pparse.parsers.pickle.contents import Contents, group
 from pparse.parsers.pickle.decoder import Decoder
+from pparse.parsers.pickle.joblib import WATCHED
 from pparse.parsers.pickle.kinds import KIND_OF, PLAIN_KINDS, SEQUENCES, SHAPES
 from pparse.parsers.pickle.program import Program
 from pparse.parsers.pickle.reading import Stop
 from pparse.parsers.pickle.unfinished import FILLED, NAMES, contents, open_from
-from pparse.parsers.pickle.values import Global, check_key
+from pparse.parsers.pickle.values import check_key
 from pparse.tree.entry import UNLOADED_VALUE, Entry
 from pparse.tree.listing import Listing
 from pparse.tree.parser import Parser
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, ClassVar, Final
 
+    from pparse.parsers.pickle.between import RawArray
     from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
@@ -72,7 +75,7 @@ class PickleParser(Parser, Listing):
 
     name = "pickle"
     description = "Python pickle, protocols 0 to 5"
-    extensions: ClassVar[tuple[str, ...]] = (".pkl", ".pickle", ".pck", ".p")
+    extensions: ClassVar[tuple[str, ...]] = (".pkl", ".pickle", ".pck", ".p", ".joblib")
     signatures = signatures(
         *(b"\x80" + bytes([protocol]) for protocol in range(6)),
         *(bytes([opcode]) for opcode in b"(]}lcINKJVXUTSFG"),
@@ -98,10 +101,13 @@ class PickleParser(Parser, Listing):
         """LIKELY for bytes that are opcodes of a pickle with a protocol; POSSIBLE for those of an old one."""
         head = excerpt.head(4096)
         state = Scan()
+        state.watched = WATCHED
         # Protocol 0 is text: it must end in this block, or be long and full of marks.
         i, why = scan(head + bytes(SLACK), 0, max(0, len(head)), 0, state)
         if not head:
             return Confidence.NO
+        if why == NAMED:
+            return Confidence.LIKELY
         if why not in (MORE, STOPPED, LONG_LINE):  # damaged, if it begins with a protocol and some opcodes
             return Confidence.POSSIBLE if head[0] == 0x80 and head[1:2] <= b"\5" and i > 4 else Confidence.NO
         if head[0] == 0x80:
@@ -113,27 +119,26 @@ class PickleParser(Parser, Listing):
 
     # -- programs ----------------------------------------------------------------------------------------------------
 
-    def program(self, start: int) -> Program:
-        """Return the pickle that begins at ``start``, or around it."""
-        if self._starts:
-            start = self._starts[max(0, bisect_right(self._starts, start) - 1)]
-        found = self._programs.get(start)
+    def program(self, pos: int) -> Program:
+        """Return the pickle that begins at ``pos``, or around it; that of an array of objects if it is in one."""
+        start = self._starts[max(0, bisect_right(self._starts, pos) - 1)] if self._starts else pos
+        found = self._programs.pop(start, None)  # the last one used is the last one
         if found is None:
             extraction = self.result.extraction
-            found = Program(extraction.session, extraction.data, start, extraction.known_end())
+            found = Program(extraction.session, extraction.data, start, extraction.known_end(), extraction.start)
             while len(self._programs) >= _PROGRAMS_KEPT:
                 del self._programs[next(iter(self._programs))]
-            self._programs[start] = found
-            self._decoders.pop(start, None)
-        return found
+        self._programs[start] = found
+        return found.program_at(pos)
 
     def decoder(self, program: Program) -> Decoder:
         """Return what makes the values of ``program``."""
-        found = self._decoders.get(program.start)
+        found = self._decoders.pop(program.start, None)
         if found is None or found.program is not program:
             while len(self._decoders) >= _PROGRAMS_KEPT:
                 del self._decoders[next(iter(self._decoders))]
-            found = self._decoders[program.start] = Decoder(program)
+            found = Decoder(program)
+        self._decoders[program.start] = found
         return found
 
     def root_entry(self) -> Entry:
@@ -161,17 +166,22 @@ class PickleParser(Parser, Listing):
             self.read_pickles()
         for start in self._starts:
             program = self.program(start)
-            decoder = self.decoder(program)
-            for slot, end in program.globals:
-                at = slot >> 8
-                try:
-                    if slot & 0xFF == 0x69:  # INST
-                        module, name, _ = decoder.read(at + 1, end).split(b"\n", 2)
-                        yield at, f"{module.decode('utf-8', 'replace')}.{name.decode('utf-8', 'replace')}"
-                    else:
-                        yield at, str(decoder.decode(at, end))
-                except PparseError:
-                    yield at, "?"
+            yield from self._globals_of(program)
+            for begin in program.arrays.pickles() if program.arrays is not None else ():
+                yield from self._globals_of(program.inner(begin))
+
+    def _globals_of(self, program: Program) -> Iterator[tuple[int, str]]:
+        decoder = self.decoder(program)
+        for slot, end in program.globals:
+            at = slot >> 8
+            try:
+                if slot & 0xFF == 0x69:  # INST
+                    module, name, _ = decoder.read(at + 1, end).split(b"\n", 2)
+                    yield at, f"{module.decode('utf-8', 'replace')}.{name.decode('utf-8', 'replace')}"
+                else:
+                    yield at, str(decoder.decode(at, end))
+            except PparseError:
+                yield at, "?"
 
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield the protocol, how many globals are named and calls are described, and the globals."""
@@ -320,9 +330,26 @@ class PickleParser(Parser, Listing):
             )
         for slot, end in found.state.states:
             yield self._entry(program, "state", slot, end)
+        number = None if program.arrays is None else program.arrays.number_of(node.start, node.end or program.end)
+        if number is not None and program.arrays is not None:
+            yield self._array_entry(program, program.arrays.array(number))
         for name, span in (("items", found.items), ("pairs", found.pairs)):
             if span is not None:
                 yield Entry(name, name, span[0], span[1])
+
+    def _array_entry(self, program: Program, place: RawArray) -> Entry:
+        """Describe the array of joblib that stands behind its description."""
+        if place.is_pickle:
+            return self.value_entry(program.inner(place.begin), "array")
+        last, source = program.known_end, self.result.extraction.name
+        status, finding = Status.COMPLETE, None
+        if place.end > max(last, place.begin):
+            status = cut_status(place.begin < last)
+            finding = Finding("truncated", "the bytes of an array end early", source=source, offset=last)
+        elif place.doubt:
+            status = Status.DAMAGED
+            finding = Finding("bad-padding", place.doubt, source=source, offset=place.begin)
+        return Entry("array", "raw", min(place.begin, last), min(place.end, last), status=status, finding=finding)
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
         """Return entries, reading their opcodes again where only offsets are kept."""
@@ -436,27 +463,12 @@ class PickleParser(Parser, Listing):
 
     def callable_name(self, program: Program, slot: int) -> str | None:
         """Return the name of what an object is made with; None if it is not simply a global."""
-        decoder, start = self.decoder(program), slot >> 8
-        head = decoder.read(start, min(start + 1024, program.known_end))
-        if not head:
+        start = slot >> 8
+        try:
+            found = self.decoder(program).global_at(start, program.known_end)
+        except PparseError:
             return None
-        if head[0] == MARK:
-            return None
-        state, i, buf = Scan(), 0, head + bytes(SLACK)
-        for _ in range(12):
-            i, why = scan(buf, i, min(i + 1, len(head)), start, state)
-            if why != MORE or i > len(head):
-                return None
-            if len(state.slots) == 1 and state.slots[0] & 0xFF in b"c\x93hjg":
-                try:
-                    found = decoder.decode(start, start + i)
-                except PparseError:
-                    return None
-                if isinstance(found, Global):
-                    return str(found)
-                if not isinstance(found, str):
-                    return None
-        return None
+        return None if found is None else str(found)
 
     def _is_called_with_nothing(self, program: Program, slot: int) -> bool:
         """Tell whether an object is made by a global without arguments."""
@@ -543,6 +555,8 @@ class PickleParser(Parser, Listing):
         """Return the value of a scalar; of an alias, that of the value it names."""
         size = (node.end or node.start) - node.start
         self.result.extraction.session.limits.check("scalar_bytes", size, "the value", offset=node.start)
+        if node.kind == "raw":
+            return self.result.extraction.data.read_exact(node.start, size)
         return Decoder(self.program(node.start)).decode(node.start, node.end or node.start)
 
     def to_python(self, node: Node) -> Any:
@@ -550,4 +564,6 @@ class PickleParser(Parser, Listing):
         node._refuse_if_not_whole()
         if node.kind in ("pickles", "items", "pairs"):
             return super().to_python(node)
+        if node.kind == "raw":
+            return self.load_scalar(node)
         return Decoder(self.program(node.start)).decode(node.start, node.end or node.start)
