@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from pparse.parsers.pickle.joblib import WATCHED, wrapper_name
+from pparse.parsers.pickle.joblib import WATCHED, order_of, wrapper_name
 from pparse.parsers.pickle.values import Call, Global
 
 TYPE_CHECKING = False
@@ -118,9 +118,9 @@ def _dtype(value: Any) -> tuple[str, str | None, bool] | None:
     if not isinstance(word, str) or len(word) > 40:
         return None
     state = value.state
-    order = state[1] if isinstance(state, tuple) and len(state) > 4 else "="
-    if isinstance(order, bytes):
-        order = order.decode("latin-1")
+    order = order_of(state)
+    if order is None:
+        return None
     if isinstance(state, tuple) and len(state) > 4 and (state[2] is not None or state[3] is not None):
         return word, None, False  # parts of its own: an array, or a structure
     if order == "=" and word[:1] in ("<", ">"):  # without a state

@@ -58,6 +58,7 @@ class Arrays:
         self._ends = array("q")
         self._facts = bytearray()
         self._totals = array("q", [0])  # of the bytes of arrays, before each
+        self._owned: frozenset[int] | None = None
         self._aligned: set[int] = set()  # the remainders that places leave, two at most
         self._aligned_count = 0
 
@@ -97,11 +98,19 @@ class Arrays:
         return number if number < len(self) and self._behind[number] == pos else None
 
     def number_of(self, start: int, end: int) -> int | None:
-        """Return the number of the array that the value ``[start, end)`` is; None: it is none."""
+        """Return the number of the array that the value ``[start, end)`` is; None: it is none.
+
+        Opcodes that make no value, as those of frames, may stand between its end and ``end``.
+        """
         number = bisect_right(self._behind, end) - 1
-        if number < 0 or self._owners[number] != start:
-            return None
-        return number if min(self._ends[number], self._known_end) == end else None
+        is_there = number >= 0 and self._owners[number] == start and min(self._ends[number], self._known_end) <= end
+        return number if is_there else None
+
+    def owns(self, start: int) -> bool:
+        """Whether the object that begins at ``start`` has an array."""
+        if self._owned is None or len(self._owned) < len(self):
+            self._owned = frozenset(self._owners)
+        return start in self._owned
 
     def end_of_maker(self, number: int) -> int:
         """Return where the opcodes end that describe an array."""

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pparse.parsers.pickle.program import Program
 
 WATCHED: Final = b"NumpyArrayWrapper"
+# How compressed files of joblib before 0.10 begin: that, a length in hexadecimal, and a zlib stream.
+COMPRESSED_BEFORE: Final = b"ZF0x"
 _MODULE: Final = "joblib.numpy_pickle"  # also as a part of another package: scikit-learn had its own until 0.22
 _RECONSTRUCTORS: Final = frozenset(("copyreg._reconstructor", "copy_reg._reconstructor"))
 _BESIDE: Final = frozenset(("NDArrayWrapper", "ZNDArrayWrapper"))
@@ -43,6 +45,7 @@ _LARGEST: Final = 1 << 62
 _MOST_DIMENSIONS: Final = 64
 _WIDEST: Final = 1 << 31
 _WINDOW: Final = 1024
+_ORDERS: Final = ("<", ">", "=", "|")
 _STATUS: Final = {LimitError: Status.UNSUPPORTED, UnsupportedError: Status.UNSUPPORTED}
 
 
@@ -194,6 +197,14 @@ _SIZES: Final = frozenset((1, 2, 4, 8, 12, 16, 24, 32))
 _HAS_OBJECTS: Final = 1  # a flag of types (numpy/ndarraytypes.h, NPY_ITEM_REFCOUNT)
 
 
+def order_of(state: Any) -> str | None:
+    """Return the byte order in the state of a type; None: it is none."""
+    order = state[1] if isinstance(state, tuple) and len(state) > 4 else "="
+    if isinstance(order, bytes):
+        order = order.decode("latin-1")
+    return order if isinstance(order, str) and order in _ORDERS else None
+
+
 def element_size(dtype: Any) -> tuple[int, bool] | None:
     """Return how many bytes an element has, and whether it has objects; None: that is not known.
 
@@ -204,6 +215,8 @@ def element_size(dtype: Any) -> tuple[int, bool] | None:
         return None
     word = dtype.args[0] if dtype.args else None
     state = dtype.state
+    if order_of(state) is None:
+        return None
     if isinstance(state, tuple) and (len(state) < 8 or type(state[5]) is not int or type(state[7]) is not int):
         return None
     size = state[5] if isinstance(state, tuple) else -1

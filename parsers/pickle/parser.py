@@ -31,7 +31,7 @@ from pparse.findings import Finding, Severity, Status
 from pparse.kernels.pickle_scan import GETS, LONG_LINE, MARK, MORE, NAMED, SLACK, STOPPED, Scan, ends_of, scan
 from pparse.parsers.pickle.contents import Contents, group
 from pparse.parsers.pickle.decoder import Decoder
-from pparse.parsers.pickle.joblib import WATCHED
+from pparse.parsers.pickle.joblib import COMPRESSED_BEFORE, WATCHED
 from pparse.parsers.pickle.kinds import KIND_OF, PLAIN_KINDS, SEQUENCES, SHAPES
 from pparse.parsers.pickle.program import Program
 from pparse.parsers.pickle.reading import Stop
@@ -66,6 +66,7 @@ _MOST_NAMED: Final = 64 << 10
 _ZEROS: Final = 64 << 10
 _SMALL_TUPLES: Final = frozenset(b"\x85\x86\x87")
 _MOST_STATES: Final = 100
+_BROKEN: Final = (Status.TRUNCATED, Status.DAMAGED)
 _CALLED: Final = frozenset(b"R\x81\x92oiQ")
 _PARTS_OF_CALL: Final = ("callable", "args", "kwargs")
 
@@ -148,6 +149,10 @@ class PickleParser(Parser, Listing):
         if end <= extraction.start:
             finding = self._note("truncated", "the pickle is empty", end)
             return Entry(None, "unknown", end, end, status=Status.TRUNCATED, finding=finding)
+        if extraction.data.pread(extraction.start, min(4, end - extraction.start)) == COMPRESSED_BEFORE:
+            reason = "a file of joblib before 0.10, compressed in its own way: that is not read"
+            finding = self._note("unsupported", reason, extraction.start)
+            return Entry(None, "unknown", extraction.start, end, status=Status.UNSUPPORTED, finding=finding)
         last = self.read_pickles()
         pos = last.end
         if not last.trouble and pos < end:
@@ -298,7 +303,7 @@ class PickleParser(Parser, Listing):
             at, reason = found.wrong
             finding = Finding("malformed", reason, path=node.path, source=self.result.extraction.name, offset=at)
             self.result.close_node(node, Status.DAMAGED, finding)
-        elif node.known_status in (Status.TRUNCATED, Status.DAMAGED):
+        elif node.known_status in _BROKEN or (program.trouble and node.known_status is Status.UNSUPPORTED):
             for entry in self._unfinished(program, node, found.left):
                 if index.entries is not None or not in_order:
                     index.add_entry(entry)
@@ -493,9 +498,9 @@ class PickleParser(Parser, Listing):
         paired = node.shape == "map" and node.kind != "call"
         names = iter(_PARTS_OF_CALL if node.kind == "call" and slots is left else ())  # nothing called it yet
         if slots is left:
-            first_open = 1 + open_from(slots[1:], paired=False)
+            first_open = 1 + open_from(program.closed(slots[1:]), paired=False)
         else:
-            first_open = open_from(slots, paired=paired)
+            first_open = open_from(program.closed(slots), paired=paired)
         done = ends_of(slots[: first_open + 1], program.end)
         decoder = self.decoder(program)
         if paired:
@@ -558,6 +563,11 @@ class PickleParser(Parser, Listing):
         if node.kind == "raw":
             return self.result.extraction.data.read_exact(node.start, size)
         return Decoder(self.program(node.start)).decode(node.start, node.end or node.start)
+
+    def value_inside(self, place: RawArray) -> Any:
+        """Return the array of objects that joblib keeps in a pickle of its own. Raises what `Decoder.decode` does."""
+        program = self.program(place.begin)
+        return self.decoder(program).decode(program.start, program.end - 1)
 
     def to_python(self, node: Node) -> Any:
         """Return the value of ``node``, with objects as `pparse.parsers.pickle.values.Call`."""

@@ -28,8 +28,8 @@ _MOST_NOTED: Final = 200_000
 _MOST_LATE: Final = 1_000
 # The memory of all stacks kept, above which every second page is forgotten.
 _STACKS: Final = 2 << 20
-# How many pages may be read again while the pickle is read for the first time, besides as many as it has.
-_MOST_AGAIN: Final = 64
+# How many pages may be read again while the pickle is read for the first time, besides a quarter of those it has.
+_MOST_AGAIN: Final = 16
 _INSIDE_KEPT: Final = 4
 
 
@@ -155,6 +155,11 @@ class Program:
         """Return where the opcodes from ``pos`` on end before an array, or the pickle does."""
         found = None if self.arrays is None else self.arrays.next_from(pos)
         return self.end if found is None else found
+
+    def closed(self, slots: list[int]) -> list[int]:
+        """Return slots, those of arrays of joblib as values into which nothing can be put."""
+        arrays = self.arrays
+        return slots if arrays is None else [slot | 0xFF if arrays.owns(slot >> 8) else slot for slot in slots]
 
     def _run(self) -> None:
         state = self.state
@@ -378,18 +383,20 @@ class Program:
         return max([end, *(last for large, last in self.state.big.get(start, ()) if large == slot)])
 
     def _last_filled(self, page: Page, start: int) -> int:
-        """Return `Page.last_filled`, also of the page that is being read."""
-        if not self._is_running or page is not self._pages[-1]:
+        """Return `Page.last_filled`; while the pickle is being read, without sorting: pages are soon forgotten."""
+        if not self._is_running:
             return page.last_filled(start)
-        fills = self.state.fills
+        fills, filled = page.fills, page.filled
+        if page is self._pages[-1]:
+            fills, filled = self.state.fills, self.state.filled
         number = next((nth for nth in range(len(fills) - 1, -1, -1) if fills[nth] == start), -1)
         self._spend(len(fills) - max(0, number))
-        return self.state.filled[number] if number >= 0 else 0
+        return filled[number] if number >= 0 else 0
 
     @property
     def is_tired(self) -> bool:
         """Whether what is memoized was looked up too far away, too often, while the pickle was read."""
-        return self._steps_left + (self._pages[-1].pos - self.start) < 0
+        return self._steps_left + (self._pages[-1].pos - self.start) // 4 < 0
 
     def _spend(self, steps: int) -> None:
         """Count steps of looking back while the pickle is being read. Raises `LimitError`: too many."""

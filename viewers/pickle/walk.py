@@ -6,12 +6,15 @@ parameters, buffers and submodules are called as its ``state_dict()`` calls them
 
 from __future__ import annotations
 
+from pparse.display.text import shorten
 from pparse.errors import PparseError, UnsupportedError
 from pparse.findings import Status
 from pparse.parsers.pickle.arrays import SCALARS, Array, array_of
+from pparse.parsers.pickle.joblib import file_beside
 from pparse.parsers.pickle.values import Call, Ordered, Persistent
 from pparse.parsers.pytorch.rebuild import (
     FROM_BYTES,
+    Beside,
     Odd,
     StorageId,
     numpy_inside,
@@ -21,7 +24,7 @@ from pparse.parsers.pytorch.rebuild import (
 )
 from pparse.tree.entry import LIST, SCALAR
 from pparse.tree.node import Node
-from pparse.viewers.pickle.large import large_array
+from pparse.viewers.pickle.large import large_array, large_objects
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -176,9 +179,8 @@ class Walk:
         place = value.array if isinstance(value, Call) else None
         if place is None or not place.is_pickle:
             return value
-        program = self._parser.program(place.begin)
         try:
-            return self._parser.decoder(program).decode(program.start, program.end - 1)
+            return self._parser.value_inside(place)
         except PparseError as error:
             return Odd(error.reason)
 
@@ -221,6 +223,10 @@ class Walk:
         kids = list(node.children())
         if kids and kids[-1].key == "array":
             yield name, kids[-1]
+            return
+        objects = large_objects(kids)
+        if objects is not None:
+            yield from self._parts_of_node(name, objects)
             return
         for kid in kids:
             if kid.key == "state":
@@ -291,6 +297,10 @@ def _leaf(name: str, value: Any) -> Found | None:
             leaf = Found(name, value, at=value.start, array=array_of(inside[0]))
             leaf.dtype = inside[1]
             return leaf
+        beside = file_beside(value)
+        if beside is not None:
+            reason = f"joblib before 0.10 wrote it to a file beside this one, {shorten(beside, 80)!r}: that is not read"
+            return Found(name, Beside(reason), at=value.start)
         array = array_of(value)
         if array is not None:
             return None if array.objects is not None else Found(name, value, at=value.start, array=array)
