@@ -1,7 +1,7 @@
 """The files of joblib in ``data/joblib``, what joblib reads in them, and ways to make such files by hand.
 
-They are written by ``interop/make_joblib_samples.py``. ``expected.json`` has for each file the type, shape and sha256 (C
-order, little-endian) of each array by its name, in order.
+They are written by ``interop/make_joblib_samples.py``. ``expected.json`` has for each file the type, shape and sha256
+(C order, little-endian) of each array by its name, in order.
 """
 
 from __future__ import annotations

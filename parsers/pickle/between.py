@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 # What is known of an array, as bits: it is a pickle; its padding is wrong; it is not aligned from the file's begin on.
 _PICKLED, _DOUBTFUL, _SHIFTED = 1, 2, 4
+# Bytes that the place of an array takes, and its object in a set; for so many at once.
+_PLACE: Final = 128
+_STEP: Final = 1024
 
 
 class RawArray:
@@ -50,6 +53,7 @@ class Arrays:
 
     def __init__(self, session: Session, data: Data, known_end: int) -> None:
         self._session = session
+        self._charge = session.budget.charge(0, "the places of arrays")
         self._data = data
         self._known_end = known_end
         self._owners = array("q")
@@ -68,6 +72,8 @@ class Arrays:
     def add(self, owner: int, behind: int, begin: int, end: int, *, pickled: bool = False, doubtful: bool) -> None:
         """Note an array: of the object that begins at ``owner``, and whose BUILD ends at ``behind``."""
         self._session.limits.check("entries", len(self) + 1, "the number of arrays", offset=behind)
+        if not len(self) % _STEP:
+            self._charge.resize(_PLACE * (len(self) + _STEP))
         self._owners.append(owner)
         self._behind.append(behind)
         self._begins.append(begin)
