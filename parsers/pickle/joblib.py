@@ -20,7 +20,6 @@ from pparse.errors import PASSING, GapError, LimitError, PparseError, Unsupporte
 from pparse.findings import Status
 from pparse.parsers.pickle.between import Arrays
 from pparse.parsers.pickle.decoder import Decoder
-from pparse.parsers.pickle.reading import LARGE
 from pparse.parsers.pickle.values import Call, Global
 
 TYPE_CHECKING = False
@@ -117,10 +116,7 @@ class ArrayFinder:
             return self._broken(start, error.reason, _STATUS.get(type(error), Status.DAMAGED))
         if not isinstance(state, dict):
             return self._broken(start, "its state is no dict")
-        end = self._find(start, pos, state)
-        if end is not None and end - start >= LARGE and end <= self._program.known_end:
-            self._program.state.note_big(made, end, is_new=False)
-        return end
+        return self._find(start, pos, state)
 
     def _is_wrapper(self, start: int, end: int) -> bool:
         """Tell whether the object that the opcodes ``[start, end)`` make is one for an array."""
