@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Protocol
+    from typing import Final, Protocol
 
     from pparse.data.base import Data
     from pparse.tree.host import Session
