@@ -104,7 +104,7 @@ def _converted(array: Any, options: Any) -> Any:
 
 
 def _is_foreign(tensor: Tensor) -> bool:
-    return tensor.dtype is not None and tensor.status is Status.COMPLETE and tensor.dtype.numpy.isbuiltin != 1
+    return tensor.dtype is not None and tensor.status is Status.COMPLETE and tensor.dtype.numpy.isbuiltin == 2
 
 
 def _filled(array: Any) -> Any:

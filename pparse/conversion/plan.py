@@ -379,7 +379,7 @@ class Plan:
 
     def _tell_foreign(self, items: list[Item]) -> None:
         """Note which types numpy lacks, and how to read them."""
-        foreign = {item.dtype.name: item.dtype for item in items if item.dtype.numpy.isbuiltin != 1}
+        foreign = {item.dtype.name: item.dtype for item in items if item.dtype.numpy.isbuiltin == 2}
         for name, dtype in sorted(foreign.items()):
             if dtype.kind != "other":
                 self.report.notes.append(

@@ -172,6 +172,11 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         return self.root
 
     @property
+    def default_name(self) -> str | None:
+        """Name of the tensor that is meant if no name is given; None: `default_node` is meant."""
+        return None
+
+    @property
     def findings(self) -> FindingList:
         """What was found wrong so far; `check` looks everywhere."""
         return self.extraction.findings

@@ -1,0 +1,106 @@
+"""The array of an .npy file, as a model of one tensor."""
+
+from __future__ import annotations
+
+from pparse.findings import Finding, Severity, Status
+from pparse.parsers.numpy.header import read_header
+from pparse.tensors.status import status_by_place
+from pparse.tensors.tensor import Span, Tensor
+from pparse.tensors.viewer import Viewer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+    from pparse.document.extraction import Extraction
+    from pparse.parsers.numpy.header import ArrayHeader
+
+EXTENSION = ".npy"
+
+
+class NpyViewer(Viewer):
+    """A mapping of one name, that of the file without its extension, to the array in it."""
+
+    names_may_be_lost = False
+
+    def __init__(self, extraction: Extraction, name: str | None = None) -> None:
+        super().__init__(extraction)
+        self._name = name
+        self._header: ArrayHeader | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the array, which the format does not give it: that of the file up to ``.npy``."""
+        if self._name is None:
+            last = self.extraction.outermost.name.replace("\\", "/").rpartition("/")[2]
+            at = last.lower().find(EXTENSION)
+            stem = last if at < 0 else last[:at]
+            self._name = stem if stem and stem[0] != "<" else "array"  # bytes in memory have no name
+        return self._name
+
+    @property
+    def default_name(self) -> str:
+        """That of the array."""
+        return self.name
+
+    @property
+    def header(self) -> ArrayHeader:
+        """The header of the array."""
+        if self._header is None:
+            inner = self.extraction.parsed
+            self._header = read_header(inner.data, inner.start, inner.end, inner.session.limits)
+        return self._header
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The version of the format, and whether the first dimension runs fastest."""
+        header = self.header
+        if header.version is None or not header.places:
+            return {}
+        return {"version": f"{header.version[0]}.{header.version[1]}", "fortran_order": header.fortran}
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield the array."""
+        yield self.tensor()
+
+    def find(self, name: str) -> Tensor | None:
+        """Return the array if that is its name; else None."""
+        return self.tensor() if name == self.name else None
+
+    def tensor(self) -> Tensor:
+        """Return the array."""
+        inner = self.extraction.parsed
+        return tensor_of(self.header, self.name, inner, self)
+
+
+def tensor_of(header: ArrayHeader, name: str, inner: Extraction, owner: Any) -> Tensor:
+    """Return the array in ``inner``, whose header is ``header``, as a tensor called ``name``."""
+    path, begin, nbytes = inner.outermost.path, header.end, header.nbytes
+    status, finding = header.status, None
+    if status is not Status.COMPLETE:
+        severity = Severity.NOTE if header.is_of_objects else Severity.ERROR
+        finding = Finding(header.code, header.reason, severity=severity, path=name, source=inner.name, offset=header.at)
+    if nbytes is None:  # what follows the header is all that is known of it
+        end = inner.known_end()
+        spans = (Span(inner.data, begin, max(0, end - begin), path, end),) if header.places else ()
+    else:
+        spans = (Span(inner.data, begin, nbytes, path, inner.end),)
+        if nbytes and (not inner.data.available(begin, nbytes) or _ends_before(inner, begin + nbytes)):
+            status = status_by_place(begin, begin + nbytes, inner.known_end())
+    return Tensor(
+        name,
+        header.dtype,
+        header.shape if status is not Status.DAMAGED else (),
+        spans,
+        stored_dtype=header.descr,
+        strides=header.strides(),
+        byteorder=header.byteorder,
+        status=status,
+        finding=finding,
+        owner=owner,
+    )
+
+
+def _ends_before(inner: Extraction, end: int) -> bool:
+    return inner.end is not None and inner.end < end
