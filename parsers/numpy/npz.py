@@ -9,7 +9,9 @@ from __future__ import annotations
 from pparse.errors import PASSING, PparseError
 from pparse.lazy import lazy_pattern
 from pparse.limits import count_words
+from pparse.parsers.zip.note import ZipNote
 from pparse.parsers.zip.parser import ZipParser
+from pparse.parsers.zip.small_members import first_content
 from pparse.tree.recognition import Confidence
 from pparse.writers.npy import MAGIC
 
@@ -116,10 +118,16 @@ class NpzParser(ZipParser):
         self.recall(member)
         return member
 
+    def first_bytes(self, member: ArchiveMember, count: int) -> bytes:
+        """Return the first bytes of a deflated array without opening it; none if it must be opened to be judged."""
+        note = member.extra
+        odd = not isinstance(note, ZipNote) or (member.at, member.start) in self.spoilt
+        return b"" if odd else first_content(self.extraction.data, member, note, count)
+
     def opened(self, member: ArchiveMember) -> Extraction:
-        """Return the content of an array. Raises `UnsupportedError`, `MalformedError`."""
+        """Return the content of an array, the same while it is in use. Raises `UnsupportedError`, `MalformedError`."""
         known = self._opened.get(member.at)
-        return known if known is not None and known.name == member.name else self.open_member(member)
+        return known if known is not None else self.open_member(member)
 
     def prove_arrays(self) -> None:
         """Compare the checksums of all arrays: from then on, their statuses are final."""

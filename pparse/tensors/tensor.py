@@ -316,7 +316,7 @@ class Tensor(TensorFacts):
     def _confirm(self) -> None:
         """Compare the checksums that cover the tensor's bytes, if that costs little."""
         if self._owner is not None:
-            self._owner.extraction.confirm()
+            self._owner.confirm(self)
 
     def _refuse_if_not_whole(self) -> None:
         self._confirm()

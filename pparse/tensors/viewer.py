@@ -146,6 +146,10 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """Return whether there are more than ``count`` tensors, as far as that is cheap to find out."""
         return (self.size_hint() or 0) > count
 
+    def confirm(self, tensor: Tensor) -> None:
+        """Compare the checksums that cover the bytes of ``tensor``, if that costs little, before they are returned."""
+        self.extraction.confirm()
+
     def settle(self) -> None:
         """From now on, let `tensors` first find out what statuses depend on, so that none of them changes later."""
 

@@ -24,15 +24,15 @@ class NpyViewer(Viewer):
 
     names_may_be_lost = False
 
-    def __init__(self, extraction: Extraction, name: str | None = None) -> None:
+    def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
-        self._name = name
+        self._name = ""
         self._header: ArrayHeader | None = None
 
     @property
     def name(self) -> str:
         """Name of the array, which the format does not give it: that of the file up to ``.npy``."""
-        if self._name is None:
+        if not self._name:
             last = self.extraction.outermost.name.replace("\\", "/").rpartition("/")[2]
             at = last.lower().find(EXTENSION)
             stem = last if at < 0 else last[:at]
@@ -76,18 +76,20 @@ class NpyViewer(Viewer):
 
 def tensor_of(header: ArrayHeader, name: str, inner: Extraction, owner: Any) -> Tensor:
     """Return the array in ``inner``, whose header is ``header``, as a tensor called ``name``."""
-    path, begin, nbytes = inner.outermost.path, header.end, header.nbytes
+    begin, nbytes = header.end, header.nbytes
     status, finding = header.status, None
     if status is not Status.COMPLETE:
         severity = Severity.NOTE if header.is_of_objects else Severity.ERROR
         finding = Finding(header.code, header.reason, severity=severity, path=name, source=inner.name, offset=header.at)
-    if nbytes is None:  # what follows the header is all that is known of it
-        end = inner.known_end()
-        spans = (Span(inner.data, begin, max(0, end - begin), path, end),) if header.places else ()
-    else:
-        spans = (Span(inner.data, begin, nbytes, path, inner.end),)
-        if nbytes and (not inner.data.available(begin, nbytes) or _ends_before(inner, begin + nbytes)):
+    spans: tuple[Span, ...] = ()
+    if nbytes is not None:
+        spans = (Span(inner.data, begin, nbytes, inner.path, inner.end),)
+        short = inner.end is not None and inner.end < begin + nbytes
+        if nbytes and (short or not inner.data.available(begin, nbytes)):
             status = status_by_place(begin, begin + nbytes, inner.known_end())
+    elif header.places:  # what follows the header is all that is known of it
+        end = inner.known_end()
+        spans = (Span(inner.data, begin, max(0, end - begin), inner.path, end),)
     return Tensor(
         name,
         header.dtype,
@@ -100,7 +102,3 @@ def tensor_of(header: ArrayHeader, name: str, inner: Extraction, owner: Any) -> 
         finding=finding,
         owner=owner,
     )
-
-
-def _ends_before(inner: Extraction, end: int) -> bool:
-    return inner.end is not None and inner.end < end
