@@ -164,6 +164,22 @@ def _tensor_text(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, ou
     out.line(str(_converted(_array(tensor, index, options.partial), options)))
 
 
+def _of_no_numbers(array: Any) -> Any:
+    """Return an array of texts, times, bytes or structures for JSON; a structure as its fields, by name."""
+    import numpy as np
+
+    if array.dtype.names is not None:
+        return {name: _plain(array[name]) for name in array.dtype.names}
+    if array.dtype.kind in "Mm":
+        return np.datetime_as_string(array).tolist() if array.dtype.kind == "M" else array.astype("i8").tolist()
+    flat = array.reshape(-1).tolist()
+    if array.dtype.kind != "U":
+        flat = [_text_or_hex(value) if array.dtype.kind == "S" else {"hex": value.hex()} for value in flat]
+    made = np.empty(len(flat), object)
+    made[:] = flat
+    return made.reshape(array.shape).tolist()
+
+
 def _text_or_hex(text: bytes) -> str | dict[str, str]:
     try:
         return text.decode()
@@ -213,7 +229,13 @@ def _plain(array: Any) -> Any:
         return whole.tolist()
     if array.dtype == object:  # texts
         return np.array([_text_or_hex(text) for text in array.reshape(-1)], object).reshape(array.shape).tolist()
-    if array.dtype.name in ("complex64", "complex128"):
+    if (
+        array.dtype.names is not None
+        or array.dtype.kind in "SUMm"
+        or (array.dtype.isbuiltin != 2 and array.dtype.kind == "V")
+    ):
+        return _of_no_numbers(array)
+    if array.dtype.kind == "c":
         array = np.stack((array.real, array.imag), -1)
     elif array.dtype.kind not in "biuf" or array.dtype.name.startswith(("bfloat", "float8")):
         array = array.astype(np.complex64 if array.dtype.name in ("complex32", "bcomplex32") else np.float64)

@@ -67,6 +67,11 @@ class DType:
         return other
 
     @property
+    def is_number(self) -> bool:
+        """Whether its elements are numbers: not texts, times, structures or plain bytes."""
+        return self.kind != "other" or self.name.startswith(("float", "complex"))
+
+    @property
     def packed(self) -> bool:
         """Whether several elements share a byte in a file."""
         return self.bits < 8

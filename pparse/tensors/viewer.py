@@ -498,7 +498,7 @@ class Extent:
                 self.last_byte = end
         if status is Status.DAMAGED or (tensor.dtype is None and not tensor.shape):
             return  # the number of elements is unknown
-        if tensor.is_text:
+        if tensor.is_text or (tensor.dtype is not None and not tensor.dtype.is_number):
             return  # text is not a parameter
         dtype = tensor.dtype.name if tensor.dtype is not None else tensor.stored_dtype
         if len(self.parameters) > 200 and dtype not in self.parameters:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.numpy.header import read_header
 from pparse.tensors.status import status_by_place
 from pparse.tensors.tensor import Span, Tensor
-from pparse.tensors.viewer import Viewer
+from pparse.tensors.viewer import Viewer, unwritten_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from typing import Any
+    from typing import Any, Final
 
     from pparse.document.extraction import Extraction
     from pparse.parsers.numpy.header import ArrayHeader
 
-EXTENSION = ".npy"
+EXTENSION: Final = ".npy"
+_MOST_HOLES: Final = 10_000
 
 
 class NpyViewer(Viewer):
@@ -27,6 +30,7 @@ class NpyViewer(Viewer):
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
         self._name = ""
+        self._holes: list[tuple[int, int]] | None = None
         self._header: ArrayHeader | None = None
 
     @property
@@ -71,7 +75,26 @@ class NpyViewer(Viewer):
     def tensor(self) -> Tensor:
         """Return the array."""
         inner = self.extraction.parsed
-        return tensor_of(self.header, self.name, inner, self)
+        tensor = tensor_of(self.header, self.name, inner, self)
+        for span in tensor.spans:
+            tensor.unwritten_nbytes = unwritten_in(self.holes, span.offset, span.offset + span.length)[1]
+        return tensor
+
+    @property
+    def holes(self) -> list[tuple[int, int]]:
+        """Stretches of the file that were never written, in order, at most 10,000."""
+        if self._holes is None:
+            inner = self.extraction.parsed
+            self._holes = list(islice(inner.data.holes(inner.start, inner.known_end()), _MOST_HOLES))
+        return self._holes
+
+    def finding_of(self, tensor: Tensor) -> Finding | None:
+        """Return the finding on an array that lies in a hole of the file."""
+        span = tensor.spans[0]
+        first, length = unwritten_in(self.holes, span.offset, span.offset + span.length)
+        reason = f"{length:,} of {span.length:,} bytes were never written (a file hole): they read as zeros"
+        source = self.extraction.name
+        return Finding("unwritten", reason, path=tensor.name, source=source, offset=first, length=length)
 
 
 def tensor_of(header: ArrayHeader, name: str, inner: Extraction, owner: Any) -> Tensor:
