@@ -167,7 +167,7 @@ def _read_text(header: ArrayHeader, data: Data, end: int | None, limits: Limits,
         reason = (
             f"its header of {length:,} bytes exceeds the limit leaf_bytes={limits.leaf_bytes}; lift it with {option}"
         )
-        header.blame(Status.UNSUPPORTED, "limit", reason, at)
+        header.blame(Status.UNSUPPORTED, "long-header", reason, at)
         return
     lost: list[tuple[int, int]] = []
     if len(known) < length:
@@ -270,4 +270,4 @@ def _judge_shape(header: ArrayHeader, limits: Limits) -> None:
             return
     if len(header.shape) > limits.tensor_rank:
         reason = f"it has {len(header.shape):,} dimensions, more than the limit tensor_rank={limits.tensor_rank}"
-        header.blame(Status.UNSUPPORTED, "limit", reason, at)
+        header.blame(Status.UNSUPPORTED, "rank", reason, at)

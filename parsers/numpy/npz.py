@@ -69,7 +69,9 @@ class NpzParser(ZipParser):
             return False
         tail = excerpt.tail(1 << 16)
         names = [tail[at.end() : at.end() + at[1][0] + 256 * at[2][0]] for at in _LISTED.finditer(tail)]
-        return bool(names) and all(name.endswith(EXTENSION.encode()) for name in names)
+        if not names:  # it is cut, or a stream: the first name counts, unless the file is called another archive
+            return not excerpt.ends_with(ZipParser.extensions)
+        return all(name.endswith(EXTENSION.encode()) for name in names)
 
     # -- arrays ------------------------------------------------------------------------------------------------------
 
@@ -145,4 +147,5 @@ class NpzParser(ZipParser):
         others = [member.name for member in self._judged() if not self.is_array(member)]
         if others:
             more = ", …" if len(others) > _NAMED else ""
-            yield "others", f"{count_words(len(others), 'member')} no arrays: {', '.join(others[:_NAMED])}{more}"
+            are = "is no array" if len(others) == 1 else "are no arrays"
+            yield "others", f"{count_words(len(others), 'member')} {are}: {', '.join(others[:_NAMED])}{more}"

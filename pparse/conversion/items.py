@@ -59,7 +59,10 @@ class Item:
         ``buffer`` is used for it. Raises the errors of `Tensor.blocks`.
         """
         if not self.is_straight:
-            yield from self._computed(start, len(buffer) // _COMPUTED // 8 * 8)
+            count = len(buffer) // _COMPUTED // 8 * 8
+            if self.tensor.itemsize > _COMPUTED:  # texts and structures
+                count = max(1, len(buffer) // self.tensor.itemsize)
+            yield from self._computed(start, count)
             return
         whole = memoryview(buffer)
         while start < self.nbytes:

@@ -415,8 +415,6 @@ def _unwritable(tensor: Tensor, name: str) -> str | None:
         return "its elements are texts, not numbers"
     if tensor.dtype is None:
         return f"its type {tensor.stored_dtype!r} is not known"
-    if tensor.dtype.kind == "other":
-        return f"its elements, of {tensor.dtype}, are not numbers"
     if not _is_text(name):
         return "UTF-8 cannot hold its name"
     return None
