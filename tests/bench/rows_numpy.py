@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import inputs_numpy as inputs
-from harness import Bench
+
+if TYPE_CHECKING:
+    from harness import Bench
 
 
 def row_an(bench: Bench) -> None:

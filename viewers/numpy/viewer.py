@@ -58,11 +58,8 @@ class NpyViewer(Viewer):
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """The version of the format, and whether the first dimension runs fastest."""
-        header = self.header
-        if header.version is None or not header.places:
-            return {}
-        return {"version": f"{header.version[0]}.{header.version[1]}", "fortran_order": header.fortran}
+        """Nothing: a header describes the array."""
+        return {}
 
     def tensors(self) -> Iterator[Tensor]:
         """Yield the array."""
