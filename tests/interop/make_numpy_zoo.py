@@ -40,7 +40,6 @@ def arrays() -> dict[str, Any]:
         "words": np.array([["zero", ""], ["日本", "ab"]]),
         "days": np.array(["2026-01-02", "NaT"], "M8[D]"),
         "waits": np.array([1, 2], ">m8[25us]"),
-        "long": np.array([1, 3], "g") / 7,
         "halves": np.ones(4, ml_dtypes.bfloat16),
         "complex": np.array(1 + 2j),
         "none": np.zeros((0, 5), "u2"),
