@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from bisect import bisect_right
 from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 from itertools import islice
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from pparse.budget import MemoryBudget
-    from pparse.data.base import Data, IoStats
+    from pparse.data.base import IoStats
     from pparse.document.extraction import Extraction
     from pparse.document.folder import Folder
     from pparse.document.opening import Source
@@ -358,33 +357,6 @@ def _sliced(viewer: Viewer, part: slice) -> Iterator[Tensor]:
     first = part.start or 0
     count = None if part.stop is None else max(0, part.stop - first)
     yield from islice(viewer.tensors_from(first), 0, count, part.step) if count != 0 else ()
-
-
-def unwritten_in(holes: list[tuple[int, int]], start: int, end: int) -> tuple[int, int]:
-    """Return ``(offset of the first, number)`` of the bytes in ``[start, end)`` that lie in ``holes`` (in order)."""
-    if len(holes) == 1 and holes[0][0] <= start and end <= holes[0][1]:
-        return start, end - start  # only the beginning of the file was written
-    at = max(0, bisect_right(holes, (start, 1 << 63)) - 1)
-    first = length = 0
-    while at < len(holes) and holes[at][0] < end:
-        low, high = max(holes[at][0], start), min(holes[at][1], end)
-        if low < high:
-            first = first or low
-            length += high - low
-        at += 1
-    return first, length
-
-
-def last_written(data: Data, start: int, hole: int) -> int:
-    """Return where the last nonzero byte before a hole ends, looking back at most 1 MiB, and not before ``start``."""
-    at, first = hole, max(start, hole - (1 << 20))
-    while at > first:
-        begin = max(first, at - 4096)
-        kept = data.pread(begin, at - begin).rstrip(b"\0")
-        if kept:
-            return begin + len(kept)
-        at = begin
-    return at
 
 
 class Extent:

@@ -8,7 +8,8 @@ from pparse.findings import Finding, Severity, Status
 from pparse.parsers.numpy.header import read_header
 from pparse.tensors.status import status_by_place
 from pparse.tensors.tensor import Span, Tensor
-from pparse.tensors.viewer import Viewer, unwritten_in
+from pparse.tensors.unwritten import unwritten_in
+from pparse.tensors.viewer import Viewer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
