@@ -31,7 +31,9 @@ def archive(members: list[tuple[str, bytes]], method: int = zipfile.ZIP_STORED, 
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", method) as found:
         for name, content in members:
-            with found.open(zipfile.ZipInfo(name), "w", force_zip64=force_zip64) as member:
+            info = zipfile.ZipInfo(name)
+            info.compress_type = method
+            with found.open(info, "w", force_zip64=force_zip64) as member:
                 member.write(content)
     return out.getvalue()
 

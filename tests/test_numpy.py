@@ -149,6 +149,57 @@ def test_what_is_no_number_is_json_too(capsys, tmp_path, array, wanted):
     assert pparse.open(capsys.readouterr().out.encode(), format="json").root.to_python()["data"] == wanted
 
 
+@rows("form", [None, "--json"])
+def test_characters_that_unicode_lacks_are_refused(capsys, tmp_path_factory, form):
+    from pparse.cli import main
+
+    path = tmp_path_factory.mktemp("texts") / "x.npy"
+    for descr in ("'<U2'", "[('a', '<U2')]"):
+        text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': (1,), }}"
+        path.write_bytes(with_header(text, b"\xff" * 8))
+        assert main(["get", str(path), *([form] if form else [])]) == 4
+        assert "characters that Unicode does not" in capsys.readouterr().err
+        assert main(["get", str(path), "-o", str(path.with_suffix(".out.npy"))]) == 0
+        path.with_suffix(".out.npy").unlink()
+
+
+@rows(
+    "array, wanted",
+    [
+        (np.array(["ab"] * 3), ["ab", None, None]),
+        (np.array(["2020"] * 3, "M8[Y]"), ["2020", None, None]),
+        (np.ones(3, "V2"), [{"hex": "0100"}, None, None]),
+        (np.ones(3, [("a", "<i4"), ("b", "<U1")]), {"a": [1, None, None], "b": ["1", None, None]}),
+        (np.ones(3, "g"), ["1.0", None, None]),
+    ],
+)
+def test_what_is_missing_is_null(capsys, tmp_path_factory, array, wanted):
+    import json
+
+    from pparse.cli import main
+
+    path = tmp_path_factory.mktemp("cut") / "x.npy"
+    path.write_bytes(npy(array)[: -2 * array.itemsize + 1])
+    if array.dtype.kind == "V" and array.dtype.names is None:
+        array[0] = np.void(b"\1\0")
+        path.write_bytes(npy(array)[: -2 * array.itemsize + 1])
+    assert main(["get", str(path), "--json", "--partial", "fill"]) == 4
+    assert json.loads(capsys.readouterr().out)["data"] == wanted
+    assert main(["get", str(path), "--npy", "--partial", "fill", "-o", str(path.with_suffix(".2.npy"))]) == 4
+    capsys.readouterr()
+    filled = np.load(path.with_suffix(".2.npy"))
+    assert filled[1:].tobytes() == bytes(2 * array.itemsize)
+
+
+def test_texts_are_no_csv(run, tmp_path):
+    path = tmp_path / "x.npy"
+    path.write_bytes(npy(np.array(["a"])))
+    ran = run("get", path, "-o", tmp_path / "x.csv")
+    assert (ran.code, "a .csv holds numbers" in ran.err) == (2, True)
+    ran = run("get", path, "--dtype", "float32")
+    assert (ran.code, "--dtype float32" in ran.err) == (2, True)
+
+
 def test_python_objects_are_a_pickle_and_no_array(run, tmp_path):
     path = tmp_path / "things.npy"
     path.write_bytes(npy(np.array([1, "two", None, {"three": [4]}], object)))

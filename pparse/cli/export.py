@@ -131,6 +131,8 @@ def _write_safetensors(items: Sequence[Item], stream: BinaryIO, metadata: dict[s
 
 def _write_csv(item: Item, stream: BinaryIO) -> None:
     """Write a line for each row along the last dimension; with one dimension, a line for each value."""
+    if item.dtype.kind not in "?biufc" and not item.is_foreign:
+        raise OptionError(f"a .csv holds numbers, and these are {item.dtype}: write .json or .npy", path=item.name)
     width = item.shape[-1] if len(item.shape) > 1 else 1
     row: list[str] = []
     for part in item.blocks():

@@ -533,7 +533,8 @@ class Tensor(TensorFacts):
             return self._finish(self._read_codes(0, rows * row), dtype, raw, (rows, *self.shape[1:]))
         found = self._finish(self._read_codes(0, whole), dtype, raw, (whole,))
         try:
-            full = np.full(self.size, fill_value, found.dtype)
+            zeros = type(fill_value) is int and not fill_value  # of texts, empty ones
+            full = np.zeros(self.size, found.dtype) if zeros else np.full(self.size, fill_value, found.dtype)
         except (MemoryError, ValueError) as error:
             reason = f"the whole tensor would take {format_size(self.nbytes)}, but little of it exists"
             raise LimitError(reason, option="partial='prefix'", wanted=self.nbytes, path=self.name) from error

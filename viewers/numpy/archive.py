@@ -94,6 +94,11 @@ class NpzViewer(Viewer):
         self.parser = extraction.parse().parser  # type: ignore[assignment]
         self._settled = False
 
+    def size_hint(self) -> int | None:
+        """Return the number of members, if there is a directory."""
+        directory = self.parser.directory
+        return None if directory is None else directory.count
+
     def tensors(self) -> Iterator[Tensor]:
         """Yield the arrays, in the order of the archive."""
         names = NameCounter()
