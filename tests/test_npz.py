@@ -296,3 +296,16 @@ def test_recover_saves_every_whole_array(run, tmp_path):
     with pparse.view(tmp_path / "out" / "x.safetensors") as model:
         assert all(same(model[name], TWENTY[name]) for name in list(TWENTY)[:12])
         assert len(model) == 12
+
+
+@rows("compressed", [False, True])
+def test_a_checksum_that_is_wrong_everywhere_damages_the_array(compressed):
+    content = bytearray(npz(compressed, a=np.arange(2_000), b=np.arange(3)))
+    with zipfile.ZipFile(io.BytesIO(content)) as made:
+        crc = struct.pack("<I", made.getinfo("a.npy").CRC)
+    assert content.count(crc) == 2
+    with pparse.view(bytes(content).replace(crc, b"\1\2\3\4")) as model:
+        model.settle()
+        assert {name: tensor.status for name, tensor in model.items()} == {"a": Status.DAMAGED, "b": Status.COMPLETE}
+        with pytest.raises(pparse.DamagedTensorError, match="CRC"):
+            model["a"].numpy()

@@ -14,6 +14,7 @@ import pparse
 from pparse.findings import Severity, Status
 from pparse.kernels.python_literal import MAX_DEPTH, read_literal
 from pparse.tensors import DType
+from pparse.testing.fakes import GappyData
 from tests import sweep
 from tests.numpy_files import npy, with_header
 from tests.numpy_zoo import arrays
@@ -382,3 +383,9 @@ def test_literals_nest_only_so_deep():
     assert read_literal("(" * MAX_DEPTH + "5" + ",)" * MAX_DEPTH)
     with pytest.raises(pparse.MalformedError, match="deep"):
         read_literal("(" * (MAX_DEPTH + 1))
+
+
+def test_a_gap_in_the_header_is_damage_and_no_cut():
+    data = GappyData(npy(SIX), [(40, 10)])
+    tensor = only(data, format="npy")
+    assert (tensor.status, tensor.finding.code, tensor.finding.offset) == (Status.DAMAGED, "gap", 40)
