@@ -309,3 +309,14 @@ def test_a_checksum_that_is_wrong_everywhere_damages_the_array(compressed):
         assert {name: tensor.status for name, tensor in model.items()} == {"a": Status.DAMAGED, "b": Status.COMPLETE}
         with pytest.raises(pparse.DamagedTensorError, match="CRC"):
             model["a"].numpy()
+
+
+def test_what_precedes_the_archive_is_an_error_since_numpy_refuses_it(run, tmp_path):
+    path = tmp_path / "x.npz"
+    path.write_bytes(b"more" + npz(a=np.arange(3)))
+    with pytest.raises(ValueError, match="allow_pickle"):
+        np.load(path)
+    assert run("check", path).code == 4
+    assert run("recover", path, "-o", tmp_path / "out").code == 4
+    with pparse.view(tmp_path / "out" / "x.safetensors") as model:
+        assert model["a"].numpy().tolist() == [0, 1, 2]

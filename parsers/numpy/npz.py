@@ -7,6 +7,7 @@ any member for an array that begins as one (numpy/lib/npyio.py, `NpzFile`).
 from __future__ import annotations
 
 from pparse.errors import PASSING, PparseError
+from pparse.findings import Severity
 from pparse.lazy import lazy_pattern
 from pparse.limits import count_words
 from pparse.parsers.zip.note import ZipNote
@@ -72,6 +73,19 @@ class NpzParser(ZipParser):
         if not names:  # it is cut, or a stream: the first name counts, unless the file is called another archive
             return not excerpt.ends_with(ZipParser.extensions)
         return all(name.endswith(EXTENSION.encode()) for name in names)
+
+    def _note(
+        self,
+        code: str,
+        reason: str,
+        offset: int,
+        length: int | None,
+        severity: Severity = Severity.WARNING,
+        **numbers: int,
+    ) -> None:
+        if code == "prefix":  # other readers of zip archives pass over it
+            severity, reason = Severity.ERROR, f"{reason}: numpy.load refuses it"
+        super()._note(code, reason, offset, length, severity, **numbers)
 
     # -- arrays ------------------------------------------------------------------------------------------------------
 
