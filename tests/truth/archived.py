@@ -88,7 +88,7 @@ def file_vouched(attempt: Attempt, path: str, seen: Seen) -> Iterator[str]:
 
 def members_of(case: Case, content: bytes) -> list[bytes]:
     """Return ``content`` if it is a member of the sample, which is an archive of stored files itself."""
-    return [content] if case.sample.name == "pytorch" and content in case.sample.content else []
+    return [content] if case.sample.name in ("pytorch", "npz") and content in case.sample.content else []
 
 
 def is_unwritten(case: Case, file: File) -> bool:
