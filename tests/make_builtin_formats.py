@@ -36,6 +36,8 @@ PARSERS = (
     "pparse.parsers.pytorch.legacy:PyTorchLegacyParser",
     "pparse.parsers.pytorch.tar:PyTorchTarParser",
     "pparse.parsers.pytorch.zip:PyTorchZipParser",
+    "pparse.parsers.numpy.npy:NpyParser",
+    "pparse.parsers.numpy.npz:NpzParser",
     "pparse.parsers.zip.parser:ZipParser",
     "pparse.parsers.tar.parser:TarParser",
 )

@@ -87,7 +87,7 @@ class ZipParser(ArchiveParser):
 
     name = "zip"
     description = "zip archive"
-    extensions = (".zip", ".jar", ".whl", ".npz")
+    extensions: ClassVar[tuple[str, ...]] = (".zip", ".jar", ".whl")
     signatures = (
         *signatures(b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08", b"PK\x03"),
         *signatures(b"K\x03\x04", at=1),

@@ -91,6 +91,25 @@ def verified_content(
     return member.start + begin, content
 
 
+def first_content(data: Data, member: ArchiveMember, note: ZipNote, count: int) -> bytes:
+    """Return the first ``count`` bytes of a deflated member, or fewer; none if anything is odd about it.
+
+    Only the beginning of its stream is read: nothing is learned of the rest.
+    """
+    odd = member.status is not Status.COMPLETE or member.finding is not None or data.flawed
+    if odd or not note.listed or note.method != DEFLATE:
+        return b""
+    name_end = LOCAL_SIZE + len(member.raw_name)
+    try:
+        block = data.pread(member.start, name_end + _EXTRA + min(member.compressed_size, 2 * count))
+        if not block.startswith(LOCAL) or block[LOCAL_SIZE:name_end] != member.raw_name:
+            return b""
+        begin = name_end + (block[LOCAL_SIZE - 2] | block[LOCAL_SIZE - 1] << 8)
+        return decompressobj(-MAX_WBITS).decompress(block[begin : begin + member.compressed_size], count)
+    except (EndOfDataError, GapError, LimitError, MalformedError, IndexError, error):
+        return b""
+
+
 def _agrees(block: bytes, end: int, member: ArchiveMember, note: ZipNote, crc: int) -> bool:
     """Say whether the local header in ``block``, or the descriptor at ``end``, says what the directory says."""
     _, _, flags, method, _, _, said_crc, compressed_size, size, name_length, _ = LOCAL_FIELDS.unpack_from(block)

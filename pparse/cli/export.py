@@ -47,7 +47,7 @@ class Item:
     @property
     def is_foreign(self) -> bool:
         """Whether numpy does not know the type, and reads it back as plain bytes."""
-        return self.dtype.isbuiltin != 1
+        return self.dtype.isbuiltin == 2
 
 
 def note_of(items: Sequence[Item], form: str) -> str | None:
@@ -92,9 +92,7 @@ def write_items(items: Sequence[Item], form: str, stream: BinaryIO, metadata: di
 def _write_npy(item: Item, stream: BinaryIO) -> None:
     from pparse.writers.npy import npy_header
 
-    dtype = item.dtype
-    descr = f"<V{dtype.itemsize}" if item.is_foreign and dtype.itemsize > 1 else "|V1" if item.is_foreign else dtype.str
-    stream.write(npy_header(descr, item.shape))
+    stream.write(npy_header(item.dtype, item.shape))
     for part in item.blocks():
         stream.write(part.tobytes())
 
@@ -133,10 +131,12 @@ def _write_safetensors(items: Sequence[Item], stream: BinaryIO, metadata: dict[s
 
 def _write_csv(item: Item, stream: BinaryIO) -> None:
     """Write a line for each row along the last dimension; with one dimension, a line for each value."""
+    if item.dtype.kind not in "?biufc" and not item.is_foreign:
+        raise OptionError(f"a .csv holds numbers, and these are {item.dtype}: write .json or .npy", path=item.name)
     width = item.shape[-1] if len(item.shape) > 1 else 1
     row: list[str] = []
     for part in item.blocks():
-        numbers = part if part.dtype.isbuiltin == 1 else part.astype("f4")
+        numbers = part.astype("f4") if part.dtype.isbuiltin == 2 else part
         for value in numbers.tolist():
             row.append(str(int(value)) if isinstance(value, bool) else repr(value))
             if len(row) == width:

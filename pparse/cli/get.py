@@ -136,6 +136,9 @@ def _refuse_own_input(document: Extraction, output: str | None) -> None:
 def _find(document: Extraction, path: str | None) -> tuple[Tensor | Node, tuple[Any, ...] | None] | Node:
     viewer = viewer_for(document)
     if path is None:
+        tensor = viewer.find(viewer.default_name) if viewer is not None and viewer.default_name is not None else None
+        if tensor is not None:
+            return tensor, None
         return document.root if viewer is None else viewer.default_node
     return _find_member(document, path) if viewer is None else _find_tensor(document, viewer, path)
 

@@ -9,7 +9,7 @@ from pparse.cli.exit_codes import DAMAGED, OK
 from pparse.cli.export import Item, dtype_named, form_of, note_of, write_items
 from pparse.cli.writing import refuse_terminal, write, write_binary
 from pparse.display.text import safe, shape_words
-from pparse.errors import OptionError, PathError, PparseError, UnsupportedError
+from pparse.errors import MalformedError, OptionError, PathError, PparseError, UnsupportedError
 from pparse.findings import Status
 from pparse.limits import MIB, format_size
 from pparse.tensors.status import status_words
@@ -27,6 +27,7 @@ _TEXT_LIMIT: Final = 64 * MIB
 # How many texts of a tensor are shown, and how much of each.
 _STRINGS_SHOWN: Final = 100
 _STRING_BYTES: Final = 4096
+_LAST_CHARACTER: Final = 0x10FFFF
 
 
 def write_chosen(items: list[Item], form: str, options: Any, out: Output, metadata: dict[str, str]) -> None:
@@ -83,6 +84,29 @@ def give_tensor(
 
 
 def _array(tensor: Tensor, index: tuple[Any, ...] | None, partial: str | None) -> Any:
+    """Return what is asked for of a tensor. Raises `MalformedError` for texts that Python cannot hold."""
+    array = _elements(tensor, index, partial)
+    if tensor.dtype is not None and not tensor.dtype.is_number and not _is_text(array):
+        reason = "a text has characters that Unicode does not; --raw and .npy take the bytes as they are"
+        raise MalformedError(reason, path=tensor.name)
+    return array
+
+
+def _is_text(array: Any) -> bool:
+    """Return whether all texts in an array, or in the fields of a structure, are of characters that exist."""
+    import numpy as np
+
+    parts = [np.ma.getdata(array)]
+    while parts:
+        part = parts.pop()
+        if part.dtype.names is not None:
+            parts += [part[name] for name in part.dtype.names]
+        elif part.dtype.kind == "U" and part.size and (np.ascontiguousarray(part).view("u4") > _LAST_CHARACTER).any():
+            return False
+    return True
+
+
+def _elements(tensor: Tensor, index: tuple[Any, ...] | None, partial: str | None) -> Any:
     import numpy as np
 
     if index is not None:
@@ -100,17 +124,20 @@ def _converted(array: Any, options: Any) -> Any:
     """Return an array converted to the type of ``--dtype``."""
     if options.dtype is None:
         return array
-    return array.astype(dtype_named(options.dtype))
+    try:
+        return array.astype(dtype_named(options.dtype))
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"--dtype {options.dtype}: {error}") from error
 
 
 def _is_foreign(tensor: Tensor) -> bool:
-    return tensor.dtype is not None and tensor.status is Status.COMPLETE and tensor.dtype.numpy.isbuiltin != 1
+    return tensor.dtype is not None and tensor.status is Status.COMPLETE and tensor.dtype.numpy.isbuiltin == 2
 
 
 def _filled(array: Any) -> Any:
     import numpy as np
 
-    return array.filled(0) if np.ma.isMaskedArray(array) else array
+    return np.ma.getdata(array)
 
 
 def _tensor_bytes(
@@ -128,8 +155,7 @@ def _tensor_bytes(
     import numpy as np
 
     array = _array(tensor, index, partial)
-    if np.ma.isMaskedArray(array):
-        array = array.filled(0)
+    array = np.ma.getdata(array)
     if as_npy:
         np.save(stream, array, allow_pickle=False)
     else:
@@ -162,6 +188,21 @@ def _tensor_text(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, ou
         out.error("too large to show; ask for a slice, or use -o FILE")
         return
     out.line(str(_converted(_array(tensor, index, options.partial), options)))
+
+
+def _of_no_numbers(array: Any) -> Any:
+    """Return an array of texts, times or bytes for JSON: times as text, spans of time as numbers of their unit."""
+    import numpy as np
+
+    if array.dtype.kind in "Mm":
+        has_unit = array.dtype.kind == "M" and np.datetime_data(array.dtype)[0] != "generic"
+        return np.datetime_as_string(array).tolist() if has_unit else array.astype("i8").tolist()
+    flat = array.reshape(-1).tolist()
+    if array.dtype.kind != "U":
+        flat = [_text_or_hex(value) if array.dtype.kind == "S" else {"hex": value.hex()} for value in flat]
+    made = np.empty(len(flat), object)
+    made[:] = flat
+    return made.reshape(array.shape).tolist()
 
 
 def _text_or_hex(text: bytes) -> str | dict[str, str]:
@@ -203,20 +244,33 @@ def _tensor_json(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, ou
 
 
 def _plain(array: Any) -> Any:
-    """Return an array as nested lists for JSON: complex numbers as pairs, NaN and infinities as text."""
+    """Return an array as nested lists for JSON: complex numbers as pairs, NaN, infinities and long doubles as text.
+
+    A structure is a list for each field, by name.
+    """
     import numpy as np
 
+    if array.dtype.names is not None:
+        return {name: _plain(array[name]) for name in array.dtype.names}
     if np.ma.isMaskedArray(array):  # missing values are null, not a number
-        whole = np.array(_plain(array.filled(0)), dtype=object)
+        whole = np.array(_plain(np.ma.getdata(array)), dtype=object)
         mask = np.asarray(array.mask).reshape(array.shape + (1,) * (whole.ndim - array.ndim))
         whole[np.broadcast_to(mask, whole.shape)] = None
         return whole.tolist()
     if array.dtype == object:  # texts
         return np.array([_text_or_hex(text) for text in array.reshape(-1)], object).reshape(array.shape).tolist()
-    if array.dtype.name in ("complex64", "complex128"):
+    if (
+        array.dtype.names is not None
+        or array.dtype.kind in "SUMm"
+        or (array.dtype.isbuiltin != 2 and array.dtype.kind == "V")
+    ):
+        return _of_no_numbers(array)
+    if array.dtype.kind == "c":
         array = np.stack((array.real, array.imag), -1)
     elif array.dtype.kind not in "biuf" or array.dtype.name.startswith(("bfloat", "float8")):
         array = array.astype(np.complex64 if array.dtype.name in ("complex32", "bcomplex32") else np.float64)
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:  # more digits than a number of JSON has
+        return array.astype(str).tolist()
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         flat = [
             value if np.isfinite(value) else ("NaN" if np.isnan(value) else "Infinity" if value > 0 else "-Infinity")

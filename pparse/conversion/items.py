@@ -61,7 +61,10 @@ class Item:
         ``buffers``: two of ``size`` bytes by turns, from one item to the next. Raises the errors of `Tensor.blocks`.
         """
         if not self.is_straight:
-            yield from self._computed(start, size // _COMPUTED // 8 * 8)
+            count = size // _COMPUTED // 8 * 8
+            if self.tensor.itemsize > _COMPUTED:  # texts and structures
+                count = max(1, size // self.tensor.itemsize)
+            yield from self._computed(start, count)
             return
         while start < self.nbytes:
             piece = next(buffers)[: self.nbytes - start]

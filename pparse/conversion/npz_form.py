@@ -95,8 +95,8 @@ class NpzForm:
 def array_header(item: Item) -> bytes:
     """Return numpy's header of an array."""
     dtype = item.dtype
-    form = dtype.numpy if dtype.numpy.isbuiltin == 1 or dtype.kind == "other" else dtype.raw_numpy
-    return npy_header(form.str, item.tensor.shape)
+    form = dtype.raw_numpy if dtype.numpy.isbuiltin == 2 else dtype.numpy
+    return npy_header(form, item.tensor.shape)
 
 
 def first_crc(item: Item) -> int:

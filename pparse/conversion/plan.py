@@ -426,7 +426,7 @@ class Plan:
 
     def _tell_foreign(self, items: list[Item]) -> None:
         """Note which types numpy lacks, and how to read them."""
-        foreign = {item.dtype.name: item.dtype for item in items if item.dtype.numpy.isbuiltin != 1}
+        foreign = {item.dtype.name: item.dtype for item in items if item.dtype.numpy.isbuiltin == 2}
         for name, dtype in sorted(foreign.items()):
             if dtype.kind != "other":
                 self.report.notes.append(
@@ -462,8 +462,6 @@ def _unwritable(tensor: Tensor, name: str) -> str | None:
         return "its elements are texts, not numbers"
     if tensor.dtype is None:
         return f"its type {tensor.stored_dtype!r} is not known"
-    if tensor.dtype.kind == "other":
-        return f"its elements, of {tensor.dtype}, are not numbers"
     if not _is_text(name):
         return "UTF-8 cannot hold its name"
     return None

@@ -33,6 +33,8 @@ class SafetensorsForm:
         """Return why a tensor of ``size`` elements cannot be written; None if it can."""
         if name == METADATA:
             return f"no tensor can be called {METADATA} in a safetensors file"
+        if not dtype.is_number:
+            return f"its elements, of {dtype}, are not numbers"
         if dtype.name not in _WORDS:
             return f"safetensors has no type for {dtype}"
         if size * dtype.bits % 8:

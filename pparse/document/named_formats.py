@@ -150,7 +150,6 @@ NAMED: Final = (
         "gguf.GGUFReader (package gguf), llama.cpp",
         _starts(b"GGUF"),
     ),
-    Named("npy", (".npy",), "numpy .npy array", "93 NUMPY", "numpy.load", _starts(b"\x93NUMPY")),
     Named(
         "zarr",
         (".zarr",),
@@ -192,14 +191,7 @@ def words(known: Named) -> str:
 
 def held_model(names: Iterable[str]) -> str | None:
     """Return what kind of model a zip with these member names holds; None: no model."""
-    last = set()
-    arrays = others = 0
-    for name in names:
-        last.add(name.rpartition("/")[2])
-        arrays += name.endswith(".npy")
-        others += not name.endswith((".npy", "/"))
+    last = {name.rpartition("/")[2] for name in names}
     if "archive_format" in last and "model.json" in last:
         return "a PyTorch exported program (.pt2)"
-    if "config.json" in last and "model.weights.h5" in last:
-        return "a Keras model"
-    return "numpy arrays (.npz)" if arrays and not others else None
+    return "a Keras model" if "config.json" in last and "model.weights.h5" in last else None

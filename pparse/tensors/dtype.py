@@ -5,6 +5,7 @@ numpy and ml_dtypes are imported only when an array is needed.
 
 from __future__ import annotations
 
+from pparse.display.text import shorten
 from pparse.errors import UnsupportedError
 
 TYPE_CHECKING = False
@@ -35,11 +36,19 @@ class DType:
     def of(name: str) -> DType:
         """Return the type with that name, or with a type string of numpy (``<f4``, ``S5``, ``datetime64[s]``).
 
-        Raises ValueError if there is none.
+        A structure is named as numpy describes it in files: ``[('x', '<f4'), ('y', '>i2', (3,))]``. Raises ValueError
+        if there is none.
         """
         known = DTYPES.get(name)
         if known is not None:
             return known
+        if name.startswith("["):
+            from pparse.tensors.descr import type_of_text
+
+            try:
+                return type_of_text(name)
+            except ValueError as error:
+                raise ValueError(f"not an element type: {shorten(name)!r}: {error}") from error
         import numpy as np
 
         if not name.isprintable():  # numpy reads control characters as its type numbers
@@ -58,6 +67,11 @@ class DType:
         return other
 
     @property
+    def is_number(self) -> bool:
+        """Whether its elements are numbers: not texts, times, structures or plain bytes."""
+        return self.kind != "other" or self.name.startswith(("float", "complex"))
+
+    @property
     def packed(self) -> bool:
         """Whether several elements share a byte in a file."""
         return self.bits < 8
@@ -66,7 +80,7 @@ class DType:
     def numpy(self) -> np.dtype[Any]:
         """The numpy dtype of an array of this type; that of ml_dtypes if numpy has none.
 
-        Raises `UnsupportedError` if the installed ml_dtypes is too old.
+        Raises `UnsupportedError` if the installed ml_dtypes is too old, or numpy has no such type on this machine.
         """
         if self._numpy is None:
             import numpy as np
@@ -79,8 +93,20 @@ class DType:
                     raise UnsupportedError(f"the installed ml_dtypes has no {self.name}", package="ml_dtypes>=0.6")
                 self._numpy = np.dtype(scalar)
             else:
-                self._numpy = np.dtype(self.name)
+                self._numpy = self._of_numpy()
         return self._numpy  # type: ignore[no-any-return]
+
+    def _of_numpy(self) -> np.dtype[Any]:
+        import numpy as np
+
+        try:
+            if self.name.startswith("["):
+                from pparse.tensors.descr import numpy_structure
+
+                return numpy_structure(self.name)  # type: ignore[no-any-return]
+            return np.dtype(self.name)
+        except (TypeError, ValueError) as error:
+            raise UnsupportedError(f"numpy has no type {shorten(self.name)} here: {error}") from error
 
     @property
     def dtype(self) -> np.dtype[Any]:

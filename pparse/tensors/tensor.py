@@ -316,7 +316,7 @@ class Tensor(TensorFacts):
     def _confirm(self) -> None:
         """Compare the checksums that cover the tensor's bytes, if that costs little."""
         if self._owner is not None:
-            self._owner.extraction.confirm()
+            self._owner.confirm(self)
             if self._is_flawed():  # around it: a checksum of its own may tell that its bytes are right nevertheless
                 for span in self._sources:
                     span.prove()
@@ -536,7 +536,8 @@ class Tensor(TensorFacts):
             return self._finish(self._read_codes(0, rows * row), dtype, raw, (rows, *self.shape[1:]))
         found = self._finish(self._read_codes(0, whole), dtype, raw, (whole,))
         try:
-            full = np.full(self.size, fill_value, found.dtype)
+            zeros = type(fill_value) is int and not fill_value  # of texts, empty ones
+            full = np.zeros(self.size, found.dtype) if zeros else np.full(self.size, fill_value, found.dtype)
         except (MemoryError, ValueError) as error:
             reason = f"the whole tensor would take {format_size(self.nbytes)}, but little of it exists"
             raise LimitError(reason, option="partial='prefix'", wanted=self.nbytes, path=self.name) from error

@@ -27,6 +27,8 @@ class Span:
 
     is_placed: ClassVar[bool] = True
     """Whether its offset is known without reading."""
+    is_open: ClassVar[bool] = True
+    """Whether its data is open; nothing is known against data that was not opened yet."""
 
     def __init__(self, data: Data | None, offset: int, length: int, path: str, end: int | None = None) -> None:
         self.data = data
@@ -160,7 +162,7 @@ class TensorFacts:
     def _is_flawed(self) -> bool:
         """Whether anything is known against data it is read from; asked five times for each row of a list."""
         for span in self._sources:  # noqa: SIM110 -- any() would make a generator, for a tenth of a listing's time
-            if span.data is not None and span.data.flawed:
+            if span.is_open and span.data is not None and span.data.flawed:
                 return True
         return False
 
@@ -199,7 +201,7 @@ class TensorFacts:
         if self._verified is None and self._status is Status.COMPLETE:
             spans = self._sources
             for span in spans:
-                known = span.data and (span.is_placed or span.data.has_proofs)  # a place far away is not read for this
+                known = span.is_open and span.data and (span.is_placed or span.data.has_proofs)  # do not read for this
                 if not known or not span.data or not span.data.is_proved(span.offset, span.offset + span.length):
                     return None
             return True if spans else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from bisect import bisect_right
 from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 from itertools import islice
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from pparse.budget import MemoryBudget
-    from pparse.data.base import Data, IoStats
+    from pparse.data.base import IoStats
     from pparse.document.extraction import Extraction
     from pparse.document.folder import Folder
     from pparse.document.opening import Source
@@ -148,6 +147,10 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """Return whether there are more than ``count`` tensors, as far as that is cheap to find out."""
         return (self.size_hint() or 0) > count
 
+    def confirm(self, tensor: Tensor) -> None:
+        """Compare the checksums that cover the bytes of ``tensor``, if that costs little, before they are returned."""
+        self.extraction.confirm()
+
     def settle(self) -> None:
         """From now on, let `tensors` first find out what statuses depend on, so that none of them changes later."""
 
@@ -206,6 +209,11 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     def default_node(self) -> Node:
         """What is meant if no name is given."""
         return self.root
+
+    @property
+    def default_name(self) -> str | None:
+        """Name of the tensor that is meant if no name is given; None: `default_node` is meant."""
+        return None
 
     @property
     def findings(self) -> FindingList:
@@ -352,33 +360,6 @@ def _sliced(viewer: Viewer, part: slice) -> Iterator[Tensor]:
     yield from islice(viewer.tensors_from(first), 0, count, part.step) if count != 0 else ()
 
 
-def unwritten_in(holes: list[tuple[int, int]], start: int, end: int) -> tuple[int, int]:
-    """Return ``(offset of the first, number)`` of the bytes in ``[start, end)`` that lie in ``holes`` (in order)."""
-    if len(holes) == 1 and holes[0][0] <= start and end <= holes[0][1]:
-        return start, end - start  # only the beginning of the file was written
-    at = max(0, bisect_right(holes, (start, 1 << 63)) - 1)
-    first = length = 0
-    while at < len(holes) and holes[at][0] < end:
-        low, high = max(holes[at][0], start), min(holes[at][1], end)
-        if low < high:
-            first = first or low
-            length += high - low
-        at += 1
-    return first, length
-
-
-def last_written(data: Data, start: int, hole: int) -> int:
-    """Return where the last nonzero byte before a hole ends, looking back at most 1 MiB, and not before ``start``."""
-    at, first = hole, max(start, hole - (1 << 20))
-    while at > first:
-        begin = max(first, at - 4096)
-        kept = data.pread(begin, at - begin).rstrip(b"\0")
-        if kept:
-            return begin + len(kept)
-        at = begin
-    return at
-
-
 class Extent:
     """How large a document is, and should be; and counts of its tensors."""
 
@@ -501,7 +482,7 @@ class Extent:
                 self.last_byte = end
         if status is Status.DAMAGED or (tensor.dtype is None and not tensor.shape):
             return  # the number of elements is unknown
-        if tensor.is_text:
+        if tensor.is_text or (tensor.dtype is not None and not tensor.dtype.is_number):
             return  # text is not a parameter
         dtype = tensor.dtype.name if tensor.dtype is not None else tensor.stored_dtype
         if len(self.parameters) > 200 and dtype not in self.parameters:

@@ -371,11 +371,23 @@ def must_be_noticed(attempt: Attempt, codes: dict[str, int]) -> Iterator[str]:
 
 def all_equal(attempt: Attempt, reach: Reach) -> bool:
     """Whether the reach is of no bytes: damage to the end of a stream may change none, and a bit of deflate that is
-    another one may decode to the same (`zipfile` says so)."""
+    another one may decode to the same (`zipfile` says so), as may one of Zstandard."""
     content = attempt.case.wrapped.content
+    if attempt.case.wrapper == "zst" and attempt.case.damage.kind == "bit":
+        return decoded(content) == decoded(attempt.case.damage.apply(content))
     if attempt.case.wrapper.startswith("zip-") and attempt.case.damage.kind == "bit":
         return same_members(content, attempt.case.damage.apply(content))
     return all(start >= end for start, end in reach.ranges) and not reach.shifted
+
+
+def decoded(content: bytes) -> bytes | None:
+    """Return what a Zstandard stream holds; None if its library refuses it."""
+    import zstandard
+
+    try:
+        return zstandard.ZstdDecompressor().decompressobj().decompress(content)
+    except zstandard.ZstdError:
+        return None
 
 
 def same_members(one: bytes, other: bytes) -> bool:

@@ -107,12 +107,24 @@ def read_checkpoint(sample: Sample, path: Path) -> dict[str, bytes]:
     return found
 
 
+def read_arrays(sample: Sample, path: Path) -> dict[str, bytes]:
+    """Return the arrays of numpy's files; raises what numpy raises."""
+    import numpy as np
+
+    if sample.name == "npy":
+        return dict.fromkeys(sample.values, np.load(path).tobytes())
+    with np.load(path) as arrays:
+        return {name: arrays[name].tobytes() for name in arrays.files}
+
+
 def values_in(sample: Sample, path: Path) -> dict[str, bytes]:
     """Return the values of a file of the sample's format."""
     if sample.name.startswith("safetensors") or path.suffix == ".safetensors":
         return read_safetensors(path)
     if sample.name.startswith("pytorch"):
         return read_checkpoint(sample, path)
+    if sample.name in ("npy", "npz"):
+        return read_arrays(sample, path)
     if sample.name == "pickle":
         return arrays_in(path.read_bytes())
     if sample.kind == "records":
@@ -127,7 +139,7 @@ def is_of_sample(sample: Sample, path: str) -> bool:
     """Whether a file that was written is the sample's, or was made of it."""
     name = path.rpartition("/")[2]
     stem = sample.file.rpartition(".")[0]
-    if sample.name.startswith(("pytorch", "pickle")):
+    if sample.name.startswith(("pytorch", "pickle")) or sample.name in ("npy", "npz"):
         return name in (sample.file, f"{stem}.safetensors")
     return name == sample.file or (sample.file.endswith(".cpb") and name == f"{stem}.pb")
 
@@ -255,7 +267,7 @@ def saved_values(attempt: Attempt) -> set[bytes]:
         content = path.read_bytes()
         if content == sample.content or content in attempt.case.wrapped.known:
             return {value.content for value in sample.values.values()}
-        if path.suffix in (".safetensors", ".pt", ".bin", ".pkl", ".riegeli", ".cpb", ".pb"):
+        if path.suffix in (".safetensors", ".pt", ".bin", ".npy", ".npz", ".pkl", ".riegeli", ".cpb", ".pb"):
             try:
                 found |= set(values_in(sample, path).values())
             except Exception:  # clause c says so

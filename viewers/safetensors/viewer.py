@@ -6,7 +6,8 @@ from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Status
 from pparse.tensors.tensor import Span, Tensor
-from pparse.tensors.viewer import Extent, Viewer, last_written, unwritten_in
+from pparse.tensors.unwritten import last_written, unwritten_in
+from pparse.tensors.viewer import Extent, Viewer
 from pparse.tree.entry import SCALAR
 
 TYPE_CHECKING = False

@@ -12,7 +12,8 @@ from pparse.errors import PparseError
 from pparse.findings import Finding, Status
 from pparse.parsers.cpb.parser import CHUNKS
 from pparse.parsers.protobuf.schema import builtin_schema
-from pparse.tensors.viewer import Extent, Viewer, last_written, unwritten_in
+from pparse.tensors.unwritten import last_written, unwritten_in
+from pparse.tensors.viewer import Extent, Viewer
 from pparse.tree.result import near_misses
 from pparse.viewers.tensorflow.constants import GRAPH, KINDS, META_GRAPH, SAVED_MODEL, Constants, kids_of
 from pparse.viewers.tensorflow.messages import PASSING_OR_LIMIT

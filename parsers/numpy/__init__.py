@@ -1,0 +1,1 @@
+"""numpy's files: an array in .npy, a zip archive of arrays in .npz."""

@@ -1,0 +1,165 @@
+"""numpy's .npz files: a zip archive of .npy files, stored (``numpy.savez``) or deflated (``numpy.savez_compressed``).
+
+The tree is that of the archive. `numpy.load` calls a member as the archive does, without ``.npy`` at the end, and takes
+any member for an array that begins as one (numpy/lib/npyio.py, `NpzFile`).
+"""
+
+from __future__ import annotations
+
+from pparse.errors import PASSING, PparseError
+from pparse.findings import Severity
+from pparse.lazy import lazy_pattern
+from pparse.limits import count_words
+from pparse.parsers.zip.note import ZipNote
+from pparse.parsers.zip.parser import ZipParser
+from pparse.parsers.zip.small_members import first_content
+from pparse.tree.recognition import Confidence
+from pparse.writers.npy import MAGIC
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Final
+
+    from pparse.containers.member import ArchiveMember
+    from pparse.data.reader import Range
+    from pparse.document.extraction import Extraction
+    from pparse.tree.node import Node
+    from pparse.tree.recognition import Excerpt
+
+EXTENSION: Final = ".npy"
+# An entry of a directory, up to its name (APPNOTE.TXT 4.3.12).
+_LISTED: Final = lazy_pattern(rb"(?s)PK\x01\x02.{24}(.)(.).{16}")
+# The most other members that are named.
+_NAMED: Final = 3
+
+
+class NpzParser(ZipParser):
+    """An archive of arrays."""
+
+    name = "npz"
+    description = "numpy arrays (zip)"
+    extensions = (".npz",)
+    viewer = "pparse.viewers.numpy.archive:NpzViewer"
+    refines = ("zip",)
+    is_generic = False
+    references = ("numpy/lib/npyio.py", "https://numpy.org/neps/nep-0001-npy-format.html", "PKWARE APPNOTE.TXT 6.3.10")
+    limitations = (
+        "arrays of Python objects are pickles: they are shown as trees (FILE::NAME.npy::pickle), not as arrays",
+        "bfloat16, float8 and the like are saved as bytes of their width (V2, V1): the file does not name them",
+    )
+
+    @classmethod
+    def match(cls, excerpt: Excerpt) -> Confidence:
+        """As sure as that it is a zip archive, if its name says .npz, or its members are arrays."""
+        found = super().match(excerpt)
+        return found if found and cls._looks_like_arrays(excerpt) else Confidence.NO
+
+    @classmethod
+    def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
+        """As sure as that it is a zip archive, if its name says .npz."""
+        return super().probe(excerpt, reader) if excerpt.ends_with(cls.extensions) else Confidence.NO
+
+    @classmethod
+    def _looks_like_arrays(cls, excerpt: Excerpt) -> bool:
+        """Say whether its name, or else the first member and all names in the directory, tell of arrays."""
+        if excerpt.ends_with(cls.extensions):
+            return True
+        head = excerpt.head(512)
+        if not head[30 : 30 + int.from_bytes(head[26:28], "little")].endswith(EXTENSION.encode()):
+            return False
+        tail = excerpt.tail(1 << 16)
+        names = [tail[at.end() : at.end() + at[1][0] + 256 * at[2][0]] for at in _LISTED.finditer(tail)]
+        if not names:  # it is cut, or a stream: the first name counts, unless the file is called another archive
+            return not excerpt.ends_with(ZipParser.extensions)
+        return all(name.endswith(EXTENSION.encode()) for name in names)
+
+    def _note(
+        self,
+        code: str,
+        reason: str,
+        offset: int,
+        length: int | None,
+        severity: Severity = Severity.WARNING,
+        **numbers: int,
+    ) -> None:
+        if code == "prefix":  # other readers of zip archives pass over it
+            severity, reason = Severity.ERROR, f"{reason}: numpy.load refuses it"
+        super()._note(code, reason, offset, length, severity, **numbers)
+
+    # -- arrays ------------------------------------------------------------------------------------------------------
+
+    def arrays(self) -> Iterator[tuple[str, ArchiveMember]]:
+        """Yield the members that are arrays, under numpy's names, repeated ones too."""
+        for member in self._judged():
+            if self.is_array(member):
+                yield member.name.removesuffix(EXTENSION), member
+
+    def _judged(self) -> Iterator[ArchiveMember]:
+        """Yield the files of the archive, with what is known of them."""
+        for member in self.files():
+            if member.kind == "file":
+                self.recall(member)
+                if self.needs_proof(member):
+                    self.verify(member)
+                    self.recall(member)
+                yield member
+
+    def is_array(self, member: ArchiveMember) -> bool:
+        """Say whether a member is an array, by its name or its first bytes."""
+        if member.name.endswith(EXTENSION):
+            return True
+        try:
+            data, start, _ = self.content(member)
+            return data.read_known(start, len(MAGIC))[0] == MAGIC
+        except PASSING:
+            raise
+        except PparseError:
+            return False
+
+    def array(self, name: str, number: int = 1) -> ArchiveMember | None:
+        """Return the member that is the array ``name``, of several the one with that ``number``; None: no such."""
+        found: list[Node] = []
+        for text in (name + EXTENSION, name):
+            for occurrence in range(1, number + 1):
+                node = self.result.root.find(text, occurrence)
+                if node is None:
+                    break
+                if node.kind == "file" and self.is_array(node.note):
+                    found.append(node)
+        found.sort(key=lambda node: node.ordinal)
+        if len(found) < number:
+            return None
+        member: ArchiveMember = found[number - 1].note
+        self.recall(member)
+        return member
+
+    def first_bytes(self, member: ArchiveMember, count: int) -> bytes:
+        """Return the first bytes of a deflated array without opening it; none if it must be opened to be judged."""
+        note = member.extra
+        odd = not isinstance(note, ZipNote) or (member.at, member.start) in self.spoilt
+        return b"" if odd else first_content(self.extraction.data, member, note, count)
+
+    def opened(self, member: ArchiveMember) -> Extraction:
+        """Return the content of an array, the same while it is in use. Raises `UnsupportedError`, `MalformedError`."""
+        known = self._opened.get(member.at)
+        return known if known is not None else self.open_member(member)
+
+    def prove_arrays(self) -> None:
+        """Compare the checksums of all arrays: from then on, their statuses are final."""
+        for _, member in self.arrays():
+            if member.checksum is not None:
+                self.verify(member)
+
+    def holds(self) -> str | None:
+        """Return None: what it holds is shown."""
+        return None
+
+    def details(self) -> Iterator[tuple[str, str]]:
+        """Yield the lines of `pparse info`: of the archive, and of members that are no arrays."""
+        yield from super().details()
+        others = [member.name for member in self._judged() if not self.is_array(member)]
+        if others:
+            more = ", …" if len(others) > _NAMED else ""
+            are = "is no array" if len(others) == 1 else "are no arrays"
+            yield "others", f"{count_words(len(others), 'member')} {are}: {', '.join(others[:_NAMED])}{more}"

@@ -1,0 +1,125 @@
+"""The array of an .npy file, as a model of one tensor."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from pparse.findings import Finding, Severity, Status
+from pparse.parsers.numpy.header import read_header
+from pparse.tensors.status import status_by_place
+from pparse.tensors.tensor import Span, Tensor
+from pparse.tensors.unwritten import unwritten_in
+from pparse.tensors.viewer import Viewer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any, Final
+
+    from pparse.document.extraction import Extraction
+    from pparse.parsers.numpy.header import ArrayHeader
+
+EXTENSION: Final = ".npy"
+_MOST_HOLES: Final = 10_000
+
+
+class NpyViewer(Viewer):
+    """A mapping of one name, that of the file without its extension, to the array in it."""
+
+    names_may_be_lost = False
+
+    def __init__(self, extraction: Extraction) -> None:
+        super().__init__(extraction)
+        self._name = ""
+        self._holes: list[tuple[int, int]] | None = None
+        self._header: ArrayHeader | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the array, which the format does not give it: that of the file up to ``.npy``."""
+        if not self._name:
+            last = self.extraction.outermost.name.replace("\\", "/").rpartition("/")[2]
+            at = last.lower().find(EXTENSION)
+            stem = last if at < 0 else last[:at]
+            self._name = stem if stem and stem[0] != "<" else "array"  # bytes in memory have no name
+        return self._name
+
+    @property
+    def default_name(self) -> str:
+        """That of the array."""
+        return self.name
+
+    @property
+    def header(self) -> ArrayHeader:
+        """The header of the array."""
+        if self._header is None:
+            inner = self.extraction.parsed
+            self._header = read_header(inner.data, inner.start, inner.end, inner.session.limits)
+        return self._header
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Nothing: a header describes the array."""
+        return {}
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield the array."""
+        yield self.tensor()
+
+    def find(self, name: str) -> Tensor | None:
+        """Return the array if that is its name; else None."""
+        return self.tensor() if name == self.name else None
+
+    def tensor(self) -> Tensor:
+        """Return the array."""
+        inner = self.extraction.parsed
+        tensor = tensor_of(self.header, self.name, inner, self)
+        for span in tensor.spans:
+            tensor.unwritten_nbytes = unwritten_in(self.holes, span.offset, span.offset + span.length)[1]
+        return tensor
+
+    @property
+    def holes(self) -> list[tuple[int, int]]:
+        """Stretches of the file that were never written, in order, at most 10,000."""
+        if self._holes is None:
+            inner = self.extraction.parsed
+            self._holes = list(islice(inner.data.holes(inner.start, inner.known_end()), _MOST_HOLES))
+        return self._holes
+
+    def finding_of(self, tensor: Tensor) -> Finding | None:
+        """Return the finding on an array that lies in a hole of the file."""
+        span = tensor.spans[0]
+        first, length = unwritten_in(self.holes, span.offset, span.offset + span.length)
+        reason = f"{length:,} of {span.length:,} bytes were never written (a file hole): they read as zeros"
+        source = self.extraction.name
+        return Finding("unwritten", reason, path=tensor.name, source=source, offset=first, length=length)
+
+
+def tensor_of(header: ArrayHeader, name: str, inner: Extraction, owner: Any) -> Tensor:
+    """Return the array in ``inner``, whose header is ``header``, as a tensor called ``name``."""
+    begin, nbytes = header.end, header.nbytes
+    status, finding = header.status, None
+    if status is not Status.COMPLETE:
+        severity = Severity.NOTE if header.is_of_objects else Severity.ERROR
+        finding = Finding(header.code, header.reason, severity=severity, path=name, source=inner.name, offset=header.at)
+    spans: tuple[Span, ...] = ()
+    if nbytes is not None:
+        spans = (Span(inner.data, begin, nbytes, inner.path, inner.end),)
+        short = inner.end is not None and inner.end < begin + nbytes
+        if nbytes and (short or not inner.data.available(begin, nbytes)):
+            status = status_by_place(begin, begin + nbytes, inner.known_end())
+    elif header.places:  # what follows the header is all that is known of it
+        end = inner.known_end()
+        spans = (Span(inner.data, begin, max(0, end - begin), inner.path, end),)
+    return Tensor(
+        name,
+        header.dtype,
+        header.shape if status is not Status.DAMAGED else (),
+        spans,
+        stored_dtype=header.descr,
+        strides=header.strides(),
+        byteorder=header.byteorder,
+        status=status,
+        finding=finding,
+        owner=owner,
+    )
