@@ -28,6 +28,9 @@ _KNOWN: Final = 4_096
 # What may be hashed in vain: so many times the size of the file, and this.
 _TIMES: Final = 4
 _FREE: Final = 64 * MIB
+# Where a file ends inside of a record, so many of its last bytes are searched, and so many runs of records followed.
+_LOOKED_BACK: Final = 4 * MIB
+_CHAINS: Final = 4
 
 
 class Frames:
@@ -38,7 +41,7 @@ class Frames:
         self.end = end
         self._poll = poll
         self._behind: dict[int, tuple[int, bool]] = {}
-        self._inside: dict[int, int | None] = {}
+        self._inside: dict[int, int | None] = {}  # by where a record ends, or where the last one begins
         self._spent = 0
 
     def length(self, at: int) -> int | None:
@@ -96,6 +99,30 @@ class Frames:
                 found = self.find(before + 1, at)
             self._inside[at] = None if found == at else found
         return self._inside[at]
+
+    def inside_last(self, before: int) -> int | None:
+        """Return where records begin inside of the one at ``before``, which claims more than there is, if they lead
+        exactly to the end: then bytes of it are lost, and not the end of the file. None: it is cut."""
+        end = self.end()
+        if before not in self._inside:
+            at, found = max(before, end - _LOOKED_BACK), None
+            for _ in range(_CHAINS if self._may_spend(_LOOKED_BACK) else 0):
+                at = self.find(at + 1, end)
+                if at >= end:
+                    break
+                if self._leads_to(at, end):
+                    found = at
+                    break
+            self._inside[before] = found
+        return self._inside[before]
+
+    def _leads_to(self, at: int, end: int) -> bool:
+        while at < end:
+            length = self.length(at)
+            if length is None:
+                return False
+            at += length + FRAME_SIZE
+        return at == end
 
     def _may_spend(self, count: int) -> bool:
         return len(self._inside) < _KNOWN and self._spent + count <= _TIMES * self.end() + _FREE

@@ -226,7 +226,14 @@ class TfrecordParser(ProtobufParser):
             return self._behind_damage(ctx, "the checksum of a record's length is wrong")
         got = ctx.there(FRAME_SIZE + length) - HEAD_SIZE
         end = at + FRAME_SIZE + length
-        self._emit(ctx, self._entry(at, length, min(got, length)))
+        entry = self._entry(at, length, min(got, length))
+        inside = self.frames.inside_last(at) if got < length + 4 else None
+        if inside is not None:
+            finding = self._close_lost(ctx, ctx.emitted, at, inside)
+            entry.status, entry.finding = Status.DAMAGED, finding
+        self._emit(ctx, entry)
+        if inside is not None:
+            return inside, self.expect_record, 0
         if got < length + 4:
             self._close_cut(ctx, end, at + HEAD_SIZE + got)
             return at + HEAD_SIZE + got, DONE, 0
@@ -309,11 +316,14 @@ class TfrecordParser(ProtobufParser):
         inside = self.frames.inside(before, at) if before is not None else None
         if inside is not None:
             self._note_wrong(before + HEAD_SIZE, at - 4)
-            lost = "bytes of a record are lost, so that it claims those of others"
-            self._close_damaged(ctx, before, inside - before, lost)
+            self._close_lost(ctx, ctx.emitted - 1, before, inside)
             ctx.jump_back()
             return inside, self.expect_record, 0
         return self._skip(ctx, reason)
+
+    def _close_lost(self, ctx: NodeContext, ordinal: int, before: int, inside: int) -> Finding:
+        lost = "bytes of a record are lost, so that it claims those of others"
+        return self._close_damaged(ctx, ordinal, before, inside - before, lost)
 
     def _skip(self, ctx: NodeContext, reason: str) -> tuple[int, Any, int]:
         """Add what lies before the next record: a gap, or a record of which only the head is damaged."""
@@ -321,17 +331,19 @@ class TfrecordParser(ProtobufParser):
         end, is_record = self.frames.behind(at)
         if is_record:
             entry = self._entry(at, end - at - FRAME_SIZE, end - at - FRAME_SIZE)
-            finding = self._close_damaged(ctx, at, None, f"{reason}; its data are whole, by their own checksum")
+            reason += "; its data are whole, by their own checksum"
+            finding = self._close_damaged(ctx, ctx.emitted, at, None, reason)
             entry.finding = entry.finding or finding
         else:
-            finding = self._close_damaged(ctx, at, end - at, f"{reason}: {count_words(end - at, 'byte')} are lost")
+            reason += f": {count_words(end - at, 'byte')} are lost"
+            finding = self._close_damaged(ctx, ctx.emitted, at, end - at, reason)
             entry = Entry(None, "gap", at, end, status=Status.DAMAGED, finding=finding)
         self._emit(ctx, entry)
         return end, self.expect_record, 0
 
-    def _close_damaged(self, ctx: NodeContext, at: int, length: int | None, reason: str) -> Finding:
+    def _close_damaged(self, ctx: NodeContext, ordinal: int, at: int, length: int | None, reason: str) -> Finding:
         name = self.result.extraction.name
-        finding = Finding("malformed", reason, path=f"[{ctx.emitted}]", source=name, offset=at, length=length)
+        finding = Finding("malformed", reason, path=f"[{ordinal}]", source=name, offset=at, length=length)
         if ctx.collected is None:
             self.result.close_node(ctx.node, Status.DAMAGED, finding)
         return finding
