@@ -64,7 +64,7 @@ _SEARCHED: Final = MIB
 _FARTHEST: Final = 1 << 62
 # Of how many records found wrong the data are marked, so that nodes inside of them tell.
 _MARKED: Final = 10_000
-_MISMATCH: Final = "the checksum of the record's data is wrong"
+MISMATCH: Final = "the checksum of the record's data is wrong"
 _READ_ANYWAY: Final = "; read it anyway with -O verify=headers"
 
 
@@ -124,6 +124,7 @@ class TfrecordParser(ProtobufParser):
         self.frames = Frames(extraction.data, extraction.known_end, session.check_cancelled)
         self._is_guessed = session.options.get("message") is None and self.root_type is None
         self._wrong = array("q")  # where the data of records begin whose checksum is wrong, ascending
+        self._missing: int | None = None  # bytes that a cut file lacks at least
         self._compared = [0, 0]  # records read by the last check, and those whose checksums agree
 
     def _find_root_type(self) -> MessageType | None:
@@ -226,17 +227,10 @@ class TfrecordParser(ProtobufParser):
             return self._behind_damage(ctx, "the checksum of a record's length is wrong")
         got = ctx.there(FRAME_SIZE + length) - HEAD_SIZE
         end = at + FRAME_SIZE + length
-        entry = self._entry(at, length, min(got, length))
-        inside = self.frames.inside_last(at) if got < length + 4 else None
-        if inside is not None:
-            finding = self._close_lost(ctx, ctx.emitted, at, inside)
-            entry.status, entry.finding = Status.DAMAGED, finding
-        self._emit(ctx, entry)
-        if inside is not None:
-            return inside, self.expect_record, 0
+        entry = self._entry(at, length)
         if got < length + 4:
-            self._close_cut(ctx, end, at + HEAD_SIZE + got)
-            return at + HEAD_SIZE + got, DONE, 0
+            return self._end_inside(ctx, entry, length, got)
+        self._emit(ctx, entry)
         ctx.scratch = at
         return end, self.expect_record, 0
 
@@ -254,6 +248,23 @@ class TfrecordParser(ProtobufParser):
         ctx.scratch = base + starts[-1]
         return base + pos
 
+    def _end_inside(self, ctx: NodeContext, entry: Entry, length: int, got: int) -> tuple[int, Any, int]:
+        """Add a record of whose data and checksum there are ``got`` bytes: it is cut, or bytes of it are lost."""
+        inside = self.frames.inside_last(ctx.pos)
+        if inside is not None:
+            entry.status, entry.finding = Status.DAMAGED, self._close_lost(ctx, ctx.emitted, ctx.pos, inside)
+            self._emit(ctx, entry)
+            return inside, self.expect_record, 0
+        finding = self._cut_finding(entry.start, length, got, ctx.emitted)
+        if got < length:  # else its data are there, and nothing to compare them with
+            entry.status, entry.finding = cut_status(got), finding
+        self._emit(ctx, entry)
+        if ctx.collected is None:
+            self._missing = length + 4 - got
+            worse = ctx.node.known_status is Status.DAMAGED
+            self.result.close_node(ctx.node, cut_status(damaged=worse), finding, end=entry.start + got)
+        return entry.start + got, DONE, 0
+
     def _emit(self, ctx: NodeContext, entry: Entry) -> None:
         ctx.emit(entry)
         if ctx.collected is None and ctx.index is not None and entry.kind != "gap" and entry.end is not None:
@@ -266,18 +277,15 @@ class TfrecordParser(ProtobufParser):
         found: _Sizes = index.note
         return found
 
-    def _entry(self, at: int, length: int, got: int) -> Entry:
-        """Describe the record at ``at``, of which ``got`` bytes of data are there."""
+    def _entry(self, at: int, length: int) -> Entry:
+        """Describe the record at ``at``, whose data are there."""
         data, type = self.result.extraction.data, self.record_type
         start = at + HEAD_SIZE
         end = start + length
         note = None if type is None else Origin(None, type, pieces=(data.range(start, min(end, _FARTHEST)),))
         kind = "record" if type is None else type.full_name
         entry = Entry(None, kind, start, end, status=Status.COMPLETE if type is None else None, at=at, note=note)
-        if got < length:
-            entry.status = cut_status(got)
-            entry.finding = Finding("truncated", "the record ends early", offset=start, wanted=length, got=got)
-        elif self._is_wrong(start):
+        if self._is_wrong(start):
             entry.status, entry.finding = Status.DAMAGED, self._wrong_finding(start)
         elif data.flawed and (reason := self._doubt(start, end)) is not None:
             entry.status, entry.finding = Status.DAMAGED, Finding("doubt", reason, offset=start)
@@ -293,7 +301,7 @@ class TfrecordParser(ProtobufParser):
         if reason is None or self.verify == "headers" or end - start > TOUCHED:
             return reason
         agrees = self._compare(start, end)  # which is stronger evidence
-        return None if agrees else _MISMATCH if agrees is False else reason
+        return None if agrees else MISMATCH if agrees is False else reason
 
     def _note_empty(self, ctx: NodeContext) -> None:
         if not ctx.emitted and ctx.collected is None and ctx.pos == ctx.node.start:
@@ -330,7 +338,7 @@ class TfrecordParser(ProtobufParser):
         at = ctx.pos
         end, is_record = self.frames.behind(at)
         if is_record:
-            entry = self._entry(at, end - at - FRAME_SIZE, end - at - FRAME_SIZE)
+            entry = self._entry(at, end - at - FRAME_SIZE)
             reason += "; its data are whole, by their own checksum"
             finding = self._close_damaged(ctx, ctx.emitted, at, None, reason)
             entry.finding = entry.finding or finding
@@ -348,21 +356,17 @@ class TfrecordParser(ProtobufParser):
             self.result.close_node(ctx.node, Status.DAMAGED, finding)
         return finding
 
-    def _close_cut(self, ctx: NodeContext, wanted: int, there: int) -> None:
-        """Close the root: the file ends at ``there``, inside of a record."""
-        if ctx.collected is not None:
-            return
-        finding = Finding(
+    def _cut_finding(self, start: int, length: int, got: int, ordinal: int) -> Finding:
+        """Describe the record that begins at ``start``, of which the file has only ``got`` bytes of data."""
+        return Finding(
             "truncated",
-            f"the file ends inside of a record: {count_words(wanted - there, 'byte')} are missing",
-            path=f"[{ctx.emitted - 1}]",
+            f"the file ends inside of a record: {count_words(length + 4 - got, 'byte')} are missing",
+            path=f"[{ordinal}]",
             source=self.result.extraction.name,
-            offset=there,
-            wanted=wanted - ctx.pos,
-            got=there - ctx.pos,
+            offset=start,
+            wanted=length,
+            got=got,
         )
-        worse = ctx.node.known_status is Status.DAMAGED
-        self.result.close_node(ctx.node, cut_status(damaged=worse), finding, end=there)
 
     def cut(self, ctx: NodeContext) -> tuple[int, Any, int] | None:
         """Close the root as the file ends inside of a head; or a message."""
@@ -378,6 +382,7 @@ class TfrecordParser(ProtobufParser):
             wanted=HEAD_SIZE,
             got=max(0, end - ctx.pos),
         )
+        self._missing = HEAD_SIZE - (end - ctx.pos)
         worse = ctx.node.known_status is Status.DAMAGED
         self.result.close_node(ctx.node, cut_status(damaged=worse), finding, end=end)
         return None
@@ -406,7 +411,7 @@ class TfrecordParser(ProtobufParser):
         if at < len(self._wrong) and self._wrong[at] == start:
             return
         if len(self._wrong) < _MARKED:
-            self.result.extraction.data.condemn(start, end, _MISMATCH)
+            self.result.extraction.data.condemn(start, end, MISMATCH)
         self._wrong.insert(at, start)
         root = self.result.root
         if root.index is not None:
@@ -416,9 +421,7 @@ class TfrecordParser(ProtobufParser):
                 self.result.close_node(node, Status.DAMAGED, self._wrong_finding(start, node.path))
 
     def _wrong_finding(self, start: int, path: str = "") -> Finding:
-        return Finding(
-            "checksum", _MISMATCH + _READ_ANYWAY, path=path, source=self.result.extraction.name, offset=start
-        )
+        return Finding("checksum", MISMATCH + _READ_ANYWAY, path=path, source=self.result.extraction.name, offset=start)
 
     def _compare(self, start: int, end: int) -> bool | None:
         """Compare the checksum of data, and remember what that tells; None if not all of them are there."""
@@ -500,6 +503,10 @@ class TfrecordParser(ProtobufParser):
         return self._compared[0], self._compared[1], "record"
 
     # -- what the commands show --------------------------------------------------------------------------------------
+
+    def missing(self) -> int | None:
+        """Return how many bytes of a record, or of its head, are missing at the end of a cut file."""
+        return self._missing
 
     def members(self) -> Iterator[Member]:
         """Yield the records and gaps, by number."""
