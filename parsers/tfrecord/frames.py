@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pparse.data.base import Data
 
 _PIECE: Final = MIB
+_AHEAD: Final = 256 * KIB
 _FIRST_SCAN: Final = 4 * KIB
 _LAST_SCAN: Final = MIB
 # How many places are remembered at which reading stopped. Behind others, only the next length proves a record.
@@ -39,6 +40,9 @@ class Frames:
     def __init__(self, data: Data, end: Callable[[], int], poll: Callable[[], object]) -> None:
         self.data = data
         self.end = end
+        self.read_ahead = False
+        """Whether records are compared one after the other, so that it pays to read more at a time."""
+        self._block = (0, b"", 0)  # what was read ahead, where, and at which revision of the data
         self._poll = poll
         self._behind: dict[int, tuple[int, bool]] = {}
         self._inside: dict[int, int | None] = {}  # by where a record ends, or where the last one begins
@@ -62,12 +66,23 @@ class Frames:
                 pos += len(piece)
                 if len(piece) < _PIECE:
                     return None
-            last = self.data.pread(pos, end - pos + 4)
+            last = self._read(pos, end - pos + 4)
         except GapError:
             return None
         if len(last) < end - pos + 4:
             return None
         return masked(crc32c(memoryview(last)[:-4], crc)) == int.from_bytes(last[-4:], "little")
+
+    def _read(self, at: int, count: int) -> bytes:
+        """Return up to ``count`` bytes at ``at``. Records are read one after the other: a small one with the next."""
+        if not self.read_ahead or count > _AHEAD // 4:
+            self._block = (0, b"", 0)
+            return self.data.pread(at, count)
+        base, block, revision = self._block
+        if at < base or at + count > base + len(block) or revision != self.data.revision:
+            base, block = at, self.data.pread(at, min(_AHEAD, max(count, self.end() - at)))
+            self._block = base, block, self.data.revision
+        return block[at - base : at - base + count]
 
     # -- behind damage -----------------------------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ from pparse.parsers.protobuf.parser import ProtobufParser
 from pparse.parsers.tfrecord.examples import example_type
 from pparse.parsers.tfrecord.frames import Frames
 from pparse.tree.context import DONE, NodeContext
+from pparse.tree.engine import GROUP
 from pparse.tree.entry import LIST, SCALAR, Entry
 from pparse.tree.parser import Parser
 from pparse.tree.recognition import Confidence
@@ -211,28 +212,30 @@ class TfrecordParser(ProtobufParser):
         return super().begin(ctx)
 
     def expect_record(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
-        """Add the next record, and if they only have to be counted, those whose heads are in the block."""
-        at = ctx.pos
-        if base + len(block) - at < HEAD_SIZE:
+        """Add the next record, and those whose heads are in the same block: one at a time is slow."""
+        if base + len(block) - ctx.pos < HEAD_SIZE:
             if not ctx.is_at_end:
-                return at, self.expect_record, HEAD_SIZE
+                return ctx.pos, self.expect_record, HEAD_SIZE
             self._note_empty(ctx)
-            return at, DONE, 0
-        if ctx.collected is None and ctx.fresh is None and ctx.index is not None:
+            return ctx.pos, DONE, 0
+        if ctx.collected is None and ctx.fresh is None and ctx.index is not None:  # they only have to be counted
             at = self._add_many(ctx, block, base)
             if at > ctx.pos:
                 return at, self.expect_record, 0
-        length = head_at(block, at - base)
-        if length is None:
-            return self._behind_damage(ctx, "the checksum of a record's length is wrong")
-        got = ctx.there(FRAME_SIZE + length) - HEAD_SIZE
-        end = at + FRAME_SIZE + length
-        entry = self._entry(at, length)
-        if got < length + 4:
-            return self._end_inside(ctx, entry, length, got)
-        self._emit(ctx, entry)
-        ctx.scratch = at
-        return end, self.expect_record, 0
+        last, most = base + len(block) - HEAD_SIZE, ctx.emitted + GROUP
+        while True:
+            at = ctx.pos
+            length = head_at(block, at - base)
+            if length is None:
+                return self._behind_damage(ctx, "the checksum of a record's length is wrong")
+            got = ctx.there(FRAME_SIZE + length) - HEAD_SIZE
+            entry = self._entry(at, length)
+            if got < length + 4:
+                return self._end_inside(ctx, entry, length, got)
+            self._emit(ctx, entry)
+            ctx.pos, ctx.scratch = at + FRAME_SIZE + length, at
+            if ctx.pos > last or ctx.emitted == most or ctx.satisfied:
+                return ctx.pos, self.expect_record, 0
 
     def _add_many(self, ctx: NodeContext, block: bytes, base: int) -> int:
         """Index the records whose heads are in the block; return where the next one begins."""
@@ -279,7 +282,7 @@ class TfrecordParser(ProtobufParser):
 
     def _entry(self, at: int, length: int) -> Entry:
         """Describe the record at ``at``, whose data are there."""
-        data, type = self.result.extraction.data, self.record_type
+        data, type = self.frames.data, self.record_type
         start = at + HEAD_SIZE
         end = start + length
         note = None if type is None else Origin(None, type, pieces=(data.range(start, min(end, _FARTHEST)),))
@@ -293,7 +296,7 @@ class TfrecordParser(ProtobufParser):
 
     def _doubt(self, start: int, end: int) -> str | None:
         """Return why the data of a record may be wrong, though its checksum was not found wrong; None if nothing is."""
-        data = self.result.extraction.data
+        data = self.frames.data
         gap = data.next_gap(start)
         if gap is not None and gap.offset < end:
             return "some of its bytes are lost"
@@ -411,7 +414,7 @@ class TfrecordParser(ProtobufParser):
         if at < len(self._wrong) and self._wrong[at] == start:
             return
         if len(self._wrong) < _MARKED:
-            self.result.extraction.data.condemn(start, end, MISMATCH)
+            self.frames.data.condemn(start, end, MISMATCH)
         self._wrong.insert(at, start)
         root = self.result.root
         if root.index is not None:
@@ -427,7 +430,7 @@ class TfrecordParser(ProtobufParser):
         """Compare the checksum of data, and remember what that tells; None if not all of them are there."""
         agrees = self.frames.agrees(start, end)
         if agrees:
-            self.result.extraction.data.vouch(start - HEAD_SIZE, end + 4)
+            self.frames.data.vouch(start - HEAD_SIZE, end + 4)
         elif agrees is False:
             self._note_wrong(start, end)
         return agrees
@@ -474,17 +477,21 @@ class TfrecordParser(ProtobufParser):
         options = self.result.extraction.session.options
         named = "message" in options or "descriptor" in options
         checker = Checker(self.result.extraction.session.check_cancelled)
-        for ordinal, entry in self.result.entries_from(root, 0):
-            agrees = None
-            if entry.kind != "gap":
-                compared[0] += 1
-                if entry.end is not None and entry.status in (None, Status.COMPLETE, Status.DAMAGED):
-                    agrees = self._compare(entry.start, entry.end)
-                compared[1] += agrees is True
-            if agrees is False or entry.finding is not None:
-                yield Visit.of(root.child(ordinal), 1)
-            elif agrees and named and self.root_type is not None:
-                yield from self._check_message(root, ordinal, entry, checker)
+        self.frames.read_ahead = True
+        try:
+            for ordinal, entry in self.result.entries_from(root, 0):
+                agrees = None
+                if entry.kind != "gap":
+                    compared[0] += 1
+                    if entry.end is not None and entry.status not in (Status.TRUNCATED, Status.MISSING):
+                        agrees = self._compare(entry.start, entry.end)
+                    compared[1] += agrees is True
+                if agrees is False or entry.finding is not None:
+                    yield Visit.of(root.child(ordinal), 1)
+                elif agrees and named and self.root_type is not None:
+                    yield from self._check_message(root, ordinal, entry, checker)
+        finally:
+            self.frames.read_ahead = False
 
     def _check_message(self, root: Node, ordinal: int, entry: Entry, checker: Checker) -> Iterator[Visit]:
         if self.root_type is None or checker.sound(entry.note.pieces[0], self.root_type):
