@@ -65,3 +65,19 @@ def sequence_example(context: dict[str, list], lists: dict[str, list[list]]) -> 
         for values in steps:
             _fill(made.feature_lists.feature_list[name].feature.add(), values)
     return made.SerializeToString(deterministic=True)
+
+
+def sound_records(content: bytes) -> list[bytes]:
+    """Return the records of a file; ValueError if one is not sound, as TensorFlow refuses it."""
+    found, at = [], 0
+    while at < len(content):
+        raw = content[at : at + 8]
+        if len(raw) < 8 or content[at + 8 : at + 12] != masked(raw):
+            raise ValueError(f"bad length at {at}")
+        end = at + 12 + struct.unpack("<Q", raw)[0]
+        data = content[at + 12 : end]
+        if content[end : end + 4] != masked(data):
+            raise ValueError(f"bad data at {at}")
+        found.append(data)
+        at = end + 4
+    return found

@@ -523,12 +523,17 @@ class TfrecordParser(ProtobufParser):
             yield Member(f"[{ordinal}]", kind, entry.start, size, entry.status or Status.COMPLETE)
 
     def find_member(self, name: str) -> Node | None:
-        """Return None: members are named by their paths. Raises `MalformedError` for a field of a wrong record."""
-        number = name[1:].partition("]")[0] if name.startswith("[") else ""
-        if number.isdecimal() and len(number) < 20:
-            root = self.result.root
-            if int(number) < root.index_to(int(number) + 1).count:
-                root.child(int(number))._refuse_if_not_whole()
+        """Return a record by its number, ``[3]``. Raises `MalformedError` for a field of one that is damaged."""
+        number, _, field = name.removeprefix("[").partition("]")
+        if not name.startswith("[") or not number.isdecimal() or len(number) > 19:
+            return None
+        root, ordinal = self.result.root, int(number)
+        if ordinal >= root.index_to(ordinal + 1).count:
+            return None
+        record = root.child(ordinal)
+        if not field:
+            return record
+        record._refuse_if_not_whole()
         return None
 
     def details(self) -> Iterator[tuple[str, str]]:

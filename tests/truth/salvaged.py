@@ -8,6 +8,7 @@ import struct
 import zipfile
 from typing import TYPE_CHECKING, Any
 
+from tests.tfrecord_files import sound_records
 from tests.truth.samples import SIZES
 
 if TYPE_CHECKING:
@@ -66,7 +67,9 @@ def constant_bytes(tensor: Any) -> bytes:
 
 
 def read_records(path: Path) -> list[bytes]:
-    """Return the records of a Riegeli file that must be sound."""
+    """Return the records of a Riegeli or TFRecord file that must be sound."""
+    if path.suffix == ".tfrecord":
+        return sound_records(path.read_bytes())
     from pparse.riegeli import RecordReader
 
     with RecordReader(path, salvage=False) as reader:
@@ -226,7 +229,7 @@ def saved_values(attempt: Attempt) -> set[bytes]:
         content = path.read_bytes()
         if content == sample.content or content in attempt.case.wrapped.known:
             return {value.content for value in sample.values.values()}
-        if path.suffix in (".safetensors", ".pt", ".riegeli", ".cpb", ".pb"):
+        if path.suffix in (".safetensors", ".pt", ".riegeli", ".tfrecord", ".cpb", ".pb"):
             try:
                 found |= set(values_in(sample, path).values())
             except Exception:  # clause c says so
