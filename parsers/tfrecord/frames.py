@@ -55,9 +55,12 @@ class Frames:
         except GapError:
             return None
 
-    def agrees(self, start: int, end: int) -> bool | None:
-        """Say whether the data ``[start, end)`` have the checksum behind them; None if some bytes are not there."""
-        crc, pos = 0, start
+    def agrees(self, start: int, end: int, content: bytes = b"") -> bool | None:
+        """Say whether the data ``[start, end)`` have the checksum behind them; None if some bytes are not there.
+
+        ``content``: the first of the data, which were read already.
+        """
+        crc, pos = crc32c(content), start + len(content)
         try:
             while end - pos > _PIECE:
                 self._poll()

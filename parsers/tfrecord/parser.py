@@ -417,8 +417,10 @@ class TfrecordParser(ProtobufParser):
             self.frames.data.condemn(start, end, MISMATCH)
         self._wrong.insert(at, start)
         root = self.result.root
-        if root.index is not None:
-            root.index.group = None
+        group = root.index.group if root.index is not None else None
+        for entry in group[1] if group is not None else ():
+            if entry.start == start and entry.status in (None, Status.COMPLETE):
+                entry.status, entry.finding = Status.DAMAGED, self._wrong_finding(start)
         for node in root.living():
             if node.start == start and node.known_status in (None, Status.COMPLETE):
                 self.result.close_node(node, Status.DAMAGED, self._wrong_finding(start, node.path))
@@ -426,16 +428,16 @@ class TfrecordParser(ProtobufParser):
     def _wrong_finding(self, start: int, path: str = "") -> Finding:
         return Finding("checksum", MISMATCH + _READ_ANYWAY, path=path, source=self.result.extraction.name, offset=start)
 
-    def _compare(self, start: int, end: int) -> bool | None:
+    def _compare(self, start: int, end: int, content: bytes = b"") -> bool | None:
         """Compare the checksum of data, and remember what that tells; None if not all of them are there."""
-        agrees = self.frames.agrees(start, end)
+        agrees = self.frames.agrees(start, end, content)
         if agrees:
             self.frames.data.vouch(start - HEAD_SIZE, end + 4)
         elif agrees is False:
             self._note_wrong(start, end)
         return agrees
 
-    def _is_sound(self, record: Node) -> bool:
+    def _is_sound(self, record: Node, content: bytes = b"") -> bool:
         """Say whether a record can be returned: its checksum is not wrong, as far as the option ``verify`` asks."""
         if self.verify == "headers" or record.end is None:
             return True
@@ -445,7 +447,7 @@ class TfrecordParser(ProtobufParser):
             return True  # what there is of it
         if record.end - record.start > TOUCHED and self.verify != "all":
             return True
-        if self._compare(record.start, record.end) is not False:
+        if self._compare(record.start, record.end, content) is not False:
             return True
         if record.finding is None:  # nobody else holds it
             self.result.close_node(record, Status.DAMAGED, self._wrong_finding(record.start, record.path))
@@ -457,9 +459,10 @@ class TfrecordParser(ProtobufParser):
             return super().load_scalar(node)
         length = (node.end or node.start) - node.start
         self.result.extraction.session.limits.check("scalar_bytes", length, "the record", path=node.path)
-        if not self._is_sound(node):
+        content = node.extraction.data.read_exact(node.start, length)
+        if not self._is_sound(node, content):
             node._refuse_if_not_whole()
-        return node.extraction.data.read_exact(node.start, length)
+        return content
 
     def open_scalar(self, node: Node) -> Range:
         """Return a reader of a node's bytes; if its checksum is wrong, a record becomes DAMAGED."""
@@ -497,11 +500,9 @@ class TfrecordParser(ProtobufParser):
         if self.root_type is None or checker.sound(entry.note.pieces[0], self.root_type):
             return
         node = root.child(ordinal)
-        found = False
-        for visit in self.walk(node):
-            found = found or visit.status not in (None, Status.COMPLETE)
-            yield visit
-        if not found:
+        known = len(self.result.findings)
+        yield from self.walk(node)
+        if len(self.result.findings) == known:  # what is wrong is nowhere in the tree
             self.damage(node, f"its bytes are no {self.root_type.full_name}, though their checksum agrees")
             yield Visit.of(node, 1)
 
