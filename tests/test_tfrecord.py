@@ -19,6 +19,7 @@ from pparse.kernels.tfrecord_scan import chain, head_at, heads
 from pparse.testing.fakes import GappyData
 from tests.rows import rows
 from tests.tfrecord_files import example, head, masked, record, sequence_example, sound_records, tfrecord
+from tests.tfrecord_zoo import compare
 
 RECORDS = [b"one", b"", b"three" * 30, b"\0" * 9, b"last"]
 FILE = tfrecord(RECORDS)
@@ -65,6 +66,11 @@ def test_records_by_number():
         ]
         assert not list(document.check())
         assert document.result.listing.checksums() == (5, 5, "record")
+
+
+def test_the_files_of_tensorflow():
+    """Kept ones, with what TensorFlow reads from them; tests/interop/make_tfrecord_zoo.py made both."""
+    assert compare(Path(__file__).parent / "data" / "tfrecord") == 12
 
 
 @rows("wrap", [gzip.compress, zlib.compress, lambda raw: gzip.compress(raw[:90]) + gzip.compress(raw[90:])])
