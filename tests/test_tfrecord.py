@@ -81,6 +81,14 @@ def test_compressed_files_are_recognised_whatever_their_names(tmp_path, wrap, na
         assert (document.format, [node.load() for node in document.root.children()]) == ("tfrecord", RECORDS)
 
 
+@rows("level", [0, 6])
+def test_a_stream_that_holds_records_as_they_are_is_a_stream(tmp_path, level):
+    content = tfrecord([random.Random(number).randbytes(900) for number in range(20)])
+    (tmp_path / "x.tfrecord").write_bytes(zlib.compress(content, level))
+    with pparse.open(tmp_path / "x.tfrecord") as document:
+        assert (document.status, len(document.root)) == (Status.COMPLETE, 20)
+
+
 @rows("length", [0, 1, 2, 31, 40, 91, 93, 123, 128, 255, 256, 0x8B1F, 0x9C78, 0x8B1F + 65536])
 def test_files_of_any_first_length_are_recognised_without_a_name(length):
     """The first bytes may be those of JSON, of a pickle, of gzip or of zlib."""

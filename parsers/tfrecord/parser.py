@@ -150,8 +150,8 @@ class TfrecordParser(ProtobufParser):
 
     @classmethod
     def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
-        """LIKELY by a record further in."""
-        return Confidence.LIKELY if _first_record(reader.peek(_PROBED)) is not None else Confidence.NO
+        """POSSIBLE by a record further in: a compressed file may hold it as it is, and its stream is told by less."""
+        return Confidence.POSSIBLE if _first_record(reader.peek(_PROBED)) is not None else Confidence.NO
 
     @classmethod
     def match_further(cls, reader: Range, *, thorough: bool) -> Confidence:
