@@ -47,6 +47,8 @@ def read(content, **options):
             except pparse.PparseError as error:
                 value = type(error)
             found.append((node.kind, node.status, value))
+            if node.kind == "record":  # what is known to be wrong is refused, however it is come to
+                assert (node.status is Status.DAMAGED) <= isinstance(value, type), node
         return found, document.status, findings
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import struct
 
-from pparse.protos import message_class
-
 _TABLE = []
 for _byte in range(256):
     for _ in range(8):
@@ -51,6 +49,8 @@ def _fill(feature, values: list) -> None:
 
 
 def example(**features: list) -> bytes:
+    from pparse.protos import message_class
+
     made = message_class("tensorflow.Example")()
     for name, values in features.items():
         _fill(made.features.feature[name], values)
@@ -58,6 +58,8 @@ def example(**features: list) -> bytes:
 
 
 def sequence_example(context: dict[str, list], lists: dict[str, list[list]]) -> bytes:
+    from pparse.protos import message_class
+
     made = message_class("tensorflow.SequenceExample")()
     for name, values in context.items():
         _fill(made.context.feature[name], values)

@@ -1,4 +1,4 @@
-"""Makes ``digits.tfrecord``, and the same cut and damaged, with TensorFlow: ``python docs/samples/make_tfrecord.py``."""
+"""Makes ``digits.tfrecord``, and the same cut and damaged: ``python docs/samples/make_tfrecord.py`` (TensorFlow)."""
 
 from __future__ import annotations
 

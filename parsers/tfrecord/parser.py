@@ -326,7 +326,7 @@ class TfrecordParser(ProtobufParser):
         ctx.scratch = None
         inside = self.frames.inside(before, at) if before is not None else None
         if inside is not None:
-            self._note_wrong(before + HEAD_SIZE, at - 4)
+            self._note_wrong(before + HEAD_SIZE, inside)  # what follows is judged by itself
             self._close_lost(ctx, ctx.emitted - 1, before, inside)
             ctx.jump_back()
             return inside, self.expect_record, 0
@@ -410,20 +410,24 @@ class TfrecordParser(ProtobufParser):
         return at < len(self._wrong) and self._wrong[at] == start
 
     def _note_wrong(self, start: int, end: int) -> None:
+        """Remember that the checksum of the data at ``start`` is wrong, and tell whoever has described the record."""
         at = bisect_left(self._wrong, start)
-        if at < len(self._wrong) and self._wrong[at] == start:
-            return
-        if len(self._wrong) < _MARKED:
-            self.frames.data.condemn(start, end, MISMATCH)
-        self._wrong.insert(at, start)
+        if at == len(self._wrong) or self._wrong[at] != start:
+            if len(self._wrong) < _MARKED:
+                self.frames.data.condemn(start, end, MISMATCH)
+            self._wrong.insert(at, start)
         root = self.result.root
         group = root.index.group if root.index is not None else None
         for entry in group[1] if group is not None else ():
             if entry.start == start and entry.status in (None, Status.COMPLETE):
                 entry.status, entry.finding = Status.DAMAGED, self._wrong_finding(start)
         for node in root.living():
-            if node.start == start and node.known_status in (None, Status.COMPLETE):
-                self.result.close_node(node, Status.DAMAGED, self._wrong_finding(start, node.path))
+            if node.start == start:
+                self._close_wrong(node)
+
+    def _close_wrong(self, record: Node) -> None:
+        if record.known_status in (None, Status.COMPLETE):
+            self.result.close_node(record, Status.DAMAGED, self._wrong_finding(record.start, record.path))
 
     def _wrong_finding(self, start: int, path: str = "") -> Finding:
         return Finding("checksum", MISMATCH + _READ_ANYWAY, path=path, source=self.result.extraction.name, offset=start)
@@ -441,16 +445,14 @@ class TfrecordParser(ProtobufParser):
         """Say whether a record can be returned: its checksum is not wrong, as far as the option ``verify`` asks."""
         if self.verify == "headers" or record.end is None:
             return True
-        if self._is_wrong(record.start):
-            return False
-        if record.known_status not in (None, Status.COMPLETE):
+        if record.known_status not in (None, Status.COMPLETE) and not self._is_wrong(record.start):
             return True  # what there is of it
-        if record.end - record.start > TOUCHED and self.verify != "all":
-            return True
-        if self._compare(record.start, record.end, content) is not False:
-            return True
-        if record.finding is None:  # nobody else holds it
-            self.result.close_node(record, Status.DAMAGED, self._wrong_finding(record.start, record.path))
+        if not self._is_wrong(record.start):
+            if record.end - record.start > TOUCHED and self.verify != "all":
+                return True
+            if self._compare(record.start, record.end, content) is not False:
+                return True
+        self._close_wrong(record)  # nobody else may hold it
         return False
 
     def load_scalar(self, node: Node) -> Any:

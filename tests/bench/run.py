@@ -30,6 +30,7 @@ from rows_convert import CONVERT_ROWS  # noqa: E402
 from rows_protobuf import PROTOBUF_ROWS  # noqa: E402
 from rows_pytorch import PYTORCH_ROWS  # noqa: E402
 from rows_riegeli import RIEGELI_ROWS  # noqa: E402
+from rows_tfrecord import TFRECORD_ROWS  # noqa: E402
 
 PEERS = ("safetensors", "orjson", "ijson")
 BLOCK_LIMIT = 64 * MIB  # the default budget
@@ -248,6 +249,7 @@ ROWS = {
     **CONTAINER_ROWS,
     **CONVERT_ROWS,
     **PYTORCH_ROWS,
+    **TFRECORD_ROWS,
 }
 
 
