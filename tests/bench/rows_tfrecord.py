@@ -30,7 +30,7 @@ def _write(stream: BufferedWriter, data: bytes, masked: object) -> None:
     stream.write(head + masked(head) + data + masked(data))  # type: ignore[operator]
 
 
-def row_ba(bench: Bench) -> None:
+def row_ta(bench: Bench) -> None:
     """Go through a million small records."""
     count = 100_000 if bench.quick else 1_000_000
     path = bench.input("million.tfrecord", _records, count)
@@ -58,7 +58,7 @@ def row_ba(bench: Bench) -> None:
     bench.drop("million.tfrecord")
 
 
-def row_bb(bench: Bench) -> None:
+def row_tb(bench: Bench) -> None:
     """CRC-32C, and the search for records behind damage."""
     jobs = {how: ("crc32c", how) for how in ("native", "pure", "scan", "zlib")}
     native, pure, scan, zlib = bench.by_turns(jobs)
@@ -72,4 +72,4 @@ def row_bb(bench: Bench) -> None:
     )
 
 
-TFRECORD_ROWS = {"ba": row_ba, "bb": row_bb}
+TFRECORD_ROWS = {"ta": row_ta, "tb": row_tb}

@@ -1,4 +1,4 @@
-"""Go through a TFRecord file: ``index``, ``list`` or ``check`` with pparse; ``tensorflow``: its iterator, all data read."""
+"""Go through a TFRecord file: ``index``, ``list``, ``check`` with pparse, or ``tensorflow``, whose iterator reads all."""
 
 from __future__ import annotations
 
