@@ -1,4 +1,4 @@
-"""Go through a TFRecord file: ``index``, ``list``, ``check`` with pparse, or ``tensorflow``, whose iterator reads all."""
+"""Go through a TFRecord file: ``index``, ``list``, ``check`` with pparse, or with the iterator of ``tensorflow``."""
 
 from __future__ import annotations
 
