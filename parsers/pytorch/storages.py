@@ -9,7 +9,7 @@ from pparse.findings import Status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from pparse.data.base import Data
     from pparse.findings import Finding
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Stored:
     """A storage as the file has it."""
 
-    __slots__ = ("_place", "data", "finding", "size", "status")
+    __slots__ = ("_place", "data", "finding", "prove", "size", "status", "written", "zeros")
 
     def __init__(
         self, size: int, place: Callable[[], Place], status: Status = Status.COMPLETE, finding: Finding | None = None
@@ -35,6 +35,12 @@ class Stored:
         self.finding = finding
         """What is wrong with it, if anything."""
         self._place = place
+        self.prove: Callable[[], object] | None = None
+        """Compares its checksum, unless that was done; None if it has none."""
+        self.written: Callable[[], int] | None = None
+        """Returns how many of the bytes there precede zeros that last to the end of the file; None: all count."""
+        self.zeros: Callable[[], bool] | None = None
+        """Returns whether its checksum is that of nothing but zeros; None if it has none."""
         self.data: Data | None = None
         """The data that it lies in, if that is known without reading."""
 
@@ -62,8 +68,12 @@ class Checkpoint:
     def pickled(self) -> Node | None:
         """Return the value that was saved, a node of a `PickleParser`; None if it is lost."""
 
-    def prove_storages(self) -> None:
-        """Compare all checksums that the file has of what was saved."""
+    def prove_storages(self, but: Mapping[int, int] | None = None) -> dict[int, int] | None:
+        """Compare all checksums that the file has of what was saved; but not those of ``but``: ends by begins of bytes.
+
+        Return the CRC-32 of each stretch of those that is just a storage, by its begin. None if anything was wrong.
+        """
+        return {}
 
     def constants(self) -> Node | None:
         """Return the constants of its code, a tuple of tensors and other values; None if it has none."""

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from pparse.findings import Finding, Severity
+from array import array
+
+from pparse.errors import MalformedError
+from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
+from pparse.parsers.pytorch.storages import Stored
+from pparse.viewers.pickle.doubts import Doubts
 from pparse.viewers.pickle.viewer import PickleViewer
 from pparse.viewers.pickle.walk import Walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any, Final
 
     from pparse.parsers.pickle.parser import PickleParser
     from pparse.parsers.pickle.values import Persistent
     from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
-    from pparse.parsers.pytorch.storages import Checkpoint, Stored
+    from pparse.parsers.pytorch.storages import Checkpoint
+    from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Extent
     from pparse.tree.node import Node
     from pparse.viewers.pickle.walk import Found
@@ -24,11 +30,22 @@ if TYPE_CHECKING:
 _CONSTANTS: Final = "CONSTANTS"
 
 
+def _lost_constant(key: str) -> Stored:
+    reason = f"its storage, 'constants/{key}', is not in the file"
+
+    def place() -> Any:
+        raise MalformedError(reason)
+
+    return Stored(0, place, Status.MISSING, Finding("missing-storage", reason))
+
+
 class PyTorchViewer(PickleViewer):
     """A mapping of names to tensors: those of ``torch.load``, by their paths in what was saved."""
 
     parser: Checkpoint
-    _settled = False
+    settles_late = True
+    _sound: bool | None = None
+    _constant_doubts: Doubts | None = None
 
     @classmethod
     def applies(cls, parser: Any) -> bool:
@@ -50,14 +67,50 @@ class PyTorchViewer(PickleViewer):
             leaf.name = f"{_CONSTANTS}.c{leaf.name[len(_CONSTANTS) + 1 :]}"
             for _, tensor in leaf.tensors or ():
                 if tensor.storage is not None and tensor.storage.held is None:
-                    tensor.storage.held = self.parser.constant(tensor.storage.key) or self.stored(tensor.storage)
+                    # Their keys are other ones: a constant that is lost must not be read from the storage of that key.
+                    tensor.storage.held = self.parser.constant(tensor.storage.key) or _lost_constant(tensor.storage.key)
             yield leaf
+
+    def doubts_of(self, name: str) -> Doubts:
+        """Return what knows whether a tensor is doubtful: constants are named by a pickle of their own."""
+        if not name.startswith(f"{_CONSTANTS}.c"):
+            return self.doubts
+        if self._constant_doubts is None:
+            self._constant_doubts = Doubts(self, has_checksums=self.has_checksums, pickled=self.parser.constants)
+        return self._constant_doubts
 
     def settle(self) -> None:
         """From now on, let `tensors` first compare the checksums of all storages, once."""
-        if not self._settled:
-            self._settled = True
-            self.parser.prove_storages()
+        self.is_sound()
+
+    def is_sound(self) -> bool:
+        """Compare the checksums of all storages, once; return whether nothing was wrong."""
+        if self._sound is None:
+            self._sound = self.parser.prove_storages() is not None
+        return self._sound
+
+    def settle_all_but(self, tensors: Sequence[Tensor]) -> Sequence[int] | None:
+        """Compare the checksums that are not just of one of ``tensors``; return those that are."""
+        places: dict[int, int] = {}
+        for tensor in tensors:
+            place = self._place_of(tensor)
+            if place is not None:
+                places[place[0]] = max(place[1], places.get(place[0], 0))
+        left = self.parser.prove_storages(places)
+        if left is None:
+            return None
+        found = array("q")
+        for tensor in tensors:
+            place = self._place_of(tensor)
+            found.append(left.get(place[0], -1) if place is not None and places[place[0]] == place[1] else -1)
+        return found
+
+    def _place_of(self, tensor: Tensor) -> tuple[int, int] | None:
+        """Return begin and end of a tensor that lies in the file in one piece, as it is read; None of any other."""
+        spans = tensor.spans
+        if len(spans) != 1 or tensor._content is not None or spans[0].data is not self.extraction.parsed.data:
+            return None
+        return spans[0].offset, spans[0].offset + spans[0].length
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent; tell of storages that belong to none of the tensors that were listed."""
