@@ -237,6 +237,12 @@ def test_fields_of_a_cut_record():
             cut.to_python()
 
 
+@rows("there", [1, 12, 13, 15, 40])
+def test_the_type_is_known_by_the_whole_records(there):
+    with pparse.open(tfrecord(EXAMPLES[:1]) + record(EXAMPLES[1])[:there]) as document:
+        assert document.root.child(0).kind == "tensorflow.Example"
+
+
 @rows("size", range(12))
 def test_a_cut_head(size):
     found, status, _ = read(FILE + record(b"more")[:size])
@@ -324,6 +330,17 @@ def test_records_behind_lost_and_inserted_bytes_are_found(number, count):
     assert whole(content[: at + 5] + content[at + 5 + count :]) == others
     assert whole(content[: at + 5] + b"!" * count + content[at + 5 :]) == others
     assert whole(content[: at + 20] + content[at + 20 + count :]) == others
+
+
+def test_a_record_that_claims_others_is_refused_before_anything_was_checked():
+    records = [bytes([65 + number]) * 150 for number in range(6)]
+    content, at = tfrecord(records), starts(records)[2]
+    with pparse.open(content[: at + 20] + content[at + 60 :]) as document:
+        nodes = list(document.root.children())
+        assert [node.load() for node in nodes if node is not nodes[2]] == records[:2] + records[3:]
+        with pytest.raises(MalformedError, match="checksum"):
+            nodes[2].load()
+        assert nodes[2].status is Status.DAMAGED
 
 
 def test_two_damaged_heads_one_after_the_other():
