@@ -501,7 +501,7 @@ def test_get(run, folder):
     ran = run("get", folder / "bad.tfrecord", "[2].features")
     assert (ran.code, "checksum" in ran.err) == (4, True)
     assert run("get", path, "[8]").code == 2
-    assert run("get", path, "[3].features.feature.lable").code == 2
+    assert run("get", path, "[3].features.feature.labels").code == 2
 
 
 def test_check_and_convert(run, folder):
