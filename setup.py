@@ -27,7 +27,7 @@ extensions = [
         py_limited_api=STABLE,
         optional=True,
     )
-    for name in ("_highway", "_farmhash")
+    for name in ("_highway", "_farmhash", "_crc32c")
 ]
 # Not in a folder "build" of the source tree: whatever is imported there later would find the copies in it.
 build_base = tempfile.mkdtemp(prefix="pparse-build-")

@@ -30,6 +30,7 @@ PARSERS = (
     "pparse.parsers.tensorflow:MetaGraphParser",
     "pparse.parsers.tensorflow:SavedModelFolderParser",
     "pparse.parsers.protobuf.parser:ProtobufParser",
+    "pparse.parsers.tfrecord.parser:TfrecordParser",
     "pparse.parsers.pickle.parser:PickleParser",
     "pparse.parsers.pytorch.index:PyTorchIndexParser",
     "pparse.parsers.pytorch.folder:PyTorchFolderParser",

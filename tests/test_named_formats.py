@@ -19,10 +19,6 @@ ROOT = Path(__file__).resolve().parent.parent
 FILES = {
     "onnx": bytes.fromhex("080a1207") + b"pytorch" + bytes.fromhex("1a05322e31322e") + bytes(range(200)),
     "tflite": struct.pack("<I", 28) + b"TFL3" + bytes.fromhex("14002000") + bytes(range(200)),
-    "tfrecord": bytes.fromhex("0500000000000000eab2043e")
-    + b"hello"
-    + bytes.fromhex("8cd09f0a")
-    + b"\x05\0\0\0\0\0\0\0",
     "tf-checkpoint": bytes(range(1, 200)) + bytes.fromhex("57fb808b247547db"),
     "msgpack": b"\x82\xa6params\x81\xa5dense\xc7\x10\x01" + bytes(range(128, 200)),
     "hdf5": b"\x89HDF\r\n\x1a\n" + bytes(200),
@@ -49,12 +45,6 @@ def test_a_zarr_folder_is_named(run, tmp_path):
     (folder / ".zgroup").write_text('{"zarr_format": 2}')
     ran = run("ls", folder)
     assert (ran.code, "a Zarr folder, which this version does not read yet" in ran.err) == (3, True)
-
-
-def test_the_checksum_of_a_tfrecord_is_compared():
-    head = FILES["tfrecord"]
-    assert named(head).name == "tfrecord"
-    assert named(head[:8] + bytes((head[8] ^ 1,)) + head[9:]) is None
 
 
 def test_files_that_are_read_are_not_named_as_others(samples):

@@ -30,7 +30,7 @@ WHICH = (
     "print(h.NATIVE and f.NATIVE if h.NATIVE == f.NATIVE else 'mixed', "
     "f'{h.hash64(bytes()):016x}-{f.fingerprint64(bytes()):016x}', h.__file__)"
 )
-EXTENSIONS = ("_highway", "_farmhash")
+EXTENSIONS = ("_highway", "_farmhash", "_crc32c")
 
 
 def clean_environment(**more: str) -> dict[str, str]:

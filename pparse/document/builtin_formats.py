@@ -161,6 +161,17 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
     ),
     (
+        "tfrecord",
+        "pparse.parsers.tfrecord.parser:TfrecordParser",
+        None,
+        (),
+        (".tfrecord", ".tfrecords"),
+        False,
+        False,
+        True,
+        True,
+    ),
+    (
         "pickle",
         "pparse.parsers.pickle.parser:PickleParser",
         "pparse.viewers.pickle.viewer:PickleViewer",

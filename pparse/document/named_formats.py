@@ -66,20 +66,6 @@ def _is_onnx(head: bytes, tail: bytes) -> bool:
     return head[2] == 0x12 and 0 < head[3] < 60 and name.isascii() and name.decode("ascii", "replace").isprintable()
 
 
-def _is_tfrecord(head: bytes, tail: bytes) -> bool:
-    """Test for a record: the length of its data, and the masked CRC-32C of those eight bytes."""
-    if len(head) < 12:
-        return False
-    crc = 0xFFFFFFFF
-    for byte in head[:8]:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    crc ^= 0xFFFFFFFF
-    masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-    return int.from_bytes(head[8:12], "little") == masked
-
-
 def _is_msgpack(head: bytes, tail: bytes) -> bool:
     """Test for a map whose first key is text, as flax writes it."""
     if not head:
@@ -109,14 +95,6 @@ NAMED: Final = (
         "TFL3 at byte 4",
         "the Interpreter of tensorflow.lite or ai-edge-litert",
         _starts(b"TFL3", at=4),
-    ),
-    Named(
-        "tfrecord",
-        (".tfrecord", ".tfrecords"),
-        "TFRecord file",
-        "the checksum of the first length",
-        "tf.data.TFRecordDataset (package tensorflow)",
-        _is_tfrecord,
     ),
     Named(
         "tf-checkpoint",

@@ -177,7 +177,12 @@ def builtin(name: str) -> Builtin | None:
 def model_extensions() -> tuple[str, ...]:
     """Return the extensions of files that libraries open as models; not ``.bin``, which any file may have."""
     models = (known for known in BUILTINS if known.viewer and not known.generic)
-    return (".riegeli", *(name for known in models for name in known.extensions if name != ".bin"))
+    return (
+        ".riegeli",
+        ".tfrecord",
+        ".tfrecords",
+        *(name for known in models for name in known.extensions if name != ".bin"),
+    )
 
 
 def parser_class(registry: Registry, name: str) -> type[Parser]:

@@ -33,9 +33,10 @@ _SAVED: Final = "saved"
 _UNHARMED: Final = "unharmed"
 _NOTHING: Final = "nothing"
 PROTOBUF: Final = ("saved-model", "graph-def", "meta-graph", "protobuf")
-_OWN_FORMS: Final = ("safetensors", "riegeli", "cpb", *PROTOBUF)
+_OWN_FORMS: Final = ("safetensors", "riegeli", "cpb", "tfrecord", *PROTOBUF)
 _TENSORS: Final = "tensors"
-_TENSORS_APART: Final = ("safetensors", _TENSORS)
+# Of these, each part is judged by itself, also where the whole is in doubt.
+_JUDGED_APART: Final = ("safetensors", "tfrecord", _TENSORS)
 
 
 def salvage(extraction: Extraction, target: Target, name: str, *, report: Report, kept: OnKept | None = None) -> bool:
@@ -70,7 +71,7 @@ def _attempt(extraction: Extraction, target: Target, name: str, report: Report, 
         suspect_ranges = _unproved(inner)
     if form in PROTOBUF:
         suspect_ranges = joined([*suspect_ranges, *islice(inner.data.holes(start, end), _MAX_HOLES)])
-    if suspect_ranges and form not in _TENSORS_APART:  # which separate their tensors themselves
+    if suspect_ranges and form not in _JUDGED_APART:
         return _save_apart(inner, form, suspect_ranges, target, name, report)
     job = Job(inner, target, name, report)
     job.kept = kept
@@ -179,7 +180,11 @@ def _save(job: Job, form: str) -> bool:
         from pparse.recovery.salvage_safetensors import salvage_safetensors
 
         return salvage_safetensors(job)
-    if form in _TENSORS_APART:
+    if form == "tfrecord":
+        from pparse.recovery.salvage_tfrecord import salvage_tfrecord
+
+        return salvage_tfrecord(job)
+    if form == _TENSORS:
         from pparse.recovery.salvage_tensors import salvage_tensors
 
         return salvage_tensors(job)

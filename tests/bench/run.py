@@ -31,6 +31,7 @@ from rows_numpy import NUMPY_ROWS  # noqa: E402
 from rows_protobuf import PROTOBUF_ROWS  # noqa: E402
 from rows_pytorch import PYTORCH_ROWS  # noqa: E402
 from rows_riegeli import RIEGELI_ROWS  # noqa: E402
+from rows_tfrecord import TFRECORD_ROWS  # noqa: E402
 
 PEERS = ("safetensors", "orjson", "ijson")
 BLOCK_LIMIT = 64 * MIB  # the default budget
@@ -250,6 +251,7 @@ ROWS = {
     **CONVERT_ROWS,
     **PYTORCH_ROWS,
     **NUMPY_ROWS,
+    **TFRECORD_ROWS,
 }
 
 

@@ -25,8 +25,9 @@ BLOCK, RECORD = 512, 10_240  # of a tar: what members, and what the whole archiv
 
 def is_shorter_file(case: Case) -> bool:
     """Say whether a cut leaves another whole file: records files have no mark of their end, and this one ends between
-    two chunks."""
-    if case.damage.kind != "cut" or case.wrapper != "plain" or not case.sample.file.endswith(".riegeli"):
+    two chunks, or two records."""
+    records = case.sample.file.endswith((".riegeli", ".tfrecord"))
+    if case.damage.kind != "cut" or case.wrapper != "plain" or not records:
         return False
     cut = case.damage.offset
     return not any(start < cut < end for start, end in (value.place for value in case.sample.values.values()))

@@ -9,6 +9,7 @@ import zipfile
 from typing import TYPE_CHECKING, Any
 
 from tests.pickle_arrays import OtherObjectError, arrays_in
+from tests.tfrecord_files import sound_records
 from tests.truth.samples import SIZES
 
 if TYPE_CHECKING:
@@ -67,7 +68,9 @@ def constant_bytes(tensor: Any) -> bytes:
 
 
 def read_records(path: Path) -> list[bytes]:
-    """Return the records of a Riegeli file that must be sound."""
+    """Return the records of a Riegeli or TFRecord file that must be sound."""
+    if path.suffix == ".tfrecord":
+        return sound_records(path.read_bytes())
     from pparse.riegeli import RecordReader
 
     with RecordReader(path, salvage=False) as reader:
@@ -267,7 +270,7 @@ def saved_values(attempt: Attempt) -> set[bytes]:
         content = path.read_bytes()
         if content == sample.content or content in attempt.case.wrapped.known:
             return {value.content for value in sample.values.values()}
-        if path.suffix in (".safetensors", ".pt", ".bin", ".npy", ".npz", ".pkl", ".riegeli", ".cpb", ".pb"):
+        if path.suffix in (".safetensors", ".pt", ".bin", ".npy", ".npz", ".pkl", ".riegeli", ".tfrecord", ".cpb", ".pb"):
             try:
                 found |= set(values_in(sample, path).values())
             except Exception:  # clause c says so

@@ -96,6 +96,9 @@ def node_bytes(kind: str, node: Any) -> bytes:
         if isinstance(value, bytes):
             return value
         return value.encode() if node.kind == "text" else json.dumps(value, sort_keys=True, default=repr).encode()
+    if node.shape != "scalar":  # a record that is a message
+        node.load()
+        return node.open().read()
     return bytes(node.load())
 
 

@@ -1,0 +1,78 @@
+"""Tells by the first records of a TFRecord file whether they are Examples or SequenceExamples of TensorFlow.
+
+A record tells nothing of its type. It is taken for an Example if all its fields are those of one, and it has a feature.
+"""
+
+from __future__ import annotations
+
+from pparse.data.base import BytesData
+from pparse.errors import GapError
+from pparse.kernels.tfrecord_scan import FRAME_SIZE, HEAD_SIZE
+from pparse.limits import KIB, MIB
+from pparse.parsers.protobuf.check import Checker
+from pparse.parsers.protobuf.fits import fits, fitting_tags
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Final
+
+    from pparse.parsers.tfrecord.frames import Frames
+    from pparse.protobuf.schema import MessageType
+
+TYPES: Final = ("tensorflow.Example", "tensorflow.SequenceExample")
+# How many records must fit, and how many are looked at: damaged ones tell nothing.
+_WANTED: Final = 4
+_TRIED: Final = 16
+# Of a larger record, the beginning must do.
+_WHOLE: Final = MIB
+_HEAD: Final = 64 * KIB
+# The features, the first of them, its name and its value.
+_FITTING: Final = 4
+
+
+def example_type(frames: Frames, start: int) -> MessageType | None:
+    """Return the type of the records from ``start`` on; None if they are something else."""
+    from pparse.protos import schema
+
+    samples = list(_samples(frames, start))
+    # The beginning of a record tells less than a whole one; where the file is cut, that may be next to nothing.
+    samples = [(raw, whole) for raw, whole in samples if whole] or samples
+    for name in TYPES:
+        type = schema().message(name)
+        if all(_fits(raw, type, whole) for raw, whole in samples) and any(
+            fitting_tags(raw, type) >= _FITTING for raw, _ in samples
+        ):
+            return type
+    return None
+
+
+def _samples(frames: Frames, at: int) -> Iterator[tuple[bytes, bool]]:
+    """Yield the data of the first records, and whether that is all of each."""
+    found, end = 0, frames.end()
+    for _ in range(_TRIED):
+        if found == _WANTED or end - at < HEAD_SIZE:
+            return
+        length = frames.length(at)
+        if length is None:
+            at, _ = frames.behind(at)
+            continue
+        begin, following = at + HEAD_SIZE, at + FRAME_SIZE + length
+        if following > end or length > _WHOLE:
+            try:
+                yield frames.data.pread(begin, min(length, _HEAD)), False
+            except GapError:
+                pass
+            found += 1
+        elif frames.agrees(begin, following - 4):
+            yield frames.data.pread(begin, length), True
+            found += 1
+        at = following
+
+
+def _fits(raw: bytes, type: MessageType, whole: bool) -> bool:
+    """Say whether a record, or its beginning, can be a message of ``type``; an empty one can be any."""
+    if not whole:
+        return fitting_tags(raw, type) >= _FITTING
+    part = BytesData(raw).range(0, len(raw))
+    return not raw or (fits(raw, type, complete=True) and Checker(lambda: None).sound(part, type))
