@@ -35,6 +35,8 @@ PARSERS = (
     "pparse.parsers.pytorch.legacy:PyTorchLegacyParser",
     "pparse.parsers.pytorch.tar:PyTorchTarParser",
     "pparse.parsers.pytorch.zip:PyTorchZipParser",
+    "pparse.parsers.msgpack.parser:MsgpackParser",
+    "pparse.parsers.msgpack.flax:FlaxParser",
     "pparse.parsers.zip.parser:ZipParser",
     "pparse.parsers.tar.parser:TarParser",
 )

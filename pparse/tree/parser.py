@@ -257,6 +257,10 @@ class Parser(Doored):
                 return
             yield key_hash(entry.key)
 
+    def plain_key(self, node: Node) -> Any:
+        """Return the key of ``node`` for `to_python`, for formats with keys of types that the tree only numbers."""
+        return node.key
+
     def python_size(self, node: Node) -> int:
         """Return how many bytes `to_python` would read for ``node``."""
         return sum(length for _, length in node.spans)
@@ -277,9 +281,9 @@ class Parser(Doored):
                 value = as_dict(pairs) if parent.shape == MAP else [item for _, item in pairs]
                 if not stack:
                     return value
-                stack[-1][1].append((parent.key, value))
+                stack[-1][1].append((self.plain_key(parent), value))
             elif kid.shape == SCALAR:
-                pairs.append((kid.key, kid.load()))
+                pairs.append((self.plain_key(kid), kid.load()))
             else:
                 stack.append((kid, [], iter(kid.children())))
 
