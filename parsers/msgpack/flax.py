@@ -22,11 +22,13 @@ from pparse.tree.recognition import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Final
 
     from pparse.tree.context import Done, NodeContext, State, Step
     from pparse.tree.entry import Key
     from pparse.tree.recognition import Excerpt
+    from pparse.tree.visit import Visit
 
 CHUNKED: Final = "__msgpack_chunked_array__"
 _ARRAY: Final = ("shape", "dtype", "data")
@@ -73,6 +75,10 @@ class FlaxParser(MsgpackParser):
             ctx.emit_next(key, _KINDS[number], count, at=at, status=None)
         else:
             super().emit_extension(ctx, key, number, count, at)
+
+    def check(self, *, strict: bool = False) -> Iterator[Visit]:
+        """Look at everything, arrays included, node by node."""
+        return self.checked_nodes()
 
     def expect_parts(self, ctx: NodeContext, block: bytes, base: int) -> Step:
         """Read the head of the array that an extension holds."""

@@ -22,18 +22,21 @@ from __future__ import annotations
 from array import array
 
 from pparse.data.trailing_bytes import trailing_severity
-from pparse.errors import EndOfDataError, GapError, MalformedError, OptionError
+from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError
 from pparse.findings import Finding, Status
 from pparse.kernels.msgpack_skip import NEVER, WIDTHS, children, skip
+from pparse.parsers.msgpack.check import is_sound, odd_text
 from pparse.parsers.msgpack.match import confidence
 from pparse.parsers.msgpack.values import CONSTANTS, NUMBERS, TIMESTAMP, Timestamp, container, decode, head, is_text
 from pparse.tree.context import DONE, decode_text
-from pparse.tree.entry import LIST, MAP, Entry
+from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.tree.parser import Parser
 from pparse.tree.recognition import Confidence, signatures
+from pparse.tree.visit import Visit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any, ClassVar, Final
 
     from pparse.tree.context import Done, NodeContext, State, Step
@@ -314,6 +317,29 @@ class MsgpackParser(Parser):
                     offset=behind,
                 )
                 self.result.findings.add(finding)
+
+    def check(self, *, strict: bool = False) -> Iterator[Visit]:
+        """Look at all texts and times in one pass; node by node, if something is wrong."""
+        root = self.result.root
+        try:
+            root.index_to(None)
+            if root.known_status is Status.COMPLETE and is_sound(root):
+                yield Visit.of(root, 0)
+                return
+        except LimitError:
+            pass  # noted on the way
+        yield from self.checked_nodes()
+
+    def checked_nodes(self) -> Iterator[Visit]:
+        """Walk through all nodes, and look at long texts."""
+        root = self.result.root
+        for visit in self.walk(root, detail=False):
+            if visit.kind == "str" and visit.value is UNLOADED_VALUE and visit.status is Status.COMPLETE:
+                fault = odd_text(root, visit.start, visit.end or visit.start)
+                if fault is not None:
+                    visit.status = Status.DAMAGED
+                    visit.finding = Finding("malformed", "the text is not UTF-8", offset=fault)
+            yield visit
 
     # -- keys of other types -----------------------------------------------------------------------------------------
 

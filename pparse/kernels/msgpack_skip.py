@@ -36,6 +36,8 @@ WIDTHS: Final = bytes(
     for code in range(256)
 )
 """Bytes of the length, or of the number of children, that follow a first byte."""
+# The type of a timestamp, or one that the block does not hold.
+_TIMES: Final = (b"\xff", b"")
 # Runs of numbers of one type are first looked for in so many.
 _WINDOW: Final = 64
 
@@ -70,6 +72,45 @@ def skip(block: bytes, at: int, pending: int, stop: int) -> tuple[int, int]:
             at = head
             pending += (number if code < 0xDE else 2 * number) - 1
     return at, pending
+
+
+def sound(block: bytes, at: int, pending: int) -> tuple[int, int]:
+    """Pass over values as `skip` does, and look at their texts.
+
+    Stops with values left at what needs a closer look: a text that is not UTF-8, or not in the block in full, a
+    timestamp, and where `skip` stops.
+    """
+    sizes, end = SIZES, len(block)
+    while pending and at < end:
+        code = block[at]
+        size = sizes[code]
+        if not size or 0xA0 <= code < 0xC0:
+            behind, left = skip(block, at, 1, at + 1)
+            start = at + 1 + WIDTHS[code]
+            if behind == at:
+                break
+            if 0xA0 <= code < 0xC0 or 0xD9 <= code <= 0xDB:
+                text = block[start:behind]
+                if behind > end or not (text.isascii() or _is_utf8(text)):
+                    break
+            elif 0xC7 <= code <= 0xC9 and block[start : start + 1] in _TIMES:
+                break
+            at = behind
+            pending += left - 1
+            continue
+        if 0xD4 <= code < 0xD9 and block[at + 1 : at + 2] in _TIMES:
+            break
+        at += size
+        pending -= 1
+    return at, pending
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def children(block: bytes, at: int, left: int, values: int, small: int, offsets: array[int], base: int) -> int:

@@ -71,24 +71,24 @@ class ArrayTreeViewer(Viewer):
 
     def leaves(self) -> Iterator[tuple[str, Node, Described | None]]:
         """Yield names and nodes of all arrays and other values, in the order of the file."""
-        stack: list[tuple[str, Iterator[Node]]] = [("", iter([self.root]))]
+        root = self.root
+        stack: list[tuple[Node, str, Iterator[Node]]] = [(root, "", iter([root]))]
         while stack:
-            prefix, nodes = stack[-1]
-            node = next(nodes, None)
+            above, prefix, nodes = stack[-1]
+            try:
+                node = next(nodes, None)
+                array = None if node is None else self.described(node)
+            except LimitError as error:  # too deep, or too many
+                above.result.note_limit(above, error)
+                node = None
             if node is None:
                 stack.pop()
                 continue
-            name = join(prefix, _key(node)) if node.parent is not None else ""
-            try:
-                array = self.described(node)
-                if array is not None or self.is_fact(node):
-                    yield name, node, array
-                    continue
-                node.index_to(1)
-            except LimitError as error:
-                node.result.note_limit(node, error)
-                continue
-            stack.append((name, node.children()))
+            name = join(prefix, _key(node)) if node is not root else ""
+            if array is not None or self.is_fact(node):
+                yield name, node, array
+            else:
+                stack.append((node, name, node.children()))
 
     def tensors(self) -> Iterator[Tensor]:
         """Yield every array in file order; the second of two equal names as ``name#2``."""
