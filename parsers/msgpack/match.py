@@ -31,9 +31,9 @@ def confidence(excerpt: Excerpt) -> Confidence:
 
 
 def _text_of_keys(raw: bytes) -> tuple[int, int | None]:
-    """Return how many bytes of keys are texts, 0 if the first is none or one is odd; and where the first value ends, if in ``raw``.
+    """Return how many bytes of keys are texts, and where the first value ends, if that is in ``raw``.
 
-    Looks at the keys of all maps that begin in ``raw``.
+    Looks at the keys of all maps that begin in ``raw``; 0 if the first is no text, or one has odd characters.
     """
     found = at = 0
     open_maps: list[list[int]] = []  # values still to come, and whether it is a map

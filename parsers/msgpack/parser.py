@@ -63,13 +63,13 @@ class MsgpackParser(Parser):
 
     name = "msgpack"
     description = "MessagePack"
-    extensions = (".msgpack", ".mpk")
+    extensions: ClassVar[tuple[str, ...]] = (".msgpack", ".mpk")
     signatures = signatures(*(bytes((code,)) for code in (*_MAPS, *_ARRAYS)))
     viewer = "pparse.viewers.flax.viewer:NumpyMapViewer"
     is_generic = True
     media_type = "application/vnd.msgpack"
     references = ("https://github.com/msgpack/msgpack/blob/master/spec.md",)
-    limitations = (
+    limitations: ClassVar[tuple[str, ...]] = (
         "without its extension, recognised only by a map with text keys, or an array of such maps",
         "a file cut between two values of a stream looks whole",
         "a second value behind a first one of more than 1 MiB is reported, and read with -O documents=many",
@@ -248,14 +248,16 @@ class MsgpackParser(Parser):
             ctx.emit(Entry(key, kind, start, ctx.pos, value, at=at))
         else:
             count, _ = head(bytes((code,)) + ctx.take_bytes(WIDTHS[code]), 0)
-            if container(code) is not None:
-                return self._emit_container(ctx, block, base, Entry(key, container(code), start, None, at=at), count)
+            around = container(code)
+            if around is not None:
+                return self._emit_container(ctx, block, base, Entry(key, around, start, None, at=at), count)
             if is_text(code):
                 ctx.emit_text(key, count, at=at, kind="str", most=_INLINE)
             elif code <= 0xC6:
                 ctx.emit_next(key, "bin", count, at=at)
             else:
-                self.emit_extension(ctx, key, *ctx.take("b"), count, at)
+                (number,) = ctx.take("b")
+                self.emit_extension(ctx, key, number, count, at)
         return ctx.pos, self.expect_child, 0
 
     def _emit_container(self, ctx: NodeContext, block: bytes, base: int, entry: Entry, count: int) -> Step:

@@ -66,10 +66,6 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """Return whether this viewer fits what ``parser`` reads: a format may hold other things as well."""
         return True
 
-    def new_extent(self) -> Extent | None:
-        """Return an empty extent for callers that count tensors themselves; None if `extent` is made at once."""
-        return None
-
     # -- what a format says ------------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -93,17 +89,32 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """Yield the metadata of each file of a set, apart from `metadata`, which is that of the whole; else nothing."""
         yield from ()
 
+    def new_extent(self) -> Extent:
+        """Return an extent to add tensors to while listing them; then call `close_extent`."""
+        inner = self.extraction.parsed
+        return Extent(inner.known_end() - inner.start, known=self.extraction.session.stats.discoveries)
+
     def extent(self) -> Extent:
-        """Return how large the document is and should be, and where it was cut; goes once through all tensors.
+        """Return how large the document is and should be, and where it was cut; goes once through all tensors."""
+        extent = self.kept_extent
+        if extent is None:
+            extent = self.new_extent()
+            for tensor in self._listed():
+                extent.add(tensor)
+            extent = self.close_extent(extent)
+        return extent
+
+    def _listed(self) -> Iterator[Tensor]:
+        """Yield the tensors in order to count them; by default as `tensors`."""
+        return self.tensors()
+
+    def close_extent(self, extent: Extent) -> Extent:
+        """Complete an extent to which all tensors were added; `extent` then returns it.
 
         By default, the document should reach to the end of its last tensor, and further if its root is cut.
         """
-        inner = self.extraction.parsed
-        extent = Extent(inner.known_end() - inner.start, known=self.extraction.session.stats.discoveries)
         actual = extent.actual or 0
-        for tensor in self.tensors():
-            extent.add(tensor)
-        last = max(0, extent.last_byte - inner.start)
+        last = max(0, extent.last_byte - self.extraction.parsed.start)
         extent.expected = max(last, actual)
         if self.root.status is Status.TRUNCATED:
             extent.document_status = Status.TRUNCATED
@@ -113,6 +124,19 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         if extent.expected > actual:
             extent.resume_at = actual
         return self.keep_extent(extent)
+
+    def truncation(self, extent: Extent) -> Finding:
+        """Return the finding on a document that lacks bytes."""
+        least = "at least " if extent.at_least else ""
+        hit = f"; first tensor hit: {extent.first_hit}" if extent.first_hit is not None else ""
+        return Finding(
+            "truncated",
+            f"the file lacks {least}{extent.missing_bytes} bytes{hit}",
+            source=self.extraction.name,
+            offset=self.extraction.known_end(),
+            wanted=extent.expected,
+            got=extent.actual,
+        )
 
     def size_hint(self) -> int | None:
         """Return the approximate number of tensors if that is cheap to find out; else None."""

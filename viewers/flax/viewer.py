@@ -79,7 +79,7 @@ class ArrayTreeViewer(Viewer):
                 node = next(nodes, None)
                 array = None if node is None else self.described(node)
             except LimitError as error:  # too deep, or too many
-                above.result.note_limit(above, error)
+                self.extraction.parse().note_limit(above, error)
                 node = None
             if node is None:
                 stack.pop()
@@ -159,9 +159,9 @@ class ArrayTreeViewer(Viewer):
             owner=self,
         )
 
-    def extent(self) -> Extent:
-        """Return how large the document is and should be; of a cut one, at least: what follows is not known."""
-        extent = super().extent()
+    def close_extent(self, extent: Extent) -> Extent:
+        """Complete an extent: nobody knows how much follows the end of a cut file."""
+        extent = super().close_extent(extent)
         extent.at_least = extent.at_least or self.root.status is Status.TRUNCATED
         return extent
 
@@ -234,13 +234,13 @@ class FlaxViewer(ArrayTreeViewer):
         shape, chunks = node.find("shape"), node.find("chunks")
         lengths: list[int] = []
         for kid in _in_order(shape):
-            value = kid.load()
-            lengths.append(value if type(value) is int and value >= 0 else -1)
+            length = kid.value
+            lengths.append(length if type(length) is int and length >= 0 else -1)
         for kid in _in_order(chunks):
             if kid.kind == "ndarray":
                 self._add(array, kid)
             else:
-                array.doubt(Status.DAMAGED, f"chunk {kid.key} is no array")
+                array.doubt(Status.DAMAGED, f"chunk {kid.key!r} is no array")
         array.shape = tuple(lengths)
         if -1 in lengths or len(lengths) > self.extraction.session.limits.tensor_rank:
             array.shape = ()
