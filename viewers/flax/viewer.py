@@ -199,7 +199,8 @@ class FlaxViewer(ArrayTreeViewer):
 
     def _add(self, array: Described, node: Node) -> None:
         """Add the extension ``node`` to what is known of an array: its type, its shape, and its bytes."""
-        end = node.end if node.end is not None else self.extraction.known_end()
+        there = self.extraction.known_end()
+        end = there if node.end is None else min(there, node.end)  # what follows a cut member is not its own
         try:
             raw = self.extraction.data.pread(node.start, min(_HEAD, end - node.start))
             if raw[:1] != b"\x93":
