@@ -18,7 +18,7 @@ from pparse.parsers.msgpack.parser import MsgpackParser
 from pparse.parsers.msgpack.values import container, decode, head
 from pparse.tree.context import DONE
 from pparse.tree.entry import MAP
-from pparse.tree.recognition import Confidence
+from pparse.tree.recognition import Confidence, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class FlaxParser(MsgpackParser):
     name = "flax"
     description = "flax checkpoint (MessagePack)"
     extensions = ()
+    signatures = (*MsgpackParser.signatures, *signatures(b"\xc7", b"\xc8", b"\xc9"))
     viewer = "pparse.viewers.flax.viewer:FlaxViewer"
     is_generic = False
     refines = ("msgpack",)

@@ -27,7 +27,17 @@ from pparse.findings import Finding, Status
 from pparse.kernels.msgpack_skip import NEVER, WIDTHS, children, skip
 from pparse.parsers.msgpack.check import is_sound, odd_text
 from pparse.parsers.msgpack.match import confidence
-from pparse.parsers.msgpack.values import CONSTANTS, NUMBERS, TIMESTAMP, Timestamp, container, decode, head, is_text
+from pparse.parsers.msgpack.values import (
+    CONSTANTS,
+    LONGEST_TIME,
+    NUMBERS,
+    TIMESTAMP,
+    Timestamp,
+    container,
+    decode,
+    head,
+    is_text,
+)
 from pparse.tree.context import DONE, decode_text
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.tree.parser import Parser
@@ -276,30 +286,27 @@ class MsgpackParser(Parser):
 
     def emit_extension(self, ctx: NodeContext, key: Key, number: int, count: int, at: int) -> None:
         """Emit an extension of type ``number``, whose payload is the next ``count`` bytes."""
-        if number != TIMESTAMP:
-            ctx.emit_next(key, f"ext({number})", count, at=at)
-            return
-        if count not in (4, 8, 12) or ctx.there(count) < count:
-            ctx.emit_next(key, "timestamp", count, at=at, status=None)
+        if number != TIMESTAMP or ctx.there(count) < count:
+            ctx.emit_next(key, "timestamp" if number == TIMESTAMP else f"ext({number})", count, at=at)
             return
         start = ctx.pos
-        payload = ctx.take_bytes(count)
-        entry = Entry(key, "timestamp", start, ctx.pos, at=at)
+        entry = Entry(key, "timestamp", start, start + count, at=at)
+        payload = ctx.take_bytes(min(count, LONGEST_TIME))
         try:
-            entry.value = Timestamp.of(payload)
+            entry.value = Timestamp.of(payload, count)
         except MalformedError as error:
             entry.status, entry.finding = Status.DAMAGED, Finding("malformed", error.reason, offset=start)
         ctx.emit(entry)
+        ctx.skip(count - len(payload))
 
     def load_scalar(self, node: Node) -> Any:
-        """Decode texts and timestamps that were not decoded with their parents."""
+        """Decode texts that were not decoded with their parents."""
         value = super().load_scalar(node)
-        if node.kind not in ("str", "timestamp") or not isinstance(value, bytes):
+        if node.kind != "str" or not isinstance(value, bytes):
             return value
         try:
-            return decode_text(value, node.start) if node.kind == "str" else Timestamp.of(value)
+            return decode_text(value, node.start)
         except MalformedError as error:
-            error.offset = node.start if error.offset is None else error.offset
             self.note_damage(node, error)
             raise
 

@@ -21,6 +21,7 @@ CONSTANTS: Final = {0xC0: ("nil", None), 0xC2: ("bool", False), 0xC3: ("bool", T
 _STRUCTS: Final = {code: Struct(layout) for code, (_, layout) in NUMBERS.items()}
 TIMESTAMP: Final = -1
 _TIMES: Final = {4: Struct(">I"), 8: Struct(">Q"), 12: Struct(">Iq")}
+LONGEST_TIME: Final = 12
 _DAY: Final = 86_400
 _SHORT: Final = "the value goes on"
 
@@ -37,11 +38,11 @@ class Timestamp:
         """Nanoseconds behind them, below 10^9."""
 
     @classmethod
-    def of(cls, payload: bytes) -> Timestamp:
-        """Return the time that 4, 8 or 12 bytes mean. Raises `MalformedError` for others."""
-        layout = _TIMES.get(len(payload))
+    def of(cls, payload: bytes, count: int) -> Timestamp:
+        """Return the time that 4, 8 or 12 bytes mean. Raises `MalformedError` if there are not so many."""
+        layout = _TIMES.get(count)
         if layout is None:
-            raise MalformedError(f"a timestamp has 4, 8 or 12 bytes, not {len(payload)}")
+            raise MalformedError(f"a timestamp has 4, 8 or 12 bytes, not {count}")
         fields = layout.unpack(payload)
         if len(payload) == 4:
             return cls(fields[0])
@@ -150,7 +151,7 @@ def _scalar(raw: bytes, at: int, code: int) -> tuple[Any, int]:
     if is_text(code):
         return text_or_bytes(payload), end
     if is_extension and payload[0] == 0xFF:
-        return Timestamp.of(payload[1:]), end
+        return Timestamp.of(payload[1:], count), end
     return payload, end
 
 

@@ -203,7 +203,9 @@ class FlaxViewer(ArrayTreeViewer):
         end = there if node.end is None else min(there, node.end)  # what follows a cut member is not its own
         try:
             raw = self.extraction.data.pread(node.start, min(_HEAD, end - node.start))
-            if raw[:1] != b"\x93":
+            if not raw:
+                raise EndOfDataError("nothing of it is there")
+            if raw[0] != 0x93:
                 raise MalformedError("it is no array of three")
             shape, at = decode(raw, 1)
             word, at = decode(raw, at)
