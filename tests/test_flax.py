@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from pathlib import Path
 from struct import pack
 
 import numpy as np
@@ -164,3 +167,35 @@ def test_a_lone_array_and_one_in_a_list_are_listed() -> None:
     with pparse.view(encode([1, array("float32", [1], bytes(4))])) as model:
         assert list(model) == ["1"]
         assert dict(model.metadata) == {"0": 1}
+
+
+ZOO = Path(__file__).parent / "data/msgpack"
+EXPECTED = json.loads((ZOO / "expected.json").read_bytes())
+
+
+def test_every_file_of_the_zoo_is_listed() -> None:
+    assert {path.name for path in ZOO.iterdir()} == {*EXPECTED, "expected.json"}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_files_of_the_real_libraries_have_the_values_that_those_read(name: str) -> None:
+    with pparse.open(ZOO / name) as document:
+        assert document.status is Status.COMPLETE
+        assert not list(document.check())
+        if not EXPECTED[name]:
+            assert document.format == "msgpack"
+            assert len(document.root.to_python()) in (2, 3)
+            return
+        assert document.format == "flax"
+        found = {
+            key: [tensor.dtype.name, list(tensor.shape), hashlib.sha256(tensor.numpy().tobytes()).hexdigest()]
+            for key, tensor in document.view().items()
+        }
+        assert found == EXPECTED[name]
+
+
+def test_a_flax_checkpoint_is_found_by_its_content_whatever_its_name() -> None:
+    content = (ZOO / "train_state.msgpack").read_bytes()
+    for name in ("checkpoint_3", "model.bin", "model.safetensors", "model.msgpack"):
+        with pparse.open(BytesData(content, name=name)) as document:
+            assert document.format == "flax", name

@@ -41,7 +41,8 @@ class FlaxParser(MsgpackParser):
 
     name = "flax"
     description = "flax checkpoint (MessagePack)"
-    extensions = ()
+    extensions = (".msgpack",)
+    named_is_enough = False
     signatures = (*MsgpackParser.signatures, *signatures(b"\xc7", b"\xc8", b"\xc9"))
     viewer = "pparse.viewers.flax.viewer:FlaxViewer"
     is_generic = False

@@ -351,10 +351,10 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
             (0, b"\xc8"),
             (0, b"\xc9"),
         ),
-        (),
+        (".msgpack",),
         False,
         False,
-        True,
+        False,
         False,
     ),
     (

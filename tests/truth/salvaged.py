@@ -103,6 +103,9 @@ def values_in(sample: Sample, path: Path) -> dict[str, bytes]:
         return read_safetensors(path)
     if sample.name.startswith("pytorch"):
         return read_checkpoint(sample, path)
+    if sample.name == "flax":  # sound as it is, or it would not have been kept
+        content = path.read_bytes()
+        return {name: content[slice(*value.place)] for name, value in sample.values.items()}
     if sample.kind == "records":
         return {str(number): record for number, record in enumerate(read_records(path))}
     if path.suffix == ".cpb":
@@ -115,7 +118,7 @@ def is_of_sample(sample: Sample, path: str) -> bool:
     """Whether a file that was written is the sample's, or was made of it."""
     name = path.rpartition("/")[2]
     stem = sample.file.rpartition(".")[0]
-    if sample.name.startswith("pytorch"):
+    if sample.name.startswith("pytorch") or sample.name == "flax":
         return name in (sample.file, f"{stem}.safetensors")
     return name == sample.file or (sample.file.endswith(".cpb") and name == f"{stem}.pb")
 
@@ -226,7 +229,7 @@ def saved_values(attempt: Attempt) -> set[bytes]:
         content = path.read_bytes()
         if content == sample.content or content in attempt.case.wrapped.known:
             return {value.content for value in sample.values.values()}
-        if path.suffix in (".safetensors", ".pt", ".riegeli", ".cpb", ".pb"):
+        if path.suffix in (".safetensors", ".pt", ".msgpack", ".riegeli", ".cpb", ".pb"):
             try:
                 found |= set(values_in(sample, path).values())
             except Exception:  # clause c says so
