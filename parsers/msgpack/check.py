@@ -30,32 +30,31 @@ def is_sound(root: Node) -> bool:
             session.check_cancelled()
             try:
                 block = data.pread(at, min(_BLOCK, end - at))
-                pos, pending = sound(block, 0, pending)
-                at += pos
-                if pending and pos < len(block) and (len(block) - pos >= _LONGEST or at + len(block) - pos >= end):
-                    behind = _closely(root, block, pos, at)
-                    pending -= behind > at
-                    at = behind
+                pos, pending = _look_at(root, block, at, pending)
             except (MalformedError, EndOfDataError, GapError):
                 return False
+            if not pos:
+                return False  # a gap is in the way
+            at += pos
     return True
 
 
-def _closely(root: Node, block: bytes, pos: int, at: int) -> int:
-    """Return where the value at ``block[pos]``, offset ``at``, ends; raise `MalformedError` if it is not sound."""
-    if not is_text(block[pos]):
-        try:
-            return at + decode(block, pos)[1] - pos
-        except EndOfDataError:
-            if pos:
-                return at  # with the next block
-            raise
-    count, start = head(block, pos)
-    start += at - pos
-    fault = odd_text(root, start, start + count)
-    if fault is not None:
-        raise MalformedError("the text is not UTF-8", offset=fault)
-    return start + count
+def _look_at(root: Node, block: bytes, base: int, pending: int) -> tuple[int, int]:
+    """Look at the values in ``block``, which begins at offset ``base``; return where the next one begins in it, and how
+    many are left. Raises `MalformedError` if one is not sound."""
+    pos = 0
+    while True:
+        pos, pending = sound(block, pos, pending)
+        if not pending or pos >= len(block) or (pos and len(block) - pos < _LONGEST):
+            return pos, pending
+        if not is_text(block[pos]):
+            pos = decode(block, pos)[1]
+        else:
+            count, start = head(block, pos)
+            if odd_text(root, base + start, base + start + count) is not None:
+                raise MalformedError("the text is not UTF-8", offset=base + start)
+            pos = start + count
+        pending -= 1
 
 
 def odd_text(root: Node, start: int, end: int) -> int | None:
