@@ -52,4 +52,6 @@ is_generic
 
 # For callers, and found by its name in the registry's table.
 _.state_dict
+FlaxViewer
+NumpyMapViewer
 PyTorchSetViewer

@@ -199,3 +199,22 @@ def test_a_flax_checkpoint_is_found_by_its_content_whatever_its_name() -> None:
     for name in ("checkpoint_3", "model.bin", "model.safetensors", "model.msgpack"):
         with pparse.open(BytesData(content, name=name)) as document:
             assert document.format == "flax", name
+
+
+def test_a_tree_is_what_was_saved_with_tensors_as_leaves() -> None:
+    one = array("uint8", [1], b"\1")
+    tree = {
+        "params": {"w": one, "parts": [1, one, "x", b"raw"]},
+        "step": 7,
+        "rate": array("float32", [], pack("<f", 0.5), 3),
+    }
+    content = encode(pairs(*tree.items(), ("step", 8), (None, 1.5)))
+    with pparse.view(content) as model:
+        made = model.tree()
+        assert list(made) == ["params", "step", "rate", "step#2", None]
+        assert made["params"]["w"].numpy().tolist() == [1]
+        assert made["params"]["parts"][1].name == "params.parts.1"
+        assert [made["params"]["parts"][number] for number in (0, 2, 3)] == [1, "x", b"raw"]
+        assert (made["step"], made["rate"], made["step#2"], made[None]) == (7, 0.5, 8, 1.5)
+    with pparse.view(content[:-3]) as model, pytest.raises(pparse.EndOfDataError):
+        model.tree()

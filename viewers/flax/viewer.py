@@ -15,6 +15,7 @@ from pparse.tensors.status import status_by_place
 from pparse.tensors.tensor import Span, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.tree.entry import LIST, MAP, SCALAR
+from pparse.tree.views import as_dict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _HEAD: Final = 1 << 10
 _MOST_FACTS: Final = 10_000
 _LONGEST: Final = 100_000
+_MOST_VALUES: Final = 1_000_000
 _NUMPY_KINDS: Final = {"f": "float", "i": "int", "u": "uint", "c": "complex"}
 # What msgpack-numpy writes first into a map that stands for an array.
 _MARKS: Final = (b"\xc4\x02nd\xc3", b"\xa2nd\xc3")
@@ -131,6 +133,36 @@ class ArrayTreeViewer(Viewer):
         except PparseError as error:
             return f"{node.status}: {error.reason}"
         return value if value is None or isinstance(value, str | int | float) else str(value)
+
+    def tree(self) -> Any:
+        """Return the file's value as the program had it: dicts and lists, with tensors (not read) as leaves.
+
+        Raises `LimitError` if there are more than 1,000,000 values, and the error of the first that is not whole.
+        """
+        found: dict[Any, Any] = {}
+        parser = self.extraction.parse().parser
+        todo: list[tuple[Node, str, Any, Any]] = [(self.root, "", found, None)]
+        count = 0
+        while todo:
+            node, name, above, key = todo.pop()
+            count += 1
+            if count > _MOST_VALUES:
+                raise LimitError("too many values for a tree in memory", option="tensors()", got=_MOST_VALUES)
+            array = self.described(node)
+            if array is not None:
+                above[key] = self._tensor(name, array)
+            elif self.is_fact(node):
+                above[key] = node.load() if node.shape == SCALAR else self.fact(node)
+            else:
+                kids = list(node.children())
+                keys = (
+                    range(len(kids)) if node.shape == LIST else as_dict([(parser.plain_key(kid), None) for kid in kids])
+                )
+                above[key] = made = [None] * len(kids) if node.shape == LIST else dict.fromkeys(keys)
+                if node.status is not Status.COMPLETE:
+                    node.to_python()  # raises, with the reason
+                todo += [(kid, join(name, _key(kid)), made, key) for kid, key in zip(kids, keys, strict=True)][::-1]
+        return found[None]
 
     def _tensor(self, name: str, array: Described) -> Tensor:
         dtype, spans, there = _dtype(array.word), array.spans, self.extraction.known_end()
