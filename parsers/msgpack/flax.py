@@ -18,15 +18,17 @@ from pparse.parsers.msgpack.parser import MsgpackParser
 from pparse.parsers.msgpack.values import container, decode, head
 from pparse.tree.context import DONE
 from pparse.tree.entry import MAP
+from pparse.tree.parser import Parser
 from pparse.tree.recognition import Confidence, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Final
+    from typing import Any, Final
 
     from pparse.tree.context import Done, NodeContext, State, Step
     from pparse.tree.entry import Key
+    from pparse.tree.node import Node
     from pparse.tree.recognition import Excerpt
     from pparse.tree.visit import Visit
 
@@ -81,6 +83,10 @@ class FlaxParser(MsgpackParser):
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
         """Look at everything, arrays included, node by node."""
         return self.checked_nodes()
+
+    def plain_value(self, node: Node) -> Any:
+        """Return a scalar's value: arrays in containers are shown by their nodes."""
+        return Parser.plain_value(self, node)
 
     def expect_parts(self, ctx: NodeContext, block: bytes, base: int) -> Step:
         """Read the head of the array that an extension holds."""

@@ -35,6 +35,7 @@ from pparse.parsers.msgpack.values import (
     Timestamp,
     container,
     decode,
+    decode_plain,
     head,
     is_text,
 )
@@ -351,6 +352,19 @@ class MsgpackParser(Parser):
             yield visit
 
     # -- keys of other types -----------------------------------------------------------------------------------------
+
+    def plain_value(self, node: Node) -> Any:
+        """Return a small container at once, if it is whole and nothing in it needs a node."""
+        limits = self.result.extraction.session.limits
+        is_whole = node.kind in ("map", "array") and node.known_status in (None, Status.COMPLETE)
+        data = self.result.extraction.data
+        if not is_whole or data.flawed or node.end is None or node.end - node.start > limits.leaf_bytes:
+            return super().plain_value(node)
+        raw = data.pread(node.start, node.end - node.start)
+        try:
+            return decode_plain(raw, min(limits.leaf_depth, limits.depth - node.depth - 1))
+        except (EndOfDataError, MalformedError):
+            return UNLOADED_VALUE
 
     def plain_key(self, node: Node) -> Any:
         """Return the key of a child as it is: also of one that the tree only numbers."""

@@ -6,6 +6,7 @@ from struct import Struct, error
 
 from pparse.errors import EndOfDataError, MalformedError
 from pparse.kernels.msgpack_skip import WIDTHS
+from pparse.tree.views import as_dict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,27 +105,48 @@ def head(raw: bytes, at: int) -> tuple[int, int]:
 
 
 def decode(raw: bytes, at: int = 0) -> tuple[Any, int]:
-    """Return the value at ``raw[at]`` and where it ends: arrays as tuples, maps as tuples of pairs; for small values.
+    """Return the value at ``raw[at]`` and where it ends: arrays as tuples, maps as tuples of pairs, texts that are not
+    UTF-8 as bytes; for keys and other small values. Raises `EndOfDataError` if it goes on behind ``raw``, and
+    `MalformedError`."""
+    return _decode(raw, at, is_plain=False)
 
-    Raises `EndOfDataError` if it goes on behind ``raw``, and `MalformedError`.
+
+def decode_plain(raw: bytes, depth: int) -> Any:
+    """Return the value that ``raw`` is as plain Python: lists, dicts, texts that are UTF-8.
+
+    Raises `MalformedError` also for what only nodes show: more than ``depth`` levels, and containers as keys.
     """
+    return _decode(raw, 0, is_plain=True, depth=depth)[0]
+
+
+def _decode(raw: bytes, at: int, *, is_plain: bool, depth: int = 0) -> tuple[Any, int]:
     stack: list[tuple[str, int, list[Any]]] = []  # kind, number of values, and those there are
     while True:
         if at >= len(raw):
             raise EndOfDataError(_SHORT, offset=at)
         code = raw[at]
         kind = container(code)
+        is_value = is_plain and not (stack and stack[-1][0] == "map" and not len(stack[-1][2]) % 2)
         if kind is not None:
             number, at = head(raw, at)
+            if is_plain and (len(stack) >= depth or not is_value):
+                raise MalformedError("it is too deep, or a key", offset=at)
             stack.append((kind, number if kind == "array" else 2 * number, []))
         else:
-            value, at = _scalar(raw, at, code)
+            value, end = _scalar(raw, at, code)
+            if is_value and is_text(code) and isinstance(value, bytes):
+                raise MalformedError("the text is not UTF-8", offset=at)
+            at = end
             if not stack:
                 return value, at
             stack[-1][2].append(value)
         while len(stack[-1][2]) == stack[-1][1]:
             kind, _, values = stack.pop()
-            made = tuple(values) if kind == "array" else tuple(zip(values[::2], values[1::2], strict=True))
+            made: Any = tuple(values)
+            if kind == "map":
+                made = tuple(zip(values[::2], values[1::2], strict=True))
+            if is_plain:
+                made = as_dict(made) if kind == "map" else values
             if not stack:
                 return made, at
             stack[-1][2].append(made)
@@ -152,7 +174,7 @@ def _scalar(raw: bytes, at: int, code: int) -> tuple[Any, int]:
         return text_or_bytes(payload), end
     if is_extension and payload[0] == 0xFF:
         return Timestamp.of(payload[1:], count), end
-    return payload, end
+    return payload[is_extension:], end
 
 
 def text_or_bytes(payload: bytes) -> str | bytes:

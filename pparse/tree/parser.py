@@ -265,10 +265,18 @@ class Parser(Doored):
         """Return how many bytes `to_python` would read for ``node``."""
         return sum(length for _, length in node.spans)
 
+    def plain_value(self, node: Node) -> Any:
+        """Return ``node`` as plain Python if no walk is needed: a scalar's value; else `UNLOADED_VALUE`.
+
+        Formats that can decode a small container at once return that, too.
+        """
+        return node.load() if node.shape == SCALAR else UNLOADED_VALUE
+
     def to_python(self, node: Node) -> Any:
         """Return ``node`` and everything below it as plain Python, without recursion."""
-        if node.shape == SCALAR:
-            return node.load()
+        found = self.plain_value(node)
+        if found is not UNLOADED_VALUE:
+            return found
         pairs: list[tuple[Key, Any]] = []
         stack = [(node, pairs, iter(node.children()))]
         while True:
@@ -282,8 +290,10 @@ class Parser(Doored):
                 if not stack:
                     return value
                 stack[-1][1].append((self.plain_key(parent), value))
-            elif kid.shape == SCALAR:
-                pairs.append((self.plain_key(kid), kid.load()))
+                continue
+            found = self.plain_value(kid)
+            if found is not UNLOADED_VALUE:
+                pairs.append((self.plain_key(kid), found))
             else:
                 stack.append((kid, [], iter(kid.children())))
 
