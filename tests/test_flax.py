@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import tarfile
 from pathlib import Path
 from struct import pack
 
@@ -218,3 +220,30 @@ def test_a_tree_is_what_was_saved_with_tensors_as_leaves() -> None:
         assert (made["step"], made["rate"], made["step#2"], made[None]) == (7, 0.5, 8, 1.5)
     with pparse.view(content[:-3]) as model, pytest.raises(pparse.EndOfDataError):
         model.tree()
+
+
+def test_what_follows_a_cut_member_is_not_its_own(tmp_path: Path) -> None:
+    cut = FLAX[: FLAX.index(b"\xa5int16") + 2]
+    with tarfile.open(tmp_path / "it.tar", "w") as archive:
+        for name, content in (("cut.msgpack", cut), ("next", b"\xff" * 2000)):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    with pparse.view(f"{tmp_path}/it.tar::cut.msgpack") as model:
+        assert {name: tensor.status for name, tensor in model.items()} == {
+            "params.Dense_0.kernel": Status.COMPLETE,
+            "params.Dense_0.bias": Status.COMPLETE,
+            "empty": Status.COMPLETE,
+            "big": Status.TRUNCATED,
+        }
+
+
+def test_a_length_that_leaves_an_array_is_told_the_same_each_time() -> None:
+    shape = FLAX.index(b"\x93\x91\x03\xa8bfloat16") + 2
+    content = FLAX[:shape] + b"\xc9" + FLAX[shape + 1 :]
+    with pparse.open(content, format="flax") as document:
+        node = document.node("params.Dense_0.bias.shape")
+        first = list(node.children())
+        node.unload()
+        assert list(node.children()) == first
+        assert node.status is Status.DAMAGED
