@@ -163,8 +163,8 @@ def test_what_means_nothing_damages_from_there_on() -> None:
         b"\xc6\xff\xff\xff\xff1234",
         b"\xdb\xff\xff\xff\xff1234",
         b"\xc9\xff\xff\xff\xff\x011234",
-        b"\x92" + b"\xdd\xff\xff\xff\xff" * 2000,
-        b"\xdf\xff\xff\xff\xff" * 2000,
+        b"\x92" + b"\xdd\xff\xff\xff\xff" * 500,
+        b"\xdf\xff\xff\xff\xff" * 500,
         b"\x81\xdb\xff\xff\xff\xff",
         b"\x81\xdd\xff\xff\xff\xff",
         b"\xdc\xff",
@@ -183,10 +183,10 @@ def test_claims_without_bytes_behind_them_are_cut_and_nothing_is_allocated(conte
 
 
 @pytest.mark.parametrize("level", [b"\x91", b"\x92\x01", b"\x81\x01", b"\x81\xa1k"])
-def test_a_million_levels_are_passed_over_in_linear_time(level: bytes) -> None:
-    depth = 1_000_000
+def test_levels_without_end_are_passed_over_in_linear_time(level: bytes) -> None:
+    depth = 300_000
     started = time.perf_counter()
-    with opened(encode(["first"])[:1] and b"\x93\xa5first" + level * depth + b"\xc0" + b"\x07") as document:
+    with opened(b"\x93\xa5first" + level * depth + b"\xc0" + b"\x07") as document:
         assert [kid.kind for kid in document.root.children()][0::2] == ["str", "int"]
         assert document.get("[2]") == 7
         codes = {finding.code for finding in document.check()}
@@ -202,8 +202,8 @@ def test_first_values_inside_of_each_other_take_time_by_their_number() -> None:
             assert sum(1 for _ in document.walk()) == 1 + towers * 1801
         return time.perf_counter() - started
 
-    few = seconds(2)
-    assert seconds(8) < 4 * few * 4 + 1
+    few = seconds(1)
+    assert seconds(4) < 4 * few * 4 + 1
 
 
 def test_listing_reads_heads_and_no_payloads() -> None:
