@@ -51,6 +51,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     """What reads the document, for commands that ask it for more."""
     names_may_be_lost = True
     """Whether a name that is not found may be in the part of the document that is missing."""
+    most_facts: int | None = None  #: how many values `metadata` has at most; None: all that there are
     settles_late = False  #: whether `settle_all_but` leaves anything to be compared later
     is_set = False  #: whether the tensors lie in several files, named by `parser.shard_names`
     row_bytes = 520  #: approximate memory of one tensor while it is held, without name, shape and further parts

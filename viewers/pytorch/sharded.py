@@ -1,10 +1,10 @@
-"""The tensors of a sharded PyTorch model: an index with its checkpoints."""
+"""The tensors of a sharded PyTorch model: an index with its checkpoints, or a folder of them."""
 
 from __future__ import annotations
 
 from array import array
 
-from pparse.errors import FormatError, PparseError
+from pparse.errors import CancelledError, ClosedError, DataChangedError, FormatError, PparseError
 from pparse.viewers.pytorch.viewer import PyTorchViewer
 from pparse.viewers.safetensors.sharded import SafetensorsSetViewer
 
@@ -74,6 +74,8 @@ class PyTorchSetViewer(SafetensorsSetViewer):
     def _check_shard(self, name: str, *, strict: bool) -> Iterator[Finding]:
         try:
             viewer = self.shard_viewer(name)
+        except (CancelledError, ClosedError, DataChangedError):
+            raise
         except PparseError:
             return  # listing the tensors told it
         for finding in viewer.check(strict=strict):

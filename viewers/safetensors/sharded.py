@@ -9,7 +9,7 @@ from bisect import bisect_left
 from pparse.document.downloads import Resume
 from pparse.document.extraction import extraction_of
 from pparse.document.registry import excerpt_of
-from pparse.errors import DataChangedError, FormatError, PparseError, SourceError
+from pparse.errors import CancelledError, ClosedError, DataChangedError, FormatError, PparseError, SourceError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
 from pparse.parsers.safetensors.parser import SafetensorsParser
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pparse.parsers.safetensors.index import SafetensorsIndexParser, ShardSet
 
 
+# Errors that say nothing about a shard.
+_PASSING: Final = (CancelledError, ClosedError, DataChangedError)
 # Up to this many names are tracked with the number of shards that have them.
 _MAX_OTHERS: Final = 100_000
 
@@ -150,7 +152,7 @@ class SafetensorsSetViewer(Viewer):
             fetched = parser.fetch_ahead(names, number, fetched)
             try:
                 viewer = self.shard_viewer(name)
-            except DataChangedError:
+            except _PASSING:
                 raise
             except PparseError as error:
                 extent.missing_files += 1
@@ -271,7 +273,7 @@ class SafetensorsSetViewer(Viewer):
         try:
             found: Tensor | None = self.shard_viewer(shard).find(name)
             return found
-        except DataChangedError:
+        except _PASSING:
             raise
         except PparseError:
             return None
@@ -306,7 +308,7 @@ class SafetensorsSetViewer(Viewer):
         if shard is not None:
             try:
                 tensor: Tensor | None = self.shard_viewer(shard).find(name)
-            except DataChangedError:
+            except _PASSING:
                 raise
             except PparseError as error:
                 finding = Finding(
@@ -363,7 +365,7 @@ class SafetensorsSetViewer(Viewer):
             for name in self.parser.shard_names()[:1]:
                 try:
                     return self.shard_viewer(name).metadata  # type: ignore[no-any-return]
-                except DataChangedError:
+                except _PASSING:
                     raise
                 except PparseError:
                     return {}
@@ -374,7 +376,7 @@ class SafetensorsSetViewer(Viewer):
         for name in self.parser.shard_names():
             try:
                 yield self.shard_viewer(name).metadata
-            except DataChangedError:
+            except _PASSING:
                 raise
             except PparseError:  # what is wrong with it is a finding
                 continue
