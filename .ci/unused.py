@@ -54,4 +54,6 @@ is_generic
 _.state_dict
 NpyViewer
 NpzViewer
+FlaxViewer
+NumpyMapViewer
 PyTorchSetViewer

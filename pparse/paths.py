@@ -103,7 +103,7 @@ def format_path(steps: Iterable[KeyStep | OrdinalStep]) -> str:
         elif isinstance(key, int):
             pieces.append(f"[{key}]")
         elif isinstance(key, bytes):
-            pieces.append(f"[{_quote_bytes(key)}]")
+            pieces.append(f"[{quote_bytes(key)}]")
         elif isinstance(key, str) and _PLAIN.fullmatch(key):
             pieces.append(f".{key}" if pieces else key)
         else:
@@ -123,7 +123,8 @@ def join_step(prefix: str, step: KeyStep | OrdinalStep | None) -> str:
     return piece if not prefix else f"{prefix}{piece}" if piece[0] == "[" else f"{prefix}.{piece}"
 
 
-def _quote_bytes(key: bytes) -> str:
+def quote_bytes(key: bytes) -> str:
+    """Return a bytes key as paths have it between their brackets."""
     text = "".join(
         f"\\{chr(byte)}" if byte in b'"\\' else chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}" for byte in key
     )

@@ -39,6 +39,8 @@ PARSERS = (
     "pparse.parsers.pytorch.zip:PyTorchZipParser",
     "pparse.parsers.numpy.npy:NpyParser",
     "pparse.parsers.numpy.npz:NpzParser",
+    "pparse.parsers.msgpack.parser:MsgpackParser",
+    "pparse.parsers.msgpack.flax:FlaxParser",
     "pparse.parsers.zip.parser:ZipParser",
     "pparse.parsers.tar.parser:TarParser",
 )

@@ -20,7 +20,6 @@ FILES = {
     "onnx": bytes.fromhex("080a1207") + b"pytorch" + bytes.fromhex("1a05322e31322e") + bytes(range(200)),
     "tflite": struct.pack("<I", 28) + b"TFL3" + bytes.fromhex("14002000") + bytes(range(200)),
     "tf-checkpoint": bytes(range(1, 200)) + bytes.fromhex("57fb808b247547db"),
-    "msgpack": b"\x82\xa6params\x81\xa5dense\xc7\x10\x01" + bytes(range(128, 200)),
     "hdf5": b"\x89HDF\r\n\x1a\n" + bytes(200),
     "gguf": b"GGUF" + struct.pack("<IQQ", 3, 2, 5) + bytes(range(200)),
 }

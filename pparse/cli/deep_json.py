@@ -1,8 +1,10 @@
-"""JSON of values that are nested too deep for the recursive encoder of the standard library."""
+"""JSON of values that the encoder of the standard library refuses: nested too deep, or with keys of other types."""
 
 from __future__ import annotations
 
 from json import dumps
+
+from pparse.paths import quote_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,10 +18,13 @@ _INDENTED: Final = 200
 def deep_dumps(
     value: Any, *, default: Callable[[Any], Any], indent: int | None = None, ensure_ascii: bool = True
 ) -> str:
-    """Return the result of `json.dumps` for any depth; values too deep for it are indented down to level 200."""
+    """Return the result of `json.dumps` for any depth; values too deep for it are indented down to level 200.
+
+    Keys of other types become text: bytes as in paths, all else as ``str`` shows it.
+    """
     try:
         return dumps(value, default=default, indent=indent, ensure_ascii=ensure_ascii)
-    except RecursionError:
+    except (RecursionError, TypeError):
         return "".join(_pieces(value, default, indent, ensure_ascii))
 
 
@@ -57,5 +62,7 @@ def _line(indent: int | None, depth: int) -> str:
 
 
 def _key(key: Any) -> str:
-    """Return a key as the standard encoder writes it."""
-    return key if isinstance(key, str) else dumps(key)
+    """Return a key as the standard encoder writes it, or as text."""
+    if isinstance(key, bytes):
+        return quote_bytes(key)
+    return dumps(key) if key is None or isinstance(key, int | float) else str(key)

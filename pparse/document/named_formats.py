@@ -66,19 +66,6 @@ def _is_onnx(head: bytes, tail: bytes) -> bool:
     return head[2] == 0x12 and 0 < head[3] < 60 and name.isascii() and name.decode("ascii", "replace").isprintable()
 
 
-def _is_msgpack(head: bytes, tail: bytes) -> bool:
-    """Test for a map whose first key is text, as flax writes it."""
-    if not head:
-        return False
-    at = 1 if 0x81 <= head[0] <= 0x8F else 3 if head[0] == 0xDE else 5 if head[0] == 0xDF else 0
-    if not at or len(head) < at + 3:
-        return False
-    length, start = (head[at] & 0x1F, at + 1) if 0xA1 <= head[at] <= 0xBF else (head[at + 1], at + 2)
-    key = head[start : start + length]
-    known = 0xA1 <= head[at] <= 0xBF or head[at] == 0xD9
-    return known and len(key) > 0 and key.isascii() and key.decode("ascii", "replace").isprintable()
-
-
 NAMED: Final = (
     Named(
         "onnx",
@@ -103,14 +90,6 @@ NAMED: Final = (
         "57 fb 80 8b 24 75 47 db at its end",
         "tf.train.load_checkpoint (package tensorflow)",
         lambda head, tail: tail == _SSTABLE_END,
-    ),
-    Named(
-        "msgpack",
-        (".msgpack",),
-        "msgpack (a flax checkpoint?)",
-        "a map whose first key is a text",
-        "flax.serialization.msgpack_restore (package flax), the package msgpack",
-        _is_msgpack,
     ),
     Named(
         "hdf5",
@@ -163,7 +142,7 @@ def named_folder(members: Iterable[str]) -> Named | None:
 
 def words(known: Named) -> str:
     """Describe a file of this format."""
-    article = "an" if known.what[0] in "HO" or known.what.startswith("msg") else "a"
+    article = "an" if known.what[0] in "HO" else "a"
     return f"{article} {known.what}, {NOT_YET}"
 
 

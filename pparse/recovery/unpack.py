@@ -236,7 +236,7 @@ class Unpacker:
         self._telling.file(sink, verdict, source, extraction.start, name)
 
     def _unlike_a_model(self, name: str, *, damaged: bool) -> str:
-        """Return the name for an unrecognised file; a damaged model must not keep the name of a model."""
+        """Return the name for a file that is not recognised as a model; a damaged one must not keep a model's name."""
         from pparse.recovery.salvage_job import AS_FOUND, is_model_name
 
         return AS_FOUND.format(name) if damaged and self._plan.salvage and is_model_name(name) else name
@@ -246,7 +246,9 @@ class Unpacker:
         extraction = extraction_of(result)
         judgement = self._judge(extraction) if self._plan.salvage else None
         if judgement is None or not self._salvage(extraction, name, judgement):
-            self._write_plain(result, name, source, judgement, prefix)
+            end = extraction.known_end()
+            odd = result.parser.is_generic and bool(extraction.data.suspect_ranges_in(extraction.start, end))
+            self._write_plain(result, self._unlike_a_model(name, damaged=odd), source, judgement, prefix)
 
     def _write_plain(
         self, result: Result, name: str, source: str, judgement: DocumentVerdict | None, prefix: str | None = None

@@ -355,7 +355,7 @@ class NodeContext:
 
     def _goes_on_behind(self) -> bool:
         """Say whether the input goes on behind the node: what does not fit into it contradicts it, and is not cut."""
-        node, size = self.node, self.data.size
+        node, size = bounded_by(self.node), self.data.size
         if node.parent is None or node.end is None or node.known_status is Status.TRUNCATED:
             return False
         return size is None or node.end <= size

@@ -263,14 +263,26 @@ class Parser(Doored):
                 return
             yield key_hash(entry.key)
 
+    def plain_key(self, node: Node) -> Any:
+        """Return the key of ``node`` for `to_python`, for formats with keys of types that the tree only numbers."""
+        return node.key
+
     def python_size(self, node: Node) -> int:
         """Return how many bytes `to_python` would read for ``node``."""
         return sum(length for _, length in node.spans)
 
+    def plain_value(self, node: Node) -> Any:
+        """Return ``node`` as plain Python if no walk is needed: a scalar's value; else `UNLOADED_VALUE`.
+
+        Formats that can decode a small container at once return that, too.
+        """
+        return node.load() if node.shape == SCALAR else UNLOADED_VALUE
+
     def to_python(self, node: Node) -> Any:
         """Return ``node`` and everything below it as plain Python, without recursion."""
-        if node.shape == SCALAR:
-            return node.load()
+        found = self.plain_value(node)
+        if found is not UNLOADED_VALUE:
+            return found
         pairs: list[tuple[Key, Any]] = []
         stack = [(node, pairs, iter(node.children()))]
         while True:
@@ -283,9 +295,11 @@ class Parser(Doored):
                 value = as_dict(pairs) if parent.shape == MAP else [item for _, item in pairs]
                 if not stack:
                     return value
-                stack[-1][1].append((parent.key, value))
-            elif kid.shape == SCALAR:
-                pairs.append((kid.key, kid.load()))
+                stack[-1][1].append((self.plain_key(parent), value))
+                continue
+            found = self.plain_value(kid)
+            if found is not UNLOADED_VALUE:
+                pairs.append((self.plain_key(kid), found))
             else:
                 stack.append((kid, [], iter(kid.children())))
 

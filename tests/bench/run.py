@@ -27,13 +27,14 @@ import inputs  # noqa: E402 -- the folder was just added
 from harness import MIB, Bench, mib  # noqa: E402
 from rows_containers import CONTAINER_ROWS  # noqa: E402
 from rows_convert import CONVERT_ROWS  # noqa: E402
+from rows_msgpack import MSGPACK_ROWS  # noqa: E402
 from rows_numpy import NUMPY_ROWS  # noqa: E402
 from rows_protobuf import PROTOBUF_ROWS  # noqa: E402
 from rows_pytorch import PYTORCH_ROWS  # noqa: E402
 from rows_riegeli import RIEGELI_ROWS  # noqa: E402
 from rows_tfrecord import TFRECORD_ROWS  # noqa: E402
 
-PEERS = ("safetensors", "orjson", "ijson")
+PEERS = ("safetensors", "orjson", "ijson", "msgpack")
 BLOCK_LIMIT = 64 * MIB  # the default budget
 
 
@@ -252,6 +253,7 @@ ROWS = {
     **PYTORCH_ROWS,
     **NUMPY_ROWS,
     **TFRECORD_ROWS,
+    **MSGPACK_ROWS,
 }
 
 

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from tests.truth.attempt import Attempt
     from tests.truth.samples import Sample
 
+# What a saved file of a sample's format may be called.
+_MODELS = frozenset(
+    (".safetensors", ".pt", ".bin", ".npy", ".npz", ".pkl", ".msgpack", ".gguf", ".riegeli", ".tfrecord", ".cpb", ".pb")
+)
+
 
 def read_safetensors(path: Path) -> dict[str, bytes]:
     """Return the tensors of a file; raises what the library raises. Where it is not installed, its rules are ours."""
@@ -128,6 +133,9 @@ def values_in(sample: Sample, path: Path) -> dict[str, bytes]:
         return read_checkpoint(sample, path)
     if sample.name in ("npy", "npz"):
         return read_arrays(sample, path)
+    if sample.name == "flax":  # sound as it is, or it would not have been kept
+        content = path.read_bytes()
+        return {name: content[slice(*value.place)] for name, value in sample.values.items()}
     if sample.name == "pickle":
         return arrays_in(path.read_bytes())
     if sample.kind == "records":
@@ -142,7 +150,7 @@ def is_of_sample(sample: Sample, path: str) -> bool:
     """Whether a file that was written is the sample's, or was made of it."""
     name = path.rpartition("/")[2]
     stem = sample.file.rpartition(".")[0]
-    if sample.name.startswith(("pytorch", "pickle")) or sample.name in ("npy", "npz"):
+    if sample.name.startswith(("pytorch", "pickle", "flax")) or sample.name in ("npy", "npz"):
         return name in (sample.file, f"{stem}.safetensors")
     return name == sample.file or (sample.file.endswith(".cpb") and name == f"{stem}.pb")
 
@@ -270,7 +278,7 @@ def saved_values(attempt: Attempt) -> set[bytes]:
         content = path.read_bytes()
         if content == sample.content or content in attempt.case.wrapped.known:
             return {value.content for value in sample.values.values()}
-        if path.suffix in (".safetensors", ".pt", ".bin", ".npy", ".npz", ".pkl", ".riegeli", ".tfrecord", ".cpb", ".pb"):
+        if path.suffix in _MODELS:
             try:
                 found |= set(values_in(sample, path).values())
             except Exception:  # clause c says so

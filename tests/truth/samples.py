@@ -6,7 +6,13 @@ import json
 import random
 import struct
 
-from tests.truth import samples_numpy, samples_proto, samples_pytorch, samples_tfrecord  # noqa: F401 -- which register their own
+from tests.truth import (  # noqa: F401 -- which register their own
+    samples_msgpack,
+    samples_numpy,
+    samples_proto,
+    samples_pytorch,
+    samples_tfrecord,
+)
 from tests.truth.known import SAMPLES, Sample, Value, csv_bytes, load, mixed, sample, text_bytes
 
 __all__ = ["SAMPLES", "SIZES", "Sample", "Value", "csv_bytes", "load", "mixed", "text_bytes"]

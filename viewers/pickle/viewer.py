@@ -10,12 +10,13 @@ from pparse.findings import Finding, Status
 from pparse.parsers.pickle.arrays import Array, scalar_of
 from pparse.parsers.pickle.values import Call, Global, Persistent
 from pparse.parsers.pytorch.rebuild import Odd
+from pparse.tensors.node_names import node_called
 from pparse.tensors.viewer import Viewer
 from pparse.tree.node import Node
 from pparse.viewers.pickle.doubts import Doubts
 from pparse.viewers.pickle.make import TensorMaker
 from pparse.viewers.pickle.nested import storage_in
-from pparse.viewers.pickle.walk import Walk, node_called
+from pparse.viewers.pickle.walk import Walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

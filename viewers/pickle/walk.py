@@ -22,7 +22,8 @@ from pparse.parsers.pytorch.rebuild import (
     with_storage,
     wrapped_state,
 )
-from pparse.tree.entry import LIST, SCALAR
+from pparse.tensors.node_names import join
+from pparse.tree.entry import SCALAR
 from pparse.tree.node import Node
 from pparse.viewers.pickle.large import large_array, large_objects
 
@@ -51,12 +52,6 @@ _MOST_STEPS: Final = 4
 _TYPED: Final = "torch.jit._pickle."
 
 _FROM_TYPE: Final = "torch._tensor._rebuild_from_type_v2"
-
-
-def join(prefix: str, key: Any) -> str:
-    """Return the name of what has ``key`` in what is called ``prefix``."""
-    text = key if type(key) is str else str(key)
-    return f"{prefix}.{text}" if prefix else text
 
 
 class Found:
@@ -263,35 +258,6 @@ class Walk:
                     yield join(name, part.key), part
             if module:
                 yield from self._parts_of_node(name, own[-1])
-
-
-def node_called(root: Node, name: str) -> Node | None:
-    """Return the node with that name below ``root``, through dicts and lists only; None if there is not just one.
-
-    A key may have dots itself, and a number be written as text: so several may be called the same.
-    """
-    todo = [(root, name)]
-    found: Node | None = None
-    while todo:
-        node, rest = todo.pop()
-        if not rest and node is not root:
-            if found is not None:
-                return None
-            found = node
-            continue
-        if node.shape == SCALAR or node.kind == "call":
-            continue
-        for end in [*(number for number, letter in enumerate(rest) if letter == "."), len(rest)]:
-            todo.extend((kid, rest[end + 1 :]) for kid in _children_called(node, rest[:end]))
-    return found
-
-
-def _children_called(node: Node, key: str) -> list[Node]:
-    is_number = key.isascii() and key.isdecimal() and len(key) < 19
-    if node.shape == LIST:
-        return [node.child(int(key))] if is_number and int(key) < len(node) else []
-    keys: tuple[str | int, ...] = (key, int(key)) if is_number else (key,)
-    return [kid for one in keys if (kid := node.find(one)) is not None]
 
 
 def _leaf(name: str, value: Any) -> Found | None:

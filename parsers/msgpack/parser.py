@@ -1,0 +1,378 @@
+"""MessagePack, lazily, by its specification (https://github.com/msgpack/msgpack/blob/master/spec.md).
+
+A value is a first byte with its type, then its length or number of children, then its payload; big-endian. Containers
+have no closing mark: where one ends is where its last child does. States::
+
+    state            reads                                      goes to
+    expect_child     many small children at once, or one:       itself; DONE after the last one
+                     a key (in maps), and the head of a value
+    expect_key_end   a key that is a container, or long         expect_value
+    expect_value     the head of a value behind such a key      expect_child
+    expect_end       a container deeper than nodes may be       expect_child
+
+Containers of up to 4 KiB are passed over by a kernel, in the block. Larger ones are read with their own states, whose
+index is kept: nothing is read again to find an end.
+
+The root is the value of the file. If it is no container, or a second value follows a first one that ends within 1 MiB,
+the root is a ``stream``, the list of the file's values.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from pparse.data.trailing_bytes import trailing_severity
+from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError
+from pparse.findings import Finding, Status
+from pparse.kernels.msgpack_skip import NEVER, WIDTHS, children, skip
+from pparse.parsers.msgpack.check import is_sound, odd_text
+from pparse.parsers.msgpack.match import confidence
+from pparse.parsers.msgpack.values import (
+    CONSTANTS,
+    LONGEST_TIME,
+    NUMBERS,
+    TIMESTAMP,
+    Timestamp,
+    container,
+    decode,
+    decode_plain,
+    head,
+    is_text,
+)
+from pparse.tree.context import DONE, decode_text
+from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
+from pparse.tree.parser import Parser
+from pparse.tree.recognition import Confidence, signatures
+from pparse.tree.visit import Visit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, ClassVar, Final
+
+    from pparse.tree.context import Done, NodeContext, State, Step
+    from pparse.tree.entry import Key
+    from pparse.tree.node import Node
+    from pparse.tree.recognition import Excerpt
+    from pparse.tree.result import Result
+
+# Larger containers are read by themselves, and their indexes kept.
+_SMALL: Final = 4 << 10
+# How far the end of the first value is looked for, to see whether a second one follows; and how much is read at once.
+_LOOK: Final = 1 << 20
+_PIECE: Final = 16 << 10
+# Longer keys are not shown: their values have numbers.
+LONGEST_KEY: Final = 4 << 10
+# Scalars of so many bytes are decoded with their parent.
+_INLINE: Final = 256
+_MAPS: Final = (*range(0x81, 0x90), 0xDE, 0xDF)
+_ARRAYS: Final = (*range(0x91, 0xA0), 0xDC, 0xDD)
+
+
+class MsgpackParser(Parser):
+    """A MessagePack file."""
+
+    name = "msgpack"
+    description = "MessagePack"
+    extensions: ClassVar[tuple[str, ...]] = (".msgpack", ".mpk")
+    signatures = signatures(*(bytes((code,)) for code in (*_MAPS, *_ARRAYS)))
+    viewer = "pparse.viewers.flax.viewer:NumpyMapViewer"
+    is_generic = True
+    media_type = "application/vnd.msgpack"
+    references = ("https://github.com/msgpack/msgpack/blob/master/spec.md",)
+    limitations: ClassVar[tuple[str, ...]] = (
+        "without its extension, recognised only by a map with text keys, or an array of such maps",
+        "a file cut between two values of a stream looks whole",
+        "a second value behind a first one of more than 1 MiB is reported, and read with -O documents=many",
+    )
+    options = {"documents": "values in the file: auto (default), one or many"}
+    shapes = {"map": MAP, "array": LIST, "stream": LIST}
+    child_state = {"map": "expect_child", "array": "expect_child", "stream": "expect_child"}
+    documents: ClassVar[str] = "auto"
+    """How many values a file has, if the option does not say."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        self._documents = str(result.extraction.session.options.get("documents", self.documents))
+        if self._documents not in ("auto", "one", "many"):
+            raise OptionError(f"option documents must be auto, one or many, not {self._documents!r}")
+
+    @classmethod
+    def match(cls, excerpt: Excerpt) -> Confidence:
+        """LIKELY for a map whose keys are texts, and an array of such maps."""
+        return confidence(excerpt)
+
+    # -- the root ----------------------------------------------------------------------------------------------------
+
+    def root_entry(self) -> Entry:
+        """Describe the first value; or a stream, if it is no container or not the only one."""
+        extraction = self.result.extraction
+        start, data = extraction.start, extraction.data
+        try:
+            raw = data.pread(start, 5 if extraction.end is None else min(5, extraction.end - start))
+        except GapError:
+            raw = b""
+        if not raw and self._size_is(0):
+            finding = Finding("truncated", "the document is empty", source=extraction.name, offset=start)
+            self.result.findings.add(finding)
+            return Entry(None, "stream", start, start, status=Status.TRUNCATED, finding=finding)
+        kind = container(raw[0]) if raw else None
+        if kind is None or self._documents == "many" or len(raw) <= WIDTHS[raw[0]]:
+            return Entry(None, "stream", start, extraction.end, status=None)
+        if self._documents == "auto" and self._is_stream(start):
+            return Entry(None, "stream", start, extraction.end, status=None)
+        number, first = head(raw, 0)
+        return Entry(None, kind, start, None, status=None, note=(number, start + first))
+
+    def _size_is(self, size: int) -> bool:
+        extraction = self.result.extraction
+        return not extraction.data.available(extraction.start + size, 1) or extraction.end == extraction.start + size
+
+    def _is_stream(self, start: int) -> bool:
+        """Say whether a second value follows a first one of at most 1 MiB."""
+        data, limit = self.result.extraction.data, self.result.extraction.end
+        at, pending = start, 1
+        try:
+            while pending:
+                size = _PIECE if limit is None else min(_PIECE, limit - at)
+                block = data.pread(at, size) if size > 0 else b""
+                pos, left = skip(block, 0, pending, len(block))
+                if not pos or at + pos - start > _LOOK:
+                    return False
+                at, pending = at + pos, left
+            return (limit is None or at < limit) and data.available(at, 1)
+        except GapError:
+            return False
+
+    def begin(self, ctx: NodeContext) -> tuple[int, State | Done, int]:
+        """Begin with the first child."""
+        note = ctx.node.note
+        return (ctx.node.start if note is None else note[1]), self.expect_child, 0
+
+    # -- children ----------------------------------------------------------------------------------------------------
+
+    def expect_child(self, ctx: NodeContext, block: bytes, base: int) -> Step:
+        """Pass over many small children, or emit one."""
+        node = ctx.node
+        if node.note is None:
+            if ctx.is_at_end:
+                return ctx.pos, DONE, 0
+            left = 1 << 62
+        else:
+            left = node.note[0] - ctx.emitted
+            if not left:
+                return ctx.pos, DONE, 0
+        if ctx.collected is None and ctx.fresh is None and not ctx.wanted_occurrence and ctx.index is not None:
+            offsets = array("q")
+            at = children(block, ctx.pos - base, left, 1 + (node.kind == "map"), _SMALL, offsets, base)
+            if offsets:
+                return self._add_many(ctx, offsets, base + at)
+        at = ctx.pos
+        key: Key = None
+        if node.kind == "map":
+            ctx.scratch = (at, 1)
+            try:
+                key, ctx.pos = self._key(ctx, block, at - base, base)
+            except EndOfDataError:
+                return at, self.expect_key_end, 1
+        return self._emit_value(ctx, block, base, key, at)
+
+    def _add_many(self, ctx: NodeContext, offsets: array[int], behind: int) -> Step:
+        index, count = ctx.index, len(offsets)
+        assert index is not None  # noqa: S101 -- see expect_child
+        ctx.result.extraction.session.limits.check("entries", index.count + count, "the number of children")
+        index.add_many(offsets)
+        ctx.emitted += count
+        return behind, self.expect_child, 0
+
+    def _key(self, ctx: NodeContext, block: bytes, at: int, base: int) -> tuple[Key, int]:
+        """Return a key as the tree has keys (None: no text, bytes or number), and the offset behind it.
+
+        Raises `EndOfDataError` if it is a container, or long.
+        """
+        if at >= len(block):
+            ctx.take_bytes(1)  # ends the state
+        code = block[at]
+        width = WIDTHS[code]
+        if container(code) is not None or (width and head(ctx.take_bytes(1 + width), 0)[0] > LONGEST_KEY):
+            raise EndOfDataError("the key is not shown")
+        try:
+            key, end = decode(block, at)
+        except EndOfDataError:
+            ctx.pos = base + at
+            if not ctx.at_end:
+                ctx.take_bytes(len(block) - at + 1)
+            raise
+        return (key if isinstance(key, str | bytes | int) else None), base + end
+
+    def expect_key_end(self, ctx: NodeContext, block: bytes, base: int) -> Step:
+        """Pass over a key that is not shown."""
+        at, pending = ctx.scratch
+        pos, pending = self._pass(ctx, block, base, pending)
+        ctx.scratch = (at, pending)
+        return pos, self.expect_key_end if pending else self.expect_value, 1
+
+    def expect_value(self, ctx: NodeContext, block: bytes, base: int) -> Step:
+        """Emit a value whose key is not shown."""
+        return self._emit_value(ctx, block, base, None, ctx.scratch[0])
+
+    def expect_end(self, ctx: NodeContext, block: bytes, base: int) -> Step:
+        """Pass over a container that is too deep to be read, and emit it."""
+        entry, pending = ctx.scratch
+        pos, pending = self._pass(ctx, block, base, pending)
+        ctx.scratch = (entry, pending)
+        if pending:
+            return pos, self.expect_end, 1
+        if ctx.there(pos - ctx.pos) < pos - ctx.pos:
+            return pos, self.expect_end, 1  # its last payload is cut
+        entry.end = pos
+        ctx.pos = pos
+        ctx.emit(entry)
+        return pos, self.expect_child, 0
+
+    def _pass(self, ctx: NodeContext, block: bytes, base: int, pending: int) -> tuple[int, int]:
+        """Pass over values; return where and how many are left. Ends the state if not even one head is there."""
+        at = ctx.pos - base
+        pos, left = skip(block, at, pending, len(block))
+        if left and pos < len(block) and block[pos] == NEVER:
+            raise MalformedError("there is no type 0xc1", offset=base + pos)
+        if pos == at and left:
+            ctx.take_bytes(len(block) - at + 1)
+        return base + pos, left
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def _emit_value(self, ctx: NodeContext, block: bytes, base: int, key: Key, at: int) -> Step:
+        """Emit the value at ``ctx.pos``, whose record begins ``at``."""
+        start = ctx.pos
+        (code,) = ctx.take("B")
+        if code == NEVER:
+            raise MalformedError("there is no type 0xc1", offset=start)
+        if code < 0x80 or code >= 0xE0:
+            ctx.emit(Entry(key, "int", start, ctx.pos, code if code < 0x80 else code - 256, at=at))
+        elif code in CONSTANTS:
+            kind, value = CONSTANTS[code]
+            ctx.emit(Entry(key, kind, start, ctx.pos, value, at=at))
+        elif code in NUMBERS:
+            kind, layout = NUMBERS[code]
+            (value,) = ctx.take(layout)
+            ctx.emit(Entry(key, kind, start, ctx.pos, value, at=at))
+        else:
+            count, _ = head(bytes((code,)) + ctx.take_bytes(WIDTHS[code]), 0)
+            around = container(code)
+            if around is not None:
+                return self._emit_container(ctx, block, base, Entry(key, around, start, None, at=at), count)
+            if is_text(code):
+                ctx.emit_text(key, count, at=at, kind="str", most=_INLINE)
+            elif code <= 0xC6:
+                ctx.emit_next(key, "bin", count, at=at)
+            else:
+                (number,) = ctx.take("b")
+                self.emit_extension(ctx, key, number, count, at)
+        return ctx.pos, self.expect_child, 0
+
+    def _emit_container(self, ctx: NodeContext, block: bytes, base: int, entry: Entry, count: int) -> Step:
+        """Emit a container of ``count`` children, which begin at ``ctx.pos``."""
+        start = ctx.pos
+        entry.status, entry.note = None, (count, start)
+        values = count if entry.kind == "array" else 2 * count
+        pos, pending = skip(block, start - base, values, min(len(block), start - base + _SMALL))
+        if not pending and pos <= len(block):
+            entry.end = ctx.pos = base + pos
+        elif ctx.node.depth + 2 > ctx.result.extraction.session.limits.depth:
+            ctx.scratch = (entry, values)
+            return start, self.expect_end, 1
+        ctx.emit(entry)
+        return (ctx.pos, self.expect_child, 0) if entry.end is not None else ctx.behind_child(self.expect_child)
+
+    def emit_extension(self, ctx: NodeContext, key: Key, number: int, count: int, at: int) -> None:
+        """Emit an extension of type ``number``, whose payload is the next ``count`` bytes."""
+        if number != TIMESTAMP or ctx.there(count) < count:
+            ctx.emit_next(key, "timestamp" if number == TIMESTAMP else f"ext({number})", count, at=at)
+            return
+        start = ctx.pos
+        entry = Entry(key, "timestamp", start, start + count, at=at)
+        payload = ctx.take_bytes(min(count, LONGEST_TIME))
+        try:
+            entry.value = Timestamp.of(payload, count)
+        except MalformedError as error:
+            entry.status, entry.finding = Status.DAMAGED, Finding("malformed", error.reason, offset=start)
+        ctx.emit(entry)
+        ctx.skip(count - len(payload))
+
+    def load_scalar(self, node: Node) -> Any:
+        """Decode texts that were not decoded with their parents."""
+        value = super().load_scalar(node)
+        if node.kind != "str" or not isinstance(value, bytes):
+            return value
+        try:
+            return decode_text(value, node.start)
+        except MalformedError as error:
+            self.note_damage(node, error)
+            raise
+
+    def finish(self, ctx: NodeContext) -> None:
+        """Close the node; report what follows the only value of a file."""
+        node = ctx.node
+        super().finish(ctx)
+        if node.parent is None and node.kind != "stream":
+            extraction = self.result.extraction
+            behind = node.end or ctx.pos
+            if (extraction.end is None or behind < extraction.end) and extraction.data.available(behind, 1):
+                finding = Finding(
+                    "trailing-data",
+                    "more data follows the value; -O documents=many reads a list of values",
+                    severity=trailing_severity("document"),
+                    source=extraction.name,
+                    offset=behind,
+                )
+                self.result.findings.add(finding)
+
+    def check(self, *, strict: bool = False) -> Iterator[Visit]:
+        """Look at all texts and times in one pass; node by node, if something is wrong."""
+        root = self.result.root
+        try:
+            root.index_to(None)
+            if root.known_status is Status.COMPLETE and is_sound(root):
+                yield Visit.of(root, 0)
+                return
+        except LimitError:
+            pass  # noted on the way
+        yield from self.checked_nodes()
+
+    def checked_nodes(self) -> Iterator[Visit]:
+        """Walk through all nodes, and look at long texts."""
+        root = self.result.root
+        for visit in self.walk(root, detail=False):
+            if visit.kind == "str" and visit.value is UNLOADED_VALUE and visit.status is Status.COMPLETE:
+                fault = odd_text(root, visit.start, visit.end or visit.start)
+                if fault is not None:
+                    visit.status = Status.DAMAGED
+                    visit.finding = Finding("malformed", "the text is not UTF-8", offset=fault)
+            yield visit
+
+    # -- keys of other types -----------------------------------------------------------------------------------------
+
+    def plain_value(self, node: Node) -> Any:
+        """Return a small container at once, if it is whole and nothing in it needs a node."""
+        limits = self.result.extraction.session.limits
+        is_whole = node.kind in ("map", "array") and node.known_status in (None, Status.COMPLETE)
+        data = self.result.extraction.data
+        if not is_whole or data.flawed or node.end is None or node.end - node.start > limits.leaf_bytes:
+            return super().plain_value(node)
+        raw = data.pread(node.start, node.end - node.start)
+        try:
+            return decode_plain(raw, min(limits.leaf_depth, limits.depth - node.depth - 1))
+        except (EndOfDataError, MalformedError):
+            return UNLOADED_VALUE
+
+    def plain_key(self, node: Node) -> Any:
+        """Return the key of a child as it is: also of one that the tree only numbers."""
+        if node.key is not None or node.parent is None or node.parent.kind != "map":
+            return node.key
+        at = self.result.entry(node.parent, node.ordinal).at
+        raw = self.result.extraction.data.pread(at, min(LONGEST_KEY, node.start - at))
+        try:
+            return decode(raw)[0]
+        except EndOfDataError:
+            return f"[#{node.ordinal}]"

@@ -1,0 +1,158 @@
+"""Passing over MessagePack values: how far they reach, without making anything of them.
+
+A value needs no closing mark, so that nesting needs no stack: ``pending`` counts the values still to pass, and a
+container adds its children to it. Payloads are jumped over: the position returned may lie behind the block.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from array import array
+    from typing import Final
+
+NEVER: Final = 0xC1  # the one code that means nothing
+
+
+def _fixed(code: int) -> int:
+    """Return the size of a value that its code tells; 0: it has a length or children."""
+    if code < 0x80 or code >= 0xE0 or code in (0x80, 0x90, 0xC0, 0xC2, 0xC3):
+        return 1
+    if 0xA0 <= code < 0xC0:
+        return 1 + (code & 0x1F)
+    if 0xD4 <= code < 0xD9:  # fixext: a type, and 1 to 16 bytes
+        return 2 + (1 << (code - 0xD4))
+    if 0xCA <= code < 0xD4:
+        return (5, 9, 2, 3, 5, 9, 2, 3, 5, 9)[code - 0xCA]
+    return 0
+
+
+SIZES: Final = bytes(_fixed(code) for code in range(256))
+"""Size of a value by its first byte; 0: it has a length or children."""
+WIDTHS: Final = bytes(
+    {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xC7: 1, 0xC8: 2, 0xC9: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4, 0xDC: 2, 0xDE: 2}.get(
+        code, 4 if code in (0xDD, 0xDF) else 0
+    )
+    for code in range(256)
+)
+"""Bytes of the length, or of the number of children, that follow a first byte."""
+# The type of a timestamp, or one that the block does not hold.
+_TIMES: Final = (b"\xff", b"")
+# Runs of numbers of one type are first looked for in so many.
+_WINDOW: Final = 64
+
+
+def skip(block: bytes, at: int, pending: int, stop: int) -> tuple[int, int]:
+    """Pass over up to ``pending`` values from ``at`` on, beginning none at ``stop`` or behind it.
+
+    Returns where it stopped, and how many values are left: more than 0 at a code that means nothing, and at a head that
+    the block does not hold in full.
+    """
+    sizes = SIZES
+    while pending and at < stop:
+        code = block[at]
+        size = sizes[code]
+        if size:
+            at += size
+            pending -= 1
+            continue
+        if code < 0xA0:
+            pending += (code & 0x0F) - 1 if code >= 0x90 else 2 * (code & 0x0F) - 1
+            at += 1
+            continue
+        width = WIDTHS[code]
+        head = at + 1 + width
+        if not width or head > len(block):
+            break
+        number = int.from_bytes(block[at + 1 : head], "big")
+        if code < 0xDC:
+            at = head + number + (0xC7 <= code <= 0xC9)  # the type of an extension
+            pending -= 1
+        else:
+            at = head
+            pending += (number if code < 0xDE else 2 * number) - 1
+    return at, pending
+
+
+def sound(block: bytes, at: int, pending: int) -> tuple[int, int]:
+    """Pass over values as `skip` does, and look at their texts.
+
+    Stops with values left at what needs a closer look: a text that is not UTF-8, or not in the block in full, a
+    timestamp, and where `skip` stops.
+    """
+    sizes, end = SIZES, len(block)
+    while pending and at < end:
+        code = block[at]
+        size = sizes[code]
+        if not size or 0xA0 <= code < 0xC0:
+            behind, left = skip(block, at, 1, at + 1)
+            start = at + 1 + WIDTHS[code]
+            if behind == at:
+                break
+            if 0xA0 <= code < 0xC0 or 0xD9 <= code <= 0xDB:
+                text = block[start:behind]
+                if behind > end or not (text.isascii() or _is_utf8(text)):
+                    break
+            elif 0xC7 <= code <= 0xC9 and block[start : start + 1] in _TIMES:
+                break
+            at = behind
+            pending += left - 1
+            continue
+        if 0xD4 <= code < 0xD9 and block[at + 1 : at + 2] in _TIMES:
+            break
+        at += size
+        pending -= 1
+    return at, pending
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def children(block: bytes, at: int, left: int, values: int, small: int, offsets: array[int], base: int) -> int:
+    """Append where children begin to ``offsets``, as long as each ends in the block; return where the next begins.
+
+    At most ``left`` children of ``values`` values each (2 in a map); ``block`` begins at offset ``base``. Stops at a
+    child in which a value begins ``small`` bytes behind its start: it is large, or has a large payload before its end.
+    """
+    sizes, size, end = SIZES, len(block), len(offsets) + left
+    while len(offsets) < end and at < size:
+        code = block[at]
+        step = sizes[code]
+        if values == 2 or not step:
+            behind, pending = skip(block, at, values, min(size, at + small))
+            if pending or behind > size:
+                break
+        elif step > 1 and 0xCA <= code < 0xD4 and block[at + step : at + step + 1] == block[at : at + 1]:
+            behind = at + step * _run(block, at, step, end - len(offsets))
+            if behind == at:
+                break
+            offsets.extend(range(base + at, base + behind, step))
+            at = behind
+            continue
+        else:
+            behind = at + step
+            if behind > size:
+                break
+        offsets.append(base + at)
+        at = behind
+    return at
+
+
+def _run(block: bytes, at: int, step: int, most: int) -> int:
+    """Return how many values of ``step`` bytes from ``at`` on have the same code, all in the block."""
+    most = min(most, (len(block) - at) // step)
+    code, found, window = block[at : at + 1], 0, _WINDOW
+    while found < most:
+        count = min(window, most - found)
+        codes = block[at + found * step : at + (found + count) * step : step]
+        same = count - len(codes.lstrip(code))
+        found += same
+        if same < count:
+            break
+        window *= 4
+    return found

@@ -1,0 +1,268 @@
+"""MessagePack: values of every type, keys, streams, laziness, hostile input."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from itertools import islice
+from struct import pack
+
+import pytest
+
+import pparse
+from pparse import EndOfDataError, LimitError, MalformedError, OptionError, PparseError, Status
+from pparse.data.base import BytesData
+from pparse.parsers.msgpack.values import Timestamp
+from tests.msgpack_samples import EVERYTHING, Raw, encode, ext, pairs
+
+
+def opened(content: object, **more: object):
+    return pparse.open(content, format="msgpack", **more)  # type: ignore[arg-type]
+
+
+def test_every_type_has_its_kind_and_value() -> None:
+    with opened(EVERYTHING) as document:
+        numbers = [*(0, 127, 128, 255, 256, 65535, 65536, 1 << 32, (1 << 64) - 1)]
+        numbers += [-1, -32, -33, -129, -40000, -(1 << 40)]
+        assert document.node("numbers").to_python() == numbers
+        assert {kid.kind for kid in document.node("numbers").children()} == {"int"}
+        assert document.node("floats").to_python() == [1.5, 0.25, float("inf")]
+        assert [kid.kind for kid in document.node("floats").children()] == ["float64", "float32", "float64"]
+        assert document.node("constants").to_python() == [None, True, False]
+        assert document.node("texts").to_python() == ["", "é", "x" * 40, "y" * 260]
+        assert document.node("bytes").to_python() == [b"", b"\x00\xff", b"z" * 9]
+        kinds = [kid.kind for kid in document.node("extensions").children()]
+        assert kinds == ["ext(5)", "ext(-7)", "ext(1)", "ext(2)", "ext(3)"]
+        assert document.node("extensions").to_python() == [b"", b"abc", b"d", bytes(16), bytes(9)]
+        assert document.get("wide.k15") == 15
+        assert document.get("deep[0][0][0][0][0]") == "bottom"
+
+
+def test_timestamps_have_nanoseconds() -> None:
+    with opened(EVERYTHING) as document:
+        times = document.node("times").to_python()
+    assert times == [Timestamp(1), Timestamp(1 << 33, 999_999_999), Timestamp(-1, 5)]
+    assert [str(found) for found in times] == [
+        "1970-01-01T00:00:01Z",
+        "2242-03-16T12:56:32.999999999Z",
+        "1969-12-31T23:59:59.000000005Z",
+    ]
+    assert times[2].to_datetime() == datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)
+    assert str(Timestamp(1 << 60, 7)) == f"1970-01-01T00:00:00Z +{1 << 60} s + 0.000000007"
+
+
+@pytest.mark.parametrize("payload", [b"", b"12345", pack(">Q", 10**9 << 34), pack(">Iq", 10**9, 0)])
+def test_a_wrong_timestamp_is_damaged_and_nothing_around_it(payload: bytes) -> None:
+    with opened(encode([1, ext(-1, payload), 2])) as document:
+        assert [finding.code for finding in document.check()] == ["malformed"]
+        kids = list(document.root.children())
+        assert (kids[0].load(), kids[1].status, kids[2].load()) == (1, Status.DAMAGED, 2)
+        with pytest.raises(MalformedError):
+            kids[1].load()
+
+
+def test_keys_of_any_type_lead_to_their_values() -> None:
+    with opened(EVERYTHING) as document:
+        node = document.node("keys")
+        paths = ["keys[1]", 'keys[b"b"]', "keys[#2]", "keys[#3]", "keys[#4]", "keys[true]"]
+        assert [kid.path for kid in node.children()] == paths
+        values = ["int", "bytes", "nil", "float", "array", "bool"]
+        assert [document.get(path) for path in paths] == values
+        plain = node.to_python()
+        assert plain == {1: "int", b"b": "bytes", None: "nil", 1.5: "float", (1, 2): "array", "True#2": "bool"}
+        assert document.get("twice.k") == 1
+        assert document.get("twice.k#2") == 2
+        assert document.node("twice").to_python() == {"k": 1, "k#2": 2}
+
+
+def test_a_long_key_and_one_that_holds_containers_are_passed_over() -> None:
+    deep = Raw(b"\x91" * 5000 + b"\xc0")
+    content = encode(pairs(("n" * 5000, "first"), (deep, [2]), (b"x" * 70_000, 3), ("last", 4)))
+    for size in (0, 1, 7):
+        with opened(content, block_size=size) as document:
+            assert [kid.key for kid in document.root.children()] == [None, None, None, "last"]
+            assert list(document.root.to_python().values()) == ["first", [2], 3, 4]
+            assert len(document.root.to_python()) == 4
+    with opened(content[:-1]) as document:
+        assert document.status is Status.TRUNCATED
+
+
+def test_a_text_that_is_not_utf8_is_damaged_and_read_as_bytes() -> None:
+    long = b"\xdb" + pack(">I", 300_000) + b"a" * 299_999 + b"\xff"
+    content = encode(["ok", Raw(b"\xa2\xc3("), Raw(long), "end"])
+    with opened(content) as document:
+        found = [(finding.path, finding.code, finding.offset) for finding in document.check()]
+        assert found == [("[1]", "malformed", 5), ("[2]", "malformed", len(content) - 5)]
+        assert document.get("[0]") == "ok"
+        assert document.get("[3]") == "end"
+        for number in (1, 2):
+            with pytest.raises(MalformedError):
+                document.get(f"[{number}]")
+        assert document.node("[1]").open().read() == b"\xc3("
+    with opened(encode(pairs((Raw(b"\xa2\xc3("), 1)))) as document:
+        assert list(document.root.keys()) == [b"\xc3("]
+
+
+def test_a_text_across_blocks_is_checked_once() -> None:
+    for size in (127_990, 128 << 10, 400_000):
+        text = "é" * (size // 2)
+        with opened(encode([Raw(b"\xc4\x03abc"), text, text + "x", ext(-1, pack(">I", 1))])) as document:
+            assert not list(document.check())
+        broken = text.encode()[:-1] + b"a"
+        with opened(encode([Raw(b"\xdb" + pack(">I", len(broken)) + broken)])) as document:
+            assert [finding.offset for finding in document.check()] == [6 + len(broken) - 2]
+
+
+def test_values_one_after_the_other_are_a_stream() -> None:
+    content = encode({"identifier": 1}) + encode([2]) + encode("three")
+    with opened(content) as document:
+        assert document.root.kind == "stream"
+        assert document.root.to_python() == [{"identifier": 1}, [2], "three"]
+        assert document.get("[0].identifier") == 1
+    with opened(content[:-1]) as document:
+        assert document.root.status is Status.TRUNCATED
+        assert document.get("[1][0]") == 2
+    with opened(encode(7)) as document:
+        assert document.root.to_python() == [7]
+    with opened(content, options={"documents": "one"}) as document:
+        assert document.get("identifier") == 1
+        assert [finding.code for finding in document.check()] == ["trailing-data"]
+    with opened(b"") as document:
+        assert document.status is Status.TRUNCATED
+    with pytest.raises(OptionError):
+        opened(content, options={"documents": "two"}).root  # noqa: B018
+
+
+def test_a_long_first_value_is_not_passed_over_to_look_for_a_second() -> None:
+    content = encode({"identifier": list(range(3000))}) * 1
+    long = encode({"long": ["x" * 1000] * 2000})
+    data = BytesData(long + content)
+    with opened(data) as document:
+        assert document.root.kind == "map"
+        assert data.stats.bytes < 2 << 20
+        assert [finding.code for finding in document.check()] == ["trailing-data"]
+    with opened(long + content, options={"documents": "many"}) as document:
+        assert len(document.root) == 2
+
+
+def test_what_means_nothing_damages_from_there_on() -> None:
+    content = encode({"a": [1, 2], "b": [3, Raw(b"\xc1"), 4], "c": 5})
+    with opened(content) as document:
+        assert document.node("a").to_python() == [1, 2]
+        assert document.get("b[0]") == 3
+        assert document.node("b").status is Status.DAMAGED
+        assert document.root.status is Status.DAMAGED
+        assert "there is no type 0xc1" in [finding.reason for finding in document.check()]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xdd\xff\xff\xff\xff\x01\x02\x03\x04\x05",
+        b"\xdf\xff\xff\xff\xff\xa1a\x01",
+        b"\xc6\xff\xff\xff\xff1234",
+        b"\xdb\xff\xff\xff\xff1234",
+        b"\xc9\xff\xff\xff\xff\x011234",
+        b"\x92" + b"\xdd\xff\xff\xff\xff" * 500,
+        b"\xdf\xff\xff\xff\xff" * 500,
+        b"\x81\xdb\xff\xff\xff\xff",
+        b"\x81\xdd\xff\xff\xff\xff",
+        b"\xdc\xff",
+    ],
+)
+def test_claims_without_bytes_behind_them_are_cut_and_nothing_is_allocated(content: bytes) -> None:
+    with opened(content, budget="1MiB") as document:
+        try:
+            assert list(document.check())
+            for visit in document.walk():
+                assert visit.status is not Status.COMPLETE or visit.shape == "scalar"
+        except LimitError:
+            pass
+        assert document.root.known_status in (Status.TRUNCATED, Status.DAMAGED)
+        assert document.session.budget.peak <= 1 << 20
+
+
+@pytest.mark.parametrize("level", [b"\x91", b"\x92\x01", b"\x81\x01", b"\x81\xa1k"])
+def test_levels_without_end_are_passed_over_in_linear_time(level: bytes) -> None:
+    depth = 300_000
+    started = time.perf_counter()
+    with opened(b"\x93\xa5first" + level * depth + b"\xc0" + b"\x07") as document:
+        assert [kid.kind for kid in document.root.children()][0::2] == ["str", "int"]
+        assert document.get("[2]") == 7
+        codes = {finding.code for finding in document.check()}
+    assert codes <= {"limit"}
+    assert time.perf_counter() - started < 60
+
+
+def test_first_values_inside_of_each_other_take_time_by_their_number() -> None:
+    def seconds(towers: int) -> float:
+        tower = b"\x92" * 900 + b"\x01" * 901
+        started = time.perf_counter()
+        with opened(b"\xdc" + pack(">H", towers) + tower * towers) as document:
+            assert sum(1 for _ in document.walk()) == 1 + towers * 1801
+        return time.perf_counter() - started
+
+    few = seconds(1)
+    assert seconds(4) < 4 * few * 4 + 1
+
+
+def test_listing_reads_heads_and_no_payloads() -> None:
+    content = encode({f"blob{number}": bytes(1 << 20) for number in range(16)})
+    data = BytesData(content)
+    with opened(data) as document:
+        assert len(document.root) == 16
+        assert data.stats.bytes < 300_000
+        assert not list(document.check())
+        assert data.stats.bytes < 4 << 20
+
+
+def test_runs_of_numbers_are_found_at_once_and_read_alone() -> None:
+    mixed = [1.5] * 1000 + [0.25, None] * 40 + list(range(70_000, 90_000)) + [1.5] * 120_000 + ["end"]
+    data = BytesData(encode(mixed))
+    with opened(data) as document:
+        assert len(document.root) == len(mixed)
+        before = data.stats.bytes
+        assert document.get(f"[{len(mixed) - 1}]") == "end"
+        assert document.get("[1001]") is None
+        assert document.get("[50000]") == 1.5
+        assert data.stats.bytes - before < 100_000
+        assert list(document.root.to_python()) == mixed
+
+
+def test_every_cut_gives_what_comes_before_it() -> None:
+    content = encode({"identifier": 1, "list": [1, "two", b"three"], "last": "text"})
+    with opened(content) as document:
+        leaves = [(visit.path, visit.end) for visit in document.walk() if visit.shape == "scalar"]
+    for size in range(1, len(content)):
+        with opened(content[:size]) as document:
+            for path, end in leaves:
+                if end < size:
+                    assert document.get(path) is not None
+                elif end > size:
+                    with pytest.raises((PparseError, EndOfDataError)):
+                        document.get(path)
+            assert document.root.status is Status.TRUNCATED
+
+
+def test_recognised_by_content_with_good_evidence_only() -> None:
+    for content in (
+        encode({"identifier": 1}),
+        encode([{"identifier": 1}] * 3),
+        encode({"a": 1}),
+        encode({"model_config": {"x": bytes(5000)}, "b": 1}),
+    ):
+        with pparse.open(content) as document:
+            assert document.format == "msgpack", content[:20]
+    for content in (encode([1, 2, 3]), b"\x81\x01\x02", b"\x85\xa1a", b"\xdc\x00\x01\x05", bytes(range(128, 256)) * 9):
+        with pytest.raises(PparseError):
+            pparse.open(content).format  # noqa: B018
+    with pparse.open(BytesData(encode([1, 2, 3]), name="numbers.msgpack")) as document:
+        assert document.format == "msgpack"
+
+
+def test_the_first_of_many_children_come_without_the_rest() -> None:
+    data = BytesData(encode([{"identifier": number, "text": "x" * 200} for number in range(20_000)]))
+    with opened(data, options={"documents": "one"}) as document:
+        kids = list(islice(document.root.children(), 10))
+        assert [kid["identifier"].load() for kid in kids] == list(range(10))
+        assert data.stats.bytes < 200_000

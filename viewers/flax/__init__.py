@@ -1,0 +1,1 @@
+"""The arrays in MessagePack files of flax; `viewer` is where to begin."""
