@@ -30,6 +30,7 @@ PARSERS = (
     "pparse.parsers.tensorflow:MetaGraphParser",
     "pparse.parsers.tensorflow:SavedModelFolderParser",
     "pparse.parsers.protobuf.parser:ProtobufParser",
+    "pparse.parsers.gguf.parser:GgufParser",
     "pparse.parsers.pickle.parser:PickleParser",
     "pparse.parsers.pytorch.index:PyTorchIndexParser",
     "pparse.parsers.pytorch.legacy:PyTorchLegacyParser",

@@ -26,7 +26,6 @@ FILES = {
     "tf-checkpoint": bytes(range(1, 200)) + bytes.fromhex("57fb808b247547db"),
     "msgpack": b"\x82\xa6params\x81\xa5dense\xc7\x10\x01" + bytes(range(128, 200)),
     "hdf5": b"\x89HDF\r\n\x1a\n" + bytes(200),
-    "gguf": b"GGUF" + struct.pack("<IQQ", 3, 2, 5) + bytes(range(200)),
     "npy": b"\x93NUMPY\x01\0v\0{'descr': '<f4'" + b" " * 100,
 }
 

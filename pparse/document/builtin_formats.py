@@ -161,6 +161,17 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
     ),
     (
+        "gguf",
+        "pparse.parsers.gguf.parser:GgufParser",
+        "pparse.viewers.gguf.viewer:gguf_viewer",
+        ((0, b"GGUF"),),
+        (".gguf",),
+        False,
+        False,
+        True,
+        False,
+    ),
+    (
         "pickle",
         "pparse.parsers.pickle.parser:PickleParser",
         "pparse.viewers.pickle.viewer:PickleViewer",

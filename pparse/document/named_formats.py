@@ -142,14 +142,6 @@ NAMED: Final = (
         "h5py.File (package h5py); a .keras of Keras 3 is a zip, whose members pparse reads",
         _starts(b"\x89HDF"),
     ),
-    Named(
-        "gguf",
-        (".gguf",),
-        "GGUF model (llama.cpp)",
-        "GGUF",
-        "gguf.GGUFReader (package gguf), llama.cpp",
-        _starts(b"GGUF"),
-    ),
     Named("npy", (".npy",), "numpy .npy array", "93 NUMPY", "numpy.load", _starts(b"\x93NUMPY")),
     Named(
         "zarr",

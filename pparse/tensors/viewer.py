@@ -98,11 +98,18 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
 
         By default, the document should reach to the end of its last tensor, and further if its root is cut.
         """
-        inner = self.extraction.parsed
-        extent = Extent(inner.known_end() - inner.start, known=self.extraction.session.stats.discoveries)
-        actual = extent.actual or 0
+        extent = self._empty_extent()
         for tensor in self.tensors():
             extent.add(tensor)
+        return self.close_extent(extent)
+
+    def _empty_extent(self) -> Extent:
+        inner = self.extraction.parsed
+        return Extent(inner.known_end() - inner.start, known=self.extraction.session.stats.discoveries)
+
+    def close_extent(self, extent: Extent) -> Extent:
+        """Complete an extent to which all tensors were added; `extent` then returns it."""
+        inner, actual = self.extraction.parsed, extent.actual or 0
         last = max(0, extent.last_byte - inner.start)
         extent.expected = max(last, actual)
         if self.root.status is Status.TRUNCATED:
@@ -113,6 +120,19 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         if extent.expected > actual:
             extent.resume_at = actual
         return self.keep_extent(extent)
+
+    def truncation(self, extent: Extent) -> Finding:
+        """Return the finding on a document that lacks bytes."""
+        least = "at least " if extent.at_least else ""
+        hit = f"; first tensor hit: {extent.first_hit}" if extent.first_hit is not None else ""
+        return Finding(
+            "truncated",
+            f"the file lacks {least}{extent.missing_bytes} bytes{hit}",
+            source=self.extraction.name,
+            offset=self.extraction.known_end(),
+            wanted=extent.expected,
+            got=extent.actual,
+        )
 
     def size_hint(self) -> int | None:
         """Return the approximate number of tensors if that is cheap to find out; else None."""
@@ -467,7 +487,7 @@ class Extent:
             return  # the number of elements is unknown
         if tensor.is_text:
             return  # text is not a parameter
-        dtype = tensor.dtype.name if tensor.dtype is not None else tensor.stored_dtype
+        dtype = tensor.type_name
         if len(self.parameters) > 200 and dtype not in self.parameters:
             dtype = "other"
         self.parameters[dtype] = self.parameters.get(dtype, 0) + tensor.size

@@ -281,19 +281,6 @@ class SafetensorsViewer(Viewer):
             extent = self.close_extent(extent)
         return extent
 
-    def truncation(self, extent: Extent) -> Finding:
-        """Return the finding on a file that lacks bytes."""
-        least = "at least " if extent.at_least else ""
-        hit = f"; first tensor hit: {extent.first_hit}" if extent.first_hit is not None else ""
-        return Finding(
-            "truncated",
-            f"the file lacks {least}{extent.missing_bytes} bytes{hit}",
-            source=self.extraction.name,
-            offset=self.extraction.known_end(),
-            wanted=extent.expected,
-            got=extent.actual,
-        )
-
     def new_extent(self) -> Extent:
         """Return an extent to add tensors to while listing them; then call `close_extent`."""
         actual = self.extraction.known_end() - self.extraction.start

@@ -1,0 +1,143 @@
+"""The tensors of one GGUF file."""
+
+from __future__ import annotations
+
+from array import array
+
+from pparse.findings import Finding, Severity, Status
+from pparse.kernels.ggml_blocks import DECODERS, HALVES, swapped
+from pparse.parsers.gguf.types import TYPES
+from pparse.parsers.safetensors.layout import CONFLICTS, SHARED, sharers
+from pparse.tensors.block_tensor import BlockTensor
+from pparse.tensors.dtype import DTYPES
+from pparse.tensors.node_viewer import NodeViewer
+from pparse.tensors.status import status_by_place
+from pparse.tensors.tensor import Span, Tensor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from pparse.document.extraction import Extraction
+    from pparse.parsers.gguf.parser import GgufParser
+    from pparse.parsers.gguf.places import TensorPlace
+    from pparse.parsers.gguf.types import GgmlType
+    from pparse.tensors.block_tensor import Decode
+    from pparse.tensors.viewer import Extent
+    from pparse.tree.node import Node
+
+
+class GgufViewer(NodeViewer):
+    """A mapping of names to tensors, for one file; `metadata` has its key-values."""
+
+    def __init__(self, extraction: Extraction) -> None:
+        super().__init__(extraction)
+        self.parser: GgufParser = extraction.parse().parser  # type: ignore[assignment]
+        self._sharers: frozenset[int] | None = None
+
+    @property
+    def table(self) -> Node | None:
+        """The table of tensors."""
+        root = self.root
+        root.find("data")  # only then is it known where the data begin
+        return root.find("tensors")
+
+    @property
+    def facts(self) -> Node | None:
+        """The key-values."""
+        return self.root.find("metadata")
+
+    def tensor_of(self, node: Node, name: str) -> Tensor:
+        """Return the tensor that an entry of the table describes."""
+        extraction, place = self.extraction, node.note
+        there = extraction.known_end()
+        begin = self._data_start(there) + place.offset
+        span = Span(extraction.data, begin, place.size or 0, extraction.path, extraction.end)
+        status, finding = node.known_status or Status.COMPLETE, node.finding
+        if status is Status.COMPLETE:
+            status = status_by_place(begin, begin + span.length, there)
+            if self.parser.data_start is None and self.root.status is Status.DAMAGED and span.length:
+                reason = "the table is damaged: where the data begin is not known"
+                status, finding = Status.DAMAGED, Finding("malformed", reason, path=name, source=extraction.name)
+            elif node.ordinal in self.sharing:
+                reason = CONFLICTS[SHARED]
+                where = {"path": name, "source": extraction.name, "offset": begin, "length": span.length}
+                status, finding = Status.DAMAGED, Finding("overlap", reason, **where)
+            elif name != node.key:
+                reason = "its name occurs more than once"
+                where = {"path": name, "source": extraction.name, "severity": Severity.WARNING}
+                finding = Finding("duplicate-name", reason, **where)
+        return self._made(name, place, span, status, finding)
+
+    def _made(self, name: str, place: TensorPlace, span: Span, status: Status, finding: Finding | None) -> Tensor:
+        known = TYPES.get(place.kind)
+        spans = (span,) if place.size is not None else ()
+        stored = known.name if known is not None else f"type {place.kind}"
+        order = "little" if self.parser.order == "<" else "big"
+        told: dict[str, Any] = {"stored_dtype": stored, "status": status, "finding": finding, "owner": self}
+        if known is None or known.dtype is not None:
+            dtype = DTYPES[known.dtype] if known is not None and known.dtype is not None else None
+            return Tensor(name, dtype, place.shape, spans, byteorder=order, **told)
+        sizes = {"block_size": known.block_size, "block_bytes": known.block_bytes}
+        return BlockTensor(name, place.shape, spans, decode=_decoder(known, order), **sizes, **told)
+
+    def _data_start(self, there: int) -> int:
+        """Return where the data begin; if the table is cut, at the earliest."""
+        return there if self.parser.data_start is None else self.parser.data_start
+
+    @property
+    def sharing(self) -> frozenset[int]:
+        """Numbers of the tensors that share bytes with another: any of them may be the wrong one."""
+        if self._sharers is None:
+            table, self._sharers = self.table, frozenset()
+            if table is not None and self.parser.layout.overlaps:
+                numbers, begins, ends = array("q"), array("Q"), array("Q")
+                with self.extraction.session.budget.charge(0, "the places of tensors") as charge:
+                    for node in table.children():
+                        if node.note.size is not None:
+                            numbers.append(node.ordinal)
+                            begins.append(node.note.offset)
+                            ends.append(node.note.offset + node.note.size)
+                            if not len(numbers) & 0xFFF:
+                                charge.resize(48 * len(numbers))
+                    self._sharers = frozenset(numbers[at] for at in sharers(begins, ends))
+        return self._sharers
+
+    def close_extent(self, extent: Extent) -> Extent:
+        """Complete an extent to which all tensors were added; adds findings on their layout."""
+        parser, source = self.parser, self.extraction.name
+        if parser.odd_alignment is not None:
+            reason = f"general.alignment is {parser.odd_alignment}, not a power of two as a uint32"
+            self.findings.add(Finding("alignment", reason, severity=Severity.WARNING, source=source))
+        if parser.data_start is not None:
+            for finding in parser.layout.findings(parser.data_start, source):
+                self.findings.add(finding)
+        table = self.table
+        if table is not None:
+            for ordinal in sorted(self.sharing)[: self.extraction.session.limits.findings]:
+                node = table.child(ordinal)
+                found = self.tensor_of(node, str(node.key)).finding
+                if found is not None:
+                    self.findings.add(found)
+        return super().close_extent(extent)
+
+
+def _decoder(known: GgmlType, order: str) -> Decode | None:
+    """Return what decodes the blocks of a type; None if nothing does."""
+    decode = DECODERS.get(known.name)
+    if decode is None or order == "little":
+        return decode
+    if known.name not in HALVES:
+        return None
+
+    def swap_and_decode(blocks: NDArray[Any], out: NDArray[Any]) -> None:
+        decode(swapped(known.name, blocks), out)
+
+    return swap_and_decode
+
+
+def gguf_viewer(extraction: Extraction) -> GgufViewer:
+    """Return the viewer of a file."""
+    return GgufViewer(extraction)
