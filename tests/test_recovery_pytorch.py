@@ -13,7 +13,7 @@ import pytest
 
 import pparse
 from pparse.recovery.recover import recover
-from pparse.recovery.salvage_pytorch import model_name
+from pparse.recovery.salvage_tensors import model_name
 from tests.pytorch_files import checkpoint, legacy_checkpoint, numbered
 from tests.pytorch_zoo import SAMPLES, expected
 

@@ -111,7 +111,7 @@ class _Listing:
     def __init__(self, viewer: Any, matches: Callable[[str], bool]) -> None:
         self.viewer = viewer
         self.extent = viewer.new_extent()
-        self.streamed = self.extent is not None and not viewer.is_set
+        self.streamed = not viewer.is_set
         self.matches = matches
         self.shown = 0
         self.hit: Tensor | None = None
@@ -121,7 +121,7 @@ class _Listing:
     def __iter__(self) -> Iterator[Tensor]:
         extent = self.extent
         for tensor in self.viewer.tensors():
-            if self.streamed and extent is not None:
+            if self.streamed:
                 extent.add(tensor)
             if tensor.status is Status.TRUNCATED:
                 self.hit = self.hit or tensor

@@ -173,6 +173,12 @@ def builtin(name: str) -> Builtin | None:
     return next((candidate for candidate in BUILTINS if candidate.name == name), None)
 
 
+def model_extensions() -> tuple[str, ...]:
+    """Return the extensions of files that libraries open as models; not ``.bin``, which any file may have."""
+    models = (known for known in BUILTINS if known.viewer and not known.generic)
+    return (".riegeli", *(name for known in models for name in known.extensions if name != ".bin"))
+
+
 def parser_class(registry: Registry, name: str) -> type[Parser]:
     """Return the parser with that name. Raises `FormatError` that names the known ones."""
     known = builtin(name)
@@ -277,18 +283,32 @@ def _rank(
 
 
 def _file_candidates(extraction: Extraction, excerpt: Excerpt) -> Iterator[tuple[type[Parser], Confidence]]:
+    """Ask the parsers whose first bytes fit; those that only the name suggests, unless one of the others is certain."""
     head = excerpt.head(512)
-    for known in BUILTINS:
-        if known.folder:
-            continue
-        by_name = excerpt.ends_with(known.extensions)
-        if by_name or any(head.startswith(magic, offset) for offset, magic in known.magic):
+    files = [known for known in BUILTINS if not known.folder]
+    fitting = [known for known in files if any(head.startswith(magic, offset) for offset, magic in known.magic)]
+    certain = False
+    for known in fitting:
+        parser = import_dotted(known.parser)
+        confidence = _ask(parser, extraction, excerpt) or _by_name(known, excerpt, head)
+        if confidence:
+            certain |= confidence is Confidence.CERTAIN and not known.generic
+            yield parser, confidence
+    if certain:
+        return
+    for known in files:
+        if known not in fitting and excerpt.ends_with(known.extensions):
             parser = import_dotted(known.parser)
-            confidence = _ask(parser, extraction, excerpt)
-            if not confidence and by_name and known.named_is_enough and not mistaken(head) and not is_text(head):
-                confidence = Confidence.NO if named(head, excerpt.tail(8)) is not None else Confidence.EXTENSION
+            confidence = _ask(parser, extraction, excerpt) or _by_name(known, excerpt, head)
             if confidence:
                 yield parser, confidence
+
+
+def _by_name(known: Builtin, excerpt: Excerpt, head: bytes) -> Confidence:
+    """Return how sure the extension alone makes of a format whose parser sees nothing of it in the content."""
+    if not known.named_is_enough or not excerpt.ends_with(known.extensions) or mistaken(head) or is_text(head):
+        return Confidence.NO
+    return Confidence.NO if named(head, excerpt.tail(8)) is not None else Confidence.EXTENSION
 
 
 def _further_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], Confidence]]:

@@ -1,8 +1,9 @@
 """Writes truncated or damaged model files such that their own libraries open what is left of them.
 
-`salvage` has a form for safetensors, PyTorch checkpoints, Riegeli, chunked protos (``.cpb``) and plain protocol buffer
-messages. Beside the file itself it may write ``name.partial/``, a folder with the pieces that no valid file can hold,
-and ``name.rest.json``, which lists what the file lacks. Everything is streamed; the same input gives the same bytes.
+`salvage` has a form for safetensors, Riegeli, chunked protos (``.cpb``) and plain protocol buffer messages; of any
+other model with a viewer it saves the tensors. Beside the file itself it may write ``name.partial/``, a folder with the
+pieces that no valid file can hold, and ``name.rest.json``, which lists what the file lacks. Everything is streamed; the
+same input gives the same bytes.
 """
 
 from __future__ import annotations
@@ -32,10 +33,9 @@ _SAVED: Final = "saved"
 _UNHARMED: Final = "unharmed"
 _NOTHING: Final = "nothing"
 PROTOBUF: Final = ("saved-model", "graph-def", "meta-graph", "protobuf")
-# Models in archives or pickles: `recover` treats them as documents, and saves their tensors.
-CHECKPOINTS: Final = ("pytorch", "pytorch-legacy", "pytorch-tar")
-_TENSORS_APART: Final = ("safetensors", "pickle", *CHECKPOINTS)
-MODELS: Final = ("safetensors", "riegeli", "cpb", "pickle", *CHECKPOINTS, *PROTOBUF)
+_OWN_FORMS: Final = ("safetensors", "riegeli", "cpb", *PROTOBUF)
+_TENSORS: Final = "tensors"
+_TENSORS_APART: Final = ("safetensors", _TENSORS)
 
 
 def salvage(extraction: Extraction, target: Target, name: str, *, report: Report, kept: OnKept | None = None) -> bool:
@@ -60,9 +60,9 @@ def _attempt(extraction: Extraction, target: Target, name: str, report: Report, 
         raise
     except PparseError:
         return _NOTHING
-    form = result.parser.name
+    form = _form_of(result)
     inner = extraction_of(result)
-    if form not in MODELS:
+    if form is None:
         return _NOTHING
     start, end = inner.start, max(inner.start, inner.known_end())
     suspect_ranges = inner.data.suspect_ranges_in(start, end)
@@ -80,20 +80,30 @@ def _attempt(extraction: Extraction, target: Target, name: str, report: Report, 
 def salvage_or_keep(extraction: Extraction, target: Target, name: str, *, report: Report) -> bool:
     """Do what `salvage` does; a model of which nothing can be saved is written as it was found, under a name that no
     library takes for a model."""
-    from pparse.document.registry import viewer_for
-
     outcome = _attempt(extraction, target, name, report, None)
     if outcome is not _NOTHING:
         return outcome is _SAVED
     result = extraction.parse()
-    if result.parser.name not in MODELS or not _is_lost(extraction_of(result)):
+    if _form_of(result) is None or not _is_lost(extraction_of(result)):
         return False
-    if result.parser.name == "pickle" and viewer_for(extraction_of(result)) is None:
-        return False  # no model: there are no arrays in it
     if _is_sound(result):
         return False  # all its fields are whole and its library reads it: only their content is odd
     Job(extraction_of(result), target, name, report).save_as_found()
     return True
+
+
+def _form_of(result: Result) -> str | None:
+    """Return how what is left of a document is saved; None if it is no model, or one in several files."""
+    from pparse.document.registry import viewer_for
+    from pparse.tensors.viewer import Viewer
+
+    name = result.parser.name
+    if name in _OWN_FORMS:
+        return name
+    if result.parser.reads == "folder":
+        return None
+    viewer = viewer_for(extraction_of(result))
+    return _TENSORS if isinstance(viewer, Viewer) and not viewer.is_set else None
 
 
 def _is_lost(extraction: Extraction) -> bool:
@@ -170,9 +180,9 @@ def _save(job: Job, form: str) -> bool:
 
         return salvage_safetensors(job)
     if form in _TENSORS_APART:
-        from pparse.recovery.salvage_pytorch import salvage_pytorch
+        from pparse.recovery.salvage_tensors import salvage_tensors
 
-        return salvage_pytorch(job)
+        return salvage_tensors(job)
     if form == "riegeli":
         from pparse.recovery.salvage_riegeli import salvage_riegeli
 

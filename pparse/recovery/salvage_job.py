@@ -24,9 +24,15 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = 1
 _STEP: Final = 1 * MIB
-# Suffixes of models, and of files that hold such a model but must not be opened as one.
-MODEL_NAMES: Final = (".safetensors", ".riegeli", ".cpb", ".pb", ".pt", ".pth", ".ckpt")
+# What a model is called whose bytes must not be opened as one.
 AS_FOUND: Final = "{}.partial/as-found.bin"
+
+
+def is_model_name(name: str) -> bool:
+    """Say whether a library would take a file for a model by its name."""
+    from pparse.document.registry import model_extensions
+
+    return name.lower().endswith(model_extensions())
 
 
 class Job:

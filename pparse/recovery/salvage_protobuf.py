@@ -31,7 +31,7 @@ from pparse.limits import KIB, MIB, count_words
 from pparse.parsers.protobuf.check import Checker
 from pparse.parsers.protobuf.index import accepts
 from pparse.parsers.protobuf.resumption import find_resumption
-from pparse.recovery.salvage_job import MODEL_NAMES, Rest
+from pparse.recovery.salvage_job import Rest, is_model_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -308,7 +308,7 @@ def salvage_protobuf(job: Job) -> bool:
     """Write the whole fields as a message; see `pparse.recovery.salvage.salvage`."""
     parser: ProtobufParser = job.extraction.parse().parser  # type: ignore[assignment]
     # Its type is only guessed, and may be the damaged part; a file with the name of a model would be read as one.
-    unlike = parser.root_type is None and job.name.endswith(MODEL_NAMES)
+    unlike = parser.root_type is None and is_model_name(job.name)
     with job.target.create(FIELDS.format(job.name) if unlike else job.name) as file:
         stem = job.name if unlike else file.path
         rest = Rest(job, stem, {"format": parser.name})

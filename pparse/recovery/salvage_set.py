@@ -16,14 +16,13 @@ from pparse.findings import Status
 from pparse.limits import count_words
 from pparse.recovery.document_verdict import judge
 from pparse.recovery.report import RecoveredFile
-from pparse.recovery.salvage import CHECKPOINTS, salvage
+from pparse.recovery.salvage import salvage
 from pparse.recovery.salvage_job import Job, Rest, text_of
 from pparse.viewers.safetensors.sharded import NameTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Final
 
     from pparse.document.extraction import Extraction
     from pparse.parsers.safetensors.index import ShardSet
@@ -35,9 +34,6 @@ if TYPE_CHECKING:
 
     # writes a document as it is, and returns its path; None if there was nothing to write
     Plain = Callable[[Result, str, str, DocumentVerdict], str | None]
-
-ONE_FILE: Final = ("safetensors", *CHECKPOINTS)
-"""Formats of shards."""
 
 
 class ShardWriter:
@@ -102,8 +98,8 @@ class ShardWriter:
         else:
             self._path = self._plain(result, name, name, judgement)
             self._whole = self._whole and judgement.is_whole
-            viewer = viewer_for(shard) if result.parser.name in ONE_FILE else None
-            if self._path is not None and viewer is not None:
+            viewer = viewer_for(shard) if self._path is not None else None
+            if viewer is not None and not viewer.is_set:
                 for tensor in viewer.tensors():
                     self._keep(tensor.name, tensor.stored_nbytes)
         if self._entries == entries:

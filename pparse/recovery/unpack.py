@@ -185,10 +185,8 @@ class Unpacker:
         return True
 
     def _is_archive(self, parser: Parser) -> TypeGuard[ArchiveParser]:
-        """Say whether to enter what ``parser`` reads: not a checkpoint of which the tensors are saved instead."""
-        from pparse.recovery.salvage import CHECKPOINTS
-
-        return isinstance(parser, ArchiveParser) and not (self._plan.salvage and parser.name in CHECKPOINTS)
+        """Say whether to enter what ``parser`` reads: not a model of which the tensors are saved instead."""
+        return isinstance(parser, ArchiveParser) and not (self._plan.salvage and parser.viewer is not None)
 
     def _leave(self, level: _Level) -> None:
         """Finish a container: its findings count for the document."""
@@ -239,9 +237,9 @@ class Unpacker:
 
     def _unlike_a_model(self, name: str, *, damaged: bool) -> str:
         """Return the name for an unrecognised file; a damaged model must not keep the name of a model."""
-        from pparse.recovery.salvage_job import AS_FOUND, MODEL_NAMES
+        from pparse.recovery.salvage_job import AS_FOUND, is_model_name
 
-        return AS_FOUND.format(name) if damaged and self._plan.salvage and name.endswith(MODEL_NAMES) else name
+        return AS_FOUND.format(name) if damaged and self._plan.salvage and is_model_name(name) else name
 
     def _write_document(self, result: Result, name: str, source: str, prefix: str | None = None) -> None:
         """Write a document that is not a container: as it is, or what can be saved of it."""

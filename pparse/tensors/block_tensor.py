@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pparse.tensors.dtype import DType
+    from pparse.tensors.tensor_facts import Span
 
     Decode = Callable[[NDArray[Any], NDArray[Any]], None]
 
@@ -90,8 +91,18 @@ class BlockTensor(Tensor):
     def as_blocks(self) -> Tensor:
         """Return the blocks as a tensor of uint8, of which the last dimension is the bytes of a row."""
         shape = (*self.shape[:-1], self._row_bytes)
-        known = {"status": self._status, "verified": self._verified, "finding": self._finding, "owner": self._owner}
+        known: Any = {
+            "status": self._status,
+            "verified": self._verified,
+            "finding": self._finding,
+            "owner": self._owner,
+        }
         return Tensor(self.name, DTYPES["uint8"], shape, self.spans, stored_dtype=self.stored_dtype, **known)
+
+    def over(self, span: Span) -> BlockTensor:
+        """Return the same tensor, claimed to be whole, with its blocks in ``span``."""
+        how: Any = {"block_size": self.block_size, "block_bytes": self.block_bytes, "decode": self.decode}
+        return BlockTensor(self.name, self.shape, (span,), stored_dtype=self.stored_dtype, **how)
 
     def blocks(self, max_bytes: int | str = "4MiB", *, raw: bool = False, start: int = 0) -> Iterator[NDArray[Any]]:
         """Yield the elements as `Tensor.blocks` does, whole blocks at a time where ``max_bytes`` allows.

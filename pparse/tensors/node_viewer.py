@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.tensors.tensor import Tensor
-    from pparse.tensors.viewer import Extent
     from pparse.tree.node import Node
 
 
@@ -50,14 +49,6 @@ class NodeViewer(Viewer):
             tensor = self.tensor_of(node, name)
             if tensor is not None:
                 yield tensor
-
-    def new_extent(self) -> Extent:
-        """Return an extent to add tensors to while listing them; then call `close_extent`."""
-        return self._empty_extent()
-
-    def extent(self) -> Extent:
-        """Return how large the document is and should be; lists the tensors unless that was done."""
-        return self.kept_extent or super().extent()
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor called ``name``, or None."""

@@ -246,6 +246,11 @@ class Tensor(TensorFacts):
             return torch.from_numpy(array.view(signed)).view(target)
         return torch.from_numpy(array)
 
+    def over(self, span: Span) -> Tensor:
+        """Return the same tensor, claimed to be whole, with its bytes in ``span``."""
+        more: Any = {"stored_dtype": self.stored_dtype, "strides": self._strides, "byteorder": self.byteorder}
+        return Tensor(self.name, self.dtype, self.shape, (span,), **more)
+
     # -- for other libraries -----------------------------------------------------------------------------------------
 
     def __reduce__(self) -> tuple[Any, tuple[object, ...]]:

@@ -66,10 +66,6 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """Return whether this viewer fits what ``parser`` reads: a format may hold other things as well."""
         return True
 
-    def new_extent(self) -> Extent | None:
-        """Return an empty extent for callers that count tensors themselves; None if `extent` is made at once."""
-        return None
-
     # -- what a format says ------------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -93,24 +89,32 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """Yield the metadata of each file of a set, apart from `metadata`, which is that of the whole; else nothing."""
         yield from ()
 
-    def extent(self) -> Extent:
-        """Return how large the document is and should be, and where it was cut; goes once through all tensors.
-
-        By default, the document should reach to the end of its last tensor, and further if its root is cut.
-        """
-        extent = self._empty_extent()
-        for tensor in self.tensors():
-            extent.add(tensor)
-        return self.close_extent(extent)
-
-    def _empty_extent(self) -> Extent:
+    def new_extent(self) -> Extent:
+        """Return an extent to add tensors to while listing them; then call `close_extent`."""
         inner = self.extraction.parsed
         return Extent(inner.known_end() - inner.start, known=self.extraction.session.stats.discoveries)
 
+    def extent(self) -> Extent:
+        """Return how large the document is and should be, and where it was cut; goes once through all tensors."""
+        extent = self.kept_extent
+        if extent is None:
+            extent = self.new_extent()
+            for tensor in self._listed():
+                extent.add(tensor)
+            extent = self.close_extent(extent)
+        return extent
+
+    def _listed(self) -> Iterator[Tensor]:
+        """Yield the tensors in order to count them; by default as `tensors`."""
+        return self.tensors()
+
     def close_extent(self, extent: Extent) -> Extent:
-        """Complete an extent to which all tensors were added; `extent` then returns it."""
-        inner, actual = self.extraction.parsed, extent.actual or 0
-        last = max(0, extent.last_byte - inner.start)
+        """Complete an extent to which all tensors were added; `extent` then returns it.
+
+        By default, the document should reach to the end of its last tensor, and further if its root is cut.
+        """
+        actual = extent.actual or 0
+        last = max(0, extent.last_byte - self.extraction.parsed.start)
         extent.expected = max(last, actual)
         if self.root.status is Status.TRUNCATED:
             extent.document_status = Status.TRUNCATED

@@ -7,7 +7,7 @@ from pparse.findings import Finding, Status
 from pparse.parsers.pickle.arrays import Array, scalar_of
 from pparse.parsers.pickle.values import Call, Global, Persistent
 from pparse.parsers.pytorch.rebuild import Odd
-from pparse.tensors.viewer import Extent, Viewer
+from pparse.tensors.viewer import Viewer
 from pparse.tree.node import Node
 from pparse.viewers.pickle.doubts import Doubts
 from pparse.viewers.pickle.make import TensorMaker
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
     from pparse.parsers.pytorch.storages import Stored
     from pparse.tensors.tensor import Tensor
+    from pparse.tensors.viewer import Extent
     from pparse.viewers.pickle.walk import Found
 
     What = StoredTensor | Array | Odd
@@ -139,21 +140,6 @@ class PickleViewer(Viewer):
         storage = what.storage
         return self.maker.of_torch(name, what, None if storage is None else storage.held or self.stored(storage))
 
-    def new_extent(self) -> Extent:
-        """Return an extent to add tensors to while listing them; then call `close_extent`."""
-        inner = self.extraction.parsed
-        return Extent(inner.known_end() - inner.start, known=self.extraction.session.stats.discoveries)
-
-    def extent(self) -> Extent:
-        """Return how large the document is and should be, as far as the tensors tell."""
-        extent = self.kept_extent
-        if extent is None:
-            extent = self.new_extent()
-            for tensor in self.tensors():
-                extent.add(tensor)
-            extent = self.close_extent(extent)
-        return extent
-
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added."""
         actual = extent.actual or 0
@@ -170,17 +156,6 @@ class PickleViewer(Viewer):
         elif status is Status.DAMAGED or root is None or self.findings.errors:
             extent.document_status = Status.DAMAGED
         return self.keep_extent(extent)
-
-    def truncation(self, extent: Extent) -> Finding:
-        """Return the finding that the document is too short."""
-        return Finding(
-            "truncated",
-            "the checkpoint ends early",
-            source=self.extraction.name,
-            offset=extent.actual,
-            wanted=extent.expected,
-            got=extent.actual,
-        )
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor with that name, or None. The first look-up notes all names, if there is room."""

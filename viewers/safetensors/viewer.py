@@ -271,21 +271,6 @@ class SafetensorsViewer(Viewer):
 
         return check_file(self, strict=strict)
 
-    def extent(self) -> Extent:
-        """Return how large the file is and should be, and where it was cut."""
-        extent = self.kept_extent
-        if extent is None:
-            extent = self.new_extent()
-            for tensor in self._listed():
-                extent.add(tensor)
-            extent = self.close_extent(extent)
-        return extent
-
-    def new_extent(self) -> Extent:
-        """Return an extent to add tensors to while listing them; then call `close_extent`."""
-        actual = self.extraction.known_end() - self.extraction.start
-        return Extent(actual, known=self.extraction.session.stats.discoveries)
-
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added; `extent` then returns it.
 

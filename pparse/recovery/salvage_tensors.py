@@ -1,9 +1,9 @@
-"""PyTorch checkpoints, and pickles with arrays: writes whole tensors to a safetensors file, suspect ones to a second.
+"""Any model with a viewer: writes whole tensors to a safetensors file, suspect ones to a second.
 
-No tensor needs its pickle then, so the files are valid even if torch refuses the checkpoint. Views are written with the
-elements that they show, in C order and little-endian. What no safetensors file can hold lies beside it:
-`pparse.recovery.salvage_leftovers`. The tensors are listed several times rather than held: once to judge them, once to
-write the header, and once for each width of elements, since readers want elements aligned.
+No tensor needs its own format then, so the files are valid even if the format's library refuses what is left. Views are
+written with the elements that they show, in C order and little-endian. What no safetensors file can hold lies beside
+it: `pparse.recovery.salvage_leftovers`. The tensors are listed several times rather than held: once to judge them, once
+to write the header, and once for each width of elements, since readers want elements aligned.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from pparse.parsers.safetensors.entry import METADATA
 from pparse.recovery.report import doubtful_name
 from pparse.recovery.salvage_leftovers import Leftovers
 from pparse.recovery.tensor_judge import WORDS, TensorJudge, bytes_of, unjudged
-from pparse.viewers.pickle.viewer import PickleViewer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Final
 
     from pparse.recovery.salvage_job import Job
     from pparse.recovery.target import TargetFile
     from pparse.tensors.tensor import Tensor
+    from pparse.tensors.viewer import Viewer
 
 _COST: Final = 80  # bytes kept of each tensor
-# Endings of names that the new name does not keep.
+# Endings of names that the new name does not keep, beside the extensions of the format.
 _ENDINGS: Final = (".pth.tar", ".pt.tar", ".pt", ".pth", ".ckpt", ".bin", ".ptl", ".pkl", ".pickle", ".joblib", ".pck")
 BROKEN: Final = (Status.TRUNCATED, Status.DAMAGED, Status.MISSING)
 
@@ -42,11 +42,11 @@ class _SpoiledError(Exception):
 class Plan:
     """The tensors that go to a file, in the order of the listing, and their places there: the widest elements first."""
 
-    def __init__(self, judge: TensorJudge, viewer: PickleViewer, job: Job, *, is_suspect: bool) -> None:
+    def __init__(self, judge: TensorJudge, viewer: Viewer, job: Job, *, is_suspect: bool) -> None:
         self.numbers, self.sizes, self.widths = array("q"), array("q"), array("B")
         self.is_suspect = is_suspect
         self.total = 0
-        """Number of tensors of the checkpoint."""
+        """Number of tensors of the model."""
         self.unfit = 0
         """Number of those that are whole, and cannot be in a safetensors file."""
         self.charge = job.session.budget.charge(0, "the places of tensors")
@@ -75,7 +75,7 @@ class Plan:
         self.sizes.append(tensor.dtype.stored_nbytes(tensor.size))
         self.widths.append(tensor.dtype.itemsize)
 
-    def chosen(self, viewer: PickleViewer, width: int | None = None) -> Iterator[tuple[int, Tensor]]:
+    def chosen(self, viewer: Viewer, width: int | None = None) -> Iterator[tuple[int, Tensor]]:
         """Yield place and tensor of each, or of those whose elements have that width in bytes."""
         at = 0
         for number, tensor in enumerate(viewer.tensors()):
@@ -88,18 +88,18 @@ class Plan:
             at += 1
 
 
-def salvage_pytorch(job: Job) -> bool:
+def salvage_tensors(job: Job) -> bool:
     """Write the whole tensors as a safetensors file, suspect ones as a second file, and what is left beside it; see
     `pparse.recovery.salvage`."""
     from pparse.document.registry import viewer_for
 
     viewer = viewer_for(job.extraction)
-    if not isinstance(viewer, PickleViewer):
+    if viewer is None:
         return False
     if viewer.extent().status not in BROKEN and not job.extraction.findings.errors:
         job.is_unharmed = True
         return False
-    old, job.name = job.name, model_name(job.name)
+    old, job.name = job.name, model_name(job.name, job.extraction.parse().parser.extensions)
     judge = TensorJudge(job)
     sure = _save_model(job, viewer, judge, is_suspect=False)
     doubtful = _save_model(job, viewer, judge, is_suspect=True)
@@ -117,30 +117,39 @@ def salvage_pytorch(job: Job) -> bool:
             reason = f"{len(plan.numbers):,} of {plan.total:,} tensors are whole"
             job.report(file, status, f"{reason}; {problem}" if problem else reason)
     name = job.name if sure[1] is None else sure[1].path
-    found = Leftovers(job, viewer, judge, status, name, path).save()
+    found = _leftovers(viewer)(job, viewer, judge, status, name, path).save()
     if not found and sure[1] is None and path is None:
         job.name = old
         job.save_as_found()
     return True
 
 
-def _worst(viewer: PickleViewer) -> Status:
+def _leftovers(viewer: Viewer) -> type[Leftovers]:
+    """Return what saves the rest of the model: a checkpoint has more than its tensors."""
+    from pparse.viewers.pickle.viewer import PickleViewer
+
+    if isinstance(viewer, PickleViewer):
+        from pparse.recovery.salvage_checkpoint import CheckpointLeftovers
+
+        return CheckpointLeftovers
+    return Leftovers
+
+
+def _worst(viewer: Viewer) -> Status:
     status = viewer.extent().status
     return status if status in BROKEN else Status.DAMAGED
 
 
-def model_name(name: str) -> str:
-    """Return the name of the safetensors file for a checkpoint: ``model.safetensors`` for ``model.pt``."""
+def model_name(name: str, extensions: Iterable[str] = ()) -> str:
+    """Return the name of the safetensors file for a model: ``model.safetensors`` for ``model.pt``."""
     low = name.lower()
-    for ending in _ENDINGS:
+    for ending in (*_ENDINGS, *extensions):
         if low.endswith(ending) and not low.endswith("/" + ending) and low != ending:
             return f"{name[: -len(ending)]}.safetensors"
     return f"{name}.safetensors"
 
 
-def _save_model(
-    job: Job, viewer: PickleViewer, judge: TensorJudge, *, is_suspect: bool
-) -> tuple[Plan, TargetFile | None]:
+def _save_model(job: Job, viewer: Viewer, judge: TensorJudge, *, is_suspect: bool) -> tuple[Plan, TargetFile | None]:
     """Write the certain tensors, or the suspect ones; no file if there are none."""
     while True:
         plan = Plan(judge, viewer, job, is_suspect=is_suspect)
@@ -154,7 +163,7 @@ def _save_model(
             plan.charge.release()
 
 
-def _write(job: Job, viewer: PickleViewer, judge: TensorJudge, plan: Plan, name: str) -> TargetFile:
+def _write(job: Job, viewer: Viewer, judge: TensorJudge, plan: Plan, name: str) -> TargetFile:
     """Write the new file. If a tensor turns out not to be whole, remove the file and raise `_SpoiledError`."""
     size = sum(map(len, _header(viewer, plan)))
     padding = -size % 8
@@ -173,9 +182,9 @@ def _write(job: Job, viewer: PickleViewer, judge: TensorJudge, plan: Plan, name:
     return file
 
 
-def _header(viewer: PickleViewer, plan: Plan) -> Iterator[bytes]:
+def _header(viewer: Viewer, plan: Plan) -> Iterator[bytes]:
     """Yield the new header, an entry at a time; ``format`` is what readers go by."""
-    form = "np" if viewer.format == "pickle" else "pt"
+    form = "pt" if viewer.format.startswith("pytorch") else "np"
     yield f'{{"{METADATA}":{{"format":"{form}"}}'.encode()
     for at, tensor in plan.chosen(viewer):
         assert tensor.dtype is not None  # noqa: S101 -- `TensorJudge.why_unfit`
@@ -204,7 +213,7 @@ def _contents(judge: TensorJudge, plan: Plan, at: int, tensor: Tensor) -> Iterat
         raise _SpoiledError
 
 
-def _read_all(job: Job, viewer: PickleViewer, judge: TensorJudge, plan: Plan) -> None:
+def _read_all(job: Job, viewer: Viewer, judge: TensorJudge, plan: Plan) -> None:
     """Find all tensors that cannot be read, after one was found."""
     for at, tensor in plan.chosen(viewer):
         if plan.numbers[at] in judge.spoiled:

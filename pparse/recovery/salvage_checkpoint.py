@@ -1,0 +1,153 @@
+"""What a checkpoint holds beside its tensors: storages without names, other members of the archive, bytes behind."""
+
+from __future__ import annotations
+
+from pparse.data.range_status import joined
+from pparse.errors import MalformedError, UnsupportedError
+from pparse.findings import Status
+from pparse.parsers.pickle.parser import PickleParser
+from pparse.parsers.pytorch.rebuild import StoredTensor
+from pparse.parsers.pytorch.storages import Checkpoint
+from pparse.parsers.pytorch.zip import PyTorchZipParser
+from pparse.recovery.report import RecoveredFile
+from pparse.recovery.salvage_job import text_of
+from pparse.recovery.salvage_leftovers import Leftovers, flat
+from pparse.recovery.sink import Sink
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    from pparse.containers.archive import ArchiveMember
+    from pparse.parsers.pytorch.storages import Stored
+    from pparse.viewers.pickle.viewer import PickleViewer
+
+# Members that say nothing of what was saved.
+_OF_THE_WRITER: Final = frozenset(
+    ("version", "byteorder", ".format_version", ".storage_alignment", ".data/serialization_id")
+)
+_LOST_NAMES: Final = "the pickle that names its tensors is lost, or cut before them"
+
+
+class CheckpointLeftovers(Leftovers):
+    """Writes what is left of a pickle, or of a checkpoint of PyTorch."""
+
+    viewer: PickleViewer
+
+    def save_others(self) -> None:
+        """Save the members and storages that no tensor is in, and the bytes behind the last part."""
+        parser: Any = self.viewer.parser
+        used = self._used() if isinstance(parser, Checkpoint) else set()
+        if isinstance(parser, PyTorchZipParser):
+            self._save_members(parser, used)
+            return
+        if isinstance(parser, Checkpoint):
+            for key in parser.keys():  # noqa: SIM118 -- no mapping
+                if key not in used and (stored := parser.stored(key)) is not None:
+                    self._save_storage(key, stored)
+        if isinstance(parser, PickleParser):
+            self._save_behind(parser)
+
+    def _used(self) -> set[str]:
+        """Return the keys of the storages that a listed tensor is in."""
+        return {
+            what.storage.key
+            for _, what, _ in self.viewer.named_tensors()
+            if isinstance(what, StoredTensor) and what.storage is not None
+        }
+
+    def _save_storage(self, key: str, stored: Stored) -> None:
+        """Write a storage that no tensor is known to be in."""
+        try:
+            data, start, end = stored.place
+        except (MalformedError, UnsupportedError):
+            return
+        with self.job.target.create(f"{self.name}.partial/storage-{flat(key)}.bin") as file:
+            gaps = self.job.copy_known(file, start, min(end, start + stored.size), data)
+            if not file.bytes - gaps.known:
+                file.discard()
+                return
+        self.written += 1
+        whole = stored.status is Status.COMPLETE and self._names_are_known
+        reason = None if whole else f"a storage: {self._why_nameless}"
+        self.job.report(file, Status.COMPLETE if whole else Status.DAMAGED, reason or "", offset=start, gaps=gaps)
+
+    @property
+    def _names_are_known(self) -> bool:
+        node = self.viewer.pickled()
+        return node is not None and node.status is Status.COMPLETE
+
+    @property
+    def _why_nameless(self) -> str:
+        return "no tensor is in it" if self._names_are_known else _LOST_NAMES
+
+    def _save_behind(self, parser: PickleParser) -> None:
+        """Write the bytes behind the last part of a file whose parts follow each other."""
+        at = parser.program(parser.starts[-1]).end if parser.starts else self.job.start
+        if isinstance(parser, Checkpoint):
+            for key in parser.keys():  # noqa: SIM118 -- no mapping
+                stored = parser.stored(key)
+                at = max(at, stored.place[2]) if stored is not None else at
+        if at >= self.job.end:
+            return
+        with self.job.target.create(f"{self.name}.partial/behind-{at}.bin") as file:
+            gaps = self.job.copy_known(file, at, self.job.end)
+            if not file.bytes - gaps.known:
+                file.discard()
+                return
+        self.written += 1
+        self.job.report(file, Status.DAMAGED, "bytes behind the last part that can be told", offset=at, gaps=gaps)
+
+    def _save_members(self, parser: PyTorchZipParser, used: set[str]) -> None:
+        """Write the members that are not storages of tensors, and what belongs to no member."""
+        folder = parser.prefix
+        spans = []
+        for member in parser.files():
+            self.job.session.check_cancelled()
+            if parser.leaves_unclaimed:
+                spans.append((member.at, max(member.at, member.end)))
+            name = member.name.removeprefix(folder)
+            key = name.removeprefix("data/") if name.startswith("data/") else None
+            if member.kind == "gap":
+                self._save_member(parser, member, f"at-{member.start}.bin", "no header names these bytes")
+            elif member.kind != "file" or name in _OF_THE_WRITER or key in used:
+                continue
+            elif key is not None:
+                self._save_member(parser, member, f"storage-{flat(key)}.bin", f"a storage: {self._why_nameless}")
+            else:
+                self._save_member(parser, member, name, None)
+        for start, end in parser.unclaimed(joined(spans)) if spans else ():
+            with self.job.target.create(f"{self.name}.partial/at-{start}.bin") as file:
+                gaps = self.job.copy_known(file, start, end)
+            self.written += 1
+            self.job.report(file, Status.DAMAGED, "no header names these bytes", offset=start, gaps=gaps)
+
+    def _save_member(self, parser: PyTorchZipParser, member: ArchiveMember, name: str, odd: str | None) -> None:
+        """Write a member; ``odd``: why it counts as damaged, even if all of it is there."""
+        compressed_size = None if member.method == "stored" else member.compressed_size
+        with Sink(self.job.target, f"{self.name}.partial/{name}", member.mtime, compressed_size) as sink:
+            if sink.refuses(member):
+                assert sink.error is not None  # noqa: S101 -- just refused
+                raise sink.error
+            verdict = parser.verify(member, sink, sink.skip)
+        if sink.error is not None:
+            raise sink.error
+        sink.conclude(verdict)
+        status, reason = verdict.status, verdict.reason
+        if odd is not None and (member.kind == "gap" or not self._names_are_known):
+            status, reason = Status.DAMAGED, f"{odd}; {reason}" if reason else odd
+        if sink.file is None:
+            lost = RecoveredFile(
+                None, Status.MISSING, raw_name=text_of(member.name), offset=member.start, reason=reason
+            )
+            self.job.report_as(lost)
+            return
+        self.written += 1
+        verdict.place(sink.file.bytes)
+        known = {
+            "verified": verdict.verified,
+            "offset": member.start,
+            "gaps": verdict.gaps,
+            "doubtful": verdict.suspect,
+        }
+        self.job.report(sink.file, status, reason, **known)
