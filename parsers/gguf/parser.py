@@ -29,15 +29,17 @@ from pparse.errors import MalformedError
 from pparse.findings import Finding, Status
 from pparse.kernels.text_starts import text_starts
 from pparse.parsers.gguf.places import Layout, TensorPlace
-from pparse.parsers.gguf.types import TYPES
+from pparse.parsers.gguf.types import ARRAY, LAYOUTS, NAMES, TEXT, TYPES
 from pparse.tree.context import DONE, decode_text
 from pparse.tree.entry import LIST, MAP, Entry
+from pparse.tree.listing import Listing
 from pparse.tree.parser import Parser
 from pparse.tree.recognition import signatures
 from pparse.tree.record import Field, Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any, Final
 
     from pparse.tree.context import NodeContext, Step
@@ -46,12 +48,6 @@ if TYPE_CHECKING:
     from pparse.tree.node import Node
     from pparse.tree.result import Result
 
-TEXT, ARRAY = 8, 9
-NAMES: Final = (
-    *("uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "bool", "text", "array"),
-    *("uint64", "int64", "float64"),
-)
-LAYOUTS: Final = {kind: code for kind, code in enumerate("BbHhIif?--Qqd") if code != "-"}
 MAGIC: Final = Record(Field("magic", "4s"))
 VERSIONS: Final = (1, 2, 3)
 ALIGNMENT: Final = "general.alignment"
@@ -59,7 +55,7 @@ ALIGNMENT: Final = "general.alignment"
 _MOST_DIMENSIONS, _MOST, _LONGEST_KEY = 64, 1 << 30, 1 << 16
 
 
-class GgufParser(Parser):
+class GgufParser(Parser, Listing):
     """GGUF, versions 1 to 3 in both byte orders."""
 
     name = "gguf"
@@ -194,7 +190,7 @@ class GgufParser(Parser):
             raise MalformedError(f"a tensor has {rank} dimensions", offset=ctx.pos - 4)
         *dimensions, kind, offset = ctx.take(f"{self.order}{rank}{self.length}IQ")
         place = TensorPlace(kind, tuple(reversed(dimensions)), offset)
-        entry = Entry(name, "tensor", at, ctx.pos, place.to_dict(), note=place)
+        entry = Entry(name, "tensor", at, ctx.pos, note=place)
         if place.size is None:
             entry.status = Status.DAMAGED if kind in TYPES else Status.UNSUPPORTED
             entry.finding = Finding("bad-entry", place.problem or "", path=name, offset=at)
@@ -232,7 +228,15 @@ class GgufParser(Parser):
         places = range(start, start + count * size, size)
         return [Entry(None, NAMES[kind], at, at + size, value) for at, value in zip(places, values, strict=True)]
 
+    def details(self) -> Iterator[tuple[str, str]]:
+        """Yield what `pparse info` shows beside the key-values: version, alignment, and the sizes of each type."""
+        from pparse.parsers.gguf.sizes import details
+
+        return details(self)
+
     def load_scalar(self, node: Node) -> Any:
-        """Return a value, texts decoded."""
+        """Return a value: texts decoded, of a tensor what the table says."""
+        if node.kind == "tensor":
+            return node.note.to_dict()
         value = super().load_scalar(node)
         return decode_text(value, node.start) if node.kind == "text" and isinstance(value, bytes) else value

@@ -1,4 +1,4 @@
-"""The types that GGUF files have for tensors, by their numbers.
+"""The types that GGUF files have for values and for tensors, by their numbers.
 
 Numbers, and sizes of blocks, as in ggml (``include/ggml.h``, ``src/ggml-common.h``) and the package gguf
 (``constants.py``).
@@ -9,6 +9,17 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
+
+
+# Numbers of the types of values that are neither numbers nor truth values.
+TEXT, ARRAY = 8, 9
+NAMES: Final = (
+    *("uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "bool", "text", "array"),
+    *("uint64", "int64", "float64"),
+)
+"""What types of values are called, by their number."""
+LAYOUTS: Final = {kind: code for kind, code in enumerate("BbHhIif?--Qqd") if code != "-"}
+"""Their layouts, as `struct` writes them."""
 
 
 class GgmlType:

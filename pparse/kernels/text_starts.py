@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from itertools import repeat
 from struct import Struct
+from struct import error as StructError  # noqa: N812
 
 
 def text_starts(block: bytes, at: int, base: int, layout: str, most: int) -> tuple[array[int], int]:
@@ -13,20 +15,17 @@ def text_starts(block: bytes, at: int, base: int, layout: str, most: int) -> tup
     is that of a length, as `struct` writes it; there are at most ``most`` texts. A loop of 0.1 µs for each.
     """
     length = Struct(layout)
-    unpack, width = length.unpack_from, length.size
-    last = len(block) - width
+    unpack, width, size = length.unpack_from, length.size, len(block)
     starts: list[int] = []
     add = starts.append
     end = at
-    while end <= last and most:
-        (size,) = unpack(block, end)
-        following = end + width + size
-        if following > len(block):
-            break
-        add(end)
-        end = following
-        most -= 1
-    found = array("q", starts)
-    if base:
-        found = array("q", [start + base for start in starts])
-    return found, base + end
+    try:
+        for _ in repeat(None, most):
+            following = end + width + unpack(block, end)[0]
+            if following > size:
+                break
+            add(end + base)
+            end = following
+    except StructError:  # not even its length is there
+        pass
+    return array("q", starts), base + end

@@ -61,6 +61,11 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """Lock of the session."""
         self._extent: Extent | None = None
 
+    @property
+    def alone(self) -> Viewer:
+        """The viewer of the file that was opened, for a set that any of its files opens; else this one."""
+        return self
+
     @classmethod
     def applies(cls, parser: Any) -> bool:
         """Return whether this viewer fits what ``parser`` reads: a format may hold other things as well."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pparse.parsers.gguf.places import TensorPlace
     from pparse.parsers.gguf.types import GgmlType
     from pparse.tensors.block_tensor import Decode
-    from pparse.tensors.viewer import Extent
+    from pparse.tensors.viewer import Extent, Viewer
     from pparse.tree.node import Node
 
 
@@ -138,6 +138,12 @@ def _decoder(known: GgmlType, order: str) -> Decode | None:
     return swap_and_decode
 
 
-def gguf_viewer(extraction: Extraction) -> GgufViewer:
-    """Return the viewer of a file."""
-    return GgufViewer(extraction)
+def gguf_viewer(extraction: Extraction) -> Viewer:
+    """Return the viewer of a file, or of all files of the model that it is a part of."""
+    viewer = GgufViewer(extraction)
+    if "-of-" in extraction.name:
+        from pparse.viewers.gguf.split import GgufSplitViewer, is_part
+
+        if is_part(viewer):
+            return GgufSplitViewer(extraction)
+    return viewer

@@ -26,24 +26,4 @@ class PyTorchSetViewer(SafetensorsSetViewer):
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Check all shards, and yield each finding as it is made."""
-        seen = 0
-        for _ in self.tensors():
-            while seen < len(self.findings) - self.findings.omitted:
-                yield self.findings[seen]
-                seen += 1
-        for name in self.parser.shard_names():
-            yield from self._check_shard(name, strict=strict)
-        while seen < len(self.findings) - self.findings.omitted:
-            yield self.findings[seen]
-            seen += 1
-
-    def _check_shard(self, name: str, *, strict: bool) -> Iterator[Finding]:
-        from pparse.errors import PparseError
-
-        try:
-            viewer = self.shard_viewer(name)
-        except PparseError:
-            return  # listing the tensors told it
-        for finding in viewer.check(strict=strict):
-            self.findings.add(finding)
-            yield finding
+        return self.check_parts(strict=strict)
