@@ -53,3 +53,4 @@ is_generic
 # For callers, and found by its name in the registry's table.
 _.state_dict
 PyTorchSetViewer
+gguf_viewer

@@ -53,6 +53,7 @@ VERSIONS: Final = (1, 2, 3)
 ALIGNMENT: Final = "general.alignment"
 # ggml has at most 4 dimensions, numpy 64; its texts and arrays at most 2^30 bytes or elements, keys at most 2^16.
 _MOST_DIMENSIONS, _MOST, _LONGEST_KEY = 64, 1 << 30, 1 << 16
+_UINT32: Final = 4
 
 
 class GgufParser(Parser, Listing):
@@ -85,13 +86,14 @@ class GgufParser(Parser, Listing):
         self.data_start: int | None = None
         """Where the data begin; None as long as that is not known."""
         self.layout = Layout(32)
-        """Where the tensors seen so far lie."""
+        """Where the tensors lie, once the table was read."""
         self.length = "Q"
         """Layout of a count or length."""
 
     def begin(self, ctx: NodeContext) -> Step:
         """Begin a container with the state of its children, the root with its magic."""
-        return ctx.pos, getattr(self, self.child_state.get(ctx.node.kind, "expect_magic")), 0
+        states = {"metadata": self.expect_pair, "array": self.expect_element, "tensors": self.expect_tensor}
+        return ctx.pos, states.get(ctx.node.kind, self.expect_magic), 0
 
     def expect_magic(self, ctx: NodeContext, block: bytes, base: int) -> Step:
         """Take the magic."""
@@ -132,6 +134,8 @@ class GgufParser(Parser, Listing):
         at = ctx.pos
         key = self._take_name(ctx, "key")
         (kind,) = ctx.take(self.order + "I")
+        if key == ALIGNMENT:
+            self.odd_alignment = None if kind == _UINT32 else NAMES[kind] if kind < len(NAMES) else kind
         return self._emit_value(ctx, key, kind, at, self.expect_pair)
 
     def expect_element(self, ctx: NodeContext, block: bytes, base: int) -> Step:
@@ -158,7 +162,8 @@ class GgufParser(Parser, Listing):
             (value,) = ctx.take(self.order + LAYOUTS[kind])
             if key == ALIGNMENT:
                 self.alignment = value if type(value) is int and value > 0 else 32
-                self.odd_alignment = None if value == self.alignment and not value & value - 1 else value
+                if value != self.alignment or value & value - 1:
+                    self.odd_alignment = value
             ctx.emit(Entry(key, NAMES[kind], start, ctx.pos, value, at=at))
             return ctx.pos, following, 0
         if kind not in (TEXT, ARRAY):
@@ -182,6 +187,7 @@ class GgufParser(Parser, Listing):
     def expect_tensor(self, ctx: NodeContext, block: bytes, base: int) -> Step:
         """Take the description of a tensor; what is wrong with one does not concern the others."""
         if ctx.emitted == ctx.node.note:
+            self.layout = ctx.scratch or self.layout
             return ctx.pos, DONE, 0
         at = ctx.pos
         name = self._take_name(ctx, "name")
@@ -195,8 +201,8 @@ class GgufParser(Parser, Listing):
             entry.status = Status.DAMAGED if kind in TYPES else Status.UNSUPPORTED
             entry.finding = Finding("bad-entry", place.problem or "", path=name, offset=at)
         if ctx.is_indexing:
-            self.layout = self.layout if ctx.emitted else Layout(self.alignment)
-            self.layout.add(place)
+            ctx.scratch = ctx.scratch or Layout(self.alignment)
+            ctx.scratch.add(place)
         ctx.emit(entry)
         return ctx.pos, self.expect_tensor, 0
 

@@ -26,9 +26,9 @@ def details(parser: GgufParser) -> Iterator[tuple[str, str]]:
     if facts is not None:
         kinds: dict[str, int] = {}
         for node in facts.children():
-            kind = f"array of {NAMES[node.note[0]]}" if node.kind == "array" else node.kind
-            kinds[kind] = kinds.get(kind, 0) + 1
-        words = ", ".join(f"{kind} {count:,}" for kind, count in sorted(kinds.items(), key=lambda item: -item[1]))
+            name = f"array of {NAMES[node.note[0]]}" if node.kind == "array" else node.kind
+            kinds[name] = kinds.get(name, 0) + 1
+        words = ", ".join(f"{name} {count:,}" for name, count in sorted(kinds.items(), key=lambda item: -item[1]))
         yield "key-values", f"{len(facts):,} ({words})" if words else "0"
     found: dict[int, list[int]] = {}  # numbers of tensors, elements, and bytes, by type
     for node in table.children() if table is not None else ():

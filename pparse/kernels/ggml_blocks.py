@@ -354,14 +354,14 @@ def _iq1_m(blocks: Bytes, out: Floats) -> None:
     words = blocks[:, 48:56].copy().view("<u2")
     tops = words & np.uint16(0xF000)  # a quarter of the scale is in each
     scale = tops[:, :1] >> np.uint16(12) | tops[:, 1:2] >> np.uint16(8) | tops[:, 2:3] >> np.uint16(4) | tops[:, 3:]
-    parts = (words[:, :, None] >> np.arange(0, 12, 3, dtype=np.uint16) & np.uint16(7)).reshape(-1, 16)
-    factors = scale.view(np.float16).astype(np.float32) * (np.uint16(2) * parts + np.uint16(1)).astype(np.float32)
+    threes = (words[:, :, None] >> np.arange(0, 12, 3, dtype=np.uint16) & np.uint16(7)).reshape(-1, 16)
+    factors = scale.view(np.float16).astype(np.float32) * (np.uint16(2) * threes + np.uint16(1)).astype(np.float32)
     high = _pairs(blocks[:, 32:48])
     _take(_grid("IQ1_S"), blocks[:, :32] | (high & np.uint8(7)).astype(np.uint16) << np.uint16(8), out)
-    eights = out.reshape(-1, 32, 8)
-    eights += np.where(high & np.uint8(8), np.float32(-0.125), np.float32(0.125))[:, :, None]
-    halves = out.reshape(-1, 16, 16)
-    halves *= factors[:, :, None]
+    parts = out.reshape(-1, 32, 8)
+    parts += np.where(high & np.uint8(8), np.float32(-0.125), np.float32(0.125))[:, :, None]
+    parts = out.reshape(-1, 16, 16)
+    parts *= factors[:, :, None]
 
 
 def _iq4_nl(blocks: Bytes, out: Floats) -> None:

@@ -72,6 +72,13 @@ def _named(table: Node | None) -> Iterator[tuple[str, Node]]:
         yield name if number == 1 else f"{name}#{number}", node
 
 
+def repeated_names(table: Node | None) -> Iterator[str]:
+    """Yield the names that children of ``table`` have not for the first time, once for each of these."""
+    for name, node in _named(table):
+        if name != str(node.key):
+            yield str(node.key)
+
+
 def _plain(node: Node) -> Any:
     try:
         if node.shape == SCALAR:

@@ -10,12 +10,13 @@ from pparse.parsers.gguf.types import TYPES
 from pparse.parsers.safetensors.layout import CONFLICTS, SHARED, sharers
 from pparse.tensors.block_tensor import BlockTensor
 from pparse.tensors.dtype import DTYPES
-from pparse.tensors.node_viewer import NodeViewer
+from pparse.tensors.node_viewer import NodeViewer, repeated_names
 from pparse.tensors.status import status_by_place
 from pparse.tensors.tensor import Span, Tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from numpy.typing import NDArray
@@ -63,12 +64,13 @@ class GgufViewer(NodeViewer):
                 status, finding = Status.DAMAGED, Finding("malformed", reason, path=name, source=extraction.name)
             elif node.ordinal in self.sharing:
                 reason = CONFLICTS[SHARED]
-                where = {"path": name, "source": extraction.name, "offset": begin, "length": span.length}
+                where: Any = {"path": name, "source": extraction.name, "offset": begin, "length": span.length}
                 status, finding = Status.DAMAGED, Finding("overlap", reason, **where)
             elif name != node.key:
                 reason = "its name occurs more than once"
                 where = {"path": name, "source": extraction.name, "severity": Severity.WARNING}
                 finding = Finding("duplicate-name", reason, **where)
+                self.findings.add(finding)
         return self._made(name, place, span, status, finding)
 
     def _made(self, name: str, place: TensorPlace, span: Span, status: Status, finding: Finding | None) -> Tensor:
@@ -109,7 +111,7 @@ class GgufViewer(NodeViewer):
         """Complete an extent to which all tensors were added; adds findings on their layout."""
         parser, source = self.parser, self.extraction.name
         if parser.odd_alignment is not None:
-            reason = f"general.alignment is {parser.odd_alignment}, not a power of two as a uint32"
+            reason = f"general.alignment is {parser.odd_alignment}, and not a power of two as uint32"
             self.findings.add(Finding("alignment", reason, severity=Severity.WARNING, source=source))
         if parser.data_start is not None:
             for finding in parser.layout.findings(parser.data_start, source):
@@ -121,7 +123,19 @@ class GgufViewer(NodeViewer):
                 found = self.tensor_of(node, str(node.key)).finding
                 if found is not None:
                     self.findings.add(found)
-        return super().close_extent(extent)
+        extent = super().close_extent(extent)
+        extent.at_least |= parser.data_start is None and extent.document_status is Status.TRUNCATED
+        return extent
+
+    def check(self, *, strict: bool = False) -> Iterator[Finding]:
+        """Check everything, and yield each finding as it is made; keys that occur twice are looked for, too."""
+        yield from super().check(strict=strict)
+        seen = len(self.findings)
+        self.extent()
+        for key in repeated_names(self.facts):
+            where: Any = {"path": key, "source": self.extraction.name, "severity": Severity.WARNING}
+            self.findings.add(Finding("duplicate-key", f"the key {key} occurs more than once", **where))
+        yield from (self.findings[at] for at in range(seen, len(self.findings) - self.findings.omitted))
 
 
 def _decoder(known: GgmlType, order: str) -> Decode | None:
