@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from struct import calcsize, pack
+from math import prod
+from struct import calcsize, pack, unpack_from
 
 TYPES = {
     "uint8": (0, "B"),
@@ -78,5 +79,43 @@ def plain(count: int = 3, size: int = 8, **how: object) -> bytes:
     return writer.file([("general.architecture", "llama")], tensors, data)
 
 
-def sizes(layout: str) -> int:
-    return calcsize("<" + layout)
+def read_tensors(content: bytes, sizes: dict[int, int]) -> dict[str, bytes]:
+    """Return the bytes of each tensor of a little-endian file of version 3; ``sizes`` are those of elements, by type.
+
+    Believes what the file says; raises `ValueError` and `struct.error` where that cannot be.
+    """
+    if content[:8] != b"GGUF\3\0\0\0":
+        raise ValueError("not a GGUF file")
+    at = 8
+
+    def take(layout: str) -> tuple:
+        nonlocal at
+        found = unpack_from("<" + layout, content, at)
+        at += calcsize("<" + layout)
+        return found
+
+    def text() -> bytes:
+        nonlocal at
+        (length,) = take("Q")
+        at += length
+        if at > len(content):
+            raise ValueError("a text ends behind the file")
+        return content[at - length : at]
+
+    layouts = dict(TYPES.values())
+    tensor_count, pair_count = take("QQ")
+    for _ in range(pair_count):
+        text()
+        (kind,) = take("I")
+        kind, count = take("IQ") if kind == ARRAY else (kind, 1)
+        for _ in range(count):
+            text() if kind == TEXT else take(layouts[kind])
+    table = [(text().decode(), take(f"{take('I')[0]}Q"), *take("IQ")) for _ in range(tensor_count)]
+    start = at + -at % 32
+    found = {}
+    for name, shape, kind, offset in table:
+        end = start + offset + prod(shape) * sizes[kind]
+        if name in found or end > len(content):
+            raise ValueError(f"{name} is there twice, or ends behind the file")
+        found[name] = content[start + offset : end]
+    return found

@@ -69,6 +69,7 @@ class GgufParser(Parser, Listing):
         "types that the package gguf does not dequantise (Q8_1, Q8_K, Q1_0) are read as blocks only",
         "of big-endian files, only blocks of Q4_0, Q8_0, Q4_K, Q6_K, MXFP4 and NVFP4 are dequantised",
         "there are no checksums: changed bytes show only where they contradict others",
+        "a file cut in the padding behind its last tensor looks whole: nothing is missing from it",
     )
     shapes = {"gguf": MAP, "metadata": MAP, "array": LIST, "tensors": MAP}
     child_state = {"metadata": "expect_pair", "array": "expect_element", "tensors": "expect_tensor"}

@@ -8,7 +8,9 @@ import struct
 import zipfile
 from typing import TYPE_CHECKING, Any
 
+from tests.gguf_files import read_tensors
 from tests.truth.samples import SIZES
+from tests.truth.samples_gguf import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,6 +105,8 @@ def values_in(sample: Sample, path: Path) -> dict[str, bytes]:
         return read_safetensors(path)
     if sample.name.startswith("pytorch"):
         return read_checkpoint(sample, path)
+    if sample.name == "gguf":
+        return read_tensors(path.read_bytes(), dict(KINDS.values()))
     if sample.kind == "records":
         return {str(number): record for number, record in enumerate(read_records(path))}
     if path.suffix == ".cpb":
@@ -115,7 +119,7 @@ def is_of_sample(sample: Sample, path: str) -> bool:
     """Whether a file that was written is the sample's, or was made of it."""
     name = path.rpartition("/")[2]
     stem = sample.file.rpartition(".")[0]
-    if sample.name.startswith("pytorch"):
+    if sample.name.startswith("pytorch") or sample.name == "gguf":
         return name in (sample.file, f"{stem}.safetensors")
     return name == sample.file or (sample.file.endswith(".cpb") and name == f"{stem}.pb")
 
@@ -226,7 +230,7 @@ def saved_values(attempt: Attempt) -> set[bytes]:
         content = path.read_bytes()
         if content == sample.content or content in attempt.case.wrapped.known:
             return {value.content for value in sample.values.values()}
-        if path.suffix in (".safetensors", ".pt", ".riegeli", ".cpb", ".pb"):
+        if path.suffix in (".safetensors", ".pt", ".gguf", ".riegeli", ".cpb", ".pb"):
             try:
                 found |= set(values_in(sample, path).values())
             except Exception:  # clause c says so

@@ -6,7 +6,7 @@ import json
 import random
 import struct
 
-from tests.truth import samples_proto, samples_pytorch  # noqa: F401 -- which register their own
+from tests.truth import samples_gguf, samples_proto, samples_pytorch  # noqa: F401 -- which register their own
 from tests.truth.known import SAMPLES, Sample, Value, csv_bytes, load, mixed, sample, text_bytes
 
 __all__ = ["SAMPLES", "SIZES", "Sample", "Value", "csv_bytes", "load", "mixed", "text_bytes"]
