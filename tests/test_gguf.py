@@ -494,3 +494,31 @@ def test_whole_tensors_of_a_cut_file_are_recovered(tmp_path, run):
         assert len(whole) > 15
         for name in whole:
             assert other[name].numpy().tobytes() == one[name].numpy().tobytes()
+
+
+def test_blocks_are_quantised_the_same_from_any_place_on():
+    from pparse.conversion.gguf_form import _Blocks
+
+    values = np.random.default_rng(8).standard_normal((40, 64)).astype("f4")
+    with pparse.view(Writer().file([], [("w", (40, 64), F32, 0)], values.tobytes())) as model:
+        item = _Blocks(model["w"], "w", 0, "Q8_0")
+        pieces = list(item.pieces(0, bytearray(4096 * 3)))
+        assert len(pieces) > 5
+        whole = b"".join(pieces)
+        assert len(whole) == item.nbytes == 40 * 2 * 34
+        done = 0
+        for piece in pieces:
+            assert b"".join(item.pieces(done, bytearray(4096 * 3))) == whole[done:]
+            done += len(piece)
+
+
+@rows(("name", "shape", "why"), [("n" * 64, (2,), "63 bytes"), ("a", (1,) * 5, "4 dimensions")])
+def test_what_ggml_does_not_read_is_not_written(name, shape, why, tmp_path):
+    with pytest.raises(UnsupportedError, match=why):
+        pparse.convert(Writer().file([], [(name, shape, F32, 0)], bytes(32)), tmp_path / "out.gguf")
+    assert not list(tmp_path.iterdir())
+
+
+def test_only_gguf_files_are_quantised(tmp_path):
+    with pytest.raises(pparse.errors.OptionError, match="only GGUF"):
+        pparse.convert(DATA / "layers.gguf", tmp_path / "out.npz", dtype="Q8_0")

@@ -380,6 +380,22 @@ def _iq4_xs(blocks: Bytes, out: Floats) -> None:
     parts *= (_half(blocks, 0) * scales)[:, :, None]
 
 
+def q8_0_of(values: Floats) -> Bytes:
+    """Return blocks of Q8_0 for float32 of shape (blocks, 32)."""
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        largest = np.abs(values).max(axis=1, keepdims=True) / np.float32(127)
+        scaled = values * np.where(largest == 0, np.float32(0), np.float32(1) / largest)
+        size = np.abs(scaled)
+        whole = np.floor(size)
+        whole += np.floor(np.float32(2) * (size - whole))  # halves are rounded away from zero
+        blocks = np.empty((len(values), 34), np.uint8)
+        blocks[:, :2] = largest.astype("<f2").view(np.uint8)
+        blocks[:, 2:] = (np.sign(scaled) * whole).astype(np.int8).view(np.uint8)
+    return blocks
+
+
 DECODERS: Final[dict[str, Decoder]] = {
     "Q4_0": _q4_0,
     "Q4_1": _q4_1,

@@ -100,3 +100,68 @@ def test_what_the_library_cannot_decode_is_raw_only():
                 assert found.numpy(raw=True).tobytes() == tensor.data.tobytes()
                 with pytest.raises(UnsupportedError):
                     found.numpy()
+
+
+# -- GGUF files that we write ------------------------------------------------------------------------------------------
+
+
+def numbers() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(6)
+    return {
+        "wide": rng.standard_normal((300, 64)).astype("f4") * 3,
+        "deep": rng.standard_normal((2, 3, 96)).astype("f2"),
+        "row": rng.standard_normal(64).astype("f4"),
+        "odd": rng.standard_normal((4, 33)).astype("f2"),
+        "zeros": np.zeros((3, 32), "f4"),
+        "whole": np.arange(6, dtype="i4").reshape(2, 3),
+        "one": np.array(2.5, "f4"),
+    }
+
+
+@rows("dtype", [None, "F32", "F16", "BF16", "Q8_0"])
+def test_what_is_converted_is_read_by_the_library(dtype, tmp_path):
+    save = library("safetensors.numpy").save_file
+    source, target = tmp_path / "source.safetensors", tmp_path / "out.gguf"
+    save(numbers(), source, metadata={"note": "x"})
+    report = pparse.convert(source, target, dtype=dtype, force=True)
+    assert any("not quantised" in note for note in report.notes) == (dtype == "Q8_0")
+    reader = gguf.GGUFReader(target)
+    assert [reader.fields[name].contents() for name in ("general.name", "note")] == ["out", "x"]
+    found = {tensor.name: tensor for tensor in reader.tensors}
+    assert set(found) == set(numbers())
+    for name, array in numbers().items():
+        tensor, kind = found[name], array.dtype
+        wanted = {"f4": "F32", "f2": "F16", "i4": "I32"}[kind.str[1:]]
+        if kind.kind == "f" and dtype == "Q8_0":
+            wanted = dtype if name in ("wide", "deep", "zeros") else wanted
+        elif kind.kind == "f" and dtype is not None:
+            wanted = dtype
+        assert tensor.tensor_type.name == wanted, name
+        array = array.astype("f4") if array.dtype.kind == "f" else array
+        blocks = array if wanted == "I32" else gguf.quantize(array.reshape(array.shape or 1), KINDS[wanted])
+        assert np.array(tensor.data).tobytes() == blocks.tobytes(), name
+    with pparse.view(target) as model:
+        assert not list(model.check(strict=True))
+
+
+def test_blocks_and_key_values_of_a_source_are_copied(tmp_path):
+    target = tmp_path / "out.gguf"
+    pparse.convert("tests/data/gguf/types.gguf", target, skip_unsupported=True, exclude=["blk.F*"])
+    ours, theirs = gguf.GGUFReader(target), gguf.GGUFReader("tests/data/gguf/types.gguf")
+    originals = {tensor.name: tensor for tensor in theirs.tensors}
+    assert len(ours.tensors) > 25
+    for tensor in ours.tensors:
+        original = originals[tensor.name]
+        assert (tensor.tensor_type, tensor.data.tobytes()) == (original.tensor_type, original.data.tobytes())
+    for name, field in theirs.fields.items():
+        if not name.startswith("GGUF."):
+            assert ours.fields[name].contents() == field.contents()
+            assert ours.fields[name].types == field.types
+
+
+def test_a_split_model_becomes_one_file(tmp_path):
+    pparse.convert("tests/data/gguf/split/model-00002-of-00003.gguf", tmp_path / "out.gguf")
+    reader = gguf.GGUFReader(tmp_path / "out.gguf")
+    assert len(reader.tensors) == 20
+    assert reader.fields["general.name"].contents() == "layers"
+    assert not [name for name in reader.fields if name.startswith("split.")]
