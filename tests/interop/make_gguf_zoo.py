@@ -1,8 +1,8 @@
 """Writes the zoo of GGUF files, and what is in them: ``python -m tests.interop.make_gguf_zoo [FOLDER]``.
 
-Made with gguf 0.19.0 and numpy 2.4; FOLDER is ``tests/data/gguf`` by default. ``expected.json`` holds, for each file
-and tensor, its type and shape, and the SHA-256 of its bytes as stored and of the elements that the package dequantises
-(None where it does not).
+Writes the sample of the documentation, too. Made with gguf 0.19.0 and numpy 2.4; FOLDER is ``tests/data/gguf`` by
+default. ``expected.json`` holds, for each file and tensor, its type and shape, and the SHA-256 of its bytes as stored
+and of the elements that the package dequantises (None where it does not).
 """
 
 from __future__ import annotations
@@ -70,6 +70,27 @@ def layers(path: Path, **how: object) -> None:
     finish(writer)
 
 
+def tiny(path: Path) -> None:
+    """Write the sample of the documentation: two layers of a model, quantised."""
+    rng = np.random.default_rng(9)
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_name("tiny")
+    writer.add_block_count(2)
+    writer.add_embedding_length(64)
+    writer.add_array("tokenizer.ggml.tokens", [f"<{number}>" for number in range(100)])
+    shapes = {"token_embd.weight": (100, 64), "output_norm.weight": (64,)}
+    for number in range(2):
+        shapes |= {f"blk.{number}.attn_norm.weight": (64,), f"blk.{number}.ffn_up.weight": (128, 64)}
+    for name, shape in shapes.items():
+        numbers = rng.standard_normal(shape).astype("f4")
+        kind = GGMLQuantizationType.Q8_0 if name == "token_embd.weight" else GGMLQuantizationType.Q4_0
+        if len(shape) > 1:
+            writer.add_tensor(name, gguf.quantize(numbers, kind), raw_dtype=kind)
+        else:
+            writer.add_tensor(name, numbers)
+    finish(writer)
+
+
 def told(path: Path) -> dict[str, object]:
     """Return what the package reads in a file."""
     found = {}
@@ -96,6 +117,7 @@ def main() -> None:
     layers(folder / "layers.gguf")
     (folder / "split").mkdir(exist_ok=True)
     layers(folder / "split" / "model.gguf", split_max_tensors=7)
+    tiny(FOLDER.parents[2] / "docs" / "samples" / "tiny.gguf")
     expected = {name: told(folder / name) for name in ("types.gguf", "layers.gguf")}
     (folder / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
 
