@@ -152,3 +152,35 @@ def test_unfinished_work_of_another_kind_is_told_of(run, samples, tmp_path, monk
         run("convert", SAMPLE, "-o", tmp_path / "n.npz")
     ran = run("convert", SAMPLE, "-o", tmp_path / "n.npz")
     assert "21.4 KiB were there already: this continued a run that was stopped" in ran.out
+
+
+def test_a_rule_that_changes_no_name_is_told(run, samples, tmp_path):
+    rules = ["--rename", "h.=layers.", "--rename", "nothing.=x.", "--rename", "h.0.=y."]
+    ran = run("convert", SAMPLE, "-o", tmp_path / "m.safetensors", *rules)
+    assert ran.code == 0
+    assert [line.partition(" changed no name")[0] for line in ran.err.splitlines()] == [
+        "pparse: warning: --rename nothing.=x.",
+        "pparse: warning: --rename h.0.=y.",  # the first that fits counts
+    ]
+    ran = run("convert", SAMPLE, "-o", tmp_path / "n.safetensors", *rules, "--json")
+    assert json.loads(ran.out)["unused_renames"] == ["nothing.=x.", "h.0.=y."]
+
+
+def test_an_npz_says_which_values_it_has_no_place_for(run, samples, tmp_path):
+    ran = run("convert", "docs/samples/tiny-gpt.pt", "-o", tmp_path / "m.npz")
+    assert ran.code == 0
+    assert "4 other values of the source are not in it (config.heads, config.layers, epoch, lr)" in ran.out
+    assert "'pparse get FILE NAME'" in ran.out
+    assert run("get", "docs/samples/tiny-gpt.pt", "epoch").code == 0, "as the note says"
+    with np.load(tmp_path / "m.npz", allow_pickle=False) as arrays:
+        assert all(arrays[name].dtype.hasobject is False for name in arrays)
+    ran = run("convert", "docs/samples/tiny-gpt.pt", "-o", tmp_path / "m.safetensors")
+    assert "not in it" not in ran.out
+
+
+def test_a_cut_source_is_told_with_what_to_do(run, samples, tmp_path):
+    ran = run("convert", "docs/samples/tiny-gpt.cut.pt", "-o", tmp_path / "m.safetensors", "--skip-damaged")
+    assert ran.code == 4
+    told = ran.err.splitlines()[-2]
+    assert "what the source holds beside its tensors (names, headers, other values) is truncated" in told
+    assert all(command in told for command in ("'pparse info'", "'pparse tree'", "'pparse get'"))

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -25,10 +26,11 @@ from tests.rows import rows
 
 POSIX = pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed")
 SAMPLE = "docs/samples/tiny-gpt.safetensors"
+CHECKPOINT = "docs/samples/tiny-gpt.pt"
 WORK = ".m.safetensors.pparse-convert"
 # Everything that changes the disk.
 STEPS = (
-    (Workspace, "write"),
+    (Workspace, "_write"),
     (Journal, "flush"),
     (workspace_module, "_sync"),
     (os, "replace"),
@@ -44,6 +46,7 @@ def small_pieces(monkeypatch):
     """Let small samples take many pieces, and the journal follow each of them."""
     monkeypatch.setattr(convert_module, "PIECE", 512)
     monkeypatch.setattr(convert_module, "CHECKPOINT", 1500)
+    monkeypatch.setattr(workspace_module, "_WORTH_A_THREAD", 500)
 
 
 def killed_at(step: int, after: bool, call) -> bool:
@@ -114,7 +117,21 @@ HOWS = [
     {"target": "m.npz"},
     {"target": "m.npz", "dtype": "float64"},
     {"source": "packed.safetensors.gz", "max_shard_size": "9KB"},
+    {"source": CHECKPOINT},
+    {"source": CHECKPOINT, "target": "m.npz"},
+    {"source": "packed.pt.zip"},
 ]
+
+
+def packed(path: Path) -> Path:
+    """Make a sample compressed, or in an archive."""
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(Path(SAMPLE).read_bytes()))
+    else:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.write(CHECKPOINT, "m.pt")
+        return Path(f"{path}::m.pt")
+    return path
 
 
 @POSIX
@@ -123,10 +140,8 @@ def test_a_process_killed_at_every_step(tmp_path, samples, how):
     options = dict(how)
     source = options.pop("source", SAMPLE)
     target = options.pop("target", "m.safetensors")
-    if source.endswith(".gz"):
-        path = tmp_path / source
-        path.write_bytes(gzip.compress(Path(SAMPLE).read_bytes()))
-        source = str(path)
+    if source.startswith("packed"):
+        source = str(packed(tmp_path / source))
     (tmp_path / "right").mkdir()
     steps = steps_of(lambda: pparse.convert(source, tmp_path / "right" / target, **options))
     right = contents(tmp_path / "right")
@@ -281,7 +296,7 @@ def test_a_source_that_changes_meanwhile_leaves_nothing(tmp_path, model):
 
 
 def test_a_full_disk_keeps_what_was_done(tmp_path, samples, monkeypatch):
-    write = Workspace.write
+    write = Workspace._write
     room = [40]
 
     def write_until_full(self, *args):
@@ -290,7 +305,7 @@ def test_a_full_disk_keeps_what_was_done(tmp_path, samples, monkeypatch):
             raise SourceError("cannot write: No space left on device", errno=errno.ENOSPC)
         return write(self, *args)
 
-    monkeypatch.setattr(Workspace, "write", write_until_full)
+    monkeypatch.setattr(Workspace, "_write", write_until_full)
     with pytest.raises(SourceError):
         pparse.convert(SAMPLE, tmp_path / "m.safetensors")
     monkeypatch.undo()

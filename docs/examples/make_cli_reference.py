@@ -270,11 +270,12 @@ OBJECTS = {
             "bytes": "bytes of all files",
             "left_out": "list of the tensors that were left out: `name`, `status` (`unsupported`: the target cannot "
             "hold it) and `reason`",
-            "document_reason": "why the source is not sound, apart from its tensors; null: it is",
+            "document_reason": "why what the source holds beside its tensors is not sound; null: it is",
             "overflowed": "by tensor, how many numbers are too large for the type of `--dtype`",
             "shared_copies": "number of tensors with the same bytes as another one, which got a copy",
             "shared_bytes": "bytes of these copies",
             "aliases": "with `--dedupe`, names that were not written, and the name of the tensor with the same bytes",
+            "unused_renames": "list of the rules of `--rename` that were for none of the tensors",
             "notes": "list of what else there is to know, in words",
             "resumed_bytes": "bytes that an earlier run had written, which was continued",
         },

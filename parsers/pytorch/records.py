@@ -38,7 +38,7 @@ class Record:
         self._start = start  # of the local header, if the member is stored as it is; else -1
         self._at = at  # of the entry in the directory
         self._member = member
-        self._judged = False  # whether its checksum was compared because its header is wrong
+        self._judged = False  # whether its checksum was compared
         self._name = name  # as the directory has it
 
     @property
@@ -52,6 +52,18 @@ class Record:
         if self._member is None:
             self._member = self._parser.listed_member(self._at)
         return self._member
+
+    def listed(self) -> ArchiveMember | None:
+        """What the directory says of a member that is stored as it is, read anew; None of any other."""
+        return self._parser.listed_member(self._at) if self._start >= 0 else None
+
+    def prove(self) -> bool:
+        """Compare its checksum, once; return whether nothing is wrong with it, as far as is known then."""
+        member = self.member
+        if member is None or member.checksum is None or member.status is not Status.COMPLETE or self._judged:
+            return self.status is Status.COMPLETE
+        self._judged = True
+        return self._parser.verify(member).reason is None
 
     @property
     def status(self) -> Status:
@@ -85,8 +97,7 @@ class Record:
 
             raise MalformedError("its entry in the directory cannot be read", offset=self._at)
         if self._start >= 0 and not self._judged and member.checksum is not None:
-            self._judged = True
-            parser.verify(member)  # its header is wrong: only the checksum can tell what its bytes are
+            self.prove()  # its header is wrong: only the checksum can tell what its bytes are
         data, begin, end = parser.content(member)
         return data, begin, begin + self.size if end is None else end
 

@@ -200,9 +200,14 @@ def _tell(report: Report, document: Extraction, options: Any, out: Output) -> No
         notes.append(f"{count} of tensors with the same bytes: only in the metadata, with the name that was kept")
     for note in notes:
         out.line(f"{out.paint('note', 'dim')}    {safe(note)}")
+    for rule in report.unused_renames:
+        out.error(f"warning: --rename {rule} changed no name: no tensor fits that an earlier rule did not take")
     _tell_left_out(report.left_out, out)
     if report.document_reason is not None:
-        out.error(f"{report.document_reason}: more may be missing")
+        out.error(
+            f"{report.document_reason}: more tensors or values may be missing than are named here. 'pparse info' tells "
+            "what is known of the source, 'pparse tree' shows what is there, and 'pparse get' gives any part of it"
+        )
     if not report.is_whole:
         for line in resume_lines(to_resume(document)):
             out.error(line)

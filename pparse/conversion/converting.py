@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from itertools import cycle
 from zlib import crc32
 
 from pparse.conversion.items import PIECE
 from pparse.conversion.options import Options
 from pparse.conversion.plan import Plan
 from pparse.conversion.report import LeftOut, refuse_damage
-from pparse.conversion.workspace import Place, Workspace, refuse_taken
+from pparse.conversion.workspace import OtherRunError, Place, Workspace, refuse_taken
 from pparse.errors import (
     EndOfDataError,
     EngineError,
@@ -28,7 +29,7 @@ from pparse.recovery.target import was_stopped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any, Final, NoReturn
 
     from pparse.conversion.items import Item
@@ -41,6 +42,10 @@ if TYPE_CHECKING:
 CHECKPOINT: Final = 256 * MIB
 # How often tensors are left out, and the rest begun again, if damage only shows while reading.
 _TRIES: Final = 4
+
+
+class _ContradictedError(Exception):
+    """A tensor that was copied has another checksum than its source says."""
 
 
 class _SpoiledError(Exception):
@@ -121,8 +126,9 @@ def convert_view(
 ) -> Report:
     """Do what `convert` does, for a viewer. ``look`` is called with the plan before anything is written."""
     spoiled: set[int] = set()
+    settled = dry_run  # else checksums are compared while tensors are copied, where that is possible
     for _ in range(_TRIES):
-        plan = Plan(viewer, os.fspath(target), options, dry_run=dry_run, spoiled=spoiled)
+        plan = Plan(viewer, os.fspath(target), options, dry_run=dry_run, spoiled=spoiled, settled=settled)
         try:
             if look is not None:
                 look(plan)
@@ -131,6 +137,10 @@ def convert_view(
                 refuse_taken(plan.paths, force=options.force)
                 return plan.report
             return _Run(plan).go()
+        except (_ContradictedError, OtherRunError):
+            # All is read first, so that all damage is known: what is left out is left out at once. An unfinished run
+            # may be one that knew it.
+            settled = True
         except _SpoiledError as error:
             spoiled |= error.numbers
         finally:
@@ -154,7 +164,7 @@ class _Run:
         self._plan = plan
         self._session = plan.viewer.extraction.session
         self._items = plan.work()
-        self._work = Workspace(plan.target, self._description(), self._session.budget)
+        self._work = Workspace(plan.target, self._description(), self._session.budget, keep_other=plan.is_unsettled)
         if self._work.started_over:
             plan.report.notes.append(
                 "an unfinished conversion to this name, with other options or of another source, was given up"
@@ -212,15 +222,17 @@ class _Run:
         place = work.place
         for number, (_, item) in enumerate(self._items[: place.number + 1]):
             item.crc, item.overflowed = place.known.get(number, (item.crc, 0))
+            if number < place.number:
+                self._compare(item)
         done = place.done
         self._written = sum(item.nbytes for _, item in self._items[: place.number]) + done
         plan.report.resumed_bytes = self._written
         budget = self._session.budget
         size = min(PIECE, max(4096, budget.limit // 8))
-        with budget.charge(2 * size, "the buffer of the conversion"), self._session.telling():
-            buffer = bytearray(size)
+        with budget.charge(3 * size, "the buffers of the conversion"), self._session.telling():
+            buffers = size, cycle((memoryview(bytearray(size)), memoryview(bytearray(size))))
             for number in range(place.number, len(self._items)):
-                self._write_item(number, done, buffer)
+                self._write_item(number, done, buffers)
                 done = 0
         for number, file in enumerate(plan.files):
             work.write(number, file.end, file.form.tail(file.items))
@@ -235,14 +247,14 @@ class _Run:
         self._work.note([(0, 0, 0, 0)], wait=True)
         self._work.place.begun = True
 
-    def _write_item(self, number: int, done: int, buffer: bytearray) -> None:
+    def _write_item(self, number: int, done: int, buffers: tuple[int, Iterator[memoryview]]) -> None:
         """Write an item from byte ``done`` on."""
         file, item = self._items[number]
-        sums = self._plan.form.has_checksums
+        sums = self._plan.form.has_checksums or item.wanted_crc is not None
         state = (number, done, item.crc, item.overflowed)  # replaced at once: an interruption comes at any moment
         try:
-            for piece in item.pieces(done, buffer):
-                self._work.write(file, item.at + state[1], (piece,))
+            for piece in item.pieces(done, *buffers):
+                self._work.write_meanwhile(file, item.at + state[1], piece)
                 state = (number, state[1] + len(piece), crc32(piece, state[2]) if sums else 0, item.overflowed)
                 self._count(len(piece), state)
         except (TensorError, GapError, MalformedError, EndOfDataError) as error:
@@ -256,10 +268,16 @@ class _Run:
         if state[1] != item.nbytes:
             self._spoil([(item, Status.DAMAGED, f"it has {state[1]:,} bytes, and not {item.nbytes:,}")])
         item.crc = state[2]
+        self._compare(item)
         lead = self._plan.form.lead(item)
         if lead:
             self._work.write(file, item.at - len(lead), (lead,))
         self._pending.append(state)
+
+    def _compare(self, item: Item) -> None:
+        """Begin again if an item that was copied is not what a checksum of the source says."""
+        if self._plan.contradicts(item):
+            raise _ContradictedError
 
     def _count(self, written: int, state: tuple[int, int, int, int]) -> None:
         """Count a piece that was written; at times, make sure that all of them are on the disk."""

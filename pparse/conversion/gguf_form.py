@@ -120,6 +120,10 @@ class GgufForm:
         """Return what comes just before an item: nothing."""
         return b""
 
+    def crc_of(self, item: Item, crc: int) -> int:
+        """Return the CRC-32 of what is written of an item, whose bytes have ``crc``: nothing else is."""
+        return crc
+
     def tail(self, items: list[Item]) -> Iterator[bytes]:
         """Yield what comes after the items: the padding of the last one."""
         if items:

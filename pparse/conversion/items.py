@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from pparse.tensors.dtype import DType
     from pparse.tensors.tensor import Tensor
 
-# Bytes that are read, and then written, at a time: what is written then still is in the processor's cache (with 4 MiB a
-# copy took half as long again). A buffer of that size is charged to the budget.
+# Bytes that are read at a time, and written while the next are read: what is written then still is in the processor's
+# cache (with 4 MiB a copy took half as long again). Two buffers of that size are charged to the budget.
 PIECE: Final = 1 * MIB
 # Of elements that are computed, as many at a time as fit into the buffer with this much for each: the element, the same
 # as a float32, the result, and what rounding needs.
@@ -29,7 +29,7 @@ class Item:
     ``packed``: elements below 8 bits stay packed in bytes, as they are stored.
     """
 
-    __slots__ = ("at", "crc", "dtype", "is_straight", "name", "nbytes", "number", "overflowed", "tensor")
+    __slots__ = ("at", "crc", "dtype", "is_straight", "name", "nbytes", "number", "overflowed", "tensor", "wanted_crc")
 
     def __init__(self, tensor: Tensor, name: str, dtype: DType, number: int, *, packed: bool) -> None:
         self.tensor = tensor
@@ -46,6 +46,8 @@ class Item:
         """Where its bytes begin in the output file."""
         self.crc = 0
         """CRC-32 of what was written of it."""
+        self.wanted_crc: int | None = None
+        """CRC-32 that its bytes must have, of a source that was not compared with it yet; else None."""
         self.overflowed = 0
         """How many of the finite numbers written were too large for ``dtype``."""
         self.is_straight = (
@@ -53,18 +55,18 @@ class Item:
         )
         """Whether the bytes are those of the source as they stand."""
 
-    def pieces(self, start: int, buffer: bytearray) -> Iterator[memoryview]:
-        """Yield the bytes from ``start`` on, the end of a piece before; a piece is good until the next is asked for.
+    def pieces(self, start: int, size: int, buffers: Iterator[memoryview]) -> Iterator[memoryview]:
+        """Yield the bytes from ``start`` on, the end of a piece before; a piece is good until the next but one is made.
 
-        ``buffer`` is used for it. Raises the errors of `Tensor.blocks`.
+        ``buffers``: two of ``size`` bytes by turns, from one item to the next. Raises the errors of `Tensor.blocks`.
         """
         if not self.is_straight:
-            yield from self._computed(start, len(buffer) // _COMPUTED // 8 * 8)
+            yield from self._computed(start, size // _COMPUTED // 8 * 8)
             return
-        whole = memoryview(buffer)
         while start < self.nbytes:
-            got = self.tensor.readinto_from(start, whole[: self.nbytes - start])
-            yield whole[:got]
+            piece = next(buffers)[: self.nbytes - start]
+            got = self.tensor.readinto_from(start, piece)
+            yield piece[:got]
             start += got
 
     def _computed(self, start: int, count: int) -> Iterator[memoryview]:

@@ -10,6 +10,7 @@ from struct import pack
 from zlib import crc32
 
 from pparse.conversion.items import Item
+from pparse.kernels.joined_crc import joined_crc
 from pparse.writers.npy import npy_header
 
 TYPE_CHECKING = False
@@ -72,6 +73,10 @@ class NpzForm:
         what = pack("<5H", 45 if extra else 20, _flags(name), 0, 0, _DAY)
         sizes = pack("<3I2H", item.crc, short, short, len(name), len(extra))
         return b"PK\3\4" + what + sizes + name + extra + inner
+
+    def crc_of(self, item: Item, crc: int) -> int:
+        """Return the CRC-32 of what is written of an item, whose bytes have ``crc``: numpy's header comes first."""
+        return joined_crc(first_crc(item), crc, item.nbytes)
 
     def tail(self, items: list[Item]) -> Iterator[bytes]:
         """Yield what comes after the items: the zip's directory."""

@@ -97,10 +97,12 @@ class Options:
         if max_shard_size is not None and max_shard_size < 1:
             raise OptionError(f"a shard must have room for a byte at least, not for {max_shard_size}")
 
-    def renamed(self, name: str) -> str:
-        """Return the name that a tensor gets."""
+    def renamed(self, name: str, used: set[Rename] | None = None) -> str:
+        """Return the name that a tensor gets; add the rule that gave it to ``used``."""
         for rule in self.renames:
             found = rule(name)
             if found is not None:
+                if used is not None:
+                    used.add(rule)
                 return found
         return name

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.conversion.gguf_form import GgufForm
-    from pparse.conversion.options import Options
+    from pparse.conversion.options import Options, Rename
     from pparse.data.base import Data
     from pparse.tensors.dtype import DType
     from pparse.tensors.tensor import Tensor
@@ -69,13 +69,21 @@ class OutputFile:
 class Plan:
     """All of a conversion of ``viewer`` to ``target``.
 
-    ``spoiled`` are numbers of tensors that an earlier attempt found not to be whole. Raises `NotWholeError`,
+    ``spoiled`` are numbers of tensors that an earlier attempt found not to be whole. ``settled``: all checksums of the
+    source are compared now; else those that can be while tensors are copied are left for then. Raises `NotWholeError`,
     `UnsupportedError` for tensors that the target cannot hold, `OptionError` for names that would collide, and
     `LimitError` if the tensors are too many for the memory budget.
     """
 
     def __init__(
-        self, viewer: Viewer, target: str, options: Options, *, dry_run: bool, spoiled: Collection[int] = ()
+        self,
+        viewer: Viewer,
+        target: str,
+        options: Options,
+        *,
+        dry_run: bool,
+        spoiled: Collection[int] = (),
+        settled: bool = True,
     ) -> None:
         self.viewer = viewer
         self.options = options
@@ -90,9 +98,12 @@ class Plan:
         self.report = Report(form, dry_run=dry_run)
         """What is known of the outcome so far."""
         self.charge = viewer.extraction.session.budget.charge(0, "the list of tensors to convert")
+        self.is_unsettled = viewer.settles_late and not settled
+        """Whether tensors may turn out to be damaged that are compared only while they are copied."""
         self._spoiled = spoiled
+        self._used: set[Rename] = set()
         try:
-            items = self._list()
+            items = self._list_late() if self.is_unsettled else self._list()
             self.judge_document()
             if not options.skip_damaged:
                 refuse_damage(self.report)
@@ -100,7 +111,7 @@ class Plan:
             self._refuse_nothing(items)
             self._refuse_collisions(items)
             items = self._share(items)
-            metadata = self._metadata() if self.form.holds_metadata else {}
+            metadata = self._metadata() if self.form.holds_metadata else self._leave_metadata()
             self.files = self._divide(items, metadata)
         except BaseException:
             self.charge.release()
@@ -124,12 +135,25 @@ class Plan:
 
     # -- which tensors -------------------------------------------------------------------------------------------------
 
-    def _list(self) -> list[Item]:
+    def _list_late(self) -> list[Item]:
+        """Do what `_list` does, but leave checksums for later of which all bytes will be copied as they are."""
+        items = self._list(settle=False)
+        straight = [item for item in items if item.is_straight and item.nbytes]
+        wanted = self.viewer.settle_all_but([item.tensor for item in straight])
+        if wanted is None:  # something is wrong: now all of that is found, and told at once
+            self.report.left_out.clear()
+            return self._list()
+        for item, crc in zip(straight, wanted, strict=True):
+            item.wanted_crc = crc if crc >= 0 else None
+        return items
+
+    def _list(self, *, settle: bool = True) -> list[Item]:
         """Return what to write, in the order of the source; what cannot be goes into the report."""
         items: list[Item] = []
         taken = 0
         chosen, each = self.options.chosen, self.viewer.row_bytes + ITEM_BYTES
-        self.viewer.settle()  # what is written must be known to be whole
+        if settle:
+            self.viewer.settle()  # what is written must be known to be whole
         for number, tensor in enumerate(self.viewer.tensors()):
             if chosen is not None and not chosen(tensor.name):
                 continue
@@ -150,7 +174,7 @@ class Plan:
             flaw = Status.DAMAGED, "damage was found while it was read"
         if flaw is not None:
             return LeftOut(tensor.name, *flaw)
-        name = self.options.renamed(tensor.name)
+        name = self.options.renamed(tensor.name, self._used)
         dtype = tensor.dtype
         reason = _unwritable(tensor, name)
         if reason is None and dtype is not None:
@@ -160,6 +184,11 @@ class Plan:
             return LeftOut(tensor.name, Status.UNSUPPORTED, reason or "its type is not known")
         return self.form.item(tensor, name, dtype, number)
 
+    def contradicts(self, item: Item) -> bool:
+        """Return whether what was written of an item is not what a checksum of the source says."""
+        wanted = item.wanted_crc
+        return wanted is not None and item.crc != self.form.crc_of(item, wanted)
+
     def _target_type(self, dtype: DType) -> DType:
         wanted = self.options.dtype
         return wanted if wanted is not None and dtype.kind == "float" else dtype
@@ -168,7 +197,9 @@ class Plan:
         """Note what is wrong with the source beside its tensors: a header that was cut may have named more."""
         extent = self.viewer.extent()
         if extent.document_status is not Status.COMPLETE:
-            self.report.document_reason = f"the source is {extent.document_status}, apart from its tensors"
+            self.report.document_reason = (
+                f"what the source holds beside its tensors (names, headers, other values) is {extent.document_status}"
+            )
         elif extent.missing_files and extent.at_least:
             files = count_words(extent.missing_files, "file")
             self.report.document_reason = f"{files} of the source may hold more tensors, and cannot be read"
@@ -276,6 +307,21 @@ class Plan:
             self.report.notes.append(f"metadata that UTF-8 cannot hold were left out: {', '.join(unwritable[:_NAMED])}")
         return found
 
+    def _leave_metadata(self) -> dict[str, str]:
+        """Say what the target has no place for; return nothing."""
+        whole = dict(self.viewer.metadata)
+        if self.viewer.is_set:
+            whole.pop(_TOTAL, None)
+        names = {str(key) for part in (whole, *self.viewer.metadata_of_parts()) for key in part}
+        if names:
+            shown = ", ".join(sorted(names)[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+            self.report.notes.append(
+                f"an .npz holds arrays only: {count_words(len(names), 'other value')} of the source "
+                f"{'is' if len(names) == 1 else 'are'} not in it ({shown}). 'pparse info' shows them, 'pparse get FILE "
+                "NAME' gives one, and a .safetensors file has them as metadata"
+            )
+        return {}
+
     def _divide(self, items: list[Item], metadata: Mapping[str, str]) -> list[OutputFile]:
         most = self.options.max_shard_size
         parts = [items]
@@ -376,6 +422,7 @@ class Plan:
 
         report = self.report
         report.tensors, report.tensor_bytes = self.count, self.bytes
+        report.unused_renames = [str(rule) for rule in self.options.renames if rule not in self._used]
         report.files = [Written(file.path, file.size, len(file.items)) for file in self.files]
         if (index := self.index_path) is not None:
             report.files.append(Written(index, sum(map(len, self.index())), 0))

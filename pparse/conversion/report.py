@@ -67,7 +67,7 @@ class Report:
         self.left_out: list[LeftOut] = []
         """Tensors that are not in them."""
         self.document_reason: str | None = None
-        """Why the source as a whole, apart from its tensors, is not sound; None: it is."""
+        """Why what the source holds beside its tensors is not sound, so that more may be missing; None: it is."""
         self.overflowed: dict[str, int] = {}
         """By tensor, how many finite numbers are too large for the new type, and became infinite or NaN."""
         self.shared_copies = 0
@@ -76,6 +76,8 @@ class Report:
         """Bytes of these copies."""
         self.aliases: dict[str, str] = {}
         """Names that were not written since another tensor has the same bytes, and the name of that one."""
+        self.unused_renames: list[str] = []
+        """Rules for names that were for none of the tensors."""
         self.notes: list[str] = []
         """What else there is to know, in words."""
         self.resumed_bytes = 0
@@ -107,6 +109,7 @@ class Report:
             "shared_copies": self.shared_copies,
             "shared_bytes": self.shared_bytes,
             "aliases": self.aliases,
+            "unused_renames": self.unused_renames,
             "notes": self.notes,
             "resumed_bytes": self.resumed_bytes,
         }

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import partial
 
+from pparse.conversion.meanwhile import Meanwhile
 from pparse.errors import OptionError, SourceError
 from pparse.recovery.journal import Journal
 from pparse.writers.files import try_lock
@@ -30,8 +32,14 @@ if TYPE_CHECKING:
 _SUFFIX: Final = ".pparse-convert"
 _JOURNAL: Final = "journal"
 _FLAGS: Final = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+# Waking a thread takes as long as writing so many bytes.
+_WORTH_A_THREAD: Final = 128 << 10
 # Data and length, without times; where the system lacks it, all.
 _sync: Final = getattr(os, "fdatasync", os.fsync)
+
+
+class OtherRunError(Exception):
+    """There is an unfinished run of another kind."""
 
 
 class Place:
@@ -83,10 +91,13 @@ class Workspace:
     """The hidden folder of a conversion to ``target``, locked; created if it is missing.
 
     ``run`` describes what is done, as plain data; None: it cannot be compared with another run. Raises `OptionError`
-    if another process uses the folder, `SourceError` if it cannot be created.
+    if another process uses the folder, `SourceError` if it cannot be created, and `OtherRunError` if that of another
+    run must not be given up (``keep_other``).
     """
 
-    def __init__(self, target: str, run: Mapping[str, Any] | None, budget: MemoryBudget) -> None:
+    def __init__(
+        self, target: str, run: Mapping[str, Any] | None, budget: MemoryBudget, *, keep_other: bool = False
+    ) -> None:
         folder, name = os.path.split(target)
         self.folder = os.path.join(folder, f".{name[:100]}{_SUFFIX}")
         """Its path."""
@@ -97,11 +108,12 @@ class Workspace:
         self._open: Any = None
         self._number = -1
         self._syncing: _Syncing | None = None
+        self._meanwhile = Meanwhile()
         self._descriptor = -1
         try:
             while not self._lock(target):  # a run that ended just now has removed it
                 os.close(self._descriptor)
-            self._journal = self._begin(run, budget)
+            self._journal = self._begin(run, budget, keep_other=keep_other)
         except BaseException as error:
             if self._descriptor >= 0:
                 os.close(self._descriptor)
@@ -131,7 +143,7 @@ class Workspace:
             if os.path.islink(self.folder) or not os.path.isdir(self.folder):
                 raise OptionError(f"{self.folder} is in the way: it is not a folder of ours; remove it") from None
 
-    def _begin(self, run: Mapping[str, Any] | None, budget: MemoryBudget) -> Journal:
+    def _begin(self, run: Mapping[str, Any] | None, budget: MemoryBudget, *, keep_other: bool) -> Journal:
         """Continue the journal of the same run, or begin one."""
         journal = Journal(self._descriptor, budget, lambda path: 0)
         if run is not None and journal.run == run:
@@ -139,6 +151,8 @@ class Workspace:
             return journal
         self.started_over = journal.run is not None
         journal.close()
+        if self.started_over and run is not None and keep_other:
+            raise OtherRunError
         self._remove_parts()
         os.ftruncate(self._descriptor, 0)
         journal = Journal(self._descriptor, budget, lambda path: 0)
@@ -174,6 +188,10 @@ class Workspace:
 
         Raises `SourceError`.
         """
+        self._meanwhile.wait()
+        self._write(number, at, pieces, size)
+
+    def _write(self, number: int, at: int, pieces: Iterable[bytes | memoryview], size: int | None = None) -> None:
         try:
             self._turn_to(number, size)
             self._open.seek(at)
@@ -185,6 +203,18 @@ class Workspace:
             if isinstance(error, SourceError):
                 raise
             raise cannot_write(error, self.part(number)) from error
+
+    def write_meanwhile(self, number: int, at: int, piece: memoryview) -> None:
+        """Do what `write` does in a thread, and let the caller make the next piece; this one must stay as it is.
+
+        Until the next call has returned, or that of another method: they wait. Raises `SourceError`, perhaps for the
+        piece before.
+        """
+        self._meanwhile.wait()
+        if self._number != number or len(piece) < _WORTH_A_THREAD:
+            self._write(number, at, (piece,))
+        else:
+            self._meanwhile.begin(partial(self._write, number, at, (piece,)))
 
     def _turn_to(self, number: int, size: int | None) -> None:
         if self._number == number and size is None:
@@ -210,6 +240,7 @@ class Workspace:
 
         ``wait``: return only then; else the disk works while more is written. Raises `SourceError`.
         """
+        self._meanwhile.wait()
         self._settle()
         if self._open is None:
             self._put(lines)
@@ -277,6 +308,7 @@ class Workspace:
 
     def close(self, *, keep: bool) -> None:
         """Release everything; ``keep``: leave the folder, for the same command to continue."""
+        self._meanwhile.stop()
         if self._syncing is not None:
             with suppress(SourceError):
                 self._syncing.wait()

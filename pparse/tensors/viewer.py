@@ -45,12 +45,10 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     list of a million tensors is never held. Thread-safe: public methods take the session's lock, see `pparse.locking`.
     """
 
-    graph: Any = None
-    """The graph of a model, if the format has one."""
-    parser: Any = None
-    """What reads the document, for commands that ask it for more."""
-    names_may_be_lost = True
-    """Whether a name that is not found may be in the part of the document that is missing."""
+    graph: Any = None  #: the graph of a model, if the format has one
+    parser: Any = None  #: what reads the document, for commands that ask it for more
+    names_may_be_lost = True  #: whether a name that is not found may be in the part of the document that is missing
+    settles_late = False  #: whether `settle_all_but` leaves anything to be compared later
     is_set = False  #: whether the tensors lie in several files, named by `parser.shard_names`
     row_bytes = 520  #: approximate memory of one tensor while it is held, without name, shape and further parts
 
@@ -63,7 +61,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
 
     @property
     def alone(self) -> Viewer:
-        """The viewer of the file that was opened, for a set that any of its files opens; else this one."""
+        """This viewer; that of the file that was opened, for a set that any of its files opens."""
         return self
 
     @classmethod
@@ -153,6 +151,16 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
 
     def settle(self) -> None:
         """From now on, let `tensors` first find out what statuses depend on, so that none of them changes later."""
+
+    def settle_all_but(self, tensors: Sequence[Tensor]) -> Sequence[int] | None:
+        """Do what `settle` does, but for checksums of just the bytes of one of ``tensors``: they will be read anyhow.
+
+        Return the CRC-32 that the bytes of each, as stored, must have; -1: none, or it was compared. Who reads them
+        compares it, and calls `settle` if it is wrong. None if statuses may have changed: all is to be settled, and
+        listed again. Only for viewers that say `settles_late`.
+        """
+        self.settle()
+        return None
 
     # -- what follows ------------------------------------------------------------------------------------------------
 

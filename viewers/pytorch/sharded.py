@@ -2,20 +2,54 @@
 
 from __future__ import annotations
 
-from pparse.errors import FormatError
+from array import array
+
+from pparse.errors import FormatError, PparseError
 from pparse.viewers.pytorch.viewer import PyTorchViewer
 from pparse.viewers.safetensors.sharded import SafetensorsSetViewer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pparse.document.extraction import Extraction
     from pparse.findings import Finding
+    from pparse.tensors.tensor import Tensor
 
 
 class PyTorchSetViewer(SafetensorsSetViewer):
     """A mapping of tensor names to tensors over all shards."""
+
+    settles_late = True
+
+    def __init__(self, extraction: Extraction) -> None:
+        super().__init__(extraction)
+        self._sound: set[str] = set()  # shards whose checksums were compared, and all agree
+
+    def settle_shard(self, name: str, viewer: PyTorchViewer) -> None:
+        """Compare the checksums of one shard; of a sound one only the first time."""
+        if name not in self._sound and viewer.is_sound():
+            self._sound.add(name)
+
+    def settle_all_but(self, tensors: Sequence[Tensor]) -> Sequence[int] | None:
+        """Compare the checksums that are not just of one of ``tensors``, shard by shard; return those that are."""
+        found = array("q", [-1]) * len(tensors)
+        places: dict[int, list[int]] = {}
+        for number, tensor in enumerate(tensors):
+            for span in tensor.spans[:1]:
+                places.setdefault(id(span.data), []).append(number)
+        for name in self.parser.shard_names():
+            try:
+                viewer: PyTorchViewer = self.shard_viewer(name)
+            except PparseError:
+                continue  # listing the tensors told it
+            numbers = places.get(id(viewer.extraction.parsed.data), [])
+            left = viewer.settle_all_but([tensors[number] for number in numbers])
+            if left is None:
+                return None
+            for number, crc in zip(numbers, left, strict=True):
+                found[number] = crc
+        return found
 
     def open_shard(self, shard: Extraction) -> PyTorchViewer:
         """Return the viewer of ``shard``. Raises `FormatError` if it is no checkpoint."""

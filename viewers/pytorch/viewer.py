@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 from pparse.findings import Finding, Severity
 from pparse.limits import count_words
 from pparse.viewers.pickle.viewer import PickleViewer
@@ -9,13 +11,14 @@ from pparse.viewers.pickle.walk import Walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any, Final
 
     from pparse.parsers.pickle.parser import PickleParser
     from pparse.parsers.pickle.values import Persistent
     from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
     from pparse.parsers.pytorch.storages import Checkpoint, Stored
+    from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Extent
     from pparse.tree.node import Node
     from pparse.viewers.pickle.walk import Found
@@ -28,7 +31,8 @@ class PyTorchViewer(PickleViewer):
     """A mapping of names to tensors: those of ``torch.load``, by their paths in what was saved."""
 
     parser: Checkpoint
-    _settled = False
+    settles_late = True
+    _sound: bool | None = None
 
     @classmethod
     def applies(cls, parser: Any) -> bool:
@@ -55,9 +59,36 @@ class PyTorchViewer(PickleViewer):
 
     def settle(self) -> None:
         """From now on, let `tensors` first compare the checksums of all storages, once."""
-        if not self._settled:
-            self._settled = True
-            self.parser.prove_storages()
+        self.is_sound()
+
+    def is_sound(self) -> bool:
+        """Compare the checksums of all storages, once; return whether nothing was wrong."""
+        if self._sound is None:
+            self._sound = self.parser.prove_storages() is not None
+        return self._sound
+
+    def settle_all_but(self, tensors: Sequence[Tensor]) -> Sequence[int] | None:
+        """Compare the checksums that are not just of one of ``tensors``; return those that are."""
+        places: dict[int, int] = {}
+        for tensor in tensors:
+            place = self._place_of(tensor)
+            if place is not None:
+                places[place[0]] = max(place[1], places.get(place[0], 0))
+        left = self.parser.prove_storages(places)
+        if left is None:
+            return None
+        found = array("q")
+        for tensor in tensors:
+            place = self._place_of(tensor)
+            found.append(left.get(place[0], -1) if place is not None and places[place[0]] == place[1] else -1)
+        return found
+
+    def _place_of(self, tensor: Tensor) -> tuple[int, int] | None:
+        """Return begin and end of a tensor that lies in the file in one piece, as it is read; None of any other."""
+        spans = tensor.spans
+        if len(spans) != 1 or tensor._content is not None or spans[0].data is not self.extraction.parsed.data:
+            return None
+        return spans[0].offset, spans[0].offset + spans[0].length
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent; tell of storages that belong to none of the tensors that were listed."""

@@ -99,8 +99,12 @@ class SafetensorsSetViewer(Viewer):
         viewer = self.open_shard(self.parser.shard(name))
         self._last = (name, viewer)
         if self._settled:
-            viewer.settle()
+            self.settle_shard(name, viewer)
         return viewer
+
+    def settle_shard(self, name: str, viewer: Any) -> None:
+        """Find out what the statuses of the tensors of one shard depend on."""
+        viewer.settle()
 
     def open_shard(self, shard: Extraction) -> Any:
         """Return the viewer of ``shard``. Raises `FormatError` if it is not one."""

@@ -14,6 +14,7 @@ target += ".npz" if how == "npz" else ".safetensors"
 if how != "cp":
     import pparse
     import pparse.conversion.converting
+    import pparse.viewers.pytorch.viewer
     import pparse.viewers.safetensors.viewer
 
     if how == "bfloat16":
