@@ -34,7 +34,7 @@ from pparse.tree.context import DONE, decode_text
 from pparse.tree.entry import LIST, MAP, Entry
 from pparse.tree.listing import Listing
 from pparse.tree.parser import Parser
-from pparse.tree.recognition import signatures
+from pparse.tree.recognition import Signature
 from pparse.tree.record import Field, Record
 
 TYPE_CHECKING = False
@@ -62,7 +62,7 @@ class GgufParser(Parser, Listing):
     name = "gguf"
     description = "GGUF model (llama.cpp)"
     extensions = (".gguf",)
-    signatures = signatures(b"GGUF")
+    signatures = (Signature(b"GGUF"),)
     viewer = "pparse.viewers.gguf.viewer:gguf_viewer"
     references = ("ggml-org/ggml docs/gguf.md, src/gguf.cpp, include/ggml.h", "the package gguf (gguf-py)")
     limitations = (

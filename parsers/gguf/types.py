@@ -6,9 +6,15 @@ Numbers, and sizes of blocks, as in ggml (``include/ggml.h``, ``src/ggml-common.
 
 from __future__ import annotations
 
+from functools import cache
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
+    from typing import Any, Final
+
+    from numpy.typing import NDArray
+
+    from pparse.tensors.block_tensor import Decode
 
 
 # Numbers of the types of values that are neither numbers nor truth values.
@@ -81,6 +87,10 @@ TYPES: Final = {
 }
 """The types whose sizes are known."""
 
+# What the package gguf does not decode; and the types whose blocks it swaps for other machines.
+_UNDECODED: Final = frozenset(("Q8_1", "Q8_K", "Q1_0"))
+_IN_BIG_ENDIAN: Final = frozenset(("Q4_0", "Q8_0", "Q4_K", "Q6_K", "MXFP4", "NVFP4"))
+
 OTHERS: Final = {
     4: "Q4_2, which ggml removed",
     5: "Q4_3, which ggml removed",
@@ -93,6 +103,23 @@ OTHERS: Final = {
     42: "Q2_0, which is too new",
 }
 """Numbers that are, or were, taken by other types."""
+
+
+@cache
+def decoder(name: str, order: str) -> Decode | None:
+    """Return what decodes the blocks of a type in files of this byte order; None if nothing does.
+
+    What it needs is imported when it is first called.
+    """
+    if name in _UNDECODED or (order == "big" and name not in _IN_BIG_ENDIAN):
+        return None
+
+    def decode(blocks: NDArray[Any], out: NDArray[Any]) -> None:
+        from pparse.kernels.ggml_blocks import DECODERS, swapped
+
+        DECODERS[name](blocks if order == "little" else swapped(name, blocks), out)
+
+    return decode
 
 
 def type_words(number: int) -> str:

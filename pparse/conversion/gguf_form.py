@@ -12,9 +12,9 @@ from struct import pack
 from pparse.conversion.cast import Q8_0
 from pparse.conversion.items import Item
 from pparse.errors import PparseError
-from pparse.kernels.ggml_blocks import DECODERS, q8_0_of
+from pparse.kernels.ggml_blocks import q8_0_of
 from pparse.limits import MIB, count_words
-from pparse.parsers.gguf.types import TEXT, TYPES
+from pparse.parsers.gguf.types import TEXT, TYPES, decoder
 from pparse.tensors.block_tensor import BlockTensor
 from pparse.tensors.dtype import DType
 
@@ -156,7 +156,7 @@ class _Blocks(Item):
 
 def _is_copied(tensor: BlockTensor) -> bool:
     """Say whether the blocks of a tensor are those of a little-endian file, which can be copied."""
-    return tensor.decode is not None and tensor.decode is DECODERS.get(tensor.stored_dtype)
+    return tensor.decode is not None and tensor.decode is decoder(tensor.stored_dtype, "little")
 
 
 def _text(text: str) -> bytes:

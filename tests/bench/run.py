@@ -27,11 +27,12 @@ import inputs  # noqa: E402 -- the folder was just added
 from harness import MIB, Bench, mib  # noqa: E402
 from rows_containers import CONTAINER_ROWS  # noqa: E402
 from rows_convert import CONVERT_ROWS  # noqa: E402
+from rows_gguf import GGUF_ROWS  # noqa: E402
 from rows_protobuf import PROTOBUF_ROWS  # noqa: E402
 from rows_pytorch import PYTORCH_ROWS  # noqa: E402
 from rows_riegeli import RIEGELI_ROWS  # noqa: E402
 
-PEERS = ("safetensors", "orjson", "ijson")
+PEERS = ("safetensors", "orjson", "ijson", "gguf")
 BLOCK_LIMIT = 64 * MIB  # the default budget
 
 
@@ -248,6 +249,7 @@ ROWS = {
     **CONTAINER_ROWS,
     **CONVERT_ROWS,
     **PYTORCH_ROWS,
+    **GGUF_ROWS,
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 import pparse
 from pparse import UnsupportedError
 from pparse.kernels.ggml_blocks import DECODERS, HALVES, swapped
-from pparse.parsers.gguf.types import TYPES
+from pparse.parsers.gguf.types import TYPES, decoder
 from tests.rows import rows
 
 
@@ -51,6 +51,7 @@ def test_any_blocks_decode_to_the_same_bits(name):
 def test_all_that_the_library_decodes_is_decoded():
     for kind in KINDS:
         if SIZES[kind][0] > 1 and kind.name not in DECODERS:
+            assert decoder(kind.name, "little") is None
             with pytest.raises(NotImplementedError):
                 gguf.dequantize(any_blocks(kind, 1, 1), kind)
 
@@ -67,6 +68,7 @@ def test_blocks_of_big_endian_files_are_swapped_as_the_library_does(name):
     for number in range(len(blocks)):
         endian.byteswap_tensors[kind](One, number * SIZES[kind][1])
     assert swapped(name, blocks).tobytes() == One.data.tobytes()
+    assert [known.name for known in TYPES.values() if decoder(known.name, "big")] == list(HALVES)
 
 
 @rows("big", [False, True])

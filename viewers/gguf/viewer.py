@@ -5,8 +5,7 @@ from __future__ import annotations
 from array import array
 
 from pparse.findings import Finding, Severity, Status
-from pparse.kernels.ggml_blocks import DECODERS, HALVES, swapped
-from pparse.parsers.gguf.types import TYPES
+from pparse.parsers.gguf.types import TYPES, decoder
 from pparse.parsers.safetensors.layout import CONFLICTS, SHARED, sharers
 from pparse.tensors.block_tensor import BlockTensor
 from pparse.tensors.dtype import DTYPES
@@ -19,13 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from numpy.typing import NDArray
-
     from pparse.document.extraction import Extraction
     from pparse.parsers.gguf.parser import GgufParser
     from pparse.parsers.gguf.places import TensorPlace
-    from pparse.parsers.gguf.types import GgmlType
-    from pparse.tensors.block_tensor import Decode
     from pparse.tensors.viewer import Extent, Viewer
     from pparse.tree.node import Node
 
@@ -83,7 +78,7 @@ class GgufViewer(NodeViewer):
             dtype = DTYPES[known.dtype] if known is not None and known.dtype is not None else None
             return Tensor(name, dtype, place.shape, spans, byteorder=order, **told)
         sizes = {"block_size": known.block_size, "block_bytes": known.block_bytes}
-        return BlockTensor(name, place.shape, spans, decode=_decoder(known, order), **sizes, **told)
+        return BlockTensor(name, place.shape, spans, decode=decoder(known.name, order), **sizes, **told)
 
     def _data_start(self, there: int) -> int:
         """Return where the data begin; if the table is cut, at the earliest."""
@@ -136,20 +131,6 @@ class GgufViewer(NodeViewer):
             where: Any = {"path": key, "source": self.extraction.name, "severity": Severity.WARNING}
             self.findings.add(Finding("duplicate-key", f"the key {key} occurs more than once", **where))
         yield from (self.findings[at] for at in range(seen, len(self.findings) - self.findings.omitted))
-
-
-def _decoder(known: GgmlType, order: str) -> Decode | None:
-    """Return what decodes the blocks of a type; None if nothing does."""
-    decode = DECODERS.get(known.name)
-    if decode is None or order == "little":
-        return decode
-    if known.name not in HALVES:
-        return None
-
-    def swap_and_decode(blocks: NDArray[Any], out: NDArray[Any]) -> None:
-        decode(swapped(known.name, blocks), out)
-
-    return swap_and_decode
 
 
 def gguf_viewer(extraction: Extraction) -> Viewer:
