@@ -522,3 +522,18 @@ def test_what_ggml_does_not_read_is_not_written(name, shape, why, tmp_path):
 def test_only_gguf_files_are_quantised(tmp_path):
     with pytest.raises(pparse.errors.OptionError, match="only GGUF"):
         pparse.convert(DATA / "layers.gguf", tmp_path / "out.npz", dtype="Q8_0")
+
+
+def test_tensors_that_were_never_written_are_told(tmp_path, run):
+    path = tmp_path / "m.gguf"
+    head = Writer().file([], [("a", (1 << 18,), F32, 0), ("b", (1 << 18,), F32, 1 << 20)])
+    with path.open("wb") as file:
+        file.write(head + b"\1" * (1 << 20))
+        file.truncate(len(head) + (2 << 20))
+    with pparse.view(path) as model:
+        if not model.holes:
+            pytest.skip("the file system has no holes")
+        assert [bool(tensor.unwritten_nbytes) for tensor in model.values()] == [False, True]
+        assert "never written" in model["b"].finding.reason
+        assert model.extent().resume_at == len(head) + (1 << 20)
+    assert (run("check", path).code, "never written" in run("ls", path).out) == (4, True)
