@@ -10,29 +10,28 @@ PAIRS = [
     ("small", ("uint8", 7)),
     ("yes", ("bool", True)),
     ("name", "x"),
-    ("long", "y" * 260),
-    ("general.alignment", ("uint32", 64)),
-    ("words", ["a", "", "bb", "ü"]),
-    ("numbers", ("float32", [1.0, 2.0, 3.0])),
+    ("general.alignment", ("uint32", 8)),
+    ("w", ["a", "", "ü"]),
+    ("numbers", ("float32", [1.0, 2.0])),
     ("none", ("int64", [])),
     ("none", []),
-    ("deep", [["q"] * 3, [["z"]], [("int8", [1, 2])], []]),
+    ("deep", [["q"], [["z"]], [("int8", [1])]]),
 ]
-TENSORS = [("w", (2, 3), F32, 0), ("q", (2, 32), Q8_0, 64), ("b", (), F32, 192), ("", (0, 3), F32, 192)]
-DATA = pack("<6f", *range(6)).ljust(64, b"\0") + bytes(range(68)).ljust(128, b"\0") + pack("<f", 7)
+TENSORS = [("w", (2, 1), F32, 0), ("q", (1, 32), Q8_0, 8), ("b", (), F32, 48), ("", (0, 3), F32, 48)]
+DATA = pack("<2f", 1, 2) + bytes(range(34)).ljust(40, b"\0") + pack("<f", 7)
 
 
 def mixed(pairs: list = PAIRS, **how: object) -> bytes:
-    return Writer(**how).file(pairs, TENSORS, DATA, 64)
+    return Writer(**how).file(pairs, TENSORS, DATA, 8)
 
 
 class TestGguf(ParserContract):
     parser = GgufParser
-    changes = (0x01, 0xFF)
+    changes = (0xFF,)
     samples = {
         "model": mixed(),
         "empty": Writer().file([], []),
-        "words": Writer().file([("words", ["one", "two"] * 3)], []),
+        "words": Writer().file([("words", ["one", "two", "y" * 260])], []),
     }
 
     def is_whole(self, name: str, prefix: bytes) -> bool:
@@ -50,4 +49,4 @@ class TestGguf(ParserContract):
 
 class TestGgufOfOtherOrders(TestGguf):
     changes = (0x81,)
-    samples = {"first": mixed(version=1, pairs=PAIRS[4:]), "big": mixed(order=">", pairs=PAIRS[4:])}
+    samples = {"first": mixed(version=1, pairs=PAIRS[3:]), "big": mixed(order=">", pairs=PAIRS[3:])}
