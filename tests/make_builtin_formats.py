@@ -33,6 +33,7 @@ PARSERS = (
     "pparse.parsers.gguf.parser:GgufParser",
     "pparse.parsers.pickle.parser:PickleParser",
     "pparse.parsers.pytorch.index:PyTorchIndexParser",
+    "pparse.parsers.pytorch.folder:PyTorchFolderParser",
     "pparse.parsers.pytorch.legacy:PyTorchLegacyParser",
     "pparse.parsers.pytorch.tar:PyTorchTarParser",
     "pparse.parsers.pytorch.zip:PyTorchZipParser",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import struct
+import tarfile
 from dataclasses import dataclass
 from math import prod
 
@@ -55,49 +56,163 @@ def _numbers(numbers: list[int]) -> bytes:
     return b"(" + b"".join(map(_number, numbers)) + b"t"
 
 
+def _rebuilt(number: int, dtype: str, shape: list[int], *, legacy: bool = False) -> bytes:
+    """Return the opcodes of a tensor whose storage has that number."""
+    storage = f"ctorch\n{STORAGES[dtype][0]}\n".encode() + _text(str(number)) + _text("cpu") + _number(prod(shape))
+    storage = b"(" + _text("storage") + storage + (b"N" if legacy else b"") + b"tQ"
+    strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    arguments = storage + _number(0) + _numbers(list(shape)) + _numbers(strides) + b"\x89ccollections\nOrderedDict\n)R"
+    return b"ctorch._utils\n_rebuild_tensor_v2\n(" + arguments + b"tR"
+
+
 def described(tensors: Mapping[str, tuple[str, list[int]]], *, legacy: bool = False) -> bytes:
     """Return the pickle of a dict of tensors, of types and shapes as given, each with a storage of its own."""
     out = b"\x80\x02}("
     for number, (name, (dtype, shape)) in enumerate(tensors.items()):
-        storage = f"ctorch\n{STORAGES[dtype][0]}\n".encode() + _text(str(number)) + _text("cpu") + _number(prod(shape))
-        storage = b"(" + _text("storage") + storage + (b"N" if legacy else b"") + b"tQ"
-        strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
-        arguments = (
-            storage + _number(0) + _numbers(list(shape)) + _numbers(strides) + b"\x89ccollections\nOrderedDict\n)R"
-        )
-        out += _text(name) + b"ctorch._utils\n_rebuild_tensor_v2\n(" + arguments + b"tR"
+        out += _text(name) + _rebuilt(number, dtype, shape, legacy=legacy)
     return out + b"u."
+
+
+class _Members:
+    """Writes an archive as torch does, and knows where each member is."""
+
+    def __init__(self, top: str) -> None:
+        self.out = io.BytesIO()
+        self._archive = Archive(self.out, top)
+        self.at: dict[str, tuple[int, int, int]] = {}
+        self._entries: dict[str, tuple[int, int]] = {}
+
+    def add(self, name: str, content: bytes) -> None:
+        at, entry = self.out.tell(), len(self._archive.directory)
+        self._archive.add(name, content)
+        self._entries[name] = (entry, len(self._archive.directory))
+        self.at[name] = (at, self.out.tell(), len(content))
+
+    def close(self) -> bytes:
+        self._directory = self.out.tell()
+        self._archive.close()
+        return self.out.getvalue()
+
+    def place(self, name: str) -> tuple[int, int]:
+        """Return where the content of a member lies: between its header and its descriptor."""
+        _, end, size = self.at[name]
+        return end - 16 - size, end - 16
+
+    def entry(self, first: str, last: str = "") -> tuple[int, int]:
+        """Return where the entry of a member lies in the directory, or those of several."""
+        return self._directory + self._entries[first][0], self._directory + self._entries[last or first][1]
+
+    def around(self, name: str) -> tuple[tuple[int, int], ...]:
+        """Return what leads to a member: its header, its descriptor and its entry."""
+        at, end, _ = self.at[name]
+        begin, stop = self.place(name)
+        return (at, begin), (stop, end), self.entry(name)
 
 
 def checkpoint(tensors: Mapping[str, tuple[str, list[int]]], contents: Mapping[str, bytes], top: str = "model") -> Made:
     """Return a checkpoint in a zip, with the storages in the order of the tensors."""
-    out = io.BytesIO()
-    archive = Archive(out, top)
-    ends, entries = {}, {}
-
-    def add(name: str, content: bytes) -> None:
-        at, entry = out.tell(), len(archive.directory)
-        archive.add(name, content)
-        entries[name] = (entry, len(archive.directory))
-        ends[name] = (at, out.tell(), len(content))
-
-    add("data.pkl", described(tensors))
+    archive = _Members(top)
+    archive.add("data.pkl", described(tensors))
     for name, content in ((".format_version", b"1"), (".storage_alignment", b"64"), ("byteorder", b"little")):
-        add(name, content)
+        archive.add(name, content)
     for number, name in enumerate(tensors):
-        add(f"data/{number}", contents[name])
-    add("version", b"3\n")
-    directory = out.tell()
-    archive.close()
-    places, own = {}, {}
-    for number, name in enumerate(tensors):
-        at, end, size = ends[f"data/{number}"]
-        begin, entry = end - 16 - size, entries[f"data/{number}"]
-        places[name] = (begin, begin + size)
-        own[name] = ((at, begin), (begin + size, end), (directory + entry[0], directory + entry[1]))
-    head = ends["byteorder"][1]
-    needs = ((0, head), (directory + entries["data.pkl"][0], directory + entries["byteorder"][1]))
-    return Made(out.getvalue(), places, head, needs, own)
+        archive.add(f"data/{number}", contents[name])
+    archive.add("version", b"3\n")
+    content = archive.close()
+    places = {name: archive.place(f"data/{number}") for number, name in enumerate(tensors)}
+    own = {name: archive.around(f"data/{number}") for number, name in enumerate(tensors)}
+    head = archive.at["byteorder"][1]
+    return Made(content, places, head, ((0, head), archive.entry("data.pkl", "byteorder")), own)
+
+
+CODE = b"class Net(Module):\n  __parameters__ = []\n  def forward(self, x: Tensor) -> Tensor:\n    return x\n"
+
+
+def script(tensors: Mapping[str, tuple[str, list[int]]], contents: Mapping[str, bytes], top: str = "model") -> Made:
+    """Return a TorchScript archive: the storages first, then the pickle, the code, and what of them are constants.
+
+    Those that are called ``CONSTANTS.c0`` and so on are constants of the code.
+    """
+    archive = _Members(top)
+    saved = {name: about for name, about in tensors.items() if not name.startswith("CONSTANTS.")}
+    where = {name: f"data/{number}" for number, name in enumerate(saved)}
+    constants = [name for name in tensors if name not in saved]
+    where |= {name: f"constants/{number}" for number, name in enumerate(constants)}
+    for name in saved:
+        archive.add(where[name], contents[name])
+    root: dict[str, object] = {}
+    for number, (name, about) in enumerate(saved.items()):
+        *path, last = name.split(".")
+        module = root
+        for part in path:
+            module = module.setdefault(part, {})  # type: ignore[assignment]
+        module[last] = number, about
+    archive.add("data.pkl", b"\x80\x02" + _module(root) + b".")
+    archive.add("code/__torch__.py", CODE)
+    for name in constants:
+        archive.add(where[name], contents[name])
+    parts = (_rebuilt(number, *tensors[name]) for number, name in enumerate(constants))
+    archive.add("constants.pkl", b"\x80\x02(" + b"".join(parts) + b"t.")
+    archive.add("version", b"3\n")
+    archive.add("byteorder", b"little")
+    content = archive.close()
+    places = {name: archive.place(member) for name, member in where.items()}
+    own = {}
+    for name, member in where.items():
+        record = "data.pkl" if name in saved else "constants.pkl"
+        begin, end, _ = archive.at[record]
+        own[name] = (*archive.around(member), (begin, end), archive.entry(record))
+    return Made(content, places, 0, (), own)
+
+
+def _module(value: Mapping[str, object]) -> bytes:
+    """Return the opcodes of a module, and of those in it."""
+    items = b""
+    for name, one in value.items():
+        items += _text(name) + (_module(one) if isinstance(one, dict) else _rebuilt(one[0], *one[1]))  # type: ignore[index]
+    return b"c__torch__\nNet\n)\x81}(" + items + b"ub"
+
+
+def tar_checkpoint(tensors: Mapping[str, tuple[str, list[int]]], contents: Mapping[str, bytes]) -> Made:
+    """Return a checkpoint as torch wrote it before 0.1.10: a tar with four members, of which the last has the storages.
+
+    Of the types that it knew: those of `STORAGES` but for bfloat16 and bool.
+    """
+    described, stores = pickle.dumps(len(tensors), 2), bytearray(pickle.dumps(len(tensors), 2))
+    saved, spans, leads = b"\x80\x02}(", {}, {}
+    for number, (name, (dtype, shape)) in enumerate(tensors.items()):
+        kind, size = STORAGES[dtype]
+        saved += _text(name) + _text(str(200 + number)) + b"Q"
+        named = f"ctorch\n{kind.replace('Storage', 'Tensor')}\n".encode()
+        described += b"\x80\x02" + _number(200 + number) + _number(100 + number) + named + b"\x87."
+        strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
+        described += struct.pack(f"<i4x{2 * len(shape) + 1}q", len(shape), *shape, *strides, 0)
+        begin = len(stores)
+        stores += b"\x80\x02" + _number(100 + number) + _text("cpu") + f"ctorch\n{kind}\n".encode() + b"\x87."
+        stores += struct.pack("<q", len(contents[name]) // size)
+        leads[name] = (begin, len(stores))
+        spans[name] = (len(stores), len(stores) + len(contents[name]))
+        stores += contents[name]
+    stores += pickle.dumps([], 2)
+    system = pickle.dumps({**SYSTEM, "protocol_version": 1000}, 2)
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, content in {"sys_info": system, "pickle": saved + b"u.", "tensors": described}.items():
+            _add(archive, name, content)
+        at = out.tell() + 512
+        _add(archive, "storages", bytes(stores))
+    places = {name: (at + begin, at + end) for name, (begin, end) in spans.items()}
+    ranges = [(at + begin, at + end) for begin, end in leads.values()]
+    # What leads to a storage is all that is before it, but for the numbers in others; the next one begins behind it.
+    own = {name: tuple(ranges[: number + 2]) for number, name in enumerate(tensors)}
+    head = at + min(begin for begin, _ in leads.values())
+    return Made(out.getvalue(), places, head, ((0, head),), own)
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    archive.addfile(member, io.BytesIO(content))
 
 
 def legacy_checkpoint(tensors: Mapping[str, tuple[str, list[int]]], contents: Mapping[str, bytes]) -> Made:

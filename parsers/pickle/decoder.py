@@ -66,6 +66,12 @@ class Decoder:
         """Drop what was kept of values that are named more than once."""
         self._objects.clear()
 
+    def peek(self, start: int, end: int) -> bytes:
+        """Return bytes of the pickle, fewer if some are lost: what is looked for need not reach that far."""
+        data = self.program.data
+        gap = data.next_gap(start) if data.gaps else None
+        return self.read(start, end if gap is None else max(start, min(end, gap.offset)))
+
     def read(self, start: int, end: int) -> bytes:
         """Return bytes of the pickle; small stretches near each other come out of one read."""
         base, window = self._window

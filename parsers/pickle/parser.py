@@ -25,7 +25,7 @@ from bisect import bisect_right
 from contextlib import suppress
 
 from pparse.data.trailing_bytes import trailing_severity
-from pparse.errors import LimitError, MalformedError, PparseError, UnsupportedError
+from pparse.errors import PASSING, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.pickle_scan import GETS, LONG_LINE, MARK, MORE, SLACK, STOPPED, Scan, ends_of, scan
 from pparse.parsers.pickle.contents import Contents, group
@@ -170,6 +170,8 @@ class PickleParser(Parser, Listing):
                         yield at, f"{module.decode('utf-8', 'replace')}.{name.decode('utf-8', 'replace')}"
                     else:
                         yield at, str(decoder.decode(at, end))
+                except PASSING:
+                    raise
                 except PparseError:
                     yield at, "?"
 
@@ -437,7 +439,7 @@ class PickleParser(Parser, Listing):
     def callable_name(self, program: Program, slot: int) -> str | None:
         """Return the name of what an object is made with; None if it is not simply a global."""
         decoder, start = self.decoder(program), slot >> 8
-        head = decoder.read(start, min(start + 1024, program.known_end))
+        head = decoder.peek(start, min(start + 1024, program.end))
         if not head:
             return None
         if head[0] == MARK:
@@ -450,6 +452,8 @@ class PickleParser(Parser, Listing):
             if len(state.slots) == 1 and state.slots[0] & 0xFF in b"c\x93hjg":
                 try:
                     found = decoder.decode(start, start + i)
+                except PASSING:
+                    raise
                 except PparseError:
                     return None
                 if isinstance(found, Global):
@@ -461,7 +465,7 @@ class PickleParser(Parser, Listing):
     def _is_called_with_nothing(self, program: Program, slot: int) -> bool:
         """Tell whether an object is made by a global without arguments."""
         start = slot >> 8
-        head = self.decoder(program).read(start, min(start + 1024, program.known_end))
+        head = self.decoder(program).peek(start, min(start + 1024, program.end))
         state, i, buf = Scan(), 0, head + bytes(SLACK)
         while i < len(head):
             if head[i : i + 1] == b")" or head[i : i + 2] == b"(t":

@@ -284,7 +284,7 @@ class Program:
         if slot & 0xFF not in GETS or slot & 0xFF == 0x32:
             return None
         at = slot >> 8
-        head = self.data.read_exact(at, min(24, self.known_end - at))
+        head = self.data.read_exact(at, min(24, self.end - at))
         nth = self.nth(get_number(head, 0, at), at)
         found, put = self.memoized(nth)
         return found, self.end_of(found, put, nth), nth

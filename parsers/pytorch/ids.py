@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse.errors import PparseError
+from pparse.errors import PASSING, PparseError
 from pparse.kernels.pickle_scan import Scan
 from pparse.parsers.pickle.reading import Reading
 from pparse.parsers.pickle.values import Persistent
@@ -26,6 +26,8 @@ def storages_named(program: Program, decoder: Decoder) -> dict[str, StorageId]:
         for slot, end in state.ids or ():
             try:
                 named = storage_id(Persistent(decoder.decode(slot >> 8, end)))
+            except PASSING:
+                raise
             except PparseError:
                 continue
             if named is not None:

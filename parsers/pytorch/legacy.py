@@ -9,8 +9,10 @@ A legacy file is five pickles in a row and then the storages (torch/serializatio
 
 from __future__ import annotations
 
+from pparse.data.base import Access
 from pparse.data.range_status import cut_status
-from pparse.errors import PparseError
+from pparse.data.zero_runs import zeros_at_end
+from pparse.errors import PASSING, PparseError
 from pparse.findings import Finding, Status
 from pparse.parsers.pickle.kinds import SHAPES
 from pparse.parsers.pickle.parser import PickleParser
@@ -80,6 +82,8 @@ class PyTorchLegacyParser(PickleParser, Checkpoint):
     def __init__(self, result: Result) -> None:
         super().__init__(result)
         self._stored: dict[str, _Place] | None = None
+        self.blank: int | None = None
+        """Where the zeros begin that stand for storages, to the end of the file; None: there are none."""
 
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
@@ -142,7 +146,8 @@ class PyTorchLegacyParser(PickleParser, Checkpoint):
             if odd is not None:
                 status = Status.DAMAGED
             elif cut or lost:
-                status = Status.TRUNCATED if cut or last + 8 > end else Status.DAMAGED
+                short = cut or self.blank is not None or last + 8 > end
+                status = Status.TRUNCATED if short else Status.DAMAGED
                 finding = Finding(
                     "truncated" if status is Status.TRUNCATED else "malformed",
                     "the storages end early" if status is Status.TRUNCATED else "a storage is not as the pickle says",
@@ -174,8 +179,13 @@ class PyTorchLegacyParser(PickleParser, Checkpoint):
             return None
         try:
             return self.decoder(program).decode(program.start, program.end - 1)
+        except PASSING:
+            raise
         except PparseError:
             return None
+
+    def _poll(self) -> None:
+        self.result.extraction.session.check_cancelled()
 
     def _keys(self) -> list[str]:
         keys = self._value(4)
@@ -207,6 +217,13 @@ class PyTorchLegacyParser(PickleParser, Checkpoint):
             meant = count if storage.view else storage.count  # ids of views do not say how much there is behind them
             if meant < 0 or len(head) < 8:
                 break
+            if count != meant and not count and data.access is Access.FREE:
+                self.blank = zeros_at_end(data, self.program(self.starts[4]).end, end, self._poll)
+                if self.blank <= pos:  # the file has a length, and was not written to its end
+                    for place in found.values():
+                        place.there = max(0, min(place.there, self.blank - place.begin))
+                    break
+                self.blank = None
             size = meant * dtype.itemsize
             found[key] = _Place(pos + 8, size, max(0, min(size, end - pos - 8)), count, meant)
             pos += 8 + size
@@ -218,6 +235,8 @@ class PyTorchLegacyParser(PickleParser, Checkpoint):
         end = self.result.extraction.known_end()
         for number, place in enumerate(places):
             if not wrong[number]:
+                continue
+            if self.blank is not None and place.begin + place.size > self.blank:
                 continue
             is_last = number + 1 == len(places)
             if wrong[number + 1] if not is_last else place.begin + place.size != end:
@@ -237,7 +256,7 @@ class PyTorchLegacyParser(PickleParser, Checkpoint):
         if place is None:
             return None
         data = self.result.extraction.data
-        return Stored(place.there, lambda: (data, place.begin, place.begin + place.size), place.status, place.finding)
+        return Stored(place.there, lambda: (data, place.begin, place.begin + place.there), place.status, place.finding)
 
     def keys(self) -> Iterator[str]:
         """Yield the keys of the storages in the file."""

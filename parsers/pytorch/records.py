@@ -62,8 +62,9 @@ class Record:
         member = self.member
         if member is None or member.checksum is None or member.status is not Status.COMPLETE or self._judged:
             return self.status is Status.COMPLETE
-        self._judged = True
-        return self._parser.verify(member).reason is None
+        verdict = self._parser.verify(member)
+        self._judged = True  # not earlier: another thread must not go on before
+        return verdict.reason is None
 
     @property
     def status(self) -> Status:
@@ -96,10 +97,17 @@ class Record:
             from pparse.errors import MalformedError
 
             raise MalformedError("its entry in the directory cannot be read", offset=self._at)
-        if self._start >= 0 and not self._judged and member.checksum is not None:
+        if self._start >= 0:
             self.prove()  # its header is wrong: only the checksum can tell what its bytes are
         data, begin, end = parser.content(member)
         return data, begin, begin + self.size if end is None else end
+
+    def is_of_zeros(self) -> bool:
+        """Return whether its checksum is that of as many zeros as it has bytes, or it has none."""
+        from pparse.kernels.joined_crc import crc_of_zeros
+
+        known = None if self.member is None else self.member.checksum
+        return known is None or known == ("crc32", crc_of_zeros(self.size))
 
 
 def _fits(extra: bytes) -> bool:

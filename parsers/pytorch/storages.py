@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Stored:
     """A storage as the file has it."""
 
-    __slots__ = ("_place", "data", "finding", "size", "status")
+    __slots__ = ("_place", "data", "finding", "prove", "size", "status", "written", "zeros")
 
     def __init__(
         self, size: int, place: Callable[[], Place], status: Status = Status.COMPLETE, finding: Finding | None = None
@@ -35,6 +35,12 @@ class Stored:
         self.finding = finding
         """What is wrong with it, if anything."""
         self._place = place
+        self.prove: Callable[[], object] | None = None
+        """Compares its checksum, unless that was done; None if it has none."""
+        self.written: Callable[[], int] | None = None
+        """Returns how many of the bytes there precede zeros that last to the end of the file; None: all count."""
+        self.zeros: Callable[[], bool] | None = None
+        """Returns whether its checksum is that of nothing but zeros; None if it has none."""
         self.data: Data | None = None
         """The data that it lies in, if that is known without reading."""
 

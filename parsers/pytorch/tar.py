@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from struct import Struct
 
+from pparse.data.base import Access
 from pparse.data.range_status import cut_status
-from pparse.errors import PparseError
+from pparse.data.zero_runs import zeros_at_end
+from pparse.errors import PASSING, PparseError
 from pparse.findings import Finding, Status
 from pparse.parsers.pickle.decoder import Decoder
 from pparse.parsers.pickle.program import Program
@@ -52,6 +54,10 @@ class _Reader:
         self.pos = document.start
         self.end = document.known_end()
         self._session = document.session
+
+    def poll(self) -> None:
+        """Raise `CancelledError` if the caller wants that."""
+        self._session.check_cancelled()
 
     def value(self) -> Any:
         """Return the value of the next pickle; None if it is not whole."""
@@ -130,6 +136,8 @@ class PyTorchTarParser(TarParser, Checkpoint):
         for candidate in (name, f"./{name}"):
             try:
                 return self.extraction.children.get(candidate) or self.enter(candidate)
+            except PASSING:
+                raise
             except PparseError:
                 continue
         return None
@@ -139,6 +147,8 @@ class PyTorchTarParser(TarParser, Checkpoint):
         document = self._document("pickle")
         try:
             root = None if document is None else document.parse("pickle").root
+        except PASSING:
+            raise
         except PparseError:
             return None
         return root.child(0) if root is not None and root.kind == "pickles" else root
@@ -147,13 +157,16 @@ class PyTorchTarParser(TarParser, Checkpoint):
 
     def _storages(self) -> dict[str, tuple[StorageId, Stored]]:
         if self._found is None:
-            self._found = {}
+            found: dict[str, tuple[StorageId, Stored]] = {}
             reader = self._reader("storages")
             if reader is not None:
                 try:
-                    self._read_storages(reader, self._found)
+                    self._read_storages(reader, found)
+                except PASSING:
+                    raise
                 except PparseError as error:
                     self._note_part("storages", error)
+            self._found = found
         return self._found
 
     def _note_part(self, name: str, error: PparseError) -> None:
@@ -164,15 +177,16 @@ class PyTorchTarParser(TarParser, Checkpoint):
     def _read_storages(self, reader: _Reader, found: dict[str, tuple[StorageId, Stored]]) -> None:
         count = reader.value()
         for _ in range(count if type(count) is int else 0):
+            begin = reader.pos
             about = reader.value()
             size = reader.numbers(1)
             known = storage_type(about[2]) if isinstance(about, tuple) and len(about) == 3 else None
             dtype = DTYPES.get(known[0]) if known is not None else None
             if known is None or dtype is None or size is None or size[0] < 0:
+                self._take_back(reader, begin, found)
                 return
             storage = StorageId(str(about[0]), *known, str(about[1]), size[0])
             found[storage.key] = storage, _part(reader.data, reader.pos, size[0] * dtype.itemsize, reader.end)
-            storage.held = found[storage.key][1]
             reader.pos += size[0] * dtype.itemsize
             if reader.pos > reader.end:
                 return
@@ -184,8 +198,22 @@ class PyTorchTarParser(TarParser, Checkpoint):
             storage = StorageId(str(view[0]), whole[0].dtype, whole[0].torch_dtype, whole[0].location, view[3])
             item = DTYPES[storage.dtype].itemsize
             data, begin, _ = whole[1].place
-            storage.held = _part(data, begin + view[2] * item, view[3] * item, reader.end)
-            found[storage.key] = storage, storage.held
+            found[storage.key] = storage, _part(data, begin + view[2] * item, view[3] * item, reader.end)
+
+    @staticmethod
+    def _take_back(reader: _Reader, at: int, found: dict[str, tuple[StorageId, Stored]]) -> None:
+        """Take back what lies in zeros that last from before ``at``, where a storage should begin, to the end.
+
+        The file has a length, and was not written to its end.
+        """
+        if reader.data.access is not Access.FREE:
+            return
+        first = min((stored.place[1] for _, stored in found.values()), default=at)
+        blank = zeros_at_end(reader.data, first, reader.end, reader.poll)
+        for key, (storage, stored) in found.items() if blank <= at else ():
+            data, begin, end = stored.place
+            if end > blank:
+                found[key] = storage, _part(data, begin, end - begin, blank)
 
     def stored(self, key: str) -> Stored | None:
         """Return a storage by its key."""
@@ -207,13 +235,16 @@ class PyTorchTarParser(TarParser, Checkpoint):
         """Return the tensor, or the storage, that a persistent id means; None if there is none."""
         key = str(value.id[0] if isinstance(value.id, tuple) and value.id else value.id)
         if self._tensors is None:
-            self._tensors = {}
+            tensors: dict[str, StoredTensor] = {}
             reader = self._reader("tensors")
             if reader is not None:
                 try:
-                    self._read_tensors(reader, self._tensors)
+                    self._read_tensors(reader, tensors)
+                except PASSING:
+                    raise
                 except PparseError as error:
                     self._note_part("tensors", error)
+            self._tensors = tensors
         found = self._tensors.get(key)
         if found is None and key in self._storages():
             storage = self._storages()[key][0]
@@ -240,7 +271,7 @@ class PyTorchTarParser(TarParser, Checkpoint):
 def _part(data: Data, begin: int, size: int, end: int) -> Stored:
     there = max(0, min(size, end - begin))
     status = Status.COMPLETE if there >= size else cut_status(there > 0)
-    return Stored(there, lambda: (data, begin, begin + size), status)
+    return Stored(there, lambda: (data, begin, begin + there), status)
 
 
 def _lost(about: tuple[Any, ...]) -> StorageId | None:

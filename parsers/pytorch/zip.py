@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from pparse.errors import LimitError, PparseError
+from pparse.data.base import Access
+from pparse.data.zero_runs import zeros_at_end
+from pparse.errors import PASSING, LimitError, PparseError
 from pparse.findings import Finding, Severity, Status
 from pparse.lazy import lazy_pattern
 from pparse.parsers.pickle.parser import PickleParser
@@ -206,6 +208,8 @@ class PyTorchZipParser(ZipParser, Checkpoint):
             return root.child(0) if root.kind == "pickles" else root  # torch reads to the first STOP
         except LimitError:
             raise
+        except PASSING:
+            raise
         except PparseError:
             return None
 
@@ -276,8 +280,17 @@ class PyTorchZipParser(ZipParser, Checkpoint):
         if record is None:
             return None
         found = Stored(record.size, record.place, record.status, record.finding)
-        found.data = record.data
+        found.data, found.prove, found.zeros = record.data, record.prove, record.is_of_zeros
+        if record.status is Status.TRUNCATED:
+            found.written = lambda: self._written(record)
         return found
+
+    def _written(self, record: Record) -> int:
+        """Return how many bytes of a member that reaches to the end of the data precede the zeros there."""
+        data, begin, end = record.place()
+        if data.access is not Access.FREE:
+            return end - begin
+        return zeros_at_end(data, begin, end, self.extraction.session.check_cancelled) - begin
 
     def constants(self) -> Node | None:
         """Return the constants of TorchScript's code: ``constants.pkl``."""
@@ -302,6 +315,8 @@ class PyTorchZipParser(ZipParser, Checkpoint):
             try:
                 data, start, end = record.place()
                 return "big" if data.pread(start, min(16, end - start)).strip() == b"big" else "little"
+            except PASSING:
+                raise
             except PparseError:
                 pass
         return "little"

@@ -1,4 +1,6 @@
-"""A folder that holds one safetensors model: an index with its shards, shards without an index, or one file.
+"""A folder that holds one model: an index with its shards, shards without an index, or one file.
+
+`SafetensorsFolderParser` reads those of safetensors; the folders of other formats differ in the names of their files.
 
 States of the root::
 
@@ -9,26 +11,30 @@ States of the root::
 
 from __future__ import annotations
 
-from pparse.errors import PathError
+from pparse.document.folder import several_models
 from pparse.lazy import lazy_pattern
-from pparse.parsers.safetensors.index import SUFFIX, SafetensorsIndexParser, ShardSet, template
+from pparse.parsers.safetensors.index import SafetensorsIndexParser, ShardSet, template
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.entry import Entry
 from pparse.tree.recognition import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
+    from collections.abc import Iterable, Iterator
+    from typing import Any, ClassVar
 
     from pparse.document.extraction import Extraction, FolderExtraction
     from pparse.tree.result import Result
 
-_NUMBERED = lazy_pattern(r"(.*?)(\d+)-of-(\d+)(\.safetensors)")
+NUMBERED = lazy_pattern(r"(.*?)(\d+)-of-(\d+)(\.\w+)")
+"""Names of shards that say how many there are."""
 
 
 class SafetensorsFolderParser(ShardSet):
     """A folder with the files of one model."""
+
+    index_parser: ClassVar[type[SafetensorsIndexParser]] = SafetensorsIndexParser
+    """What reads an index of this format, and knows how it and its shards are named."""
 
     name = "safetensors-folder"
     description = "folder with a safetensors model (index and shards, shards alone, or one file)"
@@ -40,29 +46,28 @@ class SafetensorsFolderParser(ShardSet):
         super().__init__(result)
         folder: FolderExtraction = result.extraction  # type: ignore[assignment]
         self._index: SafetensorsIndexParser | None = None
-        indexes = [name for name in folder.members if name.endswith(SUFFIX)]
-        files = [name for name in folder.members if name.endswith(".safetensors")]
-        groups: dict[str, list[str]] = {}
-        for name in files:
-            groups.setdefault(template(name), []).append(name)
-        if len(indexes) > 1 or (not indexes and len(groups) > 1):
-            models = indexes or [group[0] for group in groups.values()]
-            shown = ", ".join(models[:8]) + (f" and {len(models) - 8} more" if len(models) > 8 else "")
-            path = folder.folder.path
-            raise PathError(
-                f"the folder holds several models; name one of them, e.g. {path.rstrip('/')}/{models[0]}. "
-                f"There are: {shown}",
-                path=path,
-            )
-        if indexes:
-            self._index = folder.sibling(indexes[0]).parse("safetensors-index").parser  # type: ignore[assignment]
-        self._files = sorted(files)
+        models = self.models_in(folder)
+        if len(models) > 1:
+            raise several_models(folder.folder, models)
+        if models and models[0].endswith(self.index_parser.suffix):
+            self._index = folder.sibling(models[0]).parse(self.index_parser.name).parser  # type: ignore[assignment]
+        self._files = sorted(name for group in self.groups_in(folder) for name in group)
 
     @classmethod
     def match_folder(cls, folder: FolderExtraction) -> Confidence:
-        """LIKELY for a folder with safetensors files or an index of them."""
-        found = any(name.endswith((".safetensors", SUFFIX)) for name in folder.members)
-        return Confidence.LIKELY if found else Confidence.NO
+        """LIKELY for a folder with a model of this format."""
+        return Confidence.LIKELY if cls.models_in(folder) else Confidence.NO
+
+    @classmethod
+    def models_in(cls, folder: FolderExtraction) -> list[str]:
+        """Return the indexes in a folder; without any, the first file of each group."""
+        indexes = [name for name in folder.members if name.endswith(cls.index_parser.suffix)]
+        return indexes or [group[0] for group in cls.groups_in(folder)]
+
+    @classmethod
+    def groups_in(cls, folder: FolderExtraction) -> list[list[str]]:
+        """Return the files of models in a folder, those together whose names differ in nothing but numbers."""
+        return grouped(name for name in folder.members if name.endswith(cls.index_parser.endings))
 
     @property
     def index(self) -> SafetensorsIndexParser | None:
@@ -98,7 +103,7 @@ class SafetensorsFolderParser(ShardSet):
 
     def _numbered(self) -> list[str] | None:
         """Return all names that ``…-00001-of-00007.safetensors`` implies; None if files are not numbered like that."""
-        matches = [_NUMBERED.fullmatch(name) for name in self._files]
+        matches = [NUMBERED.fullmatch(name) for name in self._files]
         if not matches or any(match is None for match in matches):
             return None
         first = matches[0]
@@ -112,7 +117,7 @@ class SafetensorsFolderParser(ShardSet):
         return names if set(self._files) <= set(names) else None
 
     def extra_files(self) -> list[str]:
-        """Return safetensors files in the folder that the index does not name."""
+        """Return files of this format in the folder that the index does not name."""
         named = set(self.shard_names())
         return [name for name in self._files if name not in named]
 
@@ -127,7 +132,7 @@ class SafetensorsFolderParser(ShardSet):
 
     def root_entry(self) -> Entry:
         """Describe the root."""
-        return Entry(None, "safetensors-folder", 0, 0, status=None)
+        return Entry(None, self.name, 0, 0, status=None)
 
     def begin(self, ctx: NodeContext) -> tuple[int, Any, int]:
         """Begin the root, or its list of shards."""
@@ -143,3 +148,11 @@ class SafetensorsFolderParser(ShardSet):
                 ctx.emit(Entry(key, "metadata", 0, 0, value))
         ctx.emit(Entry("shards", "shards", 0, 0))
         return 0, DONE, 0
+
+
+def grouped(names: Iterable[str]) -> list[list[str]]:
+    """Return names in groups of those that differ in nothing but numbers."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(template(name), []).append(name)
+    return list(groups.values())

@@ -404,6 +404,8 @@ class TarWalker:
         elif after < body.next:
             if after > body.start or leads_past(self.source, after, body.next, None):
                 self._cut_at(body, after)
+            else:
+                self._check_nested(body, pos)
         elif after > body.next and not self._has_grown(body, after):
             if self._has_more(body) and (after - body.start) % BLOCK == 0:
                 # Only on the grid: if bytes are missing or inserted, the sizes are right, and headers may be lost.
@@ -412,6 +414,18 @@ class TarWalker:
                 body.spoil(Status.DAMAGED, "malformed", _UNPADDED)
             elif (after - body.next) % BLOCK and not self._header_was_here(body, after):
                 body.spoil(Status.DAMAGED, "malformed", "what follows it is shifted: bytes were inserted there")
+
+    def _check_nested(self, body: Body, pos: int) -> None:
+        """Handle an archive in the archive without a header after it: if bytes of it are missing, the next header lies
+        before its declared end. Headers of its own, which may be there, too, do not lead past that."""
+        after = self.search_from(max(body.start + 1, body.next - _MOST_SHIFTED), pos)
+        for _ in range(_MOST_SHIFTED // BLOCK):
+            if after is None or after >= body.next:
+                return
+            if leads_past(self.source, after, body.next, None):
+                self._cut_at(body, after)
+                return
+            after = self.search_from(after + 1, pos)
 
     def _has_grown(self, body: Body, after: int) -> bool:
         """Say whether bytes were inserted into the member, so that it extends beyond its size; if so, move its end.

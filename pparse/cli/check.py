@@ -18,7 +18,7 @@ from pparse.document.registry import viewer_for
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
-from pparse.recovery.document_verdict import compared, document_status
+from pparse.recovery.document_verdict import compared, document_status, is_fault, is_part_of_model, untold
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -167,10 +167,14 @@ def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
 def _findings_inside(name: str, extraction: Extraction, strict: bool) -> Iterator[Finding]:
     """Check a document inside an archive; if it cannot be opened, or a limit ends the check, that is the finding."""
     try:
+        whole = True
         for finding in extraction.check(strict=strict, around=False):
             told = copy(finding)  # the original keeps its own source
             told.source = name
+            whole = whole and not is_fault(finding)
             yield told
+        if whole and not is_part_of_model(extraction):
+            yield from untold(extraction, name)
     except (MalformedError, EndOfDataError, GapError) as error:
         yield Finding("malformed", error.reason, source=name, offset=error.offset)
     except (LimitError, UnsupportedError) as error:

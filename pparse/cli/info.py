@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.tensors.viewer import Viewer
 
+# How many lines of metadata are shown, and from what length on a value comes behind the others.
+_SHOWN: Final = 20
+_LONG: Final = 200
 EXAMPLES: Final = """examples:
   pparse info model.safetensors
   pparse info *.safetensors -q
@@ -106,14 +109,18 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
         _field(out, label, value)
     _field(out, "tensors", f"{extent.count:,} in {format_size(extent.tensor_bytes)}")
     _field(out, "parameters", parameters_words(extent.parameters, noun=False))
-    facts = list(_facts(metadata))
-    for name, value in facts[:20]:
+    facts = sorted(_facts(metadata), key=_rank)
+    for name, value in facts[:_SHOWN]:
         text = safe(value)
         _field(out, "metadata", f"{safe(str(name))} = {text[:200]}{'…' if len(text) > 200 else ''}")
-    if len(facts) > 20:
+    if len(facts) > _SHOWN:
         is_node = len(facts) == len(metadata) and viewer.root.find("metadata") is not None
         how = "get FILE metadata" if is_node else "info FILE --json"
-        _field(out, "metadata", f"… {len(facts) - 20} more; 'pparse {how}' shows all")
+        more = f"{len(facts) - _SHOWN:,}"
+        if viewer.most_facts is not None and len(metadata) >= viewer.most_facts:
+            _field(out, "metadata", f"… at least {more} more; 'pparse {how}' shows those")
+        else:
+            _field(out, "metadata", f"… {more} more; 'pparse {how}' shows all")
     _field(out, "status", out.status(extent.status, extent.all_verified))
     hit = viewer.find(extent.first_hit) if extent.first_hit is not None else None
     report_cut(out, extent, document, hit if hit is not None and hit.status is Status.TRUNCATED else None)
@@ -132,6 +139,15 @@ def _facts(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             waiting += [(f"{name}[{number}]", inner) for number, inner in reversed(list(enumerate(value)))]
         else:
             yield name, ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _rank(fact: tuple[str, str]) -> tuple[bool, bool, int]:
+    """Return what facts are ordered by: what stands in lists comes last, such as the groups of an optimizer, and
+    before it long texts; of the others, epochs and options at the top come first."""
+    name, value = fact
+    parts = name.split(".")
+    in_list = any(part.isdecimal() for part in parts) or "[" in name
+    return in_list, len(value) > _LONG, len(parts)
 
 
 def _details(viewer: Any) -> list[tuple[str, str]]:

@@ -166,11 +166,17 @@ def _tell(options: Any, out: Output, outcome: Outcome, findings: Any, listing: F
 def _checked(summary: Summary) -> str:
     """Say how many of the files, all complete, were confirmed by a checksum."""
     count, confirmed = summary.files, summary.confirmed
-    if not confirmed:
-        return f"no checksum covers {'it' if count == 1 else 'them'}"
+    it = "it" if count == 1 else "them"
     if confirmed == count:
         return f"a checksum agrees for {'it' if count == 1 else f'all {count:,}'}"
-    return f"a checksum agrees for {confirmed:,} of {count_words(count, 'file')}"
+    inside = ""
+    if summary.parts_confirmed:  # of a checkpoint, whose members have checksums, and their headers none
+        agree = "each" if summary.parts_confirmed == summary.parts else f"{summary.parts_confirmed:,}"
+        inside = f"for {agree} of {count_words(summary.parts, 'part')} of {it if not confirmed else 'others'}"
+    if not confirmed:
+        return f"a checksum agrees {inside}" if inside else f"no checksum covers {it}"
+    told = f"a checksum agrees for {confirmed:,} of {count_words(count, 'file')}"
+    return f"{told}, and {inside}" if inside else told
 
 
 def _tell_use(out: Output, summary: Summary, where: str) -> None:

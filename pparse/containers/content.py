@@ -43,7 +43,19 @@ _MOST_GAPS: Final = 65_536
 class Verdict:
     """The result of reading content."""
 
-    __slots__ = ("code", "gaps", "offset", "passed", "reason", "size", "source", "status", "suspect", "verified")
+    __slots__ = (
+        "code",
+        "gaps",
+        "offset",
+        "parts",
+        "passed",
+        "reason",
+        "size",
+        "source",
+        "status",
+        "suspect",
+        "verified",
+    )
 
     def __init__(self) -> None:
         self.status = Status.COMPLETE
@@ -61,6 +73,8 @@ class Verdict:
         """``(offset, length)`` of missing bytes; the length is None if it is not known."""
         self.suspect: tuple[tuple[int, int], ...] = ()
         """``(offset, length)`` of bytes that may be wrong."""
+        self.parts = (0, 0)
+        """How many parts it has, as its own format says, and for how many of them a checksum agrees."""
         self.passed: list[tuple[int, int]] = []  # gaps of unknown length: offset, and the bytes skipped so far
         self.source: tuple[Data, int] | None = None  # the data that were read, and the offset of the content in them
 

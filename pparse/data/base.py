@@ -382,12 +382,18 @@ class Data(ABC):
         return known if proofs is None else [rest for pair in known for rest in proofs.without(*pair)]
 
     def condemn(self, start: int, end: int, reason: str) -> None:
-        """Record that a checksum contradicts the bytes ``[start, end)``: anything made of them is damaged."""
+        """Record that a checksum contradicts the bytes ``[start, end)``: anything made of them is damaged.
+
+        Of two checksums that disagree, that of fewer bytes decides: a damaged file may have been compressed, and a
+        part of a damaged stream may be whole.
+        """
         if start < end:
             if self._condemned is None:
                 with _MAKING:
                     self._condemned = self._condemned or Condemned()
             self._condemned.add(SuspectRange(start, end, reason))
+            if self._proofs is not None and self._proofs.covers(start, end):
+                self._proofs.remove(start, end)
             self.stats.discover()
 
     def vouch(self, start: int, end: int) -> None:
@@ -397,6 +403,8 @@ class Data(ABC):
                 with _MAKING:
                     self._proofs = self._proofs or Proofs()
             self._proofs.add(start, end)
+            for low, high in () if self._condemned is None else self._condemned.inside(start, end):
+                self._proofs.remove(low, high)
             self.stats.discover()
 
     @property

@@ -66,6 +66,17 @@ class Proofs:
             self._starts[first:last] = array("q", (start,))
             self._ends[first:last] = array("q", (end,))
 
+    def remove(self, start: int, end: int) -> None:
+        """Remove ``[start, end)``."""
+        with self._lock:
+            first, last = bisect_right(self._ends, start), bisect_left(self._starts, end)
+            if first >= last:
+                return
+            kept = [(self._starts[first], start), (end, self._ends[last - 1])]
+            kept = [(low, high) for low, high in kept if low < high]
+            self._starts[first:last] = array("q", (low for low, _ in kept))
+            self._ends[first:last] = array("q", (high for _, high in kept))
+
     def covers(self, start: int, end: int) -> bool:
         """Return whether all of ``[start, end)`` was confirmed."""
         with self._lock:
@@ -118,6 +129,13 @@ class Condemned:
 
     def __iter__(self) -> Iterator[SuspectRange]:
         return iter(self._suspect_ranges)
+
+    def inside(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the stretches (start, end) that lie in ``[start, end)`` and are not all of it, in order."""
+        with self._lock:
+            first, last = bisect_left(self._starts, start), bisect_left(self._starts, end)
+            found = ((one.start, one.end) for one in self._suspect_ranges[first:last] if one.end <= end)
+            return [one for one in found if one != (start, end)]
 
     def touching(self, start: int, end: int) -> SuspectRange | None:
         """Return a stretch that overlaps ``[start, end)``; None if none does."""

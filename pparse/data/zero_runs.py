@@ -1,6 +1,7 @@
 """Zeros where nothing was ever written: by a crashed disk write, or a download into a preallocated file.
 
-Two signs: holes of the file (`unwritten`), and long runs of zeros that fill whole pages (`zero_runs`).
+Two signs: holes of the file (`unwritten`), and zeros: long runs that fill whole pages (`zero_runs`), or those at the
+end of a file (`zeros_at_end`) where its format wants something else.
 """
 
 from __future__ import annotations
@@ -110,3 +111,24 @@ def _zeros_behind(data: Data, at: int, most: int) -> int:
 def first_unwritten(data: Data, start: int, end: int) -> int | None:
     """Return where to resume a download that left holes: where the first one begins; None if there is none."""
     return next((low for low, _ in unwritten(data, start, end)), None)
+
+
+def zeros_at_end(data: Data, start: int, end: int, poll: Callable[[], object]) -> int:
+    """Return where the zeros begin that ``data[start:end]`` ends with; ``end`` if it ends with another byte.
+
+    Reads backwards, and holes not at all; stops at gaps, whose bytes are lost and not zeros.
+    """
+    holes = list(data.holes(start, end))
+    step = PAGE
+    while end > start:
+        poll()
+        if holes and holes[-1][0] < end <= holes[-1][1]:
+            end = max(start, holes.pop()[0])
+            continue
+        begin = max(start, end - step, holes[-1][1] if holes else start)
+        found, unknown = data.read_known(begin, end - begin)
+        kept = len(found.rstrip(b"\0"))
+        if kept or unknown or len(found) < end - begin:
+            return end if unknown or len(found) < end - begin else begin + kept
+        end, step = begin, _STEP
+    return end

@@ -217,6 +217,17 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
     ),
     (
+        "pytorch-folder",
+        "pparse.parsers.pytorch.folder:PyTorchFolderParser",
+        "pparse.viewers.pytorch.sharded:PyTorchSetViewer",
+        (),
+        (),
+        False,
+        True,
+        True,
+        False,
+    ),
+    (
         "pytorch-legacy",
         "pparse.parsers.pytorch.legacy:PyTorchLegacyParser",
         "pparse.viewers.pytorch.viewer:PyTorchViewer",

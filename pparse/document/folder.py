@@ -113,6 +113,16 @@ class Folder(ABC):
         return found
 
 
+def several_models(folder: Folder, models: Sequence[str]) -> PathError:
+    """Return the error that asks which of the models in a folder is meant; each is called by the file to open."""
+    shown = ", ".join(models[:8]) + (f" and {len(models) - 8} more" if len(models) > 8 else "")
+    reason = (
+        f"the folder holds several models; name one of them, e.g. {folder.path.rstrip('/')}/{models[0]}. "
+        f"There are: {shown}"
+    )
+    return PathError(reason, path=folder.path)
+
+
 class LocalFolder(Folder):
     """A folder of the system. Symbolic links in it are followed, since download caches consist of them."""
 

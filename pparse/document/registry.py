@@ -17,6 +17,7 @@ from pparse.codecs.table import CODECS
 from pparse.data.base import Access
 from pparse.document.appearance import head_of, is_text, mistaken, nothing_there, what_it_is
 from pparse.document.builtin_formats import ROWS
+from pparse.document.folder import several_models
 from pparse.document.named_formats import NAMED, named, named_as, words
 from pparse.errors import (
     PASSING,
@@ -250,6 +251,10 @@ def detect(extraction: Extraction) -> type[Parser]:
             raise NothingThereError(reason, source=extraction.name)
         raise FormatError(what_it_is(extraction, _EXTENSIONS), source=extraction.name)
     chosen = max(best, key=lambda candidate: _rank(candidate, best))[0]
+    if extraction.is_folder:
+        models = [model for parser, _, _ in best for model in parser.models_in(extraction)]
+        if len(models) > 1:
+            raise several_models(extraction.folder, models)  # type: ignore[arg-type]
     _refuse_stand_in(extraction, excerpt, chosen)
     return chosen
 

@@ -1,4 +1,4 @@
-"""The CRC-32 of two stretches in a row, from those of each: without their bytes, in a few microseconds.
+"""The CRC-32 of two stretches in a row, from those of each, or of zeros: without their bytes, in a few microseconds.
 
 A CRC-32 is a remainder of polynomials over GF(2), modulo that of ISO 3309 (RFC 1952, section 8). With ``n`` more bytes
 behind it, the part of the first stretch is multiplied by x^(8n); the part of the second is added. Bit 31 of a number is
@@ -20,6 +20,11 @@ _ONE: Final = 1 << 31
 def joined_crc(first: int, second: int, length: int) -> int:
     """Return the CRC-32 of a stretch with CRC-32 ``first`` and ``length`` bytes behind it that have ``second``."""
     return _product(first, _power(8 * length)) ^ second
+
+
+def crc_of_zeros(length: int) -> int:
+    """Return the CRC-32 of so many zeros."""
+    return joined_crc(0xFFFFFFFF, 0xFFFFFFFF, length)
 
 
 @lru_cache(maxsize=64)

@@ -31,7 +31,7 @@ _CHANGED: Final = ("malformed", UNSURE_NUMBER)
 class DocumentVerdict:
     """The result of checking a document."""
 
-    __slots__ = ("findings", "status", "suspect", "verified")
+    __slots__ = ("findings", "parts", "status", "suspect", "verified")
 
     def __init__(self, limit: int) -> None:
         self.status = Status.COMPLETE
@@ -40,6 +40,8 @@ class DocumentVerdict:
         """Everything that is odd or wrong with it."""
         self.verified: bool | None = None
         """True if its own checksums confirm all of it; None if it has none, or not for every part."""
+        self.parts = (0, 0)
+        """Number of its parts, and of those whose own checksum agrees; what lies between them has none."""
         self.suspect: list[tuple[int, int]] = []
         """Offset and length of each range of the document that cannot be original."""
 
@@ -56,10 +58,11 @@ class DocumentVerdict:
     def count_for(self, verdict: Verdict) -> None:
         """Add this result to ``verdict``, which is only about the bytes: a truncated file may have all its bytes."""
         if self.is_whole:
+            verdict.parts = self.parts
             if verdict.verified is None and verdict.status is Status.COMPLETE:
                 verdict.verified = self.verified
             return
-        worst = next((finding for finding in self.findings if _is_fault(finding)), None)
+        worst = next((finding for finding in self.findings if is_fault(finding)), None)
         reason = worst.reason if worst is not None else f"its format says that it is {self.status}"
         verdict.worsen(self.status, worst.code if worst is not None else str(self.status), reason)
         stretches = [(offset, offset + length) for offset, length in (*verdict.suspect, *self.suspect)]
@@ -83,12 +86,13 @@ def judge(extraction: Extraction) -> DocumentVerdict:
         for finding in extraction.check(around=False):
             found.findings.add(finding)
         viewer = viewer_for(extraction)
-        damaged = any(_is_fault(finding) for finding in found.findings)
+        damaged = any(is_fault(finding) for finding in found.findings)
         found.status = viewer.extent().status if viewer is not None else document_status(extraction, damaged=damaged)
         if damaged and found.is_whole:
             found.status = Status.DAMAGED
         result = extraction.parse()
         things, agreed, _ = result.listing.checksums() or (0, 0, "")
+        found.parts = (things, agreed)
         covered = result.container is None  # of an archive, the checksums of its members do not cover its headers
         found.verified = True if covered and found.status is Status.COMPLETE and things and agreed == things else None
     except PASSING:
@@ -105,6 +109,34 @@ def judge(extraction: Extraction) -> DocumentVerdict:
             if finding.source == extraction.name and extraction.start <= start < end:
                 found.suspect.append((start - extraction.start, end - start))
     return found
+
+
+def is_part_of_model(extraction: Extraction) -> bool:
+    """Whether a document is a part of a model that is an archive, such as the pickle of a checkpoint: by itself it says
+    nothing about its tensors, whose bytes are in other parts."""
+    around = extraction.parent
+    while around is not None:
+        if any(result.parser.viewer is not None for result in around.results.values()):
+            return True
+        around = around.parent if around.implicit else None
+    return False
+
+
+def untold(extraction: Extraction, source: str) -> Iterator[Finding]:
+    """Yield what the status of a document says and none of its findings, once it was checked: that it is not whole."""
+    from pparse.document.registry import viewer_for
+
+    viewer = viewer_for(extraction)
+    status = document_status(extraction) if viewer is None else viewer.extent().status
+    if status not in BROKEN:
+        return
+    reason = f"it is {status}"
+    if viewer is not None:
+        extent = viewer.extent()
+        hit = f"; first tensor hit: {extent.first_hit}" if extent.first_hit is not None else ""
+        least = "at least " if extent.at_least else ""
+        reason += f": {extent.whole:,} of {least}{count_words(extent.count, 'tensor')} are whole{hit}"
+    yield Finding(str(status), reason, source=source)
 
 
 def compared(document: Extraction, extent: Extent | None, digests: int = 0) -> str:
@@ -159,6 +191,6 @@ def document_status(document: Extraction, *, damaged: bool = False) -> Status:
     return Status.DAMAGED if damaged and status is Status.COMPLETE else status
 
 
-def _is_fault(finding: Finding) -> bool:
+def is_fault(finding: Finding) -> bool:
     """Whether a finding says that the file is not whole: any error except one about a limit."""
     return finding.severity is Severity.ERROR and finding.code != "limit"

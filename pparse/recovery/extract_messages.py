@@ -43,6 +43,7 @@ class ExtractMessages:
             verdict.place(sink.file.bytes)
         known: dict[str, Any] = {
             "verified": verdict.verified,
+            "parts": verdict.parts,
             "source": source,
             "offset": offset,
             "reason": verdict.reason,

@@ -61,6 +61,7 @@ class RecoveredFile:
         "gaps",
         "mtime",
         "offset",
+        "parts",
         "path",
         "raw_name",
         "reason",
@@ -76,6 +77,7 @@ class RecoveredFile:
         status: Status,
         *,
         verified: bool | None = None,
+        parts: tuple[int, int] = (0, 0),
         bytes: int = 0,
         sha256: str | None = None,
         source: str | None = None,
@@ -92,6 +94,8 @@ class RecoveredFile:
         """Status of the file."""
         self.verified = verified
         """Whether its own checksum confirmed it; None if it has none."""
+        self.parts = parts
+        """How many parts it has, and for how many of them a checksum agrees; not in the JSON."""
         self.bytes = bytes
         """Bytes written."""
         self.sha256 = sha256
@@ -156,6 +160,8 @@ class Summary:
         "gap_bytes",
         "gaps",
         "not_written",
+        "parts",
+        "parts_confirmed",
         "set_apart",
         "verified",
     )
@@ -167,6 +173,8 @@ class Summary:
         """Counts: verified files, bytes written, gaps, bytes in gaps, files not written, files with doubtful bytes."""
         self.confirmed = 0
         """Number of verified files that are complete. A file with a right checksum may be invalid by its format."""
+        self.parts = self.parts_confirmed = 0
+        """Number of parts of complete files that are not verified as a whole, and of those with a right checksum."""
         self.set_apart: list[str] = []
         """Names of files that only hold bytes in doubt; the first 1,000."""
 
@@ -185,6 +193,9 @@ class Summary:
         self.counts[file.status] += 1
         self.verified += bool(file.verified)
         self.confirmed += bool(file.verified) and file.status is Status.COMPLETE
+        if file.status is Status.COMPLETE and not file.verified:
+            self.parts += file.parts[0]
+            self.parts_confirmed += file.parts[1]
         self.bytes += file.bytes
         self.not_written += file.path is None
         self.doubtful += bool(file.doubtful)

@@ -408,8 +408,8 @@ class Unpacker:
             self._gather(stream)
         judgement = self._judge(extraction_of(result))
         if not streams:
-            return self._salvage(extraction, level.prefix + member.name, judgement) or (
-                not judgement.is_whole and self._write_member(level, member, judgement=judgement)
+            return self._salvage(extraction, level.prefix + member.name, judgement) or self._write_member(
+                level, member, judgement=judgement
             )
         if not damaged and judgement.is_whole:
             return False

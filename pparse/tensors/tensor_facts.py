@@ -51,6 +51,9 @@ class Span:
         size = self.data.size
         return length if size is None else max(0, min(length, size - self.offset))
 
+    def prove(self) -> None:
+        """Compare the checksum of these bytes alone, if there is one: called if something is known against the data."""
+
     def to_dict(self) -> dict[str, object]:
         """Return the span as plain data, for JSON."""
         return {"file": self.path, "offset": self.offset, "length": self.length}

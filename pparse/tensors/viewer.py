@@ -48,6 +48,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     graph: Any = None  #: the graph of a model, if the format has one
     parser: Any = None  #: what reads the document, for commands that ask it for more
     names_may_be_lost = True  #: whether a name that is not found may be in the part of the document that is missing
+    most_facts: int | None = None  #: how many values `metadata` has at most; None: all that there are
     settles_late = False  #: whether `settle_all_but` leaves anything to be compared later
     is_set = False  #: whether the tensors lie in several files, named by `parser.shard_names`
     row_bytes = 520  #: approximate memory of one tensor while it is held, without name, shape and further parts
@@ -428,10 +429,8 @@ class Extent:
         """The byte to resume the first of them at."""
         self.resume_file: str | None = None
         """The name of that file."""
-        self.cut_files = 0
-        """Number of shards that are cut."""
-        self.missing_files = 0
-        """Number of shards that are missing."""
+        self.cut_files = 0  #: number of shards that are cut
+        self.missing_files = 0  #: number of shards that are missing
         self.whole = self.truncated = self.missing = self.damaged = self.unsupported = 0
         self.verified = 0
         """Number of whole tensors whose bytes a checksum confirmed."""

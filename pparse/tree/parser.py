@@ -19,7 +19,7 @@ from pparse.tree.visit import Trail, Visit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any, ClassVar
 
     from pparse.data.reader import Range
@@ -109,6 +109,12 @@ class Parser(Doored):
     def match_further(cls, reader: Range, *, thorough: bool) -> Confidence:
         """The same for data that no parser matches, from 64 KiB at both ends; not ``thorough``: from the last bytes."""
         return Confidence.NO
+
+    @classmethod
+    def models_in(cls, folder: Any) -> Sequence[str]:
+        """Return the models in a folder that could be meant by it, each as the file to open instead; none if it has
+        but one name."""
+        return ()
 
     @classmethod
     def match_folder(cls, folder: Any) -> Confidence:

@@ -88,7 +88,9 @@ def file_vouched(attempt: Attempt, path: str, seen: Seen) -> Iterator[str]:
 
 def members_of(case: Case, content: bytes) -> list[bytes]:
     """Return ``content`` if it is a member of the sample, which is an archive of stored files itself."""
-    return [content] if case.sample.name == "pytorch" and content in case.sample.content else []
+    archives = ("pytorch", "pytorch-script", "pytorch-tar", "pytorch-sharded")
+    files = [case.sample.content, *case.sample.siblings.values()]
+    return [content] if case.sample.name in archives and any(content in file for file in files) else []
 
 
 def is_unwritten(case: Case, file: File) -> bool:
@@ -113,7 +115,7 @@ def is_made(attempt: Attempt, path: str) -> bool:
 
 def is_shard(case: Case, path: str) -> bool:
     """Whether a file is another shard of the sample."""
-    return path.rpartition("/")[2] in case.sample.siblings and path.endswith(".safetensors")
+    return path.rpartition("/")[2] in case.sample.siblings and path.endswith((".safetensors", ".bin"))
 
 
 def is_exempt(path: str) -> bool:

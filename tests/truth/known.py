@@ -32,7 +32,8 @@ class Sample:
     """A file, and the truth about it.
 
     ``kind`` says how values are asked for: ``tensors``, ``records``, ``keys`` (of the root), ``blob`` (the bytes).
-    ``layout``: ``offset`` (values stand where a header says), ``stream`` (what is behind damage may be misread) or
+    ``layout``: ``offset`` (values stand where a header says), ``stream`` (what is behind damage may be misread),
+    ``pickle`` (damage to a value is damage to it alone, that to what is between them may be damage to all) or
     ``chunks`` (hashed pieces, each found by itself). ``message`` is the option of that name. ``siblings`` are other
     files of its folder, ``entry`` the one that stands for the whole folder, ``sibling_values`` their values.
     """
@@ -65,6 +66,9 @@ class Sample:
             return Reach(ranges, reach.shifted, reach.cut, reach.lost, reach.doubt, reach.frayed)
         if inside and not reach.shifted and not reach.cut:
             return reach
+        if self.layout == "pickle" and not reach.cut:
+            # The opcodes are a program: one that is another one may drop what was made before it, or give it a name.
+            return Reach(((0, size),), reach.shifted, reach.cut, True, reach.doubt, reach.frayed)
         return Reach(((at, size),), reach.shifted, reach.cut, reach.lost, reach.doubt, reach.frayed)
 
     def untouched(self, name: str, reach: Reach) -> bool:

@@ -1,11 +1,13 @@
-"""Samples: PyTorch checkpoints, in a zip and as they were before."""
+"""Samples: PyTorch checkpoints, in a zip and as they were before, in shards, with code; and pickles of arrays."""
 
 from __future__ import annotations
 
+import json
 import random
 from math import prod
 
-from tests.pytorch_files import STORAGES, Made, checkpoint, legacy_checkpoint
+from tests.pickle_arrays import array_pickle
+from tests.pytorch_files import STORAGES, Made, checkpoint, legacy_checkpoint, script, tar_checkpoint
 from tests.truth.known import Sample, Value, mixed, sample
 
 TYPE_CHECKING = False
@@ -30,19 +32,43 @@ def shapes(first: int, count: int, width: int) -> dict[str, tuple[str, list[int]
     return found | {"wpe": ("uint8", [100, 17])}
 
 
-def made(name: str, file: str, seed: int, make: Callable[..., Made], *, hashed: bool) -> Sample:
-    """Return a sample of a checkpoint that ``make`` writes."""
+def contents_of(tensors: dict[str, tuple[str, list[int]]], seed: int) -> dict[str, bytes]:
+    """Return bytes for all tensors."""
     rng = random.Random(seed)
-    tensors = shapes(0, 4, 40)
     contents = {}
     for number, (key, (dtype, shape)) in enumerate(tensors.items()):
         content = mixed(rng, prod(shape) * STORAGES[dtype][1], number)
         contents[key] = bytes(byte & 1 for byte in content) if dtype == "bool" else content
+    return contents
+
+
+def values_of(found: Made, contents: dict[str, bytes]) -> dict[str, Value]:
+    """Return the values of a checkpoint."""
+    return {key: Value(contents[key], found.places[key], (*found.needs, *found.own[key])) for key in contents}
+
+
+def landmarks_of(found: Made) -> tuple[int, ...]:
+    """Return where damage to a checkpoint is worth most."""
+    spans = (*found.places.values(), *found.needs, *(span for spans in found.own.values() for span in spans))
+    marks = dict.fromkeys(place for span in spans for place in span)
+    return 8, found.head // 2, found.head, *marks, len(found.content) - 22
+
+
+def made(
+    name: str,
+    file: str,
+    seed: int,
+    make: Callable[..., Made],
+    *,
+    hashed: bool,
+    tensors: dict[str, tuple[str, list[int]]] | None = None,
+) -> Sample:
+    """Return a sample of a checkpoint that ``make`` writes."""
+    tensors = tensors or shapes(0, 4, 40)
+    contents = contents_of(tensors, seed)
     found = make(tensors, contents)
-    values = {key: Value(contents[key], found.places[key], (*found.needs, *found.own[key])) for key in tensors}
-    marks = [place for span in (*found.places.values(), *found.needs) for place in span]
-    landmarks = (8, found.head // 2, found.head, *marks, len(found.content) - 22)
-    return Sample(name, file, found.content, "tensors", values, "offset", landmarks, hashed=hashed, header=found.head)
+    marks, values = landmarks_of(found), values_of(found, contents)
+    return Sample(name, file, found.content, "tensors", values, "offset", marks, hashed=hashed, header=found.head)
 
 
 @sample
@@ -53,3 +79,79 @@ def make_pytorch() -> Sample:
 @sample
 def make_pytorch_legacy() -> Sample:
     return made("pytorch-legacy", "old.pt", 32, legacy_checkpoint, hashed=False)
+
+
+@sample
+def make_pytorch_tar() -> Sample:
+    """Of before 0.1.10, which had neither bool nor bfloat16."""
+    older = {"bool": "uint8", "bfloat16": "float16"}
+    tensors = {name: (older.get(dtype, dtype), shape) for name, (dtype, shape) in shapes(0, 3, 32).items()}
+    return made("pytorch-tar", "older.pt", 33, tar_checkpoint, hashed=False, tensors=tensors)
+
+
+@sample
+def make_pytorch_script() -> Sample:
+    """The storages come first, and constants of the code have their own."""
+    constants = {"CONSTANTS.c0": ("float32", [30, 7]), "CONSTANTS.c1": ("int64", [5])}
+    return made("pytorch-script", "code.pt", 34, script, hashed=True, tensors=shapes(0, 3, 32) | constants)
+
+
+@sample
+def make_pytorch_sharded() -> Sample:
+    """An index and three checkpoints; the second is the one that is hit, and stands alone in an archive."""
+    files, all_values, shards = {}, {}, []
+    for number in range(3):
+        file = f"pytorch_model-{number + 1:05}-of-00003.bin"
+        tensors = {key: about for key, about in shapes(number * 3, 3, 24).items() if key.startswith("h.")}
+        contents = contents_of(tensors, 40 + number)
+        shards.append((file, checkpoint(tensors, contents), contents))
+    names = {}
+    for number, (file, found, contents) in enumerate(shards):
+        names |= dict.fromkeys(contents, file)
+        if number != 1:
+            files[file] = found.content
+            all_values |= values_of(found, contents)
+    total = sum(len(content) for _, _, contents in shards for content in contents.values())
+    index = {"metadata": {"total_size": total}, "weight_map": names}
+    files["pytorch_model.bin.index.json"] = json.dumps(index, indent=1).encode()
+    file, found, contents = shards[1]
+    return Sample(
+        "pytorch-sharded",
+        file,
+        found.content,
+        "tensors",
+        values_of(found, contents),
+        "offset",
+        landmarks_of(found),
+        hashed=True,
+        header=found.head,
+        siblings=files,
+        sibling_values=all_values,
+        entry="pytorch_model.bin.index.json",
+    )
+
+
+@sample
+def make_pickle() -> Sample:
+    """Arrays of numpy, some in the words of old protocols and some in those of 5; one is read apart, by its size."""
+    rng = random.Random(51)
+    arrays = {
+        "wte": ("<f4", (64, 48)),
+        "ids": ("<i8", (200,)),
+        "codes": ("|u1", (33, 70)),
+        "big": ("<f4", (700, 100)),
+        "half": ("<f2", (41, 5)),
+        "mask": ("|b1", (300,)),
+        "wide": ("<f8", (300, 120)),
+        "last": ("<i4", (1000,)),
+    }
+    contents = {
+        name: mixed(rng, prod(shape) * int(word[2]), number)
+        for number, (name, (word, shape)) in enumerate(arrays.items())
+    }
+    contents["mask"] = bytes(byte & 1 for byte in contents["mask"])
+    content, places, tails = array_pickle(arrays, contents)
+    # A cut right behind the bytes leaves it open whether that was an array.
+    values = {name: Value(contents[name], places[name], ((0, places[name][0]), tails[name])) for name in arrays}
+    marks = tuple(dict.fromkeys(mark for spans in (places, tails) for span in spans.values() for mark in span))
+    return Sample("pickle", "arrays.pkl", content, "tensors", values, "pickle", (8, *marks))

@@ -9,10 +9,12 @@ from pparse.tensors.viewer import unwritten_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Final
 
     from pparse.parsers.pickle.parser import PickleParser
-    from pparse.tensors.tensor import Tensor
+    from pparse.tensors.tensor import Span, Tensor
+    from pparse.tree.node import Node
     from pparse.viewers.pickle.viewer import PickleViewer
 
 _MOST_HOLES: Final = 10_000
@@ -21,10 +23,17 @@ _MOST_HOLES: Final = 10_000
 class Doubts:
     """Marks the tensors of one viewer."""
 
-    def __init__(self, viewer: PickleViewer, *, has_checksums: bool) -> None:
-        """``has_checksums``: of the storages, so that holes of the file do not matter: zeros are known to be right."""
+    def __init__(
+        self, viewer: PickleViewer, *, has_checksums: bool, pickled: Callable[[], Node | None] | None = None
+    ) -> None:
+        """``has_checksums``: of the storages, which tell whether zeros in place of them are right.
+
+        ``pickled`` returns the value that names the tensors, if it is not that of the viewer.
+        """
         self._viewer = viewer
-        self._holes: list[tuple[int, int]] | None = [] if has_checksums else None
+        self._pickled = pickled or viewer.pickled
+        self._has_checksums = has_checksums
+        self._holes: list[tuple[int, int]] | None = None
         self._known = -1  # how much was known of the bytes when the names were judged
         self._names: str | None = None
 
@@ -37,8 +46,18 @@ class Doubts:
             tensor.finding = Finding("doubt", reason, path=tensor.name, source=self._viewer.extraction.name)
         elif self.holes and tensor.spans and tensor.spans[0].data is self._viewer.extraction.parsed.data:
             span = tensor.spans[0]
-            tensor.unwritten_nbytes = unwritten_in(self.holes, span.offset, span.offset + span.length)[1]
+            count = self._unwritten(span.offset, span.offset + span.length)
+            if count and not (self._has_checksums and self._agrees(span)):
+                tensor.unwritten_nbytes = count
         return tensor
+
+    def _unwritten(self, start: int, end: int) -> int:
+        return unwritten_in(self.holes, start, end)[1]
+
+    def _agrees(self, span: Span) -> bool:
+        from pparse.viewers.pickle.make import StoredSpan
+
+        return isinstance(span, StoredSpan) and span.agrees_with_holes(self._unwritten)
 
     @property
     def of_names(self) -> str | None:
@@ -49,9 +68,10 @@ class Doubts:
         return self._names
 
     def _judge_names(self) -> str | None:
-        root = self._viewer.pickled()
+        root = self._pickled()
         if root is None or not root.result.extraction.data.flawed:
             return None
+        root.result.extraction.confirm()  # a checksum of its own may tell that it is right
         parser: PickleParser = root.result.parser  # type: ignore[assignment]
         start, end = root.result.extraction.start, parser.program(parser.starts[-1]).end
         return root.result.extraction.data.why_suspect(start, end)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pparse.data.base import Data
-from pparse.errors import MalformedError, PparseError
+from pparse.errors import PASSING, EndOfDataError, GapError, MalformedError, PparseError
 from pparse.parsers.pickle.arrays import Array, array_of
 from pparse.parsers.pickle.payload import payload
 from pparse.parsers.pickle.values import Call
@@ -67,7 +67,14 @@ def as_latin1(text: str) -> bytes | None:
 
 
 def large_array(node: Node) -> Array | None:
-    """Return the array that a large ``call`` would make; None if it would make none."""
+    """Return the array that a large ``call`` would make; None if it would make none, or what it says cannot be read."""
+    try:
+        return _large_array(node)
+    except (MalformedError, EndOfDataError, GapError):
+        return None
+
+
+def _large_array(node: Node) -> Array | None:
     parts = {kid.key: kid for kid in node.children()}
     name = parts["callable"].load() if "callable" in parts else None
     place = _CONTENT.get(getattr(name, "name", "").rpartition(".")[2])
@@ -84,6 +91,8 @@ def large_array(node: Node) -> Array | None:
         known: list[Any] = [
             kid.to_python() if kid.shape != "scalar" else kid.load() for kid in values if kid is not content
         ]
+    except PASSING:
+        raise
     except PparseError:
         return None
     known.insert(place if place == 0 else len(known), b"")

@@ -6,7 +6,7 @@ from functools import partial
 
 from pparse.data.base import BytesData, Distance
 from pparse.data.flipped import FlippedData
-from pparse.errors import PparseError
+from pparse.errors import PASSING, PparseError
 from pparse.findings import Finding, Severity, Status
 from pparse.tensors.dtype import DTYPES, DType
 from pparse.tensors.status import status_by_place
@@ -14,13 +14,16 @@ from pparse.tensors.tensor import Span, Tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, Final
 
+    from pparse.data.base import Data
     from pparse.parsers.pickle.arrays import Array
     from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
     from pparse.parsers.pytorch.storages import Stored
 
+# A storage with holes in it is read for its checksum up to so many bytes.
+_LITTLE: Final = 4 << 20
 # Bytes that follow a storage in an archive, and count as its own if they are cut.
 _DESCRIPTOR: Final = 24
 
@@ -58,6 +61,37 @@ class SpanToPlace(Span):
     def end(self) -> int:  # type: ignore[override]
         """Where the storage ends."""
         return self._find()[1]
+
+
+class StoredSpan(Span):
+    """A stretch of a storage that may have a checksum of its own."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self, held: Stored, data: Data, begin: int, length: int, path: str, end: int) -> None:
+        super().__init__(data, begin, length, path, end)
+        self._held = held
+
+    def prove(self) -> None:
+        """Compare the checksum of the storage."""
+        if self._held.prove is not None:
+            self._held.prove()
+
+    def agrees_with_holes(self, stretch: Callable[[int, int], int]) -> bool:
+        """Return whether zeros in its place are right; ``stretch`` tells how many of some bytes were never written.
+
+        One that was not written at all is compared without reading it, another one is read if it is small.
+        """
+        held = self._held
+        if held.zeros is None:
+            return False
+        data, begin, end = held.place
+        if stretch(begin, end) == end - begin:
+            return held.zeros()
+        if end - begin <= _LITTLE:
+            self.prove()
+            return data.is_proved(begin, end)
+        return True
 
 
 class TensorMaker:
@@ -122,7 +156,7 @@ class TensorMaker:
             return Tensor(
                 name, dtype, stored.shape, (span,), stored_dtype=word, status=status, finding=finding, owner=self._owner
             )
-        status, finding_ = held.status, held.finding
+        status, finding_, stop = held.status, held.finding, None
         if status is Status.COMPLETE and end > held.size:
             status = Status.DAMAGED
             finding_ = Finding(
@@ -133,6 +167,11 @@ class TensorMaker:
                 wanted=end,
                 got=held.size,
             )
+        elif status is Status.TRUNCATED and held.size > meant + _DESCRIPTOR and _ends_with_zeros(held, meant):
+            # The file has a length, and its last part was not written: what is there ends before the zeros.
+            there = min(meant, held.written())  # type: ignore[misc]
+            self.lacking[stored.storage.key] = meant - there
+            status, stop = status_by_place(begin, end, there), there
         elif status is Status.TRUNCATED and held.size > meant + _DESCRIPTOR:
             status = Status.DAMAGED
             finding_ = Finding(
@@ -161,7 +200,7 @@ class TensorMaker:
             finding=finding_ if status is not Status.COMPLETE else None,
             owner=self._owner,
         )
-        made._spans = partial(self._spans, made, held, begin, end)
+        made._spans = partial(self._spans, made, held, begin, end, stop)
         if (stored.conj or stored.neg) and status is Status.COMPLETE:
             span = made.spans[0]
             if span.data is not None:
@@ -170,17 +209,20 @@ class TensorMaker:
                 made._content = Span(FlippedData(part, dtype.itemsize, places, name), 0, span.length, self._path)
         return made
 
-    def _spans(self, tensor: Tensor, held: Stored, begin: int, end: int) -> tuple[Span, ...]:
+    def _spans(self, tensor: Tensor, held: Stored, begin: int, end: int, written: int | None) -> tuple[Span, ...]:
         if held.data is not None and held.data.distance is Distance.FAR:
             return (SpanToPlace(held, begin, end - begin, self._path),)
         try:
             data, start, stop = held.place
+        except PASSING:
+            raise
         except PparseError as error:
             if tensor.claimed_status is Status.COMPLETE:
                 tensor.status = Status.DAMAGED
                 tensor.finding = Finding("bad-storage", error.reason, path=tensor.name, source=self._source)
             return (Span(None, 0, end - begin, self._path),)
-        return (Span(data, start + begin, end - begin, self._path, stop),)
+        stop = stop if written is None else start + written
+        return (StoredSpan(held, data, start + begin, end - begin, self._path, stop),)
 
     def of_numpy(self, name: str, array: Array, wanted: str | None = None) -> Tensor:
         """Return a numpy array, whose bytes are in the pickle; ``wanted``: the type that it is to have."""
@@ -252,6 +294,11 @@ def _stretch(stored: StoredTensor, dtype: DType) -> tuple[int, int]:
         begin = first * dtype.bits // 8
         return begin, begin + dtype.stored_nbytes(count)
     return first * dtype.itemsize, (first + count) * dtype.itemsize
+
+
+def _ends_with_zeros(held: Stored, meant: int) -> bool:
+    """Say whether what follows a storage of ``meant`` bytes, to the end of the file, is only zeros."""
+    return held.written is not None and held.written() <= meant + _DESCRIPTOR
 
 
 def _is_contiguous(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:

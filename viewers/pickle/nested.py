@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pparse.data.base import BytesData
 from pparse.document.extraction import Extraction
-from pparse.errors import PparseError
+from pparse.errors import PASSING, PparseError
 from pparse.parsers.pickle.values import Persistent
 from pparse.parsers.pytorch.rebuild import StorageId, storage_id
 from pparse.parsers.pytorch.storages import Checkpoint
@@ -24,6 +24,8 @@ def storage_in(outer: Extraction, content: bytes) -> StorageId | None:
         if found is None:
             return None
         found.held = parser.stored(found.key)  # type: ignore[attr-defined]
+    except PASSING:
+        raise
     except PparseError:
         return None
     return found if found.held is not None else None

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pparse.containers.member import NameCounter
+from pparse.data.base import Access
+from pparse.data.zero_runs import zeros_at_end
+from pparse.document.downloads import Resume, is_inside
 from pparse.findings import Finding, Status
 from pparse.parsers.pickle.arrays import Array, scalar_of
 from pparse.parsers.pickle.values import Call, Global, Persistent
@@ -33,12 +36,16 @@ if TYPE_CHECKING:
 _ARRAYS: Final = ("numpy.", "torch.", "joblib.")
 _MOST_FACTS: Final = 10_000
 _LONGEST: Final = 100_000
+# So many zeros at the end may be what was not written.
+_BLANK: Final = 512
 # Memory that the description of a tensor takes in a table of names.
 _NOTED: Final = 800
 
 
 class PickleViewer(Viewer):
     """A mapping of names to arrays, by their paths in what was pickled."""
+
+    most_facts = _MOST_FACTS
 
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
@@ -129,8 +136,12 @@ class PickleViewer(Viewer):
         """Return the finding on a tensor that lies in a hole of the file."""
         return self.doubts.finding_of(tensor)
 
+    def doubts_of(self, name: str) -> Doubts:
+        """Return what knows whether a tensor is doubtful."""
+        return self.doubts
+
     def _make(self, name: str, what: What, dtype: str | None) -> Tensor:
-        return self.doubts.mark(self._made(name, what, dtype))
+        return self.doubts_of(name).mark(self._made(name, what, dtype))
 
     def _made(self, name: str, what: What, dtype: str | None) -> Tensor:
         if isinstance(what, Array):
@@ -149,13 +160,41 @@ class PickleViewer(Viewer):
         if status is Status.COMPLETE and root is not None:
             status = root.status
         lacking = sum(self.maker.lacking.values())
-        if status is Status.TRUNCATED:
+        written = self._written_end(lacking)
+        if written is not None:
+            self._note_blank(written, extent, lacking)
+        elif status is Status.TRUNCATED:
             extent.document_status = Status.TRUNCATED
             extent.expected, extent.at_least = actual + max(1, lacking), True
             extent.resume_at = actual
         elif status is Status.DAMAGED or root is None or self.findings.errors:
             extent.document_status = Status.DAMAGED
         return self.keep_extent(extent)
+
+    def _written_end(self, lacking: int) -> int | None:
+        """Return where zeros begin that last to the end of the file, if they are enough for all that it lacks.
+
+        A file of its full length was preallocated, and not written to its end.
+        """
+        inner = self.extraction.parsed
+        start, end = inner.start, inner.known_end()
+        if not lacking or is_inside(self.extraction) or inner.data.access is not Access.FREE:
+            return None
+        at = zeros_at_end(inner.data, start, end, self.extraction.session.check_cancelled)
+        return at if end - at >= max(lacking, _BLANK) else None
+
+    def _note_blank(self, written: int, extent: Extent, lacking: int) -> None:
+        inner = self.extraction.parsed
+        start, end = inner.start, inner.known_end()
+        extent.document_status = Status.TRUNCATED
+        extent.actual, extent.expected, extent.at_least = written - start, end - start, True
+        extent.resume.append(Resume(self.extraction.name, written - start, hole=True))
+        reason = (
+            f"its last {end - written:,} bytes are zeros where {lacking:,} bytes of tensors should be: they were not "
+            "written, or are lost"
+        )
+        where = {"source": self.extraction.name, "offset": written, "length": end - written}
+        self.findings.add(Finding("unwritten", reason, **where))  # type: ignore[arg-type]
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor with that name, or None. The first look-up notes all names, if there is room."""

@@ -6,7 +6,7 @@ parameters, buffers and submodules are called as its ``state_dict()`` calls them
 
 from __future__ import annotations
 
-from pparse.errors import PparseError, UnsupportedError
+from pparse.errors import PASSING, EndOfDataError, GapError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Status
 from pparse.parsers.pickle.arrays import SCALARS, Array, array_of
 from pparse.parsers.pickle.values import Call, Ordered, Persistent
@@ -93,7 +93,7 @@ class Walk:
         stack: list[Iterator[tuple[str, Any]]] = [iter([(prefix, root)])]
         trail: list[int] = [0]
         while stack:
-            found = next(stack[-1], None)
+            found = self._next(stack[-1], root)
             if found is None:
                 stack.pop()
                 trail.pop()
@@ -135,6 +135,14 @@ class Walk:
             stack.append(parts)
             trail.append(id(value))
 
+    def _next(self, parts: Iterator[tuple[str, Any]], root: Node) -> tuple[str, Any] | None:
+        """Return the next part of a value; None if there is none, or it cannot be read: others are to be had."""
+        try:
+            return next(parts, None)
+        except (MalformedError, EndOfDataError, GapError) as error:
+            self._parser.note_damage(root, MalformedError(error.reason, offset=error.offset))
+            return None
+
     def _made(self, node: Node) -> Any:
         """Return a small node's value in a list; the node if it is large; None if it cannot be read."""
         size = (node.end or 0) - node.start
@@ -148,6 +156,8 @@ class Walk:
             return [self._parser.decoder(self._parser.program(node.start)).decode(node.start, node.end or node.start)]
         except UnsupportedError as error:
             return Odd(error.reason)
+        except PASSING:
+            raise
         except PparseError:
             return node if node.shape != SCALAR else None  # something in it is wrong: its other parts are not
 
@@ -155,8 +165,11 @@ class Walk:
         """Tell whether a large object would be made by torch: it has its storage inside, as bytes."""
         if (node.end or 0) - node.start <= SMALL or node.status is not Status.COMPLETE:
             return False
-        called = node.find("callable")
-        name = str(called.load()) if called is not None and called.kind == "global" else ""
+        try:
+            called = node.find("callable")
+            name = str(called.load()) if called is not None and called.kind == "global" else ""
+        except (MalformedError, EndOfDataError, GapError):
+            return False
         return name.startswith("torch.") and ("_rebuild_" in name or name == FROM_BYTES)
 
     def _large_tensor(self, node: Node) -> Any:
@@ -167,6 +180,8 @@ class Walk:
             return Odd(f"its storage lies in the pickle, in {size:,} bytes: more than the budget of {limit:,}")
         try:
             return self._parser.decoder(self._parser.program(node.start)).decode(node.start, node.end or node.start)
+        except PASSING:
+            raise
         except PparseError as error:
             return Odd(error.reason)
 

@@ -1,4 +1,4 @@
-"""The tensors of a sharded PyTorch model: an index with its checkpoints."""
+"""The tensors of a sharded PyTorch model: an index with its checkpoints, or a folder of them."""
 
 from __future__ import annotations
 

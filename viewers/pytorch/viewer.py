@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from array import array
 
-from pparse.findings import Finding, Severity
+from pparse.errors import MalformedError
+from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
+from pparse.parsers.pytorch.storages import Stored
+from pparse.viewers.pickle.doubts import Doubts
 from pparse.viewers.pickle.viewer import PickleViewer
 from pparse.viewers.pickle.walk import Walk
 
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from pparse.parsers.pickle.parser import PickleParser
     from pparse.parsers.pickle.values import Persistent
     from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
-    from pparse.parsers.pytorch.storages import Checkpoint, Stored
+    from pparse.parsers.pytorch.storages import Checkpoint
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Extent
     from pparse.tree.node import Node
@@ -27,12 +30,22 @@ if TYPE_CHECKING:
 _CONSTANTS: Final = "CONSTANTS"
 
 
+def _lost_constant(key: str) -> Stored:
+    reason = f"its storage, 'constants/{key}', is not in the file"
+
+    def place() -> Any:
+        raise MalformedError(reason)
+
+    return Stored(0, place, Status.MISSING, Finding("missing-storage", reason))
+
+
 class PyTorchViewer(PickleViewer):
     """A mapping of names to tensors: those of ``torch.load``, by their paths in what was saved."""
 
     parser: Checkpoint
     settles_late = True
     _sound: bool | None = None
+    _constant_doubts: Doubts | None = None
 
     @classmethod
     def applies(cls, parser: Any) -> bool:
@@ -54,8 +67,17 @@ class PyTorchViewer(PickleViewer):
             leaf.name = f"{_CONSTANTS}.c{leaf.name[len(_CONSTANTS) + 1 :]}"
             for _, tensor in leaf.tensors or ():
                 if tensor.storage is not None and tensor.storage.held is None:
-                    tensor.storage.held = self.parser.constant(tensor.storage.key) or self.stored(tensor.storage)
+                    # Their keys are other ones: a constant that is lost must not be read from the storage of that key.
+                    tensor.storage.held = self.parser.constant(tensor.storage.key) or _lost_constant(tensor.storage.key)
             yield leaf
+
+    def doubts_of(self, name: str) -> Doubts:
+        """Return what knows whether a tensor is doubtful: constants are named by a pickle of their own."""
+        if not name.startswith(f"{_CONSTANTS}.c"):
+            return self.doubts
+        if self._constant_doubts is None:
+            self._constant_doubts = Doubts(self, has_checksums=self.has_checksums, pickled=self.parser.constants)
+        return self._constant_doubts
 
     def settle(self) -> None:
         """From now on, let `tensors` first compare the checksums of all storages, once."""

@@ -10,7 +10,7 @@ from itertools import chain
 from pparse.document.downloads import Resume
 from pparse.document.extraction import extraction_of
 from pparse.document.registry import excerpt_of
-from pparse.errors import DataChangedError, FormatError, PparseError, SourceError
+from pparse.errors import CancelledError, ClosedError, DataChangedError, FormatError, PparseError, SourceError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
 from pparse.parsers.safetensors.parser import SafetensorsParser
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from pparse.parsers.safetensors.index import SafetensorsIndexParser, ShardSet
 
 
+# Errors that say nothing about a shard.
+_PASSING: Final = (CancelledError, ClosedError, DataChangedError)
 # Up to this many names are tracked with the number of shards that have them.
 _MAX_OTHERS: Final = 100_000
 
@@ -151,7 +153,7 @@ class SafetensorsSetViewer(Viewer):
             fetched = parser.fetch_ahead(names, number, fetched)
             try:
                 viewer = self.shard_viewer(name)
-            except DataChangedError:
+            except _PASSING:
                 raise
             except PparseError as error:
                 extent.missing_files += 1
@@ -272,7 +274,7 @@ class SafetensorsSetViewer(Viewer):
         try:
             found: Tensor | None = self.shard_viewer(shard).find(name)
             return found
-        except DataChangedError:
+        except _PASSING:
             raise
         except PparseError:
             return None
@@ -307,7 +309,7 @@ class SafetensorsSetViewer(Viewer):
         if shard is not None:
             try:
                 tensor: Tensor | None = self.shard_viewer(shard).find(name)
-            except DataChangedError:
+            except _PASSING:
                 raise
             except PparseError as error:
                 finding = Finding(
@@ -364,7 +366,7 @@ class SafetensorsSetViewer(Viewer):
             for name in self.parser.shard_names()[:1]:
                 try:
                     return self.shard_viewer(name).metadata  # type: ignore[no-any-return]
-                except DataChangedError:
+                except _PASSING:
                     raise
                 except PparseError:
                     return {}
@@ -375,7 +377,7 @@ class SafetensorsSetViewer(Viewer):
         for name in self.parser.shard_names():
             try:
                 yield self.shard_viewer(name).metadata
-            except DataChangedError:
+            except _PASSING:
                 raise
             except PparseError:  # what is wrong with it is a finding
                 continue
@@ -404,6 +406,8 @@ class SafetensorsSetViewer(Viewer):
         for name in self.parser.shard_names():
             try:
                 viewer = self.shard_viewer(name)
+            except (CancelledError, ClosedError, DataChangedError):
+                raise
             except PparseError:
                 continue  # listing the tensors told it
             for finding in viewer.check(strict=strict):

@@ -1,0 +1,68 @@
+"""A folder that holds one PyTorch model: an index with its shards, shards without an index, or one checkpoint.
+
+As of safetensors (`pparse.parsers.safetensors.folder`, which has the states), with other names. Since many files are
+called ``.bin``, those that no index names count only if they are checkpoints.
+"""
+
+from __future__ import annotations
+
+from pparse.errors import CancelledError, ClosedError, DataChangedError, PparseError
+from pparse.parsers.pytorch.index import PyTorchIndexParser
+from pparse.parsers.safetensors.folder import NUMBERED, SafetensorsFolderParser, grouped
+from pparse.tree.entry import MAP
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from pparse.document.extraction import FolderExtraction
+
+_CHECKPOINTS: Final = ("pytorch", "pytorch-legacy", "pytorch-tar")
+_ENDINGS: Final = (*PyTorchIndexParser.endings, ".ckpt", ".tar")
+# How many groups of files are looked into, and files of a group.
+_MOST_GROUPS: Final = 64
+_MOST_FILES: Final = 3
+
+
+class PyTorchFolderParser(SafetensorsFolderParser):
+    """A folder with the checkpoints of one model."""
+
+    name = "pytorch-folder"
+    description = "folder with a PyTorch model (index and shards, shards alone, or one checkpoint)"
+    viewer = "pparse.viewers.pytorch.sharded:PyTorchSetViewer"
+    index_parser = PyTorchIndexParser
+    shapes = {**SafetensorsFolderParser.shapes, "pytorch-folder": MAP}
+
+    @classmethod
+    def groups_in(cls, folder: FolderExtraction) -> list[list[str]]:
+        """Return the checkpoints in a folder; if some are numbered as shards are, only those.
+
+        Beside a safetensors model, others (``optimizer.pt``, ``training_args.bin``) belong to its training.
+        """
+        members = [name for name in folder.members if name.endswith(_ENDINGS)]
+        if any(name.endswith(cls.index_parser.suffix) for name in folder.members):
+            return []
+        numbered = [name for name in members if NUMBERED.fullmatch(name)]
+        groups = cls._of_checkpoints(folder, numbered)
+        if groups or any(name.endswith(SafetensorsFolderParser.index_parser.endings) for name in folder.members):
+            return groups
+        return cls._of_checkpoints(folder, [name for name in members if name not in numbered])
+
+    @staticmethod
+    def _of_checkpoints(folder: FolderExtraction, names: list[str]) -> list[list[str]]:
+        """Return names in groups, without groups in which no checkpoint is found."""
+        groups = grouped(names)[:_MOST_GROUPS]
+        return [group for group in groups if any(_is_checkpoint(folder, name) for name in group[:_MOST_FILES])]
+
+    def extra_files(self) -> list[str]:
+        """Return files that look like shards of the index, and that it does not name."""
+        return self._index.extra_files() if self._index is not None else []
+
+
+def _is_checkpoint(folder: FolderExtraction, name: str) -> bool:
+    try:
+        return folder.sibling(name).parse().parser.name in _CHECKPOINTS
+    except (ClosedError, DataChangedError, CancelledError):
+        raise
+    except PparseError:  # it cannot be opened, or is of no format
+        return False

@@ -1,0 +1,274 @@
+"""PyTorch files and pickles that are damaged: what other parts of them, and what is around them, must not hide."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+import zipfile
+import zlib
+
+import pytest
+
+import pparse
+from pparse.data.base import BytesData
+from pparse.data.zero_runs import zeros_at_end
+from pparse.errors import TensorError
+from pparse.kernels.joined_crc import crc_of_zeros
+from pparse.testing.fakes import GappyData
+from tests.pickle_arrays import array_pickle
+from tests.pytorch_files import checkpoint, legacy_checkpoint, numbered, script, tar_checkpoint
+from tests.pytorch_zoo import FOLDER
+
+COUNT, NBYTES = 6, 4096
+TENSORS, CONTENTS = numbered(COUNT, NBYTES, seed=3)
+NAMES = list(TENSORS)
+
+
+def changed(content: bytes, at: int, new: bytes) -> bytes:
+    return content[:at] + new + content[at + len(new) :]
+
+
+def zipped(content: bytes, name: str = "model.pt", method: int = zipfile.ZIP_STORED) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as archive:
+        archive.writestr(name, content)
+    return out.getvalue()
+
+
+def tarred(**files: bytes) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return out.getvalue()
+
+
+def statuses(viewer):
+    return {tensor.name: tensor.status.value for tensor in viewer.tensors()}
+
+
+# -- files that were not written to their ends -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [checkpoint, legacy_checkpoint, tar_checkpoint])
+@pytest.mark.parametrize("how", ["zeros", "hole"])
+def test_a_file_of_full_size_that_ends_with_zeros_is_resumed_where_they_begin(make, how, tmp_path, run):
+    made = make(TENSORS, CONTENTS | {NAMES[-1]: bytes(NBYTES)})
+    begin, _ = made.places[NAMES[3]]
+    at = begin + 1500
+    path = tmp_path / "model.pt"
+    if how == "hole":
+        with path.open("wb") as file:
+            file.write(made.content[:at])
+            file.truncate(len(made.content))
+    else:
+        path.write_bytes(made.content[:at] + bytes(len(made.content) - at))
+    with pparse.view(path) as model:
+        assert statuses(model) == dict(zip(NAMES, ["complete"] * 3 + ["truncated", "missing", "missing"], strict=True))
+        assert model[NAMES[3]].available_nbytes == 1500
+        assert model[NAMES[3]][:20].tobytes() == CONTENTS[NAMES[3]][: 20 * 64]
+        with pytest.raises(TensorError):
+            model[NAMES[3]].numpy()
+        extent = model.extent()
+        assert (extent.actual, extent.expected, extent.resume_at) == (at, len(made.content), at)
+        assert extent.status.value == "truncated"
+    told = run("info", path)
+    assert told.code == 4
+    assert f"resume the download at byte {at} of {path}\n" in told.out  # no program that resumes at the end would do
+
+
+@pytest.mark.parametrize("make", [checkpoint, legacy_checkpoint, tar_checkpoint])
+def test_tensors_of_zeros_at_the_end_of_a_whole_file_are_whole(make):
+    made = make(TENSORS, CONTENTS | dict.fromkeys(NAMES[3:], bytes(NBYTES)))
+    with pparse.view(made.content) as model:
+        assert set(statuses(model).values()) == {"complete"}
+        assert [one for one in model.check() if one.severity.value == "error"] == []
+        assert model.extent().resume_at is None
+
+
+def test_zeros_at_the_end_are_found_across_blocks():
+    for content in (b"", b"a", bytes(3), b"a" + bytes(5000), bytes(5000), b"ab" * 5000 + bytes(2 << 20)):
+        wanted = len(content.rstrip(b"\0"))
+        assert zeros_at_end(BytesData(content), 0, len(content), lambda: None) == wanted
+
+
+def test_a_tensor_in_a_hole_is_whole_only_if_its_checksum_is_that_of_zeros(tmp_path):
+    tensors, contents = numbered(4, 1 << 17, seed=4)
+    names = list(tensors)
+    made = checkpoint(tensors, contents | {names[3]: bytes(1 << 17)})
+    (one, _), (two, _), (three, end) = (made.places[name] for name in names[1:])
+    path = tmp_path / "model.pt"
+    with path.open("wb") as file:  # the second is not there, of the third a part is not, the last consists of zeros
+        for begin, stop in ((0, one), (two - 200, two + 30_000), (two + 90_000, three), (end, len(made.content))):
+            file.seek(begin)
+            file.write(made.content[begin:stop])
+    with pparse.view(path) as model:
+        if not list(model.extraction.data.holes(0, len(made.content))):
+            pytest.skip("this file system keeps no holes")
+        assert statuses(model) == dict(zip(names, ["complete", "damaged", "damaged", "complete"], strict=True))
+        for name in names[1:3]:
+            with pytest.raises(TensorError):
+                model[name].numpy()
+        assert model[names[3]].numpy().tobytes() == bytes(1 << 17)
+        assert model.status.value == "damaged"
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 8, 4095, 4096, 100_003, (1 << 22) + 5])
+def test_the_crc_of_zeros_is_known_without_them(count):
+    assert crc_of_zeros(count) == zlib.crc32(bytes(count))
+
+
+# -- checksums that disagree -----------------------------------------------------------------------------------------
+
+MADE = checkpoint(TENSORS, CONTENTS)
+
+
+@pytest.mark.parametrize("around", [zipped, gzip.compress, lambda content: zipped(content, method=8)])
+def test_what_a_storages_checksum_contradicts_is_damaged_though_that_of_the_stream_around_it_agrees(around, tmp_path):
+    """It was damaged before it was compressed; a tensor that was listed before the check knows that as well."""
+    content = changed(MADE.content, MADE.places[NAMES[2]][0] + 9, b"\0\1\2\3")
+    path = tmp_path / "file"
+    path.write_bytes(around(content))
+    with pparse.open(f"{path}::model.pt" if zipfile.is_zipfile(path) else path) as document:
+        model = document.view()
+        before = model[NAMES[2]]
+        before.numpy()
+        list(document.check())
+        for tensor in (before, model[NAMES[2]]):
+            assert (tensor.status.value, tensor.verified) == ("damaged", False)
+            with pytest.raises(TensorError):
+                tensor.numpy()
+        assert (model[NAMES[1]].status.value, model[NAMES[1]].verified) == ("complete", True)
+
+
+def test_a_storage_whose_checksum_agrees_is_read_though_that_of_the_archive_around_it_is_wrong(tmp_path):
+    content = zipped(MADE.content)
+    at = content.index(MADE.content) + MADE.places[NAMES[4]][0] + 20
+    (tmp_path / "it.zip").write_bytes(changed(content, at, b"\0\1\2\3"))
+    with pparse.view(tmp_path / "it.zip::model.pt") as model:
+        for name in NAMES:
+            tensor = model[name]
+            if name == NAMES[4]:
+                with pytest.raises(TensorError):
+                    tensor.numpy()
+            else:  # the first question gives what the second would
+                assert tensor.numpy().tobytes() == CONTENTS[name]
+                assert (tensor.status.value, tensor.verified) == ("complete", True)
+
+
+# -- TorchScript -----------------------------------------------------------------------------------------------------
+
+CONSTANTS = {"CONSTANTS.c0": ("float32", [8, 16]), "CONSTANTS.c1": ("float32", [64, 16])}
+CODE = script(TENSORS | CONSTANTS, CONTENTS | {"CONSTANTS.c0": b"\1" * 512, "CONSTANTS.c1": b"\2" * 4096})
+
+
+def test_a_constant_that_is_lost_is_not_read_from_the_storage_that_has_its_key():
+    name = b"model/constants/1"
+    content = CODE.content.replace(name, b"model/constant$/1")
+    assert content.count(b"constant$") == 2
+    with pparse.view(content) as model:
+        assert model["CONSTANTS.c0"].numpy().tobytes() == b"\1" * 512
+        assert model["CONSTANTS.c1"].status.value == "missing"
+        with pytest.raises(TensorError):
+            model["CONSTANTS.c1"].numpy()
+
+
+def test_constants_are_not_doubtful_because_the_pickle_of_the_model_is(tmp_path):
+    at = CODE.content.index(b"_rebuild_tensor_v2")
+    (tmp_path / "code.pt").write_bytes(changed(CODE.content, at, b"_rebuild_tensor_v3"))
+    with pparse.open(tmp_path / "code.pt") as document:
+        list(document.check())
+        found = statuses(document.view())
+    assert {found[name] for name in CONSTANTS} == {"complete"}
+
+
+# -- tar -------------------------------------------------------------------------------------------------------------
+
+
+def test_every_storage_of_an_old_tar_belongs_to_a_tensor():
+    with pparse.view(tar_checkpoint(TENSORS, CONTENTS).content) as model:
+        model.extent()
+        assert list(model.check()) == list(model.findings) == []
+
+
+def test_check_of_an_archive_tells_of_a_checkpoint_in_it_that_lacks_tensors(tmp_path, run):
+    made = tar_checkpoint(TENSORS, CONTENTS)
+    at = made.own[NAMES[2]][2][0]
+    (tmp_path / "it.tar").write_bytes(tarred(**{"old.pt": changed(made.content, at, bytes(8)), "notes.txt": b"a"}))
+    told = run("check", "-R", tmp_path / "it.tar")
+    assert told.code == 4
+    assert "2 of 6 tensors are whole; first tensor hit: layers.2.weight" in told.out
+    (tmp_path / "it.tar").write_bytes(tarred(**{"old.pt": made.content, "new.pt": MADE.content}))
+    assert run("check", "-R", tmp_path / "it.tar").code == 0
+
+
+def test_the_member_behind_a_tar_in_a_tar_that_lost_bytes_is_found():
+    inner = tar_checkpoint(TENSORS, CONTENTS).content
+    content = tarred(**{"old.pt": inner, "notes.txt": b"text" * 300, "last": b"x"})
+    at = content.index(CONTENTS[NAMES[2]]) + 100
+    with pparse.open(content[:at] + content[at + 7 :], format="tar") as document:
+        listed = {member.name: member.status.value for member in document.result.parser.members()}
+        assert listed["notes.txt"] == listed["last"] == "complete"
+        assert listed["old.pt"] == "damaged"
+        assert document.root["notes.txt"].load() == b"text" * 300
+    with pparse.open(content, format="tar") as document:
+        assert [member.status.value for member in document.result.parser.members()] == ["complete"] * 3
+
+
+# -- pickles ---------------------------------------------------------------------------------------------------------
+
+ARRAYS = {"a": ("<f4", (100, 4)), "big": ("<f4", (70_000,)), "last": ("<i8", (300,))}
+BYTES = {"a": bytes(range(200)) * 8, "big": b"\1\2\3\4" * 70_000, "last": b"\5" * 2400}
+PICKLE, PLACES, TAILS = array_pickle(ARRAYS, BYTES)
+
+
+@pytest.mark.parametrize("end", [b"\xff\xff", b"AAAA", b"b\0", b"(((("])
+def test_arrays_before_opcodes_that_make_no_sense_are_read(end):
+    content = changed(PICKLE, PLACES["last"][1], end)
+    with pparse.view(content, format="pickle") as model:
+        found = {tensor.name: tensor for tensor in model.tensors()}
+        for name in ("a", "big"):
+            assert found[name].numpy().tobytes() == BYTES[name]
+        assert model.status.value != "complete"
+
+
+@pytest.mark.parametrize("behind", [3, 40, 2421])
+def test_arrays_before_a_gap_are_read(behind):
+    """Its program is looked into further ahead than its readable part goes."""
+    start = PLACES["last"][0] - 20
+    with pparse.view(GappyData(PICKLE, [(start + behind, 30)]), format="pickle") as model:
+        found = {tensor.name: tensor for tensor in model.tensors()}
+        for name in ("a", "big"):
+            assert found[name].numpy().tobytes() == BYTES[name]
+        assert model.status.value != "complete"
+
+
+# -- what is said of them --------------------------------------------------------------------------------------------
+
+
+def test_recover_says_for_how_many_parts_of_a_checkpoint_a_checksum_agrees(tmp_path, run):
+    (tmp_path / "model.pt").write_bytes(MADE.content)
+    told = run("recover", tmp_path / "model.pt", "-o", tmp_path / "out")
+    assert told.code == 0
+    assert "nothing is missing; a checksum agrees for each of 11 parts of it: use" in told.out
+    (tmp_path / "it.tar").write_bytes(tarred(**{"model.pt": MADE.content, "notes.txt": b"a"}))
+    told = run("recover", tmp_path / "it.tar", "-o", tmp_path / "out2")
+    assert "nothing is missing; a checksum agrees for each of 11 parts of them: use" in told.out
+    (tmp_path / "old.pt").write_bytes(legacy_checkpoint(TENSORS, CONTENTS).content)
+    told = run("recover", tmp_path / "old.pt", "-o", tmp_path / "out3")
+    assert "nothing is missing; no checksum covers it: use" in told.out
+
+
+def test_info_shows_epochs_first_and_lists_of_an_optimizer_last(run):
+    out = run("info", FOLDER / "training.pt").out
+    shown = [line.split(None, 1)[1] for line in out.splitlines() if line.startswith("metadata")]
+    assert len(shown) == 21
+    assert shown[:4] == ["epoch = 12", "lr = 0.001", "best = inf", "name = run-7"]
+    names = [line.split(" = ")[0] for line in shown[:20]]
+    in_lists = [any(part.isdecimal() for part in name.split(".")) for name in names]
+    assert in_lists == sorted(in_lists)
+    with pparse.view(FOLDER / "training.pt") as model:
+        assert shown[20] == f"… {len(model.metadata) - 20} more; 'pparse info FILE --json' shows all"
