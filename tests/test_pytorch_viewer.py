@@ -21,7 +21,7 @@ from tests.pytorch_zoo import FOLDER, REFUSED, REFUSED_AND_WHOLE, SAMPLES, check
 MAY_BE_MORE = ("module", "legacy/module", "module_", "jagged", "library_objects", "sharded")
 
 
-@pytest.mark.parametrize("name", [name for name in SAMPLES if not name.endswith(".joblib")])
+@pytest.mark.parametrize("name", SAMPLES)
 def test_everything_else_that_was_saved_is_in_the_metadata(name):
     told = expected(name)
     try:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from math import prod
 
-from pparse.parsers.pickle.values import Call
+from pparse.parsers.pickle.joblib import WATCHED, order_of, wrapper_name
+from pparse.parsers.pickle.values import Call, Global
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.data.base import Data
+    from pparse.parsers.pickle.between import RawArray
 
 _MODULES: Final = ("numpy.core.", "numpy._core.")
 _RECONSTRUCT: Final = frozenset(f"{module}multiarray._reconstruct" for module in _MODULES)
@@ -22,7 +24,7 @@ _SCALAR_TYPES: Final = {"M8": "datetime64", "m8": "timedelta64"}
 class Array:
     """A numpy array, as its pickle describes it."""
 
-    __slots__ = ("big_endian", "content", "dtype", "fortran", "objects", "place", "shape", "what")
+    __slots__ = ("big_endian", "content", "doubt", "dtype", "fortran", "objects", "place", "shape", "what")
 
     def __init__(self, shape: tuple[int, ...], what: str) -> None:
         self.shape = shape
@@ -39,6 +41,8 @@ class Array:
         """The bytes; None: there are none, see ``place`` and ``objects``."""
         self.place: tuple[Data, int, int] | None = None
         """Where the bytes of a large array are: the data, begin and end."""
+        self.doubt = ""
+        """Why the place may be wrong; empty: nothing suggests that."""
         self.objects: list[Any] | None = None
         """The elements, if they are Python objects."""
 
@@ -55,7 +59,20 @@ def array_of(call: Call) -> Array | None:
     elif name in _FROM_BUFFER and isinstance(call.args, tuple) and len(call.args) == 4:
         content, dtype, shape, order = call.args
         return _array(shape, dtype, order in ("F", "f"), content) if call.state is None else None
+    elif call.array is not None and not call.array.is_pickle and wrapper_name(call) == WATCHED.decode():
+        return _array_of_joblib(call.array, call.state)
     return None
+
+
+def _array_of_joblib(place: RawArray, state: Any) -> Array | None:
+    """Return an array whose bytes stand between the opcodes."""
+    if not isinstance(state, dict):
+        return None
+    found = _array(state.get("shape"), state.get("dtype"), state.get("order") == "F", b"")
+    if found is not None:
+        found.content, found.doubt = None, place.doubt
+        found.place = place.data, place.begin, place.end
+    return found
 
 
 def scalar_of(call: Call) -> Array | None:
@@ -96,12 +113,14 @@ def _dtype(value: Any) -> tuple[str, str | None, bool] | None:
     word = value.args[0] if value.args else None
     if isinstance(word, bytes):
         word = word.decode("latin-1")
+    if isinstance(word, Global) and word.module == "ml_dtypes":
+        return word.name, word.name, False
     if not isinstance(word, str) or len(word) > 40:
         return None
     state = value.state
-    order = state[1] if isinstance(state, tuple) and len(state) > 4 else "="
-    if isinstance(order, bytes):
-        order = order.decode("latin-1")
+    order = order_of(state)
+    if order is None:
+        return None
     if isinstance(state, tuple) and len(state) > 4 and (state[2] is not None or state[3] is not None):
         return word, None, False  # parts of its own: an array, or a structure
     if order == "=" and word[:1] in ("<", ">"):  # without a state

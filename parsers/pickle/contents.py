@@ -5,13 +5,14 @@ from __future__ import annotations
 from array import array
 
 from pparse.kernels.pickle_scan import MARK, Scan, ends_of
-from pparse.parsers.pickle.reading import Reading, Stop
+from pparse.parsers.pickle.reading import Stop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
     from pparse.parsers.pickle.program import Program
+    from pparse.parsers.pickle.reading import Reading
     from pparse.tree.index import ChildIndex
 
     Part = tuple[int, int]
@@ -39,7 +40,7 @@ class Contents:
         self._made = 0
         self.wrong: tuple[int, str] | None = None
         """Offset of the first opcode that put something into it that does not belong there, and what."""
-        reading = Reading(program.session, program.data, start, self.state)
+        reading = program.reading(start, self.state)
         self.stop = reading.run(end, program.known_end, program.jumps(start, end), after=self._after_block)
         """Why reading ended: END if all is whole."""
         self._take()
@@ -99,7 +100,7 @@ def group(program: Program, start: int, end: int, *, paired: bool) -> list[Part]
     """
     state = Scan()
     state.slots.append(start << 8 | MARK)  # stands for the sequence
-    reading = Reading(program.session, program.data, start, state)
+    reading = program.reading(start, state)
     jumps = program.jumps(start, end)
     found: list[Part] = []
     while True:

@@ -11,7 +11,8 @@ from struct import unpack_from
 from warnings import catch_warnings, simplefilter
 
 from pparse.errors import LimitError, MalformedError, UnsupportedError
-from pparse.parsers.pickle.program import get_number
+from pparse.kernels.pickle_scan import MARK, MORE, SLACK, Scan, scan
+from pparse.parsers.pickle.reading import get_number
 from pparse.parsers.pickle.values import (
     Call,
     Extension,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Final
 
+    from pparse.parsers.pickle.between import Arrays
     from pparse.parsers.pickle.program import Program
 
 # How often a value may need another one first.
@@ -36,19 +38,23 @@ _MOST_FRAMES: Final = 1_000
 # What later opcodes may change, or change parts of.
 CONTAINERS: Final = (list, tuple, dict, set, frozenset, Call, Persistent)
 _WINDOW: Final = 64 << 10
+_LONGEST_NAME: Final = 1024
+# A global, or what may be one, or a part of its name, that is named again.
+_NAMES: Final = frozenset(b"c\x93hjg")
 
 
 class _Frame:
     """The decoding of one stretch of opcodes."""
 
-    __slots__ = ("base", "buf", "end", "i", "marks", "nth", "stack")
+    __slots__ = ("arrays", "base", "buf", "end", "i", "marks", "nth", "stack")
 
-    def __init__(self, buf: bytes, start: int, end: int, nth: int) -> None:
+    def __init__(self, buf: bytes, start: int, end: int, nth: int, arrays: Arrays | None) -> None:
         self.buf = buf
-        self.base = start
+        self.base = start  # what must be added to a place in `buf`: more behind bytes that are left out
         self.i = 0
-        self.end = end - start
+        self.end = end
         self.nth = nth  # how many values are memoized before
+        self.arrays = arrays
         self.stack: list[Any] = []
         self.marks: list[int] = []
 
@@ -56,9 +62,11 @@ class _Frame:
 class Decoder:
     """Makes the values of one pickle."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, window: int = _WINDOW) -> None:
+        """``window``: how much is read at once of stretches that are near each other."""
         self.program = program
         """The pickle."""
+        self._size = window
         self._window = (0, b"")
         self._objects: dict[int, Any] = {}  # what was memoized, by number in order
 
@@ -78,9 +86,9 @@ class Decoder:
         if base <= start and end <= base + len(window):
             return window[start - base : end - base]
         data = self.program.data
-        if end - start > _WINDOW // 4:
+        if end - start > self._size // 4:
             return data.read_exact(start, end - start)
-        window = data.pread(start, min(_WINDOW, max(self.program.end, end) - start))
+        window = data.pread(start, min(self._size, max(self.program.next_array(end), end) - start))
         if len(window) < end - start:
             return data.read_exact(start, end - start)
         self._window = start, window
@@ -107,6 +115,27 @@ class Decoder:
             )
         return made
 
+    def global_at(self, start: int, end: int) -> Any:
+        """Return the global that the value ``[start, end)`` begins with, as objects do; None: there is none.
+
+        Raises what `decode` does.
+        """
+        head = self.peek(start, min(start + _LONGEST_NAME, end))
+        if not head or head[0] == MARK:
+            return None
+        state, i, buf = Scan(), 0, head + bytes(SLACK)
+        for _ in range(12):
+            i, why = scan(buf, i, min(i + 1, len(head)), start, state)
+            if why != MORE or i > len(head):
+                return None
+            if len(state.slots) == 1 and state.slots[0] & 0xFF in _NAMES:
+                found = self.decode(start, start + i, _LONGEST_NAME)
+                if isinstance(found, Global):
+                    return found
+                if not isinstance(found, str):
+                    return None
+        return None
+
     def _decode(self, start: int, end: int, most: int | None) -> Any:
         limits = self.program.session.limits
         spent = 0
@@ -122,7 +151,7 @@ class Decoder:
                         offset=frames[-1].base,
                     )
                 last = self.program.end_of(slot, put, wanted)
-                spent += last - (slot >> 8)
+                spent += self.program.size_of(slot >> 8, last)
                 limits.check("scalar_bytes", spent, "the values that it names", offset=frames[-1].base)
                 if most is not None and spent > most:
                     raise LimitError("the values that it names are too large", option="", wanted=spent, got=most)
@@ -140,7 +169,12 @@ class Decoder:
             self._objects.setdefault(asked.pop(), done.stack[0])
 
     def _frame(self, start: int, end: int) -> _Frame:
-        return _Frame(self.read(start, end) + bytes(9), start, end, self.program.number_at(start))
+        arrays = self.program.arrays
+        if arrays is None:
+            buf = self.read(start, end)
+        else:  # bytes of arrays are not read
+            buf = b"".join([self.read(*stretch) for stretch in arrays.stretches(start, end)])
+        return _Frame(buf + bytes(9), start, len(buf), self.program.number_at(start), arrays)
 
 
 def _run(frame: _Frame, objects: dict[int, Any], program: Program) -> int | None:  # noqa: C901 -- a loop, for speed
@@ -400,6 +434,10 @@ def _build(frame: _Frame, i: int) -> int:
     before = target.state
     both = isinstance(before, dict) and isinstance(state, dict)
     target.state = {**before, **state} if both else state if before is None else (before, state)
+    number = None if frame.arrays is None else frame.arrays.number_behind(frame.base + i + 1)
+    if number is not None and frame.arrays is not None and isinstance(target, Call):
+        target.array = frame.arrays.array(number)
+        frame.base = target.array.end - i - 1
     return i + 1
 
 

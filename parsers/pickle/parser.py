@@ -24,17 +24,19 @@ from __future__ import annotations
 from bisect import bisect_right
 from contextlib import suppress
 
+from pparse.data.range_status import cut_status
 from pparse.data.trailing_bytes import trailing_severity
 from pparse.errors import PASSING, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
-from pparse.kernels.pickle_scan import GETS, LONG_LINE, MARK, MORE, SLACK, STOPPED, Scan, ends_of, scan
+from pparse.kernels.pickle_scan import GETS, LONG_LINE, MARK, MORE, NAMED, SLACK, STOPPED, Scan, ends_of, scan
 from pparse.parsers.pickle.contents import Contents, group
 from pparse.parsers.pickle.decoder import Decoder
+from pparse.parsers.pickle.joblib import COMPRESSED_BEFORE, WATCHED
 from pparse.parsers.pickle.kinds import KIND_OF, PLAIN_KINDS, SEQUENCES, SHAPES
 from pparse.parsers.pickle.program import Program
 from pparse.parsers.pickle.reading import Stop
 from pparse.parsers.pickle.unfinished import FILLED, NAMES, contents, open_from
-from pparse.parsers.pickle.values import Global, check_key
+from pparse.parsers.pickle.values import check_key
 from pparse.tree.entry import UNLOADED_VALUE, Entry
 from pparse.tree.listing import Listing
 from pparse.tree.parser import Parser
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, ClassVar, Final
 
+    from pparse.parsers.pickle.between import RawArray
     from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
@@ -63,6 +66,7 @@ _MOST_NAMED: Final = 64 << 10
 _ZEROS: Final = 64 << 10
 _SMALL_TUPLES: Final = frozenset(b"\x85\x86\x87")
 _MOST_STATES: Final = 100
+_BROKEN: Final = (Status.TRUNCATED, Status.DAMAGED)
 _CALLED: Final = frozenset(b"R\x81\x92oiQ")
 _PARTS_OF_CALL: Final = ("callable", "args", "kwargs")
 
@@ -72,7 +76,7 @@ class PickleParser(Parser, Listing):
 
     name = "pickle"
     description = "Python pickle, protocols 0 to 5"
-    extensions: ClassVar[tuple[str, ...]] = (".pkl", ".pickle", ".pck", ".p")
+    extensions: ClassVar[tuple[str, ...]] = (".pkl", ".pickle", ".pck", ".p", ".joblib")
     signatures = signatures(
         *(b"\x80" + bytes([protocol]) for protocol in range(6)),
         *(bytes([opcode]) for opcode in b"(]}lcINKJVXUTSFG"),
@@ -98,10 +102,13 @@ class PickleParser(Parser, Listing):
         """LIKELY for bytes that are opcodes of a pickle with a protocol; POSSIBLE for those of an old one."""
         head = excerpt.head(4096)
         state = Scan()
+        state.watched = WATCHED
         # Protocol 0 is text: it must end in this block, or be long and full of marks.
         i, why = scan(head + bytes(SLACK), 0, max(0, len(head)), 0, state)
         if not head:
             return Confidence.NO
+        if why == NAMED:
+            return Confidence.LIKELY
         if why not in (MORE, STOPPED, LONG_LINE):  # damaged, if it begins with a protocol and some opcodes
             return Confidence.POSSIBLE if head[0] == 0x80 and head[1:2] <= b"\5" and i > 4 else Confidence.NO
         if head[0] == 0x80:
@@ -113,27 +120,26 @@ class PickleParser(Parser, Listing):
 
     # -- programs ----------------------------------------------------------------------------------------------------
 
-    def program(self, start: int) -> Program:
-        """Return the pickle that begins at ``start``, or around it."""
-        if self._starts:
-            start = self._starts[max(0, bisect_right(self._starts, start) - 1)]
-        found = self._programs.get(start)
+    def program(self, pos: int) -> Program:
+        """Return the pickle that begins at ``pos``, or around it; that of an array of objects if it is in one."""
+        start = self._starts[max(0, bisect_right(self._starts, pos) - 1)] if self._starts else pos
+        found = self._programs.pop(start, None)  # the last one used is the last one
         if found is None:
             extraction = self.result.extraction
-            found = Program(extraction.session, extraction.data, start, extraction.known_end())
+            found = Program(extraction.session, extraction.data, start, extraction.known_end(), extraction.start)
             while len(self._programs) >= _PROGRAMS_KEPT:
                 del self._programs[next(iter(self._programs))]
-            self._programs[start] = found
-            self._decoders.pop(start, None)
-        return found
+        self._programs[start] = found
+        return found.program_at(pos)
 
     def decoder(self, program: Program) -> Decoder:
         """Return what makes the values of ``program``."""
-        found = self._decoders.get(program.start)
+        found = self._decoders.pop(program.start, None)
         if found is None or found.program is not program:
             while len(self._decoders) >= _PROGRAMS_KEPT:
                 del self._decoders[next(iter(self._decoders))]
-            found = self._decoders[program.start] = Decoder(program)
+            found = Decoder(program)
+        self._decoders[program.start] = found
         return found
 
     def root_entry(self) -> Entry:
@@ -143,6 +149,10 @@ class PickleParser(Parser, Listing):
         if end <= extraction.start:
             finding = self._note("truncated", "the pickle is empty", end)
             return Entry(None, "unknown", end, end, status=Status.TRUNCATED, finding=finding)
+        if extraction.data.pread(extraction.start, min(4, end - extraction.start)) == COMPRESSED_BEFORE:
+            reason = "a file of joblib before 0.10, compressed in its own way: that is not read"
+            finding = self._note("unsupported", reason, extraction.start)
+            return Entry(None, "unknown", extraction.start, end, status=Status.UNSUPPORTED, finding=finding)
         last = self.read_pickles()
         pos = last.end
         if not last.trouble and pos < end:
@@ -161,19 +171,24 @@ class PickleParser(Parser, Listing):
             self.read_pickles()
         for start in self._starts:
             program = self.program(start)
-            decoder = self.decoder(program)
-            for slot, end in program.globals:
-                at = slot >> 8
-                try:
-                    if slot & 0xFF == 0x69:  # INST
-                        module, name, _ = decoder.read(at + 1, end).split(b"\n", 2)
-                        yield at, f"{module.decode('utf-8', 'replace')}.{name.decode('utf-8', 'replace')}"
-                    else:
-                        yield at, str(decoder.decode(at, end))
-                except PASSING:
-                    raise
-                except PparseError:
-                    yield at, "?"
+            yield from self._globals_of(program)
+            for begin in program.arrays.pickles() if program.arrays is not None else ():
+                yield from self._globals_of(program.inner(begin))
+
+    def _globals_of(self, program: Program) -> Iterator[tuple[int, str]]:
+        decoder = self.decoder(program)
+        for slot, end in program.globals:
+            at = slot >> 8
+            try:
+                if slot & 0xFF == 0x69:  # INST
+                    module, name, _ = decoder.read(at + 1, end).split(b"\n", 2)
+                    yield at, f"{module.decode('utf-8', 'replace')}.{name.decode('utf-8', 'replace')}"
+                else:
+                    yield at, str(decoder.decode(at, end))
+            except PASSING:
+                raise
+            except PparseError:
+                yield at, "?"
 
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield the protocol, how many globals are named and calls are described, and the globals."""
@@ -290,7 +305,7 @@ class PickleParser(Parser, Listing):
             at, reason = found.wrong
             finding = Finding("malformed", reason, path=node.path, source=self.result.extraction.name, offset=at)
             self.result.close_node(node, Status.DAMAGED, finding)
-        elif node.known_status in (Status.TRUNCATED, Status.DAMAGED):
+        elif node.known_status in _BROKEN or (program.trouble and node.known_status is Status.UNSUPPORTED):
             for entry in self._unfinished(program, node, found.left):
                 if index.entries is not None or not in_order:
                     index.add_entry(entry)
@@ -322,9 +337,26 @@ class PickleParser(Parser, Listing):
             )
         for slot, end in found.state.states:
             yield self._entry(program, "state", slot, end)
+        number = None if program.arrays is None else program.arrays.number_of(node.start, node.end or program.end)
+        if number is not None and program.arrays is not None:
+            yield self._array_entry(program, program.arrays.array(number))
         for name, span in (("items", found.items), ("pairs", found.pairs)):
             if span is not None:
                 yield Entry(name, name, span[0], span[1])
+
+    def _array_entry(self, program: Program, place: RawArray) -> Entry:
+        """Describe the array of joblib that stands behind its description."""
+        if place.is_pickle:
+            return self.value_entry(program.inner(place.begin), "array")
+        last, source = program.known_end, self.result.extraction.name
+        status, finding = Status.COMPLETE, None
+        if place.end > max(last, place.begin):
+            status = cut_status(place.begin < last)
+            finding = Finding("truncated", "the bytes of an array end early", source=source, offset=last)
+        elif place.doubt:
+            status = Status.DAMAGED
+            finding = Finding("bad-padding", place.doubt, source=source, offset=place.begin)
+        return Entry("array", "raw", min(place.begin, last), min(place.end, last), status=status, finding=finding)
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
         """Return entries, reading their opcodes again where only offsets are kept."""
@@ -438,29 +470,14 @@ class PickleParser(Parser, Listing):
 
     def callable_name(self, program: Program, slot: int) -> str | None:
         """Return the name of what an object is made with; None if it is not simply a global."""
-        decoder, start = self.decoder(program), slot >> 8
-        head = decoder.peek(start, min(start + 1024, program.end))
-        if not head:
+        start = slot >> 8
+        try:
+            found = self.decoder(program).global_at(start, program.known_end)
+        except PASSING:
+            raise
+        except PparseError:
             return None
-        if head[0] == MARK:
-            return None
-        state, i, buf = Scan(), 0, head + bytes(SLACK)
-        for _ in range(12):
-            i, why = scan(buf, i, min(i + 1, len(head)), start, state)
-            if why != MORE or i > len(head):
-                return None
-            if len(state.slots) == 1 and state.slots[0] & 0xFF in b"c\x93hjg":
-                try:
-                    found = decoder.decode(start, start + i)
-                except PASSING:
-                    raise
-                except PparseError:
-                    return None
-                if isinstance(found, Global):
-                    return str(found)
-                if not isinstance(found, str):
-                    return None
-        return None
+        return None if found is None else str(found)
 
     def _is_called_with_nothing(self, program: Program, slot: int) -> bool:
         """Tell whether an object is made by a global without arguments."""
@@ -485,9 +502,9 @@ class PickleParser(Parser, Listing):
         paired = node.shape == "map" and node.kind != "call"
         names = iter(_PARTS_OF_CALL if node.kind == "call" and slots is left else ())  # nothing called it yet
         if slots is left:
-            first_open = 1 + open_from(slots[1:], paired=False)
+            first_open = 1 + open_from(program.closed(slots[1:]), paired=False)
         else:
-            first_open = open_from(slots, paired=paired)
+            first_open = open_from(program.closed(slots), paired=paired)
         done = ends_of(slots[: first_open + 1], program.end)
         decoder = self.decoder(program)
         if paired:
@@ -547,11 +564,20 @@ class PickleParser(Parser, Listing):
         """Return the value of a scalar; of an alias, that of the value it names."""
         size = (node.end or node.start) - node.start
         self.result.extraction.session.limits.check("scalar_bytes", size, "the value", offset=node.start)
+        if node.kind == "raw":
+            return self.result.extraction.data.read_exact(node.start, size)
         return Decoder(self.program(node.start)).decode(node.start, node.end or node.start)
+
+    def value_inside(self, place: RawArray) -> Any:
+        """Return the array of objects that joblib keeps in a pickle of its own. Raises what `Decoder.decode` does."""
+        program = self.program(place.begin)
+        return self.decoder(program).decode(program.start, program.end - 1)
 
     def to_python(self, node: Node) -> Any:
         """Return the value of ``node``, with objects as `pparse.parsers.pickle.values.Call`."""
         node._refuse_if_not_whole()
         if node.kind in ("pickles", "items", "pairs"):
             return super().to_python(node)
+        if node.kind == "raw":
+            return self.load_scalar(node)
         return Decoder(self.program(node.start)).decode(node.start, node.end or node.start)

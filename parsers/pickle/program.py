@@ -8,13 +8,15 @@ from bisect import bisect_left, bisect_right
 from pparse.errors import LimitError, MalformedError
 from pparse.findings import Status
 from pparse.kernels.pickle_scan import GETS, SLACK, Scan, scan
-from pparse.parsers.pickle.reading import Jumps, Reading, Stop
+from pparse.parsers.pickle.joblib import WATCHED, ArrayFinder
+from pparse.parsers.pickle.reading import Jumps, Reading, Stop, get_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
     from pparse.data.base import Data
+    from pparse.parsers.pickle.between import Arrays
     from pparse.tree.host import Session
 
 # What is memoized is noted per page of the pickle; pages are read again when they are needed.
@@ -26,6 +28,9 @@ _MOST_NOTED: Final = 200_000
 _MOST_LATE: Final = 1_000
 # The memory of all stacks kept, above which every second page is forgotten.
 _STACKS: Final = 2 << 20
+# How many pages may be read again while the pickle is read for the first time, besides a quarter of those it has.
+_MOST_AGAIN: Final = 16
+_INSIDE_KEPT: Final = 4
 
 
 class Page:
@@ -67,7 +72,8 @@ class Page:
 class Program:
     """One pickle in some data."""
 
-    def __init__(self, session: Session, data: Data, start: int, known_end: int) -> None:
+    def __init__(self, session: Session, data: Data, start: int, known_end: int, origin: int | None = None) -> None:
+        """``origin``: where the file begins, if it may have arrays of joblib."""
         self.session = session
         self.data = data
         self.start = start
@@ -83,12 +89,18 @@ class Program:
         """Why it ended."""
         self.trouble = ""
         """What is wrong with it, in words; empty if it is whole."""
+        self.arrays: Arrays | None = None
+        """Arrays that stand between its opcodes; None: there are none."""
+        self._finder = None if origin is None else ArrayFinder(self, origin)
+        self._inside: dict[int, Program] = {}
+        self._steps_left = _MOST_AGAIN * PAGE
         self._pages: list[Page] = []
         self._kept: list[Page] = []
         self._numbers: dict[int, list[int]] = {}
         self._others: set[int] = set()
         self._cut_slot = -1
         self._late: list[int] = []
+        self._caught_up = (0, 0)
         self._late_starts: set[int] | None = set()
         self._far_ends: dict[int, int] = {}
         self._big_starts: list[int] = []
@@ -99,6 +111,8 @@ class Program:
         """COMPLETE; TRUNCATED if the data end before STOP; DAMAGED."""
         if not self.trouble:
             return Status.COMPLETE
+        if self.stop is Stop.NO_ARRAY and self._finder is not None:
+            return self._finder.status
         return Status.TRUNCATED if self.stop is Stop.CUT else Status.DAMAGED
 
     def cuts(self, slot: int) -> bool:
@@ -111,31 +125,85 @@ class Program:
         head = self.data.pread(at, min(SLACK, self.known_end - at)) + bytes(2 * SLACK)
         return reading.line_is_cut or at + scan(head, 0, 1, at, Scan())[0] == reading.pos
 
+    def reading(self, pos: int, state: Scan) -> Reading:
+        """Return a reading from ``pos`` on, which knows where the arrays are."""
+        made = Reading(self.session, self.data, pos, state)
+        made.arrays = self.arrays
+        state.asks = self.arrays is not None
+        return made
+
+    def inner(self, begin: int) -> Program:
+        """Return the pickle of an array of objects, which begins at ``begin``."""
+        found = self._inside.pop(begin, None)
+        if found is None:
+            while len(self._inside) >= _INSIDE_KEPT:
+                del self._inside[next(iter(self._inside))]
+            found = Program(self.session, self.data, begin, self.known_end)
+        self._inside[begin] = found
+        return found
+
+    def program_at(self, pos: int) -> Program:
+        """Return the pickle whose opcode stands at ``pos``: this one, or that of an array of objects in it."""
+        begin = None if self.arrays is None else self.arrays.pickle_around(pos)
+        return self if begin is None else self.inner(begin)
+
+    def size_of(self, start: int, end: int) -> int:
+        """Return how many bytes ``[start, end)`` has without those of arrays between opcodes."""
+        return end - start - (0 if self.arrays is None else self.arrays.bytes_in(start, end))
+
+    def next_array(self, pos: int) -> int:
+        """Return where the opcodes from ``pos`` on end before an array, or the pickle does."""
+        found = None if self.arrays is None else self.arrays.next_from(pos)
+        return self.end if found is None else found
+
+    def closed(self, slots: list[int]) -> list[int]:
+        """Return slots, those of arrays of joblib as values into which nothing can be put."""
+        arrays = self.arrays
+        return slots if arrays is None else [slot | 0xFF if arrays.owns(slot >> 8) else slot for slot in slots]
+
     def _run(self) -> None:
         state = self.state
+        if self._finder is not None:
+            state.watched = WATCHED
         reading = Reading(self.session, self.data, self.start, state)
         reading.notes_big = True
+        reading.arrays = self._finder
         self._pages.append(Page(self.start, state))
         self.stop = reading.run(None, self.known_end, after=self._after_block)
         self._keep(self._pages[-1], state)
         self.end = min(reading.pos, self.known_end)
-        if reading.pos > self.known_end and state.slots and self._is_cut(state.slots[-1], reading):
+        cut_array = self.arrays is not None and self.arrays.last_end > self.known_end
+        if reading.pos > self.known_end and state.slots and (cut_array or self._is_cut(state.slots[-1], reading)):
             self._cut_slot = state.slots[-1]
         self.trouble = self._judge(reading.pos)
         state.memo = None
         self._big_starts = sorted(state.big)
-        self._late = [at for _, at in state.late]
-        for nth, number in state.numbers:
+        self.catch_up()
+        self._far_ends.clear()
+
+    @property
+    def _is_running(self) -> bool:
+        """Whether the pickle is being read for the first time."""
+        return self.state.memo is not None
+
+    def catch_up(self) -> None:
+        """Take over what the reading has found since of numbers out of order, and of values changed late."""
+        state = self.state
+        numbers, late = self._caught_up
+        for nth, number in state.numbers[numbers:] if len(state.numbers) > numbers else ():
             self._numbers.setdefault(number, []).append(nth)
             self._others.add(nth)
-        self._note_late(state.late)
+        if len(state.late) != late or (late and state.late[-1][1] != self._late[-1]):
+            self._late = [at for _, at in state.late]
+            self._note_late(state.late[late:])
+        self._caught_up = len(state.numbers), len(state.late)
 
     def _note_late(self, late: list[tuple[int, int]]) -> None:
         """Note where the values begin that are changed late; all of them may, if there are too many."""
-        if len(late) > _MOST_LATE:
+        starts = self._late_starts
+        if len(self._late) > _MOST_LATE or starts is None:
             self._late_starts = None
             return
-        starts: set[int] = set()
         for slot, _ in late:
             try:
                 found = self.definition(slot)
@@ -145,7 +213,6 @@ class Program:
                 self._late_starts = None
                 return
             starts.add(found[0] >> 8)
-        self._late_starts = starts
 
     def _after_block(self, reading: Reading) -> None:
         """Begin a page from time to time; check how much is kept."""
@@ -201,6 +268,8 @@ class Program:
             return "the pickle ends before its STOP"
         if self.stop is Stop.GAP:
             return "the pickle runs into a gap"
+        if self.stop is Stop.NO_ARRAY and self._finder is not None:
+            return self._finder.trouble
         if self.stop is Stop.UNKNOWN:
             code = self.data.pread(pos, 1)
             return f"there is no opcode {code[0]:#04x}" if code else "an opcode is missing"
@@ -260,6 +329,8 @@ class Program:
 
     def _content(self, page: Page) -> tuple[array[int], array[int]]:
         """Return what is memoized in a page, reading it again if it was not kept."""
+        if self._is_running and page is self._pages[-1]:
+            return self.state.memo or array("q"), self.state.puts
         if page.memo is not None and page.puts is not None:
             if self._kept[-1] is not page:
                 self._kept.remove(page)
@@ -271,7 +342,8 @@ class Program:
         state.slots.extend(page.slots)
         state.marks.extend(page.marks)
         state.count, state.first = page.count, self.state.first
-        Reading(self.session, self.data, page.pos, state).run(end, self.known_end, after=_forget_children)
+        self._spend(end - page.pos)
+        self.reading(page.pos, state).run(end, self.known_end, after=_forget_children)
         self._keep(page, state)
         assert page.memo is not None and page.puts is not None  # noqa: S101, PT018 -- taken just now
         return page.memo, page.puts
@@ -307,8 +379,32 @@ class Program:
         end = put
         for page in self._pages[number : number + 2]:  # who is filled longer is noted as large
             self._content(page)
-            end = max(end, page.last_filled(start))
+            end = max(end, self._last_filled(page, start))
         return max([end, *(last for large, last in self.state.big.get(start, ()) if large == slot)])
+
+    def _last_filled(self, page: Page, start: int) -> int:
+        """Return `Page.last_filled`; while the pickle is being read, without sorting: pages are soon forgotten."""
+        if not self._is_running:
+            return page.last_filled(start)
+        fills, filled = page.fills, page.filled
+        if page is self._pages[-1]:
+            fills, filled = self.state.fills, self.state.filled
+        number = next((nth for nth in range(len(fills) - 1, -1, -1) if fills[nth] == start), -1)
+        self._spend(len(fills) - max(0, number))
+        return filled[number] if number >= 0 else 0
+
+    @property
+    def is_tired(self) -> bool:
+        """Whether what is memoized was looked up too far away, too often, while the pickle was read."""
+        return self._steps_left + (self._pages[-1].pos - self.start) // 4 < 0
+
+    def _spend(self, steps: int) -> None:
+        """Count steps of looking back while the pickle is being read. Raises `LimitError`: too many."""
+        if not self._is_running:
+            return
+        self._steps_left -= steps
+        if self.is_tired:
+            raise LimitError("arrays are described by values too far away, too often", option="")
 
     def jumps(self, start: int, end: int) -> Jumps:
         """Return the large values inside of the value ``[start, end)``."""
@@ -331,18 +427,3 @@ def _count_of(page: Page) -> int:
 
 def _pos_of(page: Page) -> int:
     return page.pos
-
-
-def get_number(buf: bytes, i: int, at: int) -> int:
-    """Return the number that the opcode GET, BINGET or LONG_BINGET at ``buf[i]`` names. Raises `MalformedError`."""
-    op = buf[i]
-    if len(buf) - i < (5 if op == 0x6A else 2):
-        raise MalformedError("GET is cut", offset=at)
-    if op == 0x68:
-        return buf[i + 1]
-    if op == 0x6A:
-        return int.from_bytes(buf[i + 1 : i + 5], "little")
-    text = buf[i + 1 : buf.find(b"\n", i + 1)]
-    if not text.isdigit() or len(text) > 18:
-        raise MalformedError(f"GET of {text[:20]!r}", offset=at)
-    return int(text)

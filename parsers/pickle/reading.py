@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 from bisect import bisect_left, bisect_right
 
-from pparse.errors import GapError, LimitError
-from pparse.kernels.pickle_scan import LONG_LINE, MORE, REPLACED, SLACK, STOPPED, UNKNOWN, Scan, scan
+from pparse.errors import GapError, LimitError, MalformedError
+from pparse.kernels.pickle_scan import LONG_LINE, MORE, NAMED, REPLACED, SLACK, STOPPED, UNKNOWN, Scan, scan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from pparse.budget import Charge
     from pparse.data.base import Data
+    from pparse.parsers.pickle.between import Knower
     from pparse.tree.host import Session
 
 FIRST_BLOCK: Final = 256
@@ -41,6 +42,8 @@ class Stop(enum.Enum):
     """There is no such opcode."""
     UNDERFLOW = "underflow"
     """An opcode finds too little on the stack."""
+    NO_ARRAY = "no-array"
+    """Nobody knows where the bytes of an array end."""
     REPLACED = "replaced"
     """The lowest value would be replaced."""
 
@@ -99,6 +102,8 @@ class Reading:
         """The stack there."""
         self.notes_big = False
         """Whether large values are noted."""
+        self.arrays: Knower | None = None
+        """Knows where the bytes of an array follow a BUILD; None: nowhere."""
         self.line_is_cut = False
         """Whether the data end inside of a line that makes a value."""
         self._size = session.block_size or FIRST_BLOCK
@@ -146,8 +151,10 @@ class Reading:
         base = self.pos
         if self.notes_big:
             self.state.floor = (base - LARGE) << 8
-        i, why = scan(block, 0, stop, base, self.state)
+        i, why = self._scan(block, stop, base)
         self.pos = base + i
+        if why == NAMED:
+            return Stop.NO_ARRAY
         if not self.session.block_size:
             # Behind a value that was jumped over there may be another one: a large block would be read for nothing.
             self._size = min(self._size * 4, LAST_BLOCK) if i <= have else FIRST_BLOCK
@@ -160,6 +167,19 @@ class Reading:
         if why == UNKNOWN and self.pos >= base + have:
             return Stop.CUT
         return Stop.REPLACED if why == REPLACED else Stop.UNKNOWN if why == UNKNOWN else Stop.UNDERFLOW
+
+    def _scan(self, block: bytes, stop: int, base: int) -> tuple[int, int]:
+        """Run the opcodes of a block, without the bytes of arrays between them; NAMED if their end is not known."""
+        i, why = scan(block, 0, stop, base, self.state)
+        while why >= NAMED and self.arrays is not None:
+            end = self.arrays.named(base + i) if why == NAMED else self.arrays.behind(base + i)
+            if end is None:
+                return i, NAMED
+            i = end - base
+            if i >= stop:
+                return i, MORE
+            i, why = scan(block, i, stop, base, self.state)
+        return i, why
 
     def _cut_short(self, known_end: int) -> Stop | None:
         """Tell whether the last opcode reaches beyond the data."""
@@ -176,7 +196,7 @@ class Reading:
             wanted = min(size, known_end - at)
             charge.resize(3 * wanted + _SLOT * len(self.state.slots))
             block = self.data.pread(at, wanted)
-            i, why = scan(block + bytes(SLACK), 0, 1, at, self.state)
+            i, why = self._scan(block + bytes(SLACK), 1, at)
             if why != LONG_LINE:
                 self.pos = at + i
                 return None if why == MORE else Stop.UNKNOWN if why == UNKNOWN else Stop.UNDERFLOW
@@ -191,3 +211,18 @@ class Reading:
                 raise LimitError(
                     "a line of a pickle is too long", option="--limit scalar-bytes=N", wanted=size, got=most, offset=at
                 )
+
+
+def get_number(buf: bytes, i: int, at: int) -> int:
+    """Return the number that the opcode GET, BINGET or LONG_BINGET at ``buf[i]`` names. Raises `MalformedError`."""
+    op = buf[i]
+    if len(buf) - i < (5 if op == 0x6A else 2):
+        raise MalformedError("GET is cut", offset=at)
+    if op == 0x68:
+        return buf[i + 1]
+    if op == 0x6A:
+        return int.from_bytes(buf[i + 1 : i + 5], "little")
+    text = buf[i + 1 : buf.find(b"\n", i + 1)]
+    if not text.isdigit() or len(text) > 18:
+        raise MalformedError(f"GET of {text[:20]!r}", offset=at)
+    return int(text)

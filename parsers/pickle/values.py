@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any, Final
 
+    from pparse.parsers.pickle.between import RawArray
+
 # Tuples are compared and hashed by recursion, and shared ones again and again: larger ones are no keys.
 _KEY_DEPTH: Final = 100
 _KEY_PARTS: Final = 10_000
@@ -44,7 +46,7 @@ class Global:
 class Call:
     """An object as its pickle describes it: a call that is not made, and what would be done with the result."""
 
-    __slots__ = ("args", "callable", "end", "items", "kwargs", "pairs", "start", "state")
+    __slots__ = ("args", "array", "callable", "end", "items", "kwargs", "pairs", "start", "state")
 
     def __init__(self, callable: Any, args: Any, kwargs: Any = None, start: int = 0) -> None:
         self.callable = callable
@@ -59,6 +61,8 @@ class Call:
         """What would be appended to it."""
         self.pairs: list[tuple[Any, Any]] = []
         """Keys and values that would be set in it."""
+        self.array: RawArray | None = None
+        """The array of joblib that it stands for."""
         self.start = start
         """Offset at which the object begins in the pickle."""
 

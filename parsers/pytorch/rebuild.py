@@ -85,6 +85,15 @@ class StoredTensor:
 class Odd(Exception):
     """A call has the name of one that makes a tensor, but not its arguments."""
 
+    code = "bad-tensor"
+    """The code of the finding."""
+
+
+class Beside(Odd):
+    """An array is in a file of its own, which is not read."""
+
+    code = "external"
+
 
 FROM_BYTES: Final = "torch.storage._load_from_bytes"
 Parts = list[tuple[str, "StoredTensor"]]

@@ -199,7 +199,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
             (0, b"F"),
             (0, b"G"),
         ),
-        (".pkl", ".pickle", ".pck", ".p"),
+        (".pkl", ".pickle", ".pck", ".p", ".joblib"),
         True,
         False,
         True,

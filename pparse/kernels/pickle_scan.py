@@ -63,8 +63,11 @@ ACTIONS: Final = _table()
 MARK: Final = 0x28
 GETS: Final = frozenset(b"hjg2")
 # Why `scan` returned: at its end, behind STOP, at an unknown opcode, at one that finds too little on the stack, at a
-# line whose end is not in the block, because the lowest value would be replaced though `Scan.frozen`.
-MORE, STOPPED, UNKNOWN, UNDERFLOW, LONG_LINE, REPLACED = range(6)
+# line whose end is not in the block, because the lowest value would be replaced though `Scan.frozen`; behind a global
+# whose name may be `Scan.watched`, behind BUILD if `Scan.asks`.
+MORE, STOPPED, UNKNOWN, UNDERFLOW, LONG_LINE, REPLACED, NAMED, BUILT = range(8)
+# Where a text begins behind its opcode.
+_TEXTS: Final = {0x8C: 2, 0x58: 5, 0x8D: 9, 0x55: 2, 0x54: 5, 0x56: 1, 0x53: 2}
 
 Part = tuple[int, int]  # the slot of a value, and where the value ends
 
@@ -73,7 +76,9 @@ class Scan:
     """A stack machine, as it stands between two blocks."""
 
     __slots__ = (
+        "asks",
         "big",
+        "built",
         "count",
         "cuts",
         "filled",
@@ -95,6 +100,7 @@ class Scan:
         "puts",
         "slots",
         "states",
+        "watched",
     )
 
     def __init__(self, *, memo: bool = False) -> None:
@@ -140,6 +146,12 @@ class Scan:
         """Values that began before go into `big` when they end; as a slot."""
         self.big: dict[int, list[Part]] = {}
         """By offset, the last slots and the ends of large values that begin there, the inner ones first."""
+        self.watched: bytes | None = None
+        """The name of a class, without its module: reading stops where it is named; None: nowhere."""
+        self.asks = False
+        """Whether to stop behind BUILD, for whoever knows if opcodes follow there."""
+        self.built = (0, 0)
+        """Slots of the value that was given a state there, and of the state."""
         self.late: list[Part] = []
         """Values that are changed where they are only named again: slot, offset of the opcode."""
 
@@ -203,6 +215,7 @@ def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, i
     fills, filled = state.fills, state.filled
     push = slots.append
     from_bytes = int.from_bytes
+    asks = state.asks
     count = numbered = 0
     following = state.first + state.count  # the number that the next value has, if `count` is 0
     while i < stop:
@@ -292,6 +305,10 @@ def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, i
             i += 1
             if slots[-1] < floor:
                 state.note_big(slots[-1], base + i, is_new=op != 0x62)
+            if asks and op == 0x62:
+                state.count += count
+                state.numbered += numbered
+                return i, BUILT
         else:
             state.count += count
             state.numbered += numbered
@@ -338,6 +355,8 @@ def _call(state: Scan, op: int, at: int) -> None:
         raise _StopAtError(at, UNDERFLOW)
     if op == 0x62:
         slot = slots[first]
+        if state.asks:
+            state.built = slot, slots[first + 1]
         if not first:
             state.states.append((slots[1], at))
         if state.memo is not None:
@@ -366,7 +385,8 @@ def _rare(buf: bytes, i: int, base: int, state: Scan, action: int, op: int) -> t
     if action in (LINE, LINES, LINE_PUT):
         return _lines(buf, i, base, state, action, op)
     if action in (RENAME, NAME):
-        return (i + 1, 0) if _rename(state, action, op, at) else (i, UNDERFLOW)
+        watched = action == NAME and state.watched is not None and _may_be_watched(buf, base, state)
+        return (i + 1, NAMED if watched else 0) if _rename(state, action, op, at) else (i, UNDERFLOW)
     if action == OBJECT:
         below = _above_mark(state, at)
         if below + 1 >= len(slots):
@@ -399,6 +419,15 @@ def _rename(state: Scan, action: int, op: int, at: int) -> bool:
     if state.globals is not None and action == NAME:
         state.globals.append((slot, at + 1))
     return True
+
+
+def _may_be_watched(buf: bytes, base: int, state: Scan) -> bool:
+    """Tell whether the uppermost value may be the text that is watched for: it may lie before the block."""
+    slot = state.slots[-1] if state.slots else 0
+    at = (slot >> 8) - base
+    if at < 0 or slot & 0xFF not in _TEXTS:
+        return True
+    return buf.startswith(state.watched or b"", at + _TEXTS[slot & 0xFF])
 
 
 def _drop_or_double(state: Scan, op: int, at: int) -> None:
@@ -460,4 +489,6 @@ def _lines(buf: bytes, i: int, base: int, state: Scan, action: int, op: int) -> 
         _close(state, _above_mark(state, base + i), op, base + i, base + end + 1)
     else:
         state.slots.append((base + i) << 8 | op)
+        if op == 0x63 and state.watched is not None and buf.endswith(b"\n" + state.watched, i, end):
+            return end + 1, NAMED
     return end + 1, 0

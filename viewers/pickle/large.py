@@ -112,6 +112,17 @@ def _large_array(node: Node) -> Array | None:
     return found
 
 
+def large_objects(parts: list[Node]) -> Node | None:
+    """Return the list of the elements of a large array of objects; None if the call with these parts makes none."""
+    found = {part.key: part for part in parts}
+    name = str(found["callable"].load()) if "callable" in found and found["callable"].kind == "global" else ""
+    state = found.get("state")
+    if not name.endswith(".multiarray._reconstruct") or state is None or state.kind != "tuple" or len(state) < 4:
+        return None
+    last = state.child(len(state) - 1)
+    return last if last.kind == "list" else None
+
+
 def _size_of(array: Array) -> int:
     from math import prod
 

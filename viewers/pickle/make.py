@@ -255,7 +255,12 @@ class TensorMaker:
             owner=self._owner,
         )
         meant = made.size * dtype.itemsize
-        if meant != end - begin:
+        if array.doubt:
+            made.status = Status.DAMAGED
+            made.finding = Finding("bad-padding", array.doubt, path=name, source=self._source, offset=begin)
+        elif meant == end - begin and array.place is not None and end > self._beyond:
+            self._mark_cut(made, begin, end)
+        elif meant != end - begin:
             made.status = Status.DAMAGED
             made.finding = Finding(
                 "bad-size",
@@ -266,6 +271,23 @@ class TensorMaker:
                 got=end - begin,
             )
         return made
+
+    def _mark_cut(self, made: Tensor, begin: int, end: int) -> None:
+        """Note that the file ends before the bytes ``[begin, end)`` of an array do."""
+        made.status = status_by_place(begin, end, self._beyond)
+        if made.status is Status.COMPLETE:
+            return
+        there = max(0, self._beyond - begin)
+        self.lacking[made.name] = end - begin - there
+        made.finding = Finding(
+            "truncated",
+            "its bytes end early",
+            path=made.name,
+            source=self._source,
+            offset=self._beyond,
+            wanted=end - begin,
+            got=there,
+        )
 
 
 def _as_type(array: Array, wanted: str) -> Array:

@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
+    from pparse.parsers.pickle.parser import PickleParser
     from pparse.viewers.pickle.viewer import PickleViewer
 
 _MOST: Final = 64 << 20
@@ -43,17 +44,19 @@ def tree_of(viewer: PickleViewer) -> Any:
     root = viewer.pickled()
     if root is None:
         return None
-    size = (root.end or 0) - root.start
+    parser: PickleParser = root.result.parser  # type: ignore[assignment]
+    size = parser.program(root.start).size_of(root.start, root.end or root.start)
     if size > _MOST:
         raise LimitError("the pickle is too large for a tree in memory", option="tensors()", wanted=size, got=_MOST)
-    return _Builder(viewer).build(root.to_python(None) if root.shape != "scalar" else root.load())
+    return _Builder(viewer, parser).build(root.to_python(None) if root.shape != "scalar" else root.load())
 
 
 class _Builder:
     """Turns values of a pickle into those of the tree; what is shared stays shared."""
 
-    def __init__(self, viewer: PickleViewer) -> None:
+    def __init__(self, viewer: PickleViewer, parser: PickleParser) -> None:
         self._viewer = viewer
+        self._parser = parser
         self._made: dict[int, Any] = {}
         self._todo: list[tuple[str, Any, Any]] = []  # names, values, and what was made of them and is still empty
         self._kept: list[Any] = []  # so that no id is used twice
@@ -87,7 +90,9 @@ class _Builder:
         if known is not None:
             return known
         made: Any
-        if isinstance(value, Call | Persistent):
+        if isinstance(value, Call) and value.array is not None and value.array.is_pickle:
+            made = self._new(name, self._parser.value_inside(value.array))
+        elif isinstance(value, Call | Persistent):
             made = self._leaf(name, value)
             if isinstance(made, SavedObject):
                 self._todo.append((name, value, made))

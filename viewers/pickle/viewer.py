@@ -147,7 +147,7 @@ class PickleViewer(Viewer):
         if isinstance(what, Array):
             return self.maker.of_numpy(name, what, dtype)
         if isinstance(what, Odd):
-            return self.maker.unreadable(name, "bad-tensor", f"{what}")
+            return self.maker.unreadable(name, what.code, f"{what}")
         storage = what.storage
         return self.maker.of_torch(name, what, None if storage is None else storage.held or self.stored(storage))
 

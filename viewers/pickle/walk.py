@@ -6,12 +6,15 @@ parameters, buffers and submodules are called as its ``state_dict()`` calls them
 
 from __future__ import annotations
 
+from pparse.display.text import shorten
 from pparse.errors import PASSING, EndOfDataError, GapError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Status
 from pparse.parsers.pickle.arrays import SCALARS, Array, array_of
+from pparse.parsers.pickle.joblib import file_beside
 from pparse.parsers.pickle.values import Call, Ordered, Persistent
 from pparse.parsers.pytorch.rebuild import (
     FROM_BYTES,
+    Beside,
     Odd,
     StorageId,
     numpy_inside,
@@ -21,7 +24,7 @@ from pparse.parsers.pytorch.rebuild import (
 )
 from pparse.tree.entry import LIST, SCALAR
 from pparse.tree.node import Node
-from pparse.viewers.pickle.large import large_array
+from pparse.viewers.pickle.large import large_array, large_objects
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.parsers.pickle.parser import PickleParser
+    from pparse.parsers.pickle.program import Program
     from pparse.parsers.pytorch.rebuild import Parts
 
 
@@ -89,7 +93,7 @@ class Walk:
     def leaves(self, root: Node, prefix: str = "") -> Iterator[Found]:
         """Yield every leaf below ``root``, whose name is ``prefix``, in the order of the pickle."""
         program = self._parser.program(root.start)
-        self._left = 10_000 + _MOST_STEPS * (program.end - program.start)
+        self._left = 10_000 + _MOST_STEPS * program.size_of(program.start, program.end)
         stack: list[Iterator[tuple[str, Any]]] = [iter([(prefix, root)])]
         trail: list[int] = [0]
         while stack:
@@ -124,7 +128,7 @@ class Walk:
                 trail.append(0)
                 continue
             if isinstance(value, Call):
-                value = with_storage(value, self._open_bytes)
+                value = self._inside(with_storage(value, self._open_bytes))
             leaf = _leaf(name, value)
             if leaf is not None:
                 yield leaf
@@ -145,7 +149,11 @@ class Walk:
 
     def _made(self, node: Node) -> Any:
         """Return a small node's value in a list; the node if it is large; None if it cannot be read."""
-        size = (node.end or 0) - node.start
+        program = self._parser.program(node.start)
+        array = self._array_of_joblib(program, node)
+        if array is not None:
+            return array
+        size = program.size_of(node.start, node.end or node.start)
         if node.shape != SCALAR and size > SMALL:
             return node
         if node.shape == SCALAR and size > _LARGEST and node.kind != "alias":
@@ -153,13 +161,38 @@ class Walk:
         if node.shape != SCALAR and node.status is not Status.COMPLETE and node.known_status not in _WHOLE:
             return node  # what is only suspect is read: whoever shows it says so
         try:
-            return [self._parser.decoder(self._parser.program(node.start)).decode(node.start, node.end or node.start)]
+            return [self._parser.decoder(program).decode(node.start, node.end or node.start)]
         except UnsupportedError as error:
             return Odd(error.reason)
         except PASSING:
             raise
         except PparseError:
             return node if node.shape != SCALAR else None  # something in it is wrong: its other parts are not
+
+    def _array_of_joblib(self, program: Program, node: Node) -> Any:
+        """Return the call that describes an array of joblib, in a list; None: it is none.
+
+        The array itself may be cut.
+        """
+        if node.kind != "call" or program.arrays is None or node.end is None:
+            return None
+        number = program.arrays.number_of(node.start, node.end)
+        if number is None or program.arrays.is_pickle(number):
+            return None
+        try:
+            return [self._parser.decoder(program).decode(node.start, program.arrays.end_of_maker(number))]
+        except PparseError as error:
+            return Odd(error.reason)
+
+    def _inside(self, value: Any) -> Any:
+        """Return an array of objects that joblib keeps in a pickle of its own; other values as they are."""
+        place = value.array if isinstance(value, Call) else None
+        if place is None or not place.is_pickle:
+            return value
+        try:
+            return self._parser.value_inside(place)
+        except PparseError as error:
+            return Odd(error.reason)
 
     def _is_torch(self, node: Node) -> bool:
         """Tell whether a large object would be made by torch: it has its storage inside, as bytes."""
@@ -202,7 +235,15 @@ class Walk:
                 yield join(name, number), kid
 
     def _parts_of_call(self, name: str, node: Node) -> Iterator[tuple[str, Any]]:
-        for kid in node.children():
+        kids = list(node.children())
+        if kids and kids[-1].key == "array":
+            yield name, kids[-1]
+            return
+        objects = large_objects(kids)
+        if objects is not None:
+            yield from self._parts_of_node(name, objects)
+            return
+        for kid in kids:
             if kid.key == "state":
                 yield from self._parts_of_state(name, kid)
             elif kid.key in ("items", "pairs", "args"):
@@ -271,6 +312,10 @@ def _leaf(name: str, value: Any) -> Found | None:
             leaf = Found(name, value, at=value.start, array=array_of(inside[0]))
             leaf.dtype = inside[1]
             return leaf
+        beside = file_beside(value)
+        if beside is not None:
+            reason = f"joblib before 0.10 wrote it to a file beside this one, {shorten(beside, 80)!r}: that is not read"
+            return Found(name, Beside(reason), at=value.start)
         array = array_of(value)
         if array is not None:
             return None if array.objects is not None else Found(name, value, at=value.start, array=array)

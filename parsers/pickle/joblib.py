@@ -1,0 +1,234 @@
+"""Arrays as joblib keeps them: between the opcodes of a pickle (joblib/numpy_pickle.py, joblib 0.10 to 1.6).
+
+==============  ======================================================================================================
+opcodes         make a ``NumpyArrayWrapper`` with its state: ``subclass``, ``shape``, ``order`` (``C`` or ``F``),
+                ``dtype``, ``allow_mmap``, ``numpy_array_alignment_bytes`` (since joblib 1.2; None: no padding)
+BUILD           gives it the state
+padding         a byte with a length, and so many bytes 0xff: what follows is aligned in the file
+the array       its bytes, in C or Fortran order; or, if it has objects, a pickle with a STOP of its own
+opcodes         the pickle goes on; its frames (protocol 4) end at the BUILD
+==============  ======================================================================================================
+
+No opcode tells how long the bytes are: type and shape do. So the first reading of a pickle stops behind BUILD
+(`ArrayFinder`), and only where such a class was named before; later readings know the places:
+`pparse.parsers.pickle.between`.
+"""
+
+from __future__ import annotations
+
+from pparse.errors import PASSING, GapError, LimitError, PparseError, UnsupportedError
+from pparse.findings import Status
+from pparse.parsers.pickle.between import Arrays
+from pparse.parsers.pickle.decoder import Decoder
+from pparse.parsers.pickle.values import Call, Global
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    from pparse.parsers.pickle.program import Program
+
+WATCHED: Final = b"NumpyArrayWrapper"
+# How compressed files of joblib before 0.10 begin: that, a length in hexadecimal, and a zlib stream.
+COMPRESSED_BEFORE: Final = b"ZF0x"
+_MODULE: Final = "joblib.numpy_pickle"  # also as a part of another package: scikit-learn had its own until 0.22
+_RECONSTRUCTORS: Final = frozenset(("copyreg._reconstructor", "copy_reg._reconstructor"))
+_BESIDE: Final = frozenset(("NDArrayWrapper", "ZNDArrayWrapper"))
+_ALIGNMENT: Final = "numpy_array_alignment_bytes"
+# Bytes of opcodes that make a wrapper, without its state: joblib's are up to 150.
+_LONGEST_MAKER: Final = 4096
+_LONGEST_NAME: Final = 1024
+# What values may have that a wrapper names.
+_MOST_NAMED: Final = 1 << 20
+_LARGEST: Final = 1 << 62
+_MOST_DIMENSIONS: Final = 64
+_WIDEST: Final = 1 << 31
+_WINDOW: Final = 1024
+_ORDERS: Final = ("<", ">", "=", "|")
+_STATUS: Final = {LimitError: Status.UNSUPPORTED, UnsupportedError: Status.UNSUPPORTED}
+
+
+def wrapper_name(call: Call) -> str:
+    """Return the name of the class of joblib that ``call`` makes, without its module; "" if it makes none."""
+    made: Any = call.callable
+    if call.name in _RECONSTRUCTORS and isinstance(call.args, tuple) and call.args:
+        made = call.args[0]
+    if not isinstance(made, Global):
+        return ""
+    module = made.module.removesuffix("_compat")
+    return made.name if module == _MODULE or module.endswith(f".{_MODULE}") else ""
+
+
+def file_beside(call: Call) -> str | None:
+    """Return the name of the file that holds an array of joblib before 0.10; None if ``call`` is none of those."""
+    state = call.state
+    name = state.get("filename") if wrapper_name(call) in _BESIDE and isinstance(state, dict) else None
+    return name if isinstance(name, str) else None
+
+
+class ArrayFinder:
+    """Finds the arrays in a pickle while it is read for the first time."""
+
+    def __init__(self, program: Program, origin: int) -> None:
+        """``origin``: where the file begins, in which bytes are aligned."""
+        self._program = program
+        self._origin = origin
+        self._decoder = Decoder(program, _WINDOW)
+        self.trouble = ""
+        """Why the end of an array is not known, or what is wrong with its pickle."""
+        self.status = Status.DAMAGED
+        """What the pickle is for that reason."""
+
+    def named(self, pos: int) -> int:
+        """Stop behind each BUILD from here on if the global that ends at ``pos`` is the class of an array."""
+        start = self._program.state.slots[-1] >> 8
+        if not self._program.state.asks and pos - start <= _LONGEST_NAME:
+            self._program.catch_up()
+            try:
+                made = self._decoder.decode(start, pos, _MOST_NAMED)
+            except PASSING:
+                raise
+            except PparseError:
+                return pos
+            if isinstance(made, Global) and wrapper_name(Call(made, ())) == WATCHED.decode():
+                self._program.state.asks = True
+                self._program.arrays = Arrays(self._program.session, self._program.data, self._program.known_end)
+        return pos
+
+    def behind(self, pos: int) -> int | None:
+        """Return where opcodes go on behind the BUILD that ends at ``pos``; None: that is not known."""
+        made, given = self._program.state.built
+        start, middle = made >> 8, given >> 8
+        self._program.catch_up()
+        try:
+            is_wrapper = self._is_wrapper(start, middle)
+        except PASSING:
+            raise
+        except PparseError as error:
+            return self._broken(start, error.reason, Status.UNSUPPORTED) if self._program.is_tired else pos
+        if not is_wrapper:
+            return pos
+        try:
+            state = self._decoder.decode(middle, pos - 1, _MOST_NAMED)
+        except PASSING:
+            raise
+        except PparseError as error:
+            return self._broken(start, error.reason, _STATUS.get(type(error), Status.DAMAGED))
+        if not isinstance(state, dict):
+            return self._broken(start, "its state is no dict")
+        return self._find(start, pos, state)
+
+    def _is_wrapper(self, start: int, end: int) -> bool:
+        """Tell whether the object that the opcodes ``[start, end)`` make is one for an array."""
+        made = self._decoder.global_at(start, end)
+        if str(made) in _RECONSTRUCTORS and end - start <= _LONGEST_MAKER:
+            made = self._decoder.decode(start, end, _MOST_NAMED)
+        elif made is not None:
+            made = Call(made, ())
+        return isinstance(made, Call) and wrapper_name(made) == WATCHED.decode()
+
+    def _broken(self, start: int, why: str, status: Status = Status.DAMAGED) -> int | None:
+        self.trouble = f"where the array at offset {start} ends is not known: {why}"
+        self.status = status
+        return None
+
+    def _find(self, start: int, pos: int, state: dict[Any, Any]) -> int | None:
+        shape, known = state.get("shape"), element_size(state.get("dtype"))
+        if not isinstance(shape, tuple) or not all(type(length) is int and 0 <= length < _LARGEST for length in shape):
+            return self._broken(start, "its shape is not one")
+        if len(shape) > _MOST_DIMENSIONS:
+            return self._broken(start, f"it has {len(shape)} dimensions")
+        if known is None:
+            return self._broken(start, "the type of its elements is not known", Status.UNSUPPORTED)
+        if state.get("order") not in ("C", "F"):
+            return self._broken(start, "its order is neither C nor F")
+        size, has_objects = known
+        if has_objects:
+            return self._find_pickle(start, pos)
+        for length in shape:
+            size *= length
+        if size >= _LARGEST - pos:
+            return self._broken(start, "it has more bytes than a file can have")
+        return self._place(start, pos, size, state.get(_ALIGNMENT))
+
+    def _place(self, start: int, pos: int, size: int, alignment: Any) -> int:
+        """Note an array of ``size`` bytes behind the BUILD that ends at ``pos``."""
+        arrays = self._program.arrays
+        assert arrays is not None  # noqa: S101 -- made before anything is asked
+        if alignment is None:
+            arrays.add(start, pos, pos, pos + size, doubtful=False)
+            return pos + size
+        if type(alignment) is not int or not 0 < alignment <= 255:
+            doubtful, alignment = True, 16
+        else:
+            doubtful = False
+        expected = alignment - (pos + 1 - self._origin) % alignment
+        try:
+            head = self._program.data.pread(pos, min(1 + 255, self._program.known_end - pos))
+        except GapError:
+            head = b""
+        padding = head[0] if head else expected
+        begin = pos + 1 + padding
+        if head and not (0 < padding <= alignment and head[1 : 1 + padding].strip(b"\xff") == b""):
+            doubtful = True
+        arrays.add(start, pos, begin, begin + size, doubtful=doubtful)
+        arrays.note_alignment((begin - self._origin) % alignment)
+        return begin + size
+
+    def _find_pickle(self, start: int, pos: int) -> int | None:
+        """Note an array of objects: behind BUILD stands another pickle, whose memo is its own."""
+        arrays, program = self._program.arrays, self._program
+        assert arrays is not None  # noqa: S101 -- made before anything is asked
+        inner = program.inner(pos)
+        cut = bool(inner.trouble) and inner.status is Status.TRUNCATED
+        end = program.known_end + 1 if cut else inner.end  # beyond the data: that ends the reading
+        arrays.add(start, pos, pos, end, pickled=True, doubtful=False)
+        if inner.trouble and not cut:
+            return self._broken(start, f"in its pickle, {inner.trouble}", inner.status)
+        return end
+
+
+# Bytes of the elements of types whose word does not hold a number that can be trusted alone.
+_SIZES: Final = frozenset((1, 2, 4, 8, 12, 16, 24, 32))
+_HAS_OBJECTS: Final = 1  # a flag of types (numpy/ndarraytypes.h, NPY_ITEM_REFCOUNT)
+
+
+def order_of(state: Any) -> str | None:
+    """Return the byte order in the state of a type; None: it is none."""
+    order = state[1] if isinstance(state, tuple) and len(state) > 4 else "="
+    if isinstance(order, bytes):
+        order = order.decode("latin-1")
+    return order if isinstance(order, str) and order in _ORDERS else None
+
+
+def element_size(dtype: Any) -> tuple[int, bool] | None:
+    """Return how many bytes an element has, and whether it has objects; None: that is not known.
+
+    The state of a type is ``(version, order, subarray, names, fields, size, alignment, flags …)``; types that always
+    have one size say -1 for it (numpy/core/src/multiarray/descriptor.c, ``arraydescr_reduce``).
+    """
+    if not isinstance(dtype, Call) or dtype.name != "numpy.dtype" or not isinstance(dtype.args, tuple):
+        return None
+    word = dtype.args[0] if dtype.args else None
+    state = dtype.state
+    if order_of(state) is None:
+        return None
+    if isinstance(state, tuple) and (len(state) < 8 or type(state[5]) is not int or type(state[7]) is not int):
+        return None
+    size = state[5] if isinstance(state, tuple) else -1
+    if isinstance(word, Global):
+        return (size, False) if 0 < size <= _WIDEST and not state[7] & _HAS_OBJECTS else None
+    if isinstance(word, bytes):
+        word = word.decode("latin-1")
+    if not isinstance(word, str):
+        return None
+    word = word.lstrip("<>=|")
+    if word[:1] == "O" or (size > 0 and state[7] & _HAS_OBJECTS):
+        return 8, True
+    digits = word[1:]
+    if not digits.isascii() or not digits.isdigit() or len(digits) > 10:
+        return None
+    told = int(digits) * (4 if word[0] == "U" else 1)
+    if word[0] in "SUV":
+        return (told, False) if 0 < told <= _WIDEST and size in (-1, told) else None
+    return (told, False) if word[0] in "biufcmM" and told in _SIZES and size == -1 else None
