@@ -57,3 +57,4 @@ NpzViewer
 FlaxViewer
 NumpyMapViewer
 PyTorchSetViewer
+gguf_viewer

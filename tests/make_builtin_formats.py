@@ -31,6 +31,7 @@ PARSERS = (
     "pparse.parsers.tensorflow:SavedModelFolderParser",
     "pparse.parsers.protobuf.parser:ProtobufParser",
     "pparse.parsers.tfrecord.parser:TfrecordParser",
+    "pparse.parsers.gguf.parser:GgufParser",
     "pparse.parsers.pickle.parser:PickleParser",
     "pparse.parsers.pytorch.index:PyTorchIndexParser",
     "pparse.parsers.pytorch.folder:PyTorchFolderParser",

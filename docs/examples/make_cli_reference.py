@@ -262,7 +262,7 @@ OBJECTS = {
         | FILE
         | {
             "output": "the target, as given",
-            "to": "`safetensors` or `npz`",
+            "to": "`safetensors`, `npz` or `gguf`",
             "dry_run": "whether nothing was written because that was asked for",
             "files": "list of the files: `path`, `bytes`, and number of `tensors` (0: an index)",
             "tensors": "number of tensors written",

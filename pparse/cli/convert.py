@@ -1,4 +1,4 @@
-"""Write the tensors of any model file to a new safetensors file, a set of them, or an .npz.
+"""Write the tensors of any model file to a new safetensors file, a set of them, an .npz, or a GGUF file.
 
 SOURCE is anything that 'pparse ls' lists tensors of: safetensors files and sets, SavedModels, graphs, plug-ins. The
 bits stay as they are, and so does the metadata; memory stays within --budget, however large the tensors are. No file
@@ -33,6 +33,7 @@ EXAMPLES: Final = """examples:
   pparse convert model.safetensors -o half.safetensors --dtype bfloat16
   pparse convert model.safetensors -o encoder.npz --include 'encoder.*' --rename encoder.=
   pparse convert model.safetensors -o new.safetensors --rename 'h.*.attn.weight=layers.*.attention.weight'
+  pparse convert model.safetensors -o model.gguf --dtype Q8_0
   pparse convert half-a-download.safetensors -o part.safetensors --skip-damaged
 """
 # The most tensors that are named one by one.
@@ -44,7 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="SOURCE", help="a file, a folder, an index of shards, or outer::inner")
     parser.add_argument("-o", "--output", metavar="TARGET", required=True, help="the file to write")
     parser.add_argument(
-        "--to", choices=("safetensors", "npz"), default=None, help="what to write, if the extension does not say it"
+        "--to",
+        choices=("safetensors", "npz", "gguf"),
+        default=None,
+        help="what to write, if the extension does not say it",
     )
     parser.add_argument(
         "--max-shard-size",
@@ -56,7 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dtype",
         metavar="TYPE",
-        help="cast floating tensors (to the nearest, ties to even): bfloat16, float16, float32, float8_e4m3fn …",
+        help="cast floating tensors (to the nearest, ties to even): bfloat16, float16, float32, float8_e4m3fn …; for "
+        "GGUF also Q8_0, for tensors with rows that 32 divides",
     )
     parser.add_argument(
         "--rename",

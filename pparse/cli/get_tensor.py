@@ -165,7 +165,7 @@ def _tensor_bytes(
 def _tensor_text(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output) -> None:
     shape = shape_words(tensor.shape) if tensor.spans or tensor.shape or tensor.is_text else "?"
     out.line(
-        f"{safe(tensor.name)}  {safe(str(tensor.dtype or tensor.stored_dtype or '?'))}  {shape}  "
+        f"{safe(tensor.name)}  {safe(tensor.type_name)}  {shape}  "
         f"{format_size(tensor.stored_nbytes)}  {status_words(tensor.status, tensor.verified)}"
     )
     if tensor.finding is not None and tensor.status is Status.COMPLETE:

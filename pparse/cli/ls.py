@@ -177,7 +177,7 @@ def _show_tensors(tensors: Iterable[Tensor], size: Callable[[int], str], out: Ou
                 status += ", never written"
         elif out.color:
             status = out.status(known)
-        dtype = tensor.dtype.name if tensor.dtype is not None else tensor.stored_dtype or "?"
+        dtype = tensor.type_name
         shape = shape_words(tensor.shape) if tensor.spans or tensor.shape or tensor.dtype else "?"
         table.row(safe(tensor.name), safe(dtype), shape, size(tensor.stored_nbytes), status)
     table.close()
@@ -209,7 +209,7 @@ def _show_groups(tensors: Iterable[Tensor], size: Callable[[int], str], charge: 
     taken = 0
     for tensor in tensors:
         numbers = [int(number) for number in re.findall(r"\d+", tensor.name) if len(number) < 19]
-        dtype = tensor.dtype.name if tensor.dtype is not None else tensor.stored_dtype or "?"
+        dtype = tensor.type_name
         key = (re.sub(r"\d+", "\0", tensor.name), dtype, tensor.shape, tensor.status)
         group = groups.get(key)
         if group is None:

@@ -22,11 +22,20 @@ CASTS: Final = (
     "float8_e4m3fnuz",
     "float8_e5m2fnuz",
 )
+_WORDS: Final = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+Q8_0: Final = DType("Q8_0", 8, "float")
+"""Stands for the blocks of that name where a type is asked for: eight bits for each element, and a scale for 32."""
 _BY_NUMPY: Final = ("float64", "float32", "float16")
 
 
 def cast_target(name: str) -> DType:
-    """Return the type that floating tensors are cast to. Raises `OptionError` for any other than those of `CASTS`."""
+    """Return the type that floating tensors are cast to; ggml's words are understood, too.
+
+    Raises `OptionError` for any other than those of `CASTS`.
+    """
+    if name == Q8_0.name:
+        return Q8_0
+    name = _WORDS.get(name, name)
     if name not in CASTS:
         raise OptionError(f"floating tensors can be cast to {', '.join(CASTS)}, not to {name!r}")
     return DTYPES[name]

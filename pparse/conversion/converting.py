@@ -73,7 +73,8 @@ def convert(
     dry_run: bool = False,
     **how: Any,
 ) -> Report:
-    """Write the tensors of ``source`` to a new file ``target``: .safetensors or .npz, as its extension or ``to`` says.
+    """Write the tensors of ``source`` to a new file ``target``: .safetensors, .npz or .gguf, as its extension or ``to``
+    says.
 
     ``max_shard_size`` (bytes, or ``"5GB"``) divides them among files ``NAME-00001-of-00003.safetensors``, with an
     index. ``dtype`` casts floating tensors, rounding to the nearest, ties to even. ``rename`` are rules ``old=new``

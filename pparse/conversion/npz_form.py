@@ -9,6 +9,7 @@ from __future__ import annotations
 from struct import pack
 from zlib import crc32
 
+from pparse.conversion.items import Item
 from pparse.kernels.joined_crc import joined_crc
 from pparse.writers.npy import npy_header
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Final
 
-    from pparse.conversion.items import Item
     from pparse.tensors.dtype import DType
+    from pparse.tensors.tensor import Tensor
 
 _FULL16: Final = 0xFFFF
 _FULL32: Final = 0xFFFFFFFF
@@ -42,6 +43,14 @@ class NpzForm:
         if len(name.encode("utf-8", "surrogatepass")) > _FULL16 - len(".npy"):
             return "the name is longer than a zip file can hold"
         return None
+
+    def item(self, tensor: Tensor, name: str, dtype: DType, number: int) -> Item:
+        """Return the item of a tensor that is to have ``dtype``."""
+        return Item(tensor, name, dtype, number, packed=self.packed)
+
+    def notes(self) -> Iterator[str]:
+        """Yield what to tell of the output: nothing."""
+        yield from ()
 
     def lay(self, items: list[Item], metadata: Mapping[str, str], path: str) -> tuple[int, int]:
         """Give each of ``items`` its place; return the size of what comes before them, 0, and of the file."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Final
 
-FORMS: Final = ("safetensors", "npz")
+FORMS: Final = ("safetensors", "npz", "gguf")
 
 
 def form_named(target: str, to: str | None) -> str:
@@ -20,7 +20,9 @@ def form_named(target: str, to: str | None) -> str:
     if to is None:
         to = next((form for form in FORMS if target.lower().endswith(f".{form}")), None)
         if to is None:
-            raise OptionError(f"{target}: the name does not say what to write; use .safetensors or .npz, or --to")
+            raise OptionError(
+                f"{target}: the name does not say what to write; use .safetensors, .npz or .gguf, or --to"
+            )
     elif to not in FORMS:
         raise OptionError(f"cannot write {to!r}; use one of {', '.join(FORMS)}")
     return to
@@ -75,7 +77,7 @@ class Options:
         force: bool = False,
     ) -> None:
         self.to = to
-        """``safetensors`` or ``npz``; None: what the extension of the target says."""
+        """``safetensors``, ``npz`` or ``gguf``; None: what the extension of the target says."""
         self.max_shard_size = max_shard_size
         """The most bytes of tensors in a file of a set; None: one file."""
         self.dtype = None if dtype is None else cast_target(dtype)

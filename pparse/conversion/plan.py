@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
     from typing import Any, Final
 
+    from pparse.conversion.gguf_form import GgufForm
     from pparse.conversion.options import Options, Rename
     from pparse.data.base import Data
     from pparse.tensors.dtype import DType
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
 
-    Form = SafetensorsForm | NpzForm
+    Form = SafetensorsForm | NpzForm | GgufForm
 
 # The most names in a message.
 _NAMED: Final = 5
@@ -90,10 +91,10 @@ class Plan:
         """The path asked for; files of a set are named after it."""
         form = form_named(target, options.to)
         if form != "safetensors" and options.max_shard_size is not None:
-            raise OptionError("only safetensors files come in sets; --max-shard-size is not for .npz")
+            raise OptionError(f"only safetensors files come in sets; --max-shard-size is not for .{form}")
         if form != "safetensors" and options.dedupe:
-            raise OptionError("--dedupe notes names in the metadata of safetensors files; an .npz has none")
-        self.form: Form = SafetensorsForm() if form == "safetensors" else NpzForm()
+            raise OptionError(f"--dedupe notes names in the metadata of safetensors files; a .{form} has none")
+        self.form: Form = self._new_form(form)
         self.report = Report(form, dry_run=dry_run)
         """What is known of the outcome so far."""
         self.charge = viewer.extraction.session.budget.charge(0, "the list of tensors to convert")
@@ -121,6 +122,16 @@ class Plan:
         """Bytes of these."""
         self._refuse_expansion()
         self._tell(items)
+
+    def _new_form(self, form: str) -> Form:
+        wanted = self.options.dtype
+        if form == "gguf":
+            from pparse.conversion.gguf_form import GgufForm
+
+            return GgufForm(self.viewer, self.target, wanted)
+        if wanted is not None and wanted.name == "Q8_0":
+            raise OptionError(f"only GGUF files have blocks of Q8_0; --dtype Q8_0 is not for .{form}")
+        return SafetensorsForm() if form == "safetensors" else NpzForm()
 
     # -- which tensors -------------------------------------------------------------------------------------------------
 
@@ -171,7 +182,7 @@ class Plan:
             reason = self.form.refusal(name, dtype, tensor.shape, tensor.size)
         if reason is not None or dtype is None:
             return LeftOut(tensor.name, Status.UNSUPPORTED, reason or "its type is not known")
-        return Item(tensor, name, dtype, number, packed=self.form.packed)
+        return self.form.item(tensor, name, dtype, number)
 
     def contradicts(self, item: Item) -> bool:
         """Return whether what was written of an item is not what a checksum of the source says."""
@@ -423,6 +434,7 @@ class Plan:
             )
         if not self.form.packed:
             self._tell_foreign(items)
+        report.notes += self.form.notes()
 
     def _tell_foreign(self, items: list[Item]) -> None:
         """Note which types numpy lacks, and how to read them."""

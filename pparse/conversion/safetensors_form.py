@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from pparse.conversion.items import Item
 from pparse.errors import OptionError
 from pparse.parsers.safetensors.entry import METADATA, REFERENCE_HEADER_LIMIT, STORED_DTYPES
 
@@ -12,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Final
 
-    from pparse.conversion.items import Item
     from pparse.tensors.dtype import DType
+    from pparse.tensors.tensor import Tensor
 
 _WORDS: Final = {dtype.name: word for word, dtype in STORED_DTYPES.items()}
 # The library sorts by type, the last one of its list first: so every tensor begins at a multiple of its item size.
@@ -40,6 +41,14 @@ class SafetensorsForm:
         if size * dtype.bits % 8:
             return f"{size} elements of {dtype} do not fill whole bytes"
         return None
+
+    def item(self, tensor: Tensor, name: str, dtype: DType, number: int) -> Item:
+        """Return the item of a tensor that is to have ``dtype``."""
+        return Item(tensor, name, dtype, number, packed=self.packed)
+
+    def notes(self) -> Iterator[str]:
+        """Yield what to tell of the output: nothing."""
+        yield from ()
 
     def lay(self, items: list[Item], metadata: Mapping[str, str], path: str) -> tuple[int, int]:
         """Order ``items`` and give each its place; return the size of what comes before them, and of the file.

@@ -172,6 +172,17 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         True,
     ),
     (
+        "gguf",
+        "pparse.parsers.gguf.parser:GgufParser",
+        "pparse.viewers.gguf.viewer:gguf_viewer",
+        ((0, b"GGUF"),),
+        (".gguf",),
+        False,
+        False,
+        True,
+        False,
+    ),
+    (
         "pickle",
         "pparse.parsers.pickle.parser:PickleParser",
         "pparse.viewers.pickle.viewer:PickleViewer",

@@ -100,14 +100,6 @@ NAMED: Final = (
         _starts(b"\x89HDF"),
     ),
     Named(
-        "gguf",
-        (".gguf",),
-        "GGUF model (llama.cpp)",
-        "GGUF",
-        "gguf.GGUFReader (package gguf), llama.cpp",
-        _starts(b"GGUF"),
-    ),
-    Named(
         "zarr",
         (".zarr",),
         "Zarr folder",

@@ -293,12 +293,19 @@ def _rank(
 
 
 def _file_candidates(extraction: Extraction, excerpt: Excerpt) -> Iterator[tuple[type[Parser], Confidence]]:
-    """Ask the parsers whose first bytes fit; those that only the name suggests, unless one of the others is certain."""
+    """Ask the parsers whose first bytes fit; unless one of them is certain, also those that only one byte or the name
+    suggests."""
     head = excerpt.head(512)
     files = [known for known in BUILTINS if not known.folder]
-    fitting = [known for known in files if any(head.startswith(magic, offset) for offset, magic in known.magic)]
+    fits = {
+        known.name: max((len(magic) for at, magic in known.magic if head.startswith(magic, at)), default=0)
+        for known in files
+    }
+    fitting = sorted((known for known in files if fits[known.name]), key=lambda known: fits[known.name] == 1)
     certain = False
     for known in fitting:
+        if certain and fits[known.name] == 1:
+            break
         parser = import_dotted(known.parser)
         confidence = _ask(parser, extraction, excerpt) or _by_name(known, excerpt, head)
         if confidence:

@@ -104,7 +104,7 @@ def _form_of(result: Result) -> str | None:
     if result.parser.reads == "folder":
         return None
     viewer = viewer_for(extraction_of(result))
-    return _TENSORS if isinstance(viewer, Viewer) and not viewer.is_set else None
+    return _TENSORS if isinstance(viewer, Viewer) and not viewer.alone.is_set else None
 
 
 def _is_lost(extraction: Extraction) -> bool:
@@ -112,7 +112,7 @@ def _is_lost(extraction: Extraction) -> bool:
     from pparse.document.registry import viewer_for
 
     viewer = viewer_for(extraction)
-    whole = extraction.status is Status.COMPLETE and (viewer is None or viewer.status is Status.COMPLETE)
+    whole = extraction.status is Status.COMPLETE and (viewer is None or viewer.alone.status is Status.COMPLETE)
     return not whole or bool(extraction.findings.errors)
 
 

@@ -96,6 +96,7 @@ def salvage_tensors(job: Job) -> bool:
     viewer = viewer_for(job.extraction)
     if viewer is None:
         return False
+    viewer = viewer.alone
     if viewer.extent().status not in BROKEN and not job.extraction.findings.errors:
         job.is_unharmed = True
         return False

@@ -89,23 +89,9 @@ def unjudged(tensor: Tensor) -> Tensor:
     source = tensor._sources[0]
     assert source.data is not None  # noqa: S101 -- `_has_all_bytes`
     data = HiddenData(source.data, [], _EVERYWHERE)
-    span = Span(data, source.offset, source.length, source.path)
-    return Tensor(
-        tensor.name,
-        tensor.dtype,
-        tensor.shape,
-        (span,),
-        stored_dtype=tensor.stored_dtype,
-        strides=tensor._strides,
-        byteorder=tensor.byteorder,
-    )
+    return tensor.over(Span(data, source.offset, source.length, source.path))
 
 
 def bytes_of(tensor: Tensor) -> Iterator[bytes]:
     """Yield the elements of a tensor in C order, little-endian, as a file holds them. Raises the errors of `blocks`."""
-    assert tensor.dtype is not None  # noqa: S101 -- `TensorJudge.judge`
-    if tensor.dtype.packed:
-        yield from tensor.raw_blocks(_STEP)
-    else:
-        for block in tensor.blocks(_STEP, raw=True):
-            yield block.tobytes()
+    return tensor.array_blocks(_STEP)

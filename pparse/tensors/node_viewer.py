@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from itertools import islice
 
 from pparse.errors import PparseError
+from pparse.findings import Finding
+from pparse.tensors.unwritten import last_written, unwritten_in
 from pparse.tensors.viewer import Viewer
 from pparse.tree.entry import SCALAR
 
@@ -14,15 +17,19 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.tensors.tensor import Tensor
+    from pparse.tensors.viewer import Extent
     from pparse.tree.node import Node
 
 
 # Longer lists are not shown in the metadata of a model.
 _MOST_SHOWN: Final = 64
+_MOST_HOLES: Final = 10_000
 
 
 class NodeViewer(Viewer):
     """A viewer that needs to know only which node holds the tensors, and what one of its children says of a tensor."""
+
+    _holes: list[tuple[int, int]] | None = None
 
     @property
     @abstractmethod
@@ -46,7 +53,7 @@ class NodeViewer(Viewer):
     def tensors(self) -> Iterator[Tensor]:
         """Yield the tensors in file order; the second of two equal names as ``name#2``."""
         for name, node in _named(self.table):
-            tensor = self.tensor_of(node, name)
+            tensor = self._marked(node, name)
             if tensor is not None:
                 yield tensor
 
@@ -59,7 +66,49 @@ class NodeViewer(Viewer):
         base, _, number = name.rpartition("#")
         if node is None and base and number.isdecimal() and int(number[:18]) > 1:
             node = table.find(base, int(number[:18]))
-        return None if node is None else self.tensor_of(node, name)
+        return None if node is None else self._marked(node, name)
+
+    # -- bytes that were never written --------------------------------------------------------------------------------
+
+    @property
+    def holes(self) -> list[tuple[int, int]]:
+        """Stretches of the file that were never written, in order, at most 10,000."""
+        if self._holes is None:
+            inner = self.extraction.parsed
+            self._holes = list(islice(inner.data.holes(inner.start, inner.known_end()), _MOST_HOLES))
+        return self._holes
+
+    def _marked(self, node: Node, name: str) -> Tensor | None:
+        """Return the tensor of ``node``, which says how much of it was never written."""
+        tensor = self.tensor_of(node, name)
+        if tensor is not None and self.holes and tensor.spans:
+            span = tensor.spans[0]
+            if span.data is self.extraction.parsed.data:
+                tensor.unwritten_nbytes = unwritten_in(self.holes, span.offset, span.offset + span.length)[1]
+        return tensor
+
+    def finding_of(self, tensor: Tensor) -> Finding | None:
+        """Return the finding on a tensor that lies in a hole of the file."""
+        span = tensor.spans[0]
+        first, length = unwritten_in(self.holes, span.offset, span.offset + span.length)
+        return Finding(
+            "unwritten",
+            f"{length:,} of {span.length:,} bytes were never written (a file hole): they read as zeros",
+            path=tensor.name,
+            source=self.extraction.name,
+            offset=first,
+            length=length,
+        )
+
+    def close_extent(self, extent: Extent) -> Extent:
+        """Complete an extent to which all tensors were added; a file with holes is resumed where the first one is."""
+        kept = super().close_extent(extent)
+        if kept.unwritten:
+            inner = self.extraction.parsed
+            kept.resume, kept.resume_file = [], None
+            kept.resume_at = last_written(inner.data, inner.start, self.holes[0][0]) - inner.start
+            kept = self.keep_extent(kept)
+        return kept
 
 
 def _named(table: Node | None) -> Iterator[tuple[str, Node]]:
@@ -70,6 +119,13 @@ def _named(table: Node | None) -> Iterator[tuple[str, Node]]:
         number = table.result.occurrence(table, node.ordinal, node.key)
         name = str(node.key)
         yield name if number == 1 else f"{name}#{number}", node
+
+
+def repeated_names(table: Node | None) -> Iterator[str]:
+    """Yield the names that children of ``table`` have not for the first time, once for each of these."""
+    for name, node in _named(table):
+        if name != str(node.key):
+            yield str(node.key)
 
 
 def _plain(node: Node) -> Any:

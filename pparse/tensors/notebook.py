@@ -47,7 +47,7 @@ def folded(tensors: Iterable[TensorFacts]) -> Iterator[tuple[str, ...]]:
     for row in rows.values():
         tensor = row.tensor
         shown = _NUMBER.sub("*", tensor.name) if row.count > 1 else tensor.name
-        kind = str(tensor.dtype or tensor.stored_dtype)
+        kind = tensor.type_name
         shape = shape_words(tensor.shape)
         status = status_words(tensor.status, tensor.verified)
         yield shown, f"{row.count:,}" if row.count > 1 else "", kind, shape, format_size(row.nbytes), status
@@ -87,7 +87,7 @@ def viewer_text(viewer: Any) -> str:
     names = [shorten(safe(tensor.name), 60) for tensor in found[:_SHOWN]]
     width = max(map(len, names), default=0)
     lines = [
-        f"  {name:{width}}  {tensor.dtype or tensor.stored_dtype}  {shape_words(tensor.shape)}"
+        f"  {name:{width}}  {tensor.type_name}  {shape_words(tensor.shape)}"
         for name, tensor in zip(names, found, strict=False)
     ]
     more = ["  …"] if len(found) > _SHOWN else []
@@ -97,7 +97,7 @@ def viewer_text(viewer: Any) -> str:
 def tensor_html(tensor: TensorFacts) -> str:
     """Return a table of what is known of a tensor."""
     rows: list[tuple[object, ...]] = [
-        ("type", tensor.dtype or tensor.stored_dtype),
+        ("type", tensor.type_name),
         ("shape", shape_words(tensor.shape)),
         ("size", format_size(tensor.stored_nbytes)),
         ("status", status_words(tensor.status, tensor.verified)),

@@ -143,8 +143,7 @@ class Tensor(TensorFacts):
             raise ValueError(f"cannot begin at element {start}: blocks of {dtype} begin at multiples of {group}")
         if self.status is not Status.TRUNCATED:
             self._refuse_if_not_whole()
-        total = self.size
-        whole = min(total, self.available_nbytes * 8 // dtype.bits)
+        total, whole = self.size, self._whole_count(dtype)
         if self._strides is not None and not self._is_contiguous():
             yield from self._strided_blocks(start, step, dtype, raw)
             return
@@ -192,6 +191,17 @@ class Tensor(TensorFacts):
         straight = self.byteorder == "little" or dtype.bits <= 8
         return straight and self._source_nbytes == dtype.stored_nbytes(self.size)
 
+    def array_blocks(self, max_bytes: int | str = "4MiB", *, start: int = 0) -> Iterator[bytes]:
+        """Yield the elements as files of arrays hold them: C order, little-endian, those below 8 bits packed.
+
+        At most ``max_bytes`` at a time, from element ``start`` on, as for `blocks`. Raises the errors of `blocks`.
+        """
+        if self._known_dtype().packed and not start:
+            yield from self.raw_blocks(max_bytes)
+        else:
+            for block in self.blocks(max_bytes, raw=True, start=start):
+                yield block.tobytes()
+
     def raw_blocks(self, max_bytes: int | str = "4MiB") -> Iterator[bytes]:
         """Yield the bytes as stored, at most ``max_bytes`` at a time. Raises the errors of `blocks`."""
         limit = parse_size(max_bytes)
@@ -235,6 +245,11 @@ class Tensor(TensorFacts):
             signed = {1: "i1", 2: "i2", 4: "i4"}[dtype.itemsize]
             return torch.from_numpy(array.view(signed)).view(target)
         return torch.from_numpy(array)
+
+    def over(self, span: Span) -> Tensor:
+        """Return the same tensor, claimed to be whole, with its bytes in ``span``."""
+        more: Any = {"stored_dtype": self.stored_dtype, "strides": self._strides, "byteorder": self.byteorder}
+        return Tensor(self.name, self.dtype, self.shape, (span,), **more)
 
     # -- for other libraries -----------------------------------------------------------------------------------------
 
@@ -338,6 +353,10 @@ class Tensor(TensorFacts):
         if status is Status.DAMAGED:
             raise DamagedTensorError(reason, name=self.name, offset=offset, source=source)
         raise UnsupportedError(reason, path=self.name, offset=offset)
+
+    def _whole_count(self, dtype: DType) -> int:
+        """Return how many elements exist, from the first on, up to the first that does not."""
+        return min(self.size, self.available_nbytes * 8 // dtype.bits)
 
     def _refuse_if_short(self, dtype: DType) -> None:
         """Raise if the spans cannot fill the shape, before allocating anything for it."""
@@ -527,7 +546,7 @@ class Tensor(TensorFacts):
 
         if not self._is_contiguous():
             raise self._truncated(self._source_nbytes)
-        whole = min(self.size, self.available_nbytes * 8 // dtype.bits)
+        whole = self._whole_count(dtype)
         if partial == "prefix":
             if not self.shape:
                 raise self._truncated(self._source_nbytes)

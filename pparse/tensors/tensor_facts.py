@@ -242,6 +242,11 @@ class TensorFacts:
         return prod(self.shape)
 
     @property
+    def type_name(self) -> str:
+        """Its type as lists show it: the element type, or the format's own word if elements must be decoded."""
+        return self.stored_dtype or "?" if self.dtype is None else self.dtype.name
+
+    @property
     def is_text(self) -> bool:
         """Whether its elements are text rather than numbers."""
         return False
@@ -307,4 +312,4 @@ class TensorFacts:
         if self.unwritten_nbytes:
             status += f", {self.unwritten_nbytes} bytes never written"
         size = format_size(self.stored_nbytes)
-        return f"<Tensor {shorten(self.name)!r} {self.dtype or self.stored_dtype} {shape}, {size}{status}>"
+        return f"<Tensor {shorten(self.name)!r} {self.type_name} {shape}, {size}{status}>"

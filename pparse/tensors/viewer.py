@@ -44,12 +44,9 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     list of a million tensors is never held. Thread-safe: public methods take the session's lock, see `pparse.locking`.
     """
 
-    graph: Any = None
-    """The graph of a model, if the format has one."""
-    parser: Any = None
-    """What reads the document, for commands that ask it for more."""
-    names_may_be_lost = True
-    """Whether a name that is not found may be in the part of the document that is missing."""
+    graph: Any = None  #: the graph of a model, if the format has one
+    parser: Any = None  #: what reads the document, for commands that ask it for more
+    names_may_be_lost = True  #: whether a name that is not found may be in the part of the document that is missing
     most_facts: int | None = None  #: how many values `metadata` has at most; None: all that there are
     settles_late = False  #: whether `settle_all_but` leaves anything to be compared later
     is_set = False  #: whether the tensors lie in several files, named by `parser.shard_names`
@@ -61,6 +58,11 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         self.lock = extraction.lock
         """Lock of the session."""
         self._extent: Extent | None = None
+
+    @property
+    def alone(self) -> Viewer:
+        """This viewer; that of the file that was opened, for a set that any of its files opens."""
+        return self
 
     @classmethod
     def applies(cls, parser: Any) -> bool:
@@ -408,10 +410,8 @@ class Extent:
         """The byte to resume the first of them at."""
         self.resume_file: str | None = None
         """The name of that file."""
-        self.cut_files = 0
-        """Number of shards that are cut."""
-        self.missing_files = 0
-        """Number of shards that are missing."""
+        self.cut_files = 0  #: number of shards that are cut
+        self.missing_files = 0  #: number of shards that are missing
         self.whole = self.truncated = self.missing = self.damaged = self.unsupported = 0
         self.verified = 0
         """Number of whole tensors whose bytes a checksum confirmed."""
@@ -484,7 +484,7 @@ class Extent:
             return  # the number of elements is unknown
         if tensor.is_text or (tensor.dtype is not None and not tensor.dtype.is_number):
             return  # text is not a parameter
-        dtype = tensor.dtype.name if tensor.dtype is not None else tensor.stored_dtype
+        dtype = tensor.type_name
         if len(self.parameters) > 200 and dtype not in self.parameters:
             dtype = "other"
         self.parameters[dtype] = self.parameters.get(dtype, 0) + tensor.size

@@ -11,6 +11,7 @@ from pparse.tree.entry import UNLOADED_VALUE, Entry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Callable
     from struct import Struct
     from typing import Any, Final, overload
@@ -209,6 +210,24 @@ class NodeContext:
             self.wanted_occurrence -= 1
             if not self.wanted_occurrence:
                 self.answer = ordinal
+
+    def emit_many(self, starts: array[int]) -> None:
+        """Make the children that begin at ``starts`` visible at once: for kernels that find where many begin.
+
+        Only while children are indexed, by offsets. Raises `LimitError` above the limit ``entries``.
+        """
+        index = self.index
+        assert index is not None and self.is_indexing and not self.keeps_entries  # noqa: S101, PT018 -- a parser's promise
+        if index.count + len(starts) > self.entries_limit:
+            count = index.count + len(starts)
+            self.result.extraction.session.limits.check("entries", count, "the number of children", path=self.node.path)
+        self.emitted += len(starts)
+        index.add_many(starts)
+
+    @property
+    def is_indexing(self) -> bool:
+        """Whether children are indexed now, in contrast to entries that are read again."""
+        return self.collected is None and self.index is not None and self.index.tail is None
 
     # -- taking bytes ------------------------------------------------------------------------------------------------
 

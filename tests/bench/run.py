@@ -27,6 +27,7 @@ import inputs  # noqa: E402 -- the folder was just added
 from harness import MIB, Bench, mib  # noqa: E402
 from rows_containers import CONTAINER_ROWS  # noqa: E402
 from rows_convert import CONVERT_ROWS  # noqa: E402
+from rows_gguf import GGUF_ROWS  # noqa: E402
 from rows_msgpack import MSGPACK_ROWS  # noqa: E402
 from rows_numpy import NUMPY_ROWS  # noqa: E402
 from rows_protobuf import PROTOBUF_ROWS  # noqa: E402
@@ -34,7 +35,7 @@ from rows_pytorch import PYTORCH_ROWS  # noqa: E402
 from rows_riegeli import RIEGELI_ROWS  # noqa: E402
 from rows_tfrecord import TFRECORD_ROWS  # noqa: E402
 
-PEERS = ("safetensors", "orjson", "ijson", "msgpack")
+PEERS = ("safetensors", "orjson", "ijson", "msgpack", "gguf")
 BLOCK_LIMIT = 64 * MIB  # the default budget
 
 
@@ -254,6 +255,7 @@ ROWS = {
     **NUMPY_ROWS,
     **TFRECORD_ROWS,
     **MSGPACK_ROWS,
+    **GGUF_ROWS,
 }
 
 

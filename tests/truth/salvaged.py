@@ -8,9 +8,11 @@ import struct
 import zipfile
 from typing import TYPE_CHECKING, Any
 
+from tests.gguf_files import read_tensors
 from tests.pickle_arrays import OtherObjectError, arrays_in
 from tests.tfrecord_files import sound_records
 from tests.truth.samples import SIZES
+from tests.truth.samples_gguf import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -136,6 +138,8 @@ def values_in(sample: Sample, path: Path) -> dict[str, bytes]:
     if sample.name == "flax":  # sound as it is, or it would not have been kept
         content = path.read_bytes()
         return {name: content[slice(*value.place)] for name, value in sample.values.items()}
+    if sample.name == "gguf":
+        return read_tensors(path.read_bytes(), dict(KINDS.values()))
     if sample.name == "pickle":
         return arrays_in(path.read_bytes())
     if sample.kind == "records":
@@ -150,7 +154,7 @@ def is_of_sample(sample: Sample, path: str) -> bool:
     """Whether a file that was written is the sample's, or was made of it."""
     name = path.rpartition("/")[2]
     stem = sample.file.rpartition(".")[0]
-    if sample.name.startswith(("pytorch", "pickle", "flax")) or sample.name in ("npy", "npz"):
+    if sample.name.startswith(("pytorch", "pickle", "flax")) or sample.name in ("npy", "npz", "gguf"):
         return name in (sample.file, f"{stem}.safetensors")
     return name == sample.file or (sample.file.endswith(".cpb") and name == f"{stem}.pb")
 

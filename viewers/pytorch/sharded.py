@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from pparse.errors import CancelledError, ClosedError, DataChangedError, FormatError, PparseError
+from pparse.errors import FormatError, PparseError
 from pparse.viewers.pytorch.viewer import PyTorchViewer
 from pparse.viewers.safetensors.sharded import SafetensorsSetViewer
 
@@ -60,24 +60,4 @@ class PyTorchSetViewer(SafetensorsSetViewer):
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Check all shards, and yield each finding as it is made."""
-        seen = 0
-        for _ in self.tensors():
-            while seen < len(self.findings) - self.findings.omitted:
-                yield self.findings[seen]
-                seen += 1
-        for name in self.parser.shard_names():
-            yield from self._check_shard(name, strict=strict)
-        while seen < len(self.findings) - self.findings.omitted:
-            yield self.findings[seen]
-            seen += 1
-
-    def _check_shard(self, name: str, *, strict: bool) -> Iterator[Finding]:
-        try:
-            viewer = self.shard_viewer(name)
-        except (CancelledError, ClosedError, DataChangedError):
-            raise
-        except PparseError:
-            return  # listing the tensors told it
-        for finding in viewer.check(strict=strict):
-            self.findings.add(finding)
-            yield finding
+        return self.check_parts(strict=strict)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from array import array
 from bisect import bisect_left
+from itertools import chain
 
 from pparse.document.downloads import Resume
 from pparse.document.extraction import extraction_of
@@ -386,6 +387,32 @@ class SafetensorsSetViewer(Viewer):
         from pparse.viewers.safetensors.rules import check_set
 
         return check_set(self, strict=strict)
+
+    def check_parts(self, *, strict: bool) -> Iterator[Finding]:
+        """Check each shard by the rules of its own viewer, and yield each finding as it is made."""
+        seen = 0
+        for number, _ in enumerate(chain(self.tensors(), self._check_shards(strict=strict))):
+            while seen < len(self.findings) - self.findings.omitted:
+                yield self.findings[seen]
+                seen += 1
+            if not number & 0xFFF:
+                self.extraction.session.check_cancelled()
+        while seen < len(self.findings) - self.findings.omitted:
+            yield self.findings[seen]
+            seen += 1
+
+    def _check_shards(self, *, strict: bool) -> Iterator[None]:
+        """Check each shard, and add what is found."""
+        for name in self.parser.shard_names():
+            try:
+                viewer = self.shard_viewer(name)
+            except (CancelledError, ClosedError, DataChangedError):
+                raise
+            except PparseError:
+                continue  # listing the tensors told it
+            for finding in viewer.check(strict=strict):
+                self.findings.add(finding)
+                yield
 
     def extent(self) -> Extent:
         """Return how large all shards are and should be, and where they were cut."""

@@ -1,0 +1,11 @@
+"""GGUF: the files of llama.cpp."""
+
+from __future__ import annotations
+
+from pparse.lazy import lazy_names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pparse.parsers.gguf.parser import GgufParser
+__getattr__ = lazy_names(__name__, {"GgufParser": "parser"})
+__all__ = ["GgufParser"]

@@ -1,0 +1,249 @@
+"""GGUF files: a header, typed key-values, a table of tensors, and their aligned bytes.
+
+Layout, as in ggml (``docs/gguf.md``, ``src/gguf.cpp``): ``GGUF``, u32 version, count of tensors, count of key-values;
+key-values (text, u32 type, value); tensors (name, u32 rank, dimensions with the innermost first, u32 type, u64 offset);
+padding up to a multiple of ``general.alignment`` (32); data, where each offset is such a multiple. A text is a length
+and its bytes; an array u32 type, count, elements. Counts, lengths and dimensions are u64, in version 1 u32. All numbers
+of a file are little-endian, or all big-endian: then the low half of the version, read as little-endian, is zero.
+
+States::
+
+    state           reads                                      goes to
+    expect_magic    magic                                      expect_version
+    expect_version  version, which tells the byte order        expect_counts; DONE if it is not known
+    expect_counts   numbers of tensors and key-values          expect_tensors behind the key-values
+    expect_pair     a key, a type, a value                     expect_pair; DONE after the last
+    expect_element  texts of an array, or one array in it      expect_element; DONE after the last
+    expect_tensors  nothing: the table becomes a child         expect_data behind the table
+    expect_tensor   name, shape, type and place of a tensor    expect_tensor; DONE after the last
+    expect_data     nothing: the bytes behind the padding      DONE
+
+Elements of arrays of numbers are found by arithmetic (`entries`), and not indexed.
+"""
+
+from __future__ import annotations
+
+from struct import calcsize, unpack_from
+
+from pparse.errors import MalformedError
+from pparse.findings import Finding, Status
+from pparse.kernels.text_starts import text_starts
+from pparse.parsers.gguf.places import Layout, TensorPlace
+from pparse.parsers.gguf.types import ARRAY, LAYOUTS, NAMES, TEXT, TYPES
+from pparse.tree.context import DONE, decode_text
+from pparse.tree.entry import LIST, MAP, Entry
+from pparse.tree.listing import Listing
+from pparse.tree.parser import Parser
+from pparse.tree.recognition import Signature
+from pparse.tree.record import Field, Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Final
+
+    from pparse.tree.context import NodeContext, Step
+    from pparse.tree.entry import Key
+    from pparse.tree.index import ChildIndex
+    from pparse.tree.node import Node
+    from pparse.tree.result import Result
+
+MAGIC: Final = Record(Field("magic", "4s"))
+VERSIONS: Final = (1, 2, 3)
+ALIGNMENT: Final = "general.alignment"
+# ggml has at most 4 dimensions, numpy 64; its texts and arrays at most 2^30 bytes or elements, keys at most 2^16.
+_MOST_DIMENSIONS, _MOST, _LONGEST_KEY = 64, 1 << 30, 1 << 16
+_UINT32: Final = 4
+
+
+class GgufParser(Parser, Listing):
+    """GGUF, versions 1 to 3 in both byte orders."""
+
+    name = "gguf"
+    description = "GGUF model (llama.cpp)"
+    extensions = (".gguf",)
+    signatures = (Signature(b"GGUF"),)
+    viewer = "pparse.viewers.gguf.viewer:gguf_viewer"
+    references = ("ggml-org/ggml docs/gguf.md, src/gguf.cpp, include/ggml.h", "the package gguf (gguf-py)")
+    limitations = (
+        "types that the package gguf does not dequantise (Q8_1, Q8_K, Q1_0) are read as blocks only",
+        "of big-endian files, only blocks of Q4_0, Q8_0, Q4_K, Q6_K, MXFP4 and NVFP4 are dequantised",
+        "there are no checksums: changed bytes show only where they contradict others",
+        "a file cut in the padding behind its last tensor looks whole: nothing is missing from it",
+    )
+    shapes = {"gguf": MAP, "metadata": MAP, "array": LIST, "tensors": MAP}
+    child_state = {"metadata": "expect_pair", "array": "expect_element", "tensors": "expect_tensor"}
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        self.version = 0
+        """Version of the format."""
+        self.order = "<"
+        """Byte order, as `struct` writes it."""
+        self.alignment = 32
+        """What offsets of tensors should be multiples of."""
+        self.odd_alignment: object = None
+        """What the file says that this is, if ggml does not take it: it must be a u32, and a power of two."""
+        self.data_start: int | None = None
+        """Where the data begin; None as long as that is not known."""
+        self.layout = Layout(32)
+        """Where the tensors lie, once the table was read."""
+        self.length = "Q"
+        """Layout of a count or length."""
+
+    def begin(self, ctx: NodeContext) -> Step:
+        """Begin a container with the state of its children, the root with its magic."""
+        states = {"metadata": self.expect_pair, "array": self.expect_element, "tensors": self.expect_tensor}
+        return ctx.pos, states.get(ctx.node.kind, self.expect_magic), 0
+
+    def expect_magic(self, ctx: NodeContext, block: bytes, base: int) -> Step:
+        """Take the magic."""
+        if ctx.emit_record(MAGIC).magic != b"GGUF":
+            raise MalformedError("the magic is not GGUF", offset=ctx.pos - 4)
+        return ctx.pos, self.expect_version, 0
+
+    def expect_version(self, ctx: NodeContext, block: bytes, base: int) -> Step:
+        """Take the version, and learn the byte order from it."""
+        start = ctx.pos
+        raw = ctx.take_bytes(4)
+        self.order = "<" if raw[:2] != b"\0\0" else ">"
+        (self.version,) = unpack_from(self.order + "I", raw)
+        self.length = "I" if self.version == 1 else "Q"
+        ctx.emit(Entry("version", "uint32", start, start + 4, self.version))
+        if self.version in VERSIONS:
+            return ctx.pos, self.expect_counts, 0
+        finding = Finding("unsupported", f"version {self.version} is not known", offset=start)
+        self.result.close_node(ctx.node, Status.UNSUPPORTED, finding)
+        return ctx.pos, DONE, 0
+
+    def expect_counts(self, ctx: NodeContext, block: bytes, base: int) -> Step:
+        """Take the counts; the key-values become a child."""
+        layout = self.order + self.length
+        ctx.scratch = ctx.emit_record(Record(Field("tensor_count", layout), Field("metadata_kv_count", layout)))
+        ctx.emit(Entry("metadata", "metadata", ctx.pos, None, status=None, note=ctx.scratch.metadata_kv_count))
+        return ctx.behind_child(self.expect_tensors)
+
+    def expect_tensors(self, ctx: NodeContext, block: bytes, base: int) -> Step:
+        """Make the table a child."""
+        ctx.emit(Entry("tensors", "tensors", ctx.pos, None, status=None, note=ctx.scratch.tensor_count))
+        return ctx.behind_child(self.expect_data)
+
+    def expect_pair(self, ctx: NodeContext, block: bytes, base: int) -> Step:
+        """Take a key and its value."""
+        if ctx.emitted == ctx.node.note:
+            return ctx.pos, DONE, 0
+        at = ctx.pos
+        key = self._take_name(ctx, "key")
+        (kind,) = ctx.take(self.order + "I")
+        if key == ALIGNMENT:
+            self.odd_alignment = None if kind == _UINT32 else NAMES[kind] if kind < len(NAMES) else kind
+        return self._emit_value(ctx, key, kind, at, self.expect_pair)
+
+    def expect_element(self, ctx: NodeContext, block: bytes, base: int) -> Step:
+        """Take one text or array of an array; while texts are indexed, all that the block holds."""
+        kind, count = ctx.node.note
+        if ctx.emitted == count:
+            return ctx.pos, DONE, 0
+        if kind == TEXT and ctx.is_indexing:
+            starts, end = text_starts(block, ctx.pos - base, base, self.order + self.length, count - ctx.emitted)
+            if starts:
+                ctx.emit_many(starts)
+                return end, self.expect_element, 0
+        return self._emit_value(ctx, None, kind, ctx.pos, self.expect_element)
+
+    def _take_name(self, ctx: NodeContext, what: str) -> str:
+        (length,) = ctx.take(self.order + self.length)
+        if length > _LONGEST_KEY:
+            raise MalformedError(f"a {what} of {length} bytes", offset=ctx.pos - calcsize(self.length))
+        return ctx.take_bytes(length).decode("utf-8", "backslashreplace")  # ggml does not look at what it is
+
+    def _emit_value(self, ctx: NodeContext, key: Key, kind: int, at: int, following: Any) -> Step:
+        start = ctx.pos
+        if kind in LAYOUTS:
+            (value,) = ctx.take(self.order + LAYOUTS[kind])
+            if key == ALIGNMENT:
+                self.alignment = value if type(value) is int and value > 0 else 32
+                if value != self.alignment or value & value - 1:
+                    self.odd_alignment = value
+            ctx.emit(Entry(key, NAMES[kind], start, ctx.pos, value, at=at))
+            return ctx.pos, following, 0
+        if kind not in (TEXT, ARRAY):
+            raise MalformedError(f"there is no type {kind}", offset=start - 4)
+        inner = ctx.take(self.order + "I")[0] if kind == ARRAY else None
+        (count,) = ctx.take(self.order + self.length)
+        if count > _MOST:
+            what = "bytes" if inner is None else "elements"
+            raise MalformedError(f"a value of {count} {what}", offset=ctx.pos - calcsize(self.length))
+        if inner is None:
+            ctx.emit_text(key, count, at=at)
+        elif inner in LAYOUTS:
+            ctx.emit_next(key, "array", count * calcsize(LAYOUTS[inner]), at=at, note=(inner, count))
+        elif inner in (TEXT, ARRAY):
+            ctx.emit(Entry(key, "array", ctx.pos, None, status=None, at=at, note=(inner, count)))
+            return ctx.behind_child(following)
+        else:
+            raise MalformedError(f"there is no type {inner}", offset=start)
+        return ctx.pos, following, 0
+
+    def expect_tensor(self, ctx: NodeContext, block: bytes, base: int) -> Step:
+        """Take the description of a tensor; what is wrong with one does not concern the others."""
+        if ctx.emitted == ctx.node.note:
+            self.layout = ctx.scratch or self.layout
+            return ctx.pos, DONE, 0
+        at = ctx.pos
+        name = self._take_name(ctx, "name")
+        (rank,) = ctx.take(self.order + "I")
+        if rank > _MOST_DIMENSIONS:
+            raise MalformedError(f"a tensor has {rank} dimensions", offset=ctx.pos - 4)
+        *dimensions, kind, offset = ctx.take(f"{self.order}{rank}{self.length}IQ")
+        place = TensorPlace(kind, tuple(reversed(dimensions)), offset)
+        entry = Entry(name, "tensor", at, ctx.pos, note=place)
+        if place.size is None:
+            entry.status = Status.DAMAGED if kind in TYPES else Status.UNSUPPORTED
+            entry.finding = Finding("bad-entry", place.problem or "", path=name, offset=at)
+        if ctx.is_indexing:
+            ctx.scratch = ctx.scratch or Layout(self.alignment)
+            ctx.scratch.add(place)
+        ctx.emit(entry)
+        return ctx.pos, self.expect_tensor, 0
+
+    def expect_data(self, ctx: NodeContext, block: bytes, base: int) -> Step:
+        """Take the data as one child."""
+        start = self.result.extraction.start
+        self.data_start = ctx.pos + ((start - ctx.pos) % self.alignment if self.layout.end else 0)
+        ctx.skip(self.data_start - ctx.pos)
+        ctx.emit_next("data", "bytes", self.layout.end)
+        return ctx.pos, DONE, 0
+
+    def fill(self, node: Node, index: ChildIndex) -> bool:
+        """Count the numbers of an array, as far as they exist."""
+        if node.kind != "array" or node.note[0] not in LAYOUTS:
+            return False
+        kind, count = node.note
+        there = min(node.end or node.start, self.result.extraction.known_end(node)) - node.start
+        index.keep(kind, min(count, max(0, there) // calcsize(LAYOUTS[kind])))
+        return True
+
+    def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
+        """Return entries of an array's numbers, made from their bytes; all others as any parser does."""
+        if index.note not in LAYOUTS or node.kind != "array":
+            return super().entries(node, index, first, count)
+        kind, size = index.note, calcsize(LAYOUTS[index.note])
+        count, start = max(0, min(count, index.count - first)), node.start + first * size
+        raw = node.extraction.data.read_exact(start, count * size)
+        values = unpack_from(f"{self.order}{count}{LAYOUTS[kind]}", raw)
+        places = range(start, start + count * size, size)
+        return [Entry(None, NAMES[kind], at, at + size, value) for at, value in zip(places, values, strict=True)]
+
+    def details(self) -> Iterator[tuple[str, str]]:
+        """Yield what `pparse info` shows beside the key-values: version, alignment, and the sizes of each type."""
+        from pparse.parsers.gguf.sizes import details
+
+        return details(self)
+
+    def load_scalar(self, node: Node) -> Any:
+        """Return a value: texts decoded, of a tensor what the table says."""
+        if node.kind == "tensor":
+            return node.note.to_dict()
+        value = super().load_scalar(node)
+        return decode_text(value, node.start) if node.kind == "text" and isinstance(value, bytes) else value

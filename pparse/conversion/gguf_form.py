@@ -1,0 +1,188 @@
+"""GGUF files as a target: version 3, little-endian, tensors as they come, each at a multiple of 32.
+
+The key-values of a GGUF source are copied as they stand, but for those that are about its own layout; of any other
+source, its metadata become texts, beside ``general.name``. Blocks of quantised tensors are copied, too, unless a type
+is asked for.
+"""
+
+from __future__ import annotations
+
+from struct import pack
+
+from pparse.conversion.cast import Q8_0
+from pparse.conversion.items import Item
+from pparse.errors import PparseError
+from pparse.kernels.ggml_blocks import q8_0_of
+from pparse.limits import MIB, count_words
+from pparse.parsers.gguf.types import TEXT, TYPES, decoder
+from pparse.tensors.block_tensor import BlockTensor
+from pparse.tensors.dtype import DType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any, Final
+
+    from pparse.tensors.tensor import Tensor
+    from pparse.tensors.viewer import Viewer
+
+_ALIGNMENT: Final = 32
+_NUMBERS: Final = {known.name: known for known in TYPES.values()}
+_BY_DTYPE: Final = {known.dtype: known for known in TYPES.values() if known.dtype is not None}
+# What a file says of its own layout.
+_OWN_LAYOUT: Final = frozenset(("general.alignment", "split.no", "split.count", "split.tensors.count"))
+_FILE_TYPE: Final = "general.file_type"
+_LONGEST_NAME: Final = 63
+_MOST_DIMENSIONS: Final = 4
+
+
+class GgufForm:
+    """How a GGUF file holds its items."""
+
+    name = "gguf"
+    packed = True
+    holds_metadata = True
+    has_checksums = False
+
+    def __init__(self, viewer: Viewer, target: str, wanted: DType | None) -> None:
+        self.unquantised = 0
+        """Tensors that stay as they are, as their rows are no whole blocks."""
+        self.scalars = 0
+        """Tensors without dimensions: readers of GGUF files want one."""
+        self._wanted = wanted
+        self._pairs = _copied_pairs(viewer, changed=wanted is not None)
+        self._title = target.replace("\\", "/").rpartition("/")[2].removesuffix(".gguf")
+
+    def refusal(self, name: str, dtype: DType, shape: tuple[int, ...], size: int) -> str | None:
+        """Return why a tensor cannot be written; None if it can."""
+        if dtype != Q8_0 and dtype.name not in _BY_DTYPE:
+            return f"GGUF has no type for {dtype}"
+        if len(name.encode()) > _LONGEST_NAME:
+            return f"ggml reads names of at most {_LONGEST_NAME} bytes; --rename shortens them"
+        if len(shape) > _MOST_DIMENSIONS:
+            return f"ggml reads at most {_MOST_DIMENSIONS} dimensions"
+        return None
+
+    def item(self, tensor: Tensor, name: str, dtype: DType, number: int) -> Item:
+        """Return the item of a tensor that is to have ``dtype``."""
+        self.scalars += not tensor.shape
+        if self._wanted is None and isinstance(tensor, BlockTensor) and _is_copied(tensor):
+            return _Blocks(tensor, name, number, tensor.stored_dtype)
+        if dtype == Q8_0:
+            if len(tensor.shape) > 1 and not tensor.shape[-1] % 32:
+                return _Blocks(tensor, name, number, "Q8_0")
+            self.unquantised += 1
+            assert tensor.dtype is not None  # noqa: S101 -- `Plan` refused it
+            dtype = tensor.dtype if tensor.dtype.name in _BY_DTYPE else DType.of("float32")
+        return Item(tensor, name, dtype, number, packed=True)
+
+    def notes(self) -> Iterator[str]:
+        """Yield what to tell of the output."""
+        if self.unquantised:
+            are = "tensor is" if self.unquantised == 1 else "tensors are"
+            yield f"{self.unquantised:,} {are} not quantised: of one dimension, or with rows that 32 does not divide"
+        if self.scalars:
+            yield f"{count_words(self.scalars, 'scalar')} got one dimension, of length 1"
+
+    def lay(self, items: list[Item], metadata: Mapping[str, str], path: str) -> tuple[int, int]:
+        """Give each of ``items`` its place; return the size of what comes before them, and of the file."""
+        for item in items:
+            item.at = 0
+        start = sum(map(len, self._header(items, metadata, 0)))
+        at = start = start + -start % _ALIGNMENT
+        for item in items:
+            item.at = at
+            at += item.nbytes + -item.nbytes % _ALIGNMENT
+        return start, at
+
+    def head(self, items: list[Item], metadata: Mapping[str, str], size: int) -> Iterator[bytes]:
+        """Yield the ``size`` bytes before the items."""
+        length = 0
+        for piece in self._header(items, metadata, size):
+            length += len(piece)
+            yield piece
+        yield bytes(size - length)
+
+    def _header(self, items: list[Item], metadata: Mapping[str, str], start: int) -> Iterator[bytes]:
+        pairs = self._pairs
+        if pairs is None:
+            texts = {"general.name": self._title, **metadata}
+            pairs = [_text(key) + pack("<I", TEXT) + _text(value) for key, value in texts.items()]
+        yield b"GGUF" + pack("<IQQ", 3, len(items), len(pairs))
+        yield from pairs
+        for item in items:
+            kind = _NUMBERS[item.kind] if isinstance(item, _Blocks) else _BY_DTYPE[item.dtype.name]
+            shape = item.tensor.shape or (1,)
+            place = pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), kind.number, max(0, item.at - start))
+            yield _text(item.name) + place
+
+    def lead(self, item: Item) -> bytes:
+        """Return what comes just before an item: nothing."""
+        return b""
+
+    def crc_of(self, item: Item, crc: int) -> int:
+        """Return the CRC-32 of what is written of an item, whose bytes have ``crc``: nothing else is."""
+        return crc
+
+    def tail(self, items: list[Item]) -> Iterator[bytes]:
+        """Yield what comes after the items: the padding of the last one."""
+        if items:
+            yield bytes(-items[-1].nbytes % _ALIGNMENT)
+
+
+class _Blocks(Item):
+    """A tensor that is written as blocks: those of the source as they are, or made of its elements."""
+
+    __slots__ = ("kind",)
+
+    def __init__(self, tensor: Tensor, name: str, number: int, kind: str) -> None:
+        self.kind = kind
+        """What ggml calls the blocks."""
+        known = _NUMBERS[kind]
+        super().__init__(tensor, name, DType.of("float32"), number, packed=True)
+        self.nbytes = tensor.size // known.block_size * known.block_bytes
+        self.is_straight = isinstance(tensor, BlockTensor) and tensor.stored_dtype == kind and _is_copied(tensor)
+
+    def _computed(self, start: int, count: int) -> Iterator[memoryview]:
+        """Yield the blocks of ``count`` elements at a time; ``start`` is a multiple of theirs, or the end."""
+        import numpy as np
+
+        known = _NUMBERS[self.kind]
+        size = known.block_size
+        first, step = start // known.block_bytes * size, max(size, count // size * size)
+        for block in self.tensor.blocks(step * self.tensor.itemsize, start=first):
+            yield memoryview(q8_0_of(block.astype(np.float32, copy=False).reshape(-1, size)).reshape(-1).data)
+
+
+def _is_copied(tensor: BlockTensor) -> bool:
+    """Say whether the blocks of a tensor are those of a little-endian file, which can be copied."""
+    return tensor.decode is not None and tensor.decode is decoder(tensor.stored_dtype, "little")
+
+
+def _text(text: str) -> bytes:
+    raw = text.encode()
+    return pack("<Q", len(raw)) + raw
+
+
+def _copied_pairs(viewer: Viewer, *, changed: bool) -> list[bytes] | None:
+    """Return the key-values of a GGUF source, encoded; None of any other, or one with another encoding."""
+    if viewer.format != "gguf":
+        return None
+    source: Any = viewer
+    if viewer.is_set:
+        try:
+            source = source.shard_viewer(source.parser.shard_names()[0])
+        except PparseError:
+            return None
+    parser, node = source.parser, source.facts
+    if node is None or parser.order != "<" or parser.version < 2:
+        return None
+    limit = source.extraction.session.budget.limit // 4
+    node.load()
+    places = [(entry.at, str(entry.key)) for _, entry in node.result.entries_from(node, 0)]
+    ends = [at for at, _ in places[1:]] + [node.end]
+    if not places or node.end is None or node.end - node.start > max(limit, 8 * MIB):
+        return None
+    omitted = _OWN_LAYOUT | ({_FILE_TYPE} if changed else set())
+    read = source.extraction.data.read_exact
+    return [read(at, end - at) for (at, key), end in zip(places, ends, strict=True) if key not in omitted]

@@ -1,0 +1,435 @@
+"""Blocks of quantised elements, as ggml stores them, to float32: the values of the package gguf, bit by bit.
+
+What a block holds, as in ggml (``src/ggml-common.h``, ``ggml-quants.c``) and gguf (``quants.py``): a scale ``d`` (f16),
+often a minimum ``m``, scales of parts of the block, and of each element a few bits, or its place in a table of
+`pparse.kernels.ggml_grids`. A decoder takes blocks, ``uint8`` of shape (blocks, bytes of a block), and fills ``out``,
+``float32`` of shape (blocks, elements of a block). The order of multiplications is that of gguf, as each rounds.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Final
+
+    from numpy.typing import NDArray
+
+    Bytes = NDArray[Any]
+    Floats = NDArray[Any]
+    Decoder = Callable[[Bytes, Floats], None]
+
+# The values that four bits stand for.
+_NON_LINEAR: Final = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+_E2M1_DOUBLED: Final = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+
+
+def _half(blocks: Bytes, at: int) -> Floats:
+    """Return the f16 at byte ``at`` of each block, as a column."""
+    import numpy as np
+
+    return blocks[:, at : at + 2].copy().view("<f2").astype(np.float32)
+
+
+def _shifted(packed: Bytes, shifts: tuple[int, ...], mask: int) -> Bytes:
+    """Return the parts of bytes: for ``(…, n)``, ``(…, shifts, n)``."""
+    import numpy as np
+
+    parts = np.empty((*packed.shape[:-1], len(shifts), packed.shape[-1]), np.uint8)
+    for number, shift in enumerate(shifts):
+        part = parts[..., number, :]
+        np.right_shift(packed, np.uint8(shift), out=part)
+        if mask << shift < 0xFF:
+            part &= np.uint8(mask)
+    return parts
+
+
+def _bits(packed: Bytes) -> Bytes:
+    """Return each bit of bytes, the lowest first: for ``(blocks, n)``, ``(blocks, 8 n)``."""
+    import numpy as np
+
+    return np.unpackbits(packed, axis=-1, bitorder="little")
+
+
+def _pairs(packed: Bytes) -> Bytes:
+    """Return the two halves of each byte, the lower first: for ``(blocks, n)``, ``(blocks, 2 n)``."""
+    import numpy as np
+
+    halves = np.empty((*packed.shape, 2), np.uint8)
+    np.bitwise_and(packed, np.uint8(15), out=halves[..., 0])
+    np.right_shift(packed, np.uint8(4), out=halves[..., 1])
+    return halves.reshape(len(packed), -1)
+
+
+# -- plain blocks of 32 ------------------------------------------------------------------------------------------------
+
+
+def _q4_0(blocks: Bytes, out: Floats) -> None:
+    out[...] = _shifted(blocks[:, 2:18], (0, 4), 15).reshape(out.shape)
+    out -= 8
+    out *= _half(blocks, 0)
+
+
+def _q4_1(blocks: Bytes, out: Floats) -> None:
+    out[...] = _shifted(blocks[:, 4:20], (0, 4), 15).reshape(out.shape)
+    out *= _half(blocks, 0)
+    out += _half(blocks, 2)
+
+
+def _five(low: Bytes, high: Bytes) -> Bytes:
+    """Return elements of five bits, the fifth of which are in ``high``."""
+    codes = _shifted(low, (0, 4), 15).reshape(len(low), 32)
+    fifth = _bits(high)
+    fifth <<= 4
+    codes |= fifth
+    return codes
+
+
+def _q5_0(blocks: Bytes, out: Floats) -> None:
+    out[...] = _five(blocks[:, 6:22], blocks[:, 2:6])
+    out -= 16
+    out *= _half(blocks, 0)
+
+
+def _q5_1(blocks: Bytes, out: Floats) -> None:
+    out[...] = _five(blocks[:, 8:24], blocks[:, 4:8])
+    out *= _half(blocks, 0)
+    out += _half(blocks, 2)
+
+
+def _q8_0(blocks: Bytes, out: Floats) -> None:
+    import numpy as np
+
+    np.multiply(blocks[:, 2:34].view(np.int8), _half(blocks, 0), out=out)
+
+
+# -- blocks of 256, with scales of their parts -------------------------------------------------------------------------
+
+
+def _q2_k(blocks: Bytes, out: Floats) -> None:
+    import numpy as np
+
+    scales = blocks[:, :16]
+    parts = out.reshape(-1, 16, 16)
+    parts[...] = _shifted(blocks[:, 16:80].reshape(-1, 2, 32), (0, 2, 4, 6), 3).reshape(parts.shape)
+    parts *= (_half(blocks, 80) * (scales & np.uint8(15)).astype(np.float32))[:, :, None]
+    parts -= (_half(blocks, 82) * (scales >> np.uint8(4)).astype(np.float32))[:, :, None]
+
+
+def _q3_k(blocks: Bytes, out: Floats) -> None:
+    import numpy as np
+
+    low = _shifted(blocks[:, 96:104], (0, 4), 15).reshape(-1, 16)
+    high = _shifted(blocks[:, 104:108], (0, 2, 4, 6), 3).reshape(-1, 16)
+    scales = (low | high << np.uint8(4)).astype(np.float32) - np.float32(32)
+    codes = _shifted(blocks[:, 32:96].reshape(-1, 2, 32), (0, 2, 4, 6), 3).reshape(-1, 256)
+    third = _shifted(blocks[:, :32], tuple(range(8)), 1).reshape(-1, 256)
+    third <<= 2
+    codes += third
+    parts = out.reshape(-1, 16, 16)
+    parts[...] = codes.reshape(parts.shape)
+    parts -= 4
+    parts *= (_half(blocks, 108) * scales)[:, :, None]
+
+
+def _scales_and_minima(blocks: Bytes) -> tuple[Floats, Floats]:
+    """Return the factors and minima of the eight parts of blocks of Q4_K and Q5_K, six bits each in twelve bytes."""
+    import numpy as np
+
+    one, two, rest = blocks[:, 4:8], blocks[:, 8:12], blocks[:, 12:16]
+    low, six, upper = np.uint8(15), np.uint8(0x3F), np.uint8(0x30)
+    scales = np.concatenate([one & six, (rest & low) | (one >> np.uint8(2) & upper)], axis=1)
+    minima = np.concatenate([two & six, (rest >> np.uint8(4)) | (two >> np.uint8(2) & upper)], axis=1)
+    factors = _half(blocks, 0) * scales.astype(np.float32)
+    return factors[:, :, None], (_half(blocks, 2) * minima.astype(np.float32))[:, :, None]
+
+
+def _q4_k(blocks: Bytes, out: Floats) -> None:
+    factors, minima = _scales_and_minima(blocks)
+    parts = out.reshape(-1, 8, 32)
+    parts[...] = _shifted(blocks[:, 16:144].reshape(-1, 4, 32), (0, 4), 15).reshape(parts.shape)
+    parts *= factors
+    parts -= minima
+
+
+def _q5_k(blocks: Bytes, out: Floats) -> None:
+    factors, minima = _scales_and_minima(blocks)
+    codes = _shifted(blocks[:, 48:176].reshape(-1, 4, 32), (0, 4), 15).reshape(-1, 8, 32)
+    fifth = _shifted(blocks[:, 16:48], tuple(range(8)), 1)
+    fifth <<= 4
+    codes |= fifth
+    parts = out.reshape(codes.shape)
+    parts[...] = codes
+    parts *= factors
+    parts -= minima
+
+
+def _q6_k(blocks: Bytes, out: Floats) -> None:
+    import numpy as np
+
+    codes = _shifted(blocks[:, :128].reshape(-1, 2, 64), (0, 4), 15).reshape(-1, 256)
+    high = _shifted(blocks[:, 128:192].reshape(-1, 2, 32), (0, 2, 4, 6), 3).reshape(-1, 256)
+    high <<= 4
+    codes |= high
+    parts = out.reshape(-1, 16, 16)
+    parts[...] = codes.reshape(parts.shape)
+    parts -= 32
+    parts *= (_half(blocks, 208) * blocks[:, 192:208].view(np.int8).astype(np.float32))[:, :, None]
+
+
+# -- ternary, and floats of four bits ----------------------------------------------------------------------------------
+
+
+def _tq1_0(blocks: Bytes, out: Floats) -> None:
+    import numpy as np
+
+    codes = np.empty(out.shape, np.uint8)
+    for first, count, start, powers in ((0, 32, 0, 5), (32, 16, 160, 5), (48, 4, 240, 4)):
+        for number in range(powers):  # five ternary digits in a byte, as a fraction of 256
+            at = start + number * count
+            np.multiply(blocks[:, first : first + count], np.uint8(3**number), out=codes[:, at : at + count])
+    out[...] = (codes.astype(np.uint16) * np.uint16(3)) >> np.uint16(8)
+    out -= 1
+    out *= _half(blocks, 52)
+
+
+def _tq2_0(blocks: Bytes, out: Floats) -> None:
+    out[...] = _shifted(blocks[:, :64].reshape(-1, 2, 32), (0, 2, 4, 6), 3).reshape(out.shape)
+    out -= 1
+    out *= _half(blocks, 64)
+
+
+@cache
+def _fours(values: tuple[int, ...]) -> Floats:
+    import numpy as np
+
+    return np.array(values, np.float32)
+
+
+@cache
+def _e8m0_halved() -> Floats:
+    """Return half of the power of two that each byte stands for."""
+    import numpy as np
+
+    bits = np.arange(256, dtype=np.uint32)
+    return np.where(bits < 2, np.uint32(0x200000) << bits, (bits - 1) << np.uint32(23)).astype(np.uint32).view("f4")
+
+
+@cache
+def _ue4m3_halved() -> Floats:
+    """Return half of the float of eight bits, without its sign, that each byte stands for."""
+    import numpy as np
+
+    codes = np.arange(256)
+    exponent, fraction = codes >> 3 & 15, codes & 7
+    values = np.where(exponent == 0, fraction * 2.0**-10, (1 + fraction / 8) * 2.0 ** (exponent - 8.0))
+    values[[0, 0x7F]] = 0
+    return values.astype(np.float32)
+
+
+def _mxfp4(blocks: Bytes, out: Floats) -> None:
+    _take(_fours(_E2M1_DOUBLED), _shifted(blocks[:, 1:17], (0, 4), 15), out)
+    out *= _e8m0_halved()[blocks[:, :1]]
+
+
+def _nvfp4(blocks: Bytes, out: Floats) -> None:
+    parts = out.reshape(-1, 4, 16)
+    _take(_fours(_E2M1_DOUBLED), _shifted(blocks[:, 4:36].reshape(-1, 4, 8), (0, 4), 15), out)
+    parts *= _ue4m3_halved()[blocks[:, :4]][:, :, None]
+
+
+# -- places in tables --------------------------------------------------------------------------------------------------
+
+
+def _take(table: Floats, places: Bytes, out: Floats) -> None:
+    """Fill ``out`` with the rows of ``table`` at ``places``, which are all in it."""
+    table.take(places, axis=0, out=out.reshape(*places.shape, *table.shape[1:]), mode="clip")
+
+
+def _apply_signs(out: Floats, negative: Bytes) -> None:
+    """Turn the sign of elements where ``negative`` is 1; before they are multiplied by what may not be a number."""
+    import numpy as np
+
+    signs = negative.astype(np.uint32)
+    signs <<= 31
+    bits = out.view(np.uint32)
+    bits ^= signs.reshape(bits.shape)
+
+
+def _signs_of_seven(words: Bytes) -> Bytes:
+    """Return the signs of 32 elements from words with four times seven bits; each eighth makes their number even."""
+    import numpy as np
+
+    sevens = np.empty((*words.shape, 4), np.uint8)
+    for number in range(4):
+        np.bitwise_and(words >> np.uint32(7 * number), np.uint32(127), out=sevens[..., number], casting="unsafe")
+    return _bits(_with_parity()[sevens])
+
+
+@cache
+def _with_parity() -> Bytes:
+    import numpy as np
+
+    return np.array([value | value.bit_count() % 2 << 7 for value in range(128)], np.uint8)
+
+
+def _grid(name: str) -> Floats:
+    from pparse.kernels.ggml_grids import grid
+
+    return grid(name)
+
+
+def _iq2_xxs(blocks: Bytes, out: Floats) -> None:
+    import numpy as np
+
+    words = blocks[:, 2:66].copy().view("<u4").reshape(-1, 8, 2)
+    _take(_grid("IQ2_XXS"), blocks[:, 2:66].reshape(-1, 8, 8)[:, :, :4], out)
+    _apply_signs(out, _signs_of_seven(words[:, :, 1]))
+    scales = np.float32(0.5) + (words[:, :, 1] >> np.uint32(28)).astype(np.float32)
+    parts = out.reshape(-1, 8, 32)
+    parts *= (_half(blocks, 0) * scales * np.float32(0.25))[:, :, None]
+
+
+def _iq2_xs(blocks: Bytes, out: Floats) -> None:
+    import numpy as np
+
+    words = blocks[:, 2:66].copy().view("<u2")
+    _take(_grid("IQ2_XS"), words & np.uint16(511), out)
+    _apply_signs(out, _bits(_with_parity()[words >> np.uint16(9)]))
+    parts = out.reshape(-1, 16, 16)
+    scales = np.float32(0.5) + _pairs(blocks[:, 66:74]).astype(np.float32)
+    parts *= (_half(blocks, 0) * scales * np.float32(0.25))[:, :, None]
+
+
+def _iq2_s(blocks: Bytes, out: Floats) -> None:
+    import numpy as np
+
+    high = (blocks[:, 66:74, None] >> np.arange(0, 8, 2, dtype=np.uint8) & np.uint8(3)).reshape(-1, 32)
+    _take(_grid("IQ2_S"), blocks[:, 2:34] | high.astype(np.uint16) << np.uint16(8), out)
+    _apply_signs(out, _bits(blocks[:, 34:66]))
+    parts = out.reshape(-1, 16, 16)
+    scales = np.float32(0.5) + _pairs(blocks[:, 74:82]).astype(np.float32)
+    parts *= (_half(blocks, 0) * scales * np.float32(0.25))[:, :, None]
+
+
+def _iq3_xxs(blocks: Bytes, out: Floats) -> None:
+    import numpy as np
+
+    words = blocks[:, 66:98].copy().view("<u4")
+    _take(_grid("IQ3_XXS"), blocks[:, 2:66], out)
+    _apply_signs(out, _signs_of_seven(words))
+    scales = np.float32(0.5) + (words >> np.uint32(28)).astype(np.float32)
+    parts = out.reshape(-1, 8, 32)
+    parts *= (_half(blocks, 0) * scales * np.float32(0.5))[:, :, None]
+
+
+def _iq3_s(blocks: Bytes, out: Floats) -> None:
+    import numpy as np
+
+    high = _bits(blocks[:, 66:74]).astype(np.uint16)
+    _take(_grid("IQ3_S"), blocks[:, 2:66] | high << np.uint16(8), out)
+    _apply_signs(out, _bits(blocks[:, 74:106]))
+    parts = out.reshape(-1, 8, 32)
+    scales = np.float32(1) + np.float32(2) * _pairs(blocks[:, 106:110]).astype(np.float32)
+    parts *= (_half(blocks, 0) * scales)[:, :, None]
+
+
+def _iq1_s(blocks: Bytes, out: Floats) -> None:
+    import numpy as np
+
+    words = blocks[:, 34:50].copy().view("<u2")
+    high = (words[:, :, None] >> np.arange(0, 12, 3, dtype=np.uint16) & np.uint16(7)).reshape(-1, 32)
+    _take(_grid("IQ1_S"), blocks[:, 2:34] | high << np.uint16(8), out)
+    parts = out.reshape(-1, 8, 32)
+    parts += np.where(words & np.uint16(0x8000), np.float32(-0.125), np.float32(0.125))[:, :, None]
+    scales = np.uint16(2) * (words >> np.uint16(12) & np.uint16(7)) + np.uint16(1)
+    parts *= (_half(blocks, 0) * scales.astype(np.float32))[:, :, None]
+
+
+def _iq1_m(blocks: Bytes, out: Floats) -> None:
+    import numpy as np
+
+    words = blocks[:, 48:56].copy().view("<u2")
+    tops = words & np.uint16(0xF000)  # a quarter of the scale is in each
+    scale = tops[:, :1] >> np.uint16(12) | tops[:, 1:2] >> np.uint16(8) | tops[:, 2:3] >> np.uint16(4) | tops[:, 3:]
+    threes = (words[:, :, None] >> np.arange(0, 12, 3, dtype=np.uint16) & np.uint16(7)).reshape(-1, 16)
+    factors = scale.view(np.float16).astype(np.float32) * (np.uint16(2) * threes + np.uint16(1)).astype(np.float32)
+    high = _pairs(blocks[:, 32:48])
+    _take(_grid("IQ1_S"), blocks[:, :32] | (high & np.uint8(7)).astype(np.uint16) << np.uint16(8), out)
+    parts = out.reshape(-1, 32, 8)
+    parts += np.where(high & np.uint8(8), np.float32(-0.125), np.float32(0.125))[:, :, None]
+    parts = out.reshape(-1, 16, 16)
+    parts *= factors[:, :, None]
+
+
+def _iq4_nl(blocks: Bytes, out: Floats) -> None:
+    _take(_fours(_NON_LINEAR), _shifted(blocks[:, 2:18], (0, 4), 15), out)
+    out *= _half(blocks, 0)
+
+
+def _iq4_xs(blocks: Bytes, out: Floats) -> None:
+    import numpy as np
+
+    words = blocks[:, 2:4].copy().view("<u2")
+    high = (words >> np.arange(0, 16, 2, dtype=np.uint16) & np.uint16(3)).astype(np.uint8)
+    scales = (_pairs(blocks[:, 4:8]) | high << np.uint8(4)).astype(np.float32) - np.float32(32)
+    _take(_fours(_NON_LINEAR), _shifted(blocks[:, 8:136].reshape(-1, 8, 16), (0, 4), 15), out)
+    parts = out.reshape(-1, 8, 32)
+    parts *= (_half(blocks, 0) * scales)[:, :, None]
+
+
+def q8_0_of(values: Floats) -> Bytes:
+    """Return blocks of Q8_0 for float32 of shape (blocks, 32)."""
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        largest = np.abs(values).max(axis=1, keepdims=True) / np.float32(127)
+        scaled = values * np.where(largest == 0, np.float32(0), np.float32(1) / largest)
+        size = np.abs(scaled)
+        whole = np.floor(size)
+        whole += np.floor(np.float32(2) * (size - whole))  # halves are rounded away from zero
+        blocks = np.empty((len(values), 34), np.uint8)
+        blocks[:, :2] = largest.astype("<f2").view(np.uint8)
+        blocks[:, 2:] = (np.sign(scaled) * whole).astype(np.int8).view(np.uint8)
+    return blocks
+
+
+DECODERS: Final[dict[str, Decoder]] = {
+    "Q4_0": _q4_0,
+    "Q4_1": _q4_1,
+    "Q5_0": _q5_0,
+    "Q5_1": _q5_1,
+    "Q8_0": _q8_0,
+    "Q2_K": _q2_k,
+    "Q3_K": _q3_k,
+    "Q4_K": _q4_k,
+    "Q5_K": _q5_k,
+    "Q6_K": _q6_k,
+    "TQ1_0": _tq1_0,
+    "TQ2_0": _tq2_0,
+    "MXFP4": _mxfp4,
+    "NVFP4": _nvfp4,
+    "IQ2_XXS": _iq2_xxs,
+    "IQ2_XS": _iq2_xs,
+    "IQ2_S": _iq2_s,
+    "IQ3_XXS": _iq3_xxs,
+    "IQ3_S": _iq3_s,
+    "IQ1_S": _iq1_s,
+    "IQ1_M": _iq1_m,
+    "IQ4_NL": _iq4_nl,
+    "IQ4_XS": _iq4_xs,
+}
+"""By ggml's name of the type, what decodes its blocks."""
+
+HALVES: Final = {"Q4_0": (0,), "Q8_0": (0,), "Q4_K": (0, 2), "Q6_K": (208,), "MXFP4": (), "NVFP4": ()}
+"""Where the f16 numbers of a block are, which big-endian files have swapped; other types do not occur in such files."""
+
+
+def swapped(name: str, blocks: Bytes) -> Bytes:
+    """Return blocks of a big-endian file as those of a little-endian one."""
+    blocks = blocks.copy()
+    for at in HALVES[name]:
+        blocks[:, [at, at + 1]] = blocks[:, [at + 1, at]]
+    return blocks

@@ -1,0 +1,169 @@
+"""GGUF against the package gguf: every type, bit by bit, and files that it writes now."""
+
+from __future__ import annotations
+
+import importlib
+import os
+
+import numpy as np
+import pytest
+
+import pparse
+from pparse import UnsupportedError
+from pparse.kernels.ggml_blocks import DECODERS, HALVES, swapped
+from pparse.parsers.gguf.types import TYPES, decoder
+from tests.rows import rows
+
+
+def library(name):
+    """Import what we are compared with; without it skip, or fail where PPARSE_REQUIRE_INTEROP=1."""
+    if os.environ.get("PPARSE_REQUIRE_INTEROP") == "1":
+        return importlib.import_module(name)
+    return pytest.importorskip(name)
+
+
+gguf = library("gguf")
+constants = library("gguf.constants")
+KINDS = constants.GGMLQuantizationType
+SIZES = constants.GGML_QUANT_SIZES
+
+
+def any_blocks(kind, count, seed):
+    """Return random blocks: all bits may be anything, also those of scales that are infinite or no number."""
+    return np.random.default_rng(seed).integers(0, 256, (count, SIZES[kind][1]), dtype=np.uint8)
+
+
+def test_the_types_are_those_of_the_library():
+    ours = {number: (known.name, (known.block_size, known.block_bytes)) for number, known in TYPES.items()}
+    assert ours == {int(kind): (kind.name, SIZES[kind]) for kind in KINDS}
+
+
+@rows("name", list(DECODERS))
+def test_any_blocks_decode_to_the_same_bits(name):
+    kind = KINDS[name]
+    blocks = any_blocks(kind, 4096, 1)
+    out = np.empty((len(blocks), SIZES[kind][0]), np.float32)
+    with np.errstate(all="ignore"):
+        DECODERS[name](blocks, out)
+        assert out.tobytes() == gguf.dequantize(blocks, kind).tobytes()
+
+
+def test_all_that_the_library_decodes_is_decoded():
+    for kind in KINDS:
+        if SIZES[kind][0] > 1 and kind.name not in DECODERS:
+            assert decoder(kind.name, "little") is None
+            with pytest.raises(NotImplementedError):
+                gguf.dequantize(any_blocks(kind, 1, 1), kind)
+
+
+@rows("name", list(HALVES))
+def test_blocks_of_big_endian_files_are_swapped_as_the_library_does(name):
+    endian = library("gguf.scripts.gguf_convert_endian")
+    kind = KINDS[name]
+    blocks = any_blocks(kind, 40, 2)
+
+    class One:
+        data = blocks.copy().reshape(-1)
+
+    for number in range(len(blocks)):
+        endian.byteswap_tensors[kind](One, number * SIZES[kind][1])
+    assert swapped(name, blocks).tobytes() == One.data.tobytes()
+    assert [known.name for known in TYPES.values() if decoder(known.name, "big")] == list(HALVES)
+
+
+@rows("big", [False, True])
+def test_a_file_that_the_library_writes_now(big, tmp_path):
+    path = tmp_path / "model.gguf"
+    endian = gguf.GGUFEndian.BIG if big else gguf.GGUFEndian.LITTLE
+    writer = gguf.GGUFWriter(path, "llama", endianess=endian)
+    writer.add_array("words", ["one", "two"])
+    writer.add_uint32("n", 7)
+    numbers = np.random.default_rng(4).standard_normal((3, 64)).astype("f4")
+    writer.add_tensor("plain", numbers)
+    if not big:
+        writer.add_tensor("q", gguf.quantize(numbers, KINDS.Q8_0), raw_dtype=KINDS.Q8_0)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with pparse.view(path) as model:
+        assert model.metadata == {"general.architecture": "llama", "words": ["one", "two"], "n": 7}
+        assert model["plain"].numpy().tobytes() == numbers.tobytes()
+        assert big or model["q"].numpy().tobytes() == gguf.dequantize(model["q"].numpy(raw=True), KINDS.Q8_0).tobytes()
+        assert model.extent().status.value == "complete"
+        assert not list(model.check())
+
+
+def test_what_the_library_cannot_decode_is_raw_only():
+    with pparse.view("tests/data/gguf/types.gguf") as model:
+        for tensor in gguf.GGUFReader("tests/data/gguf/types.gguf").tensors:
+            found = model[tensor.name]
+            if tensor.tensor_type.name in ("Q8_1", "Q8_K", "Q1_0"):
+                assert found.numpy(raw=True).tobytes() == tensor.data.tobytes()
+                with pytest.raises(UnsupportedError):
+                    found.numpy()
+
+
+# -- GGUF files that we write ------------------------------------------------------------------------------------------
+
+
+def numbers() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(6)
+    return {
+        "wide": rng.standard_normal((300, 64)).astype("f4") * 3,
+        "deep": rng.standard_normal((2, 3, 96)).astype("f2"),
+        "row": rng.standard_normal(64).astype("f4"),
+        "odd": rng.standard_normal((4, 33)).astype("f2"),
+        "zeros": np.zeros((3, 32), "f4"),
+        "whole": np.arange(6, dtype="i4").reshape(2, 3),
+        "one": np.array(2.5, "f4"),
+    }
+
+
+@rows("dtype", [None, "F32", "F16", "BF16", "Q8_0"])
+def test_what_is_converted_is_read_by_the_library(dtype, tmp_path):
+    save = library("safetensors.numpy").save_file
+    source, target = tmp_path / "source.safetensors", tmp_path / "out.gguf"
+    save(numbers(), source, metadata={"note": "x"})
+    report = pparse.convert(source, target, dtype=dtype, force=True)
+    assert any("not quantised" in note for note in report.notes) == (dtype == "Q8_0")
+    reader = gguf.GGUFReader(target)
+    assert [reader.fields[name].contents() for name in ("general.name", "note")] == ["out", "x"]
+    found = {tensor.name: tensor for tensor in reader.tensors}
+    assert set(found) == set(numbers())
+    for name, array in numbers().items():
+        tensor, kind = found[name], array.dtype
+        wanted = {"f4": "F32", "f2": "F16", "i4": "I32"}[kind.str[1:]]
+        if kind.kind == "f" and dtype == "Q8_0":
+            wanted = dtype if name in ("wide", "deep", "zeros") else wanted
+        elif kind.kind == "f" and dtype is not None:
+            wanted = dtype
+        assert tensor.tensor_type.name == wanted, name
+        array = array.astype("f4") if array.dtype.kind == "f" else array
+        blocks = array if wanted == "I32" else gguf.quantize(array.reshape(array.shape or 1), KINDS[wanted])
+        assert np.array(tensor.data).tobytes() == blocks.tobytes(), name
+    with pparse.view(target) as model:
+        assert not list(model.check(strict=True))
+
+
+def test_blocks_and_key_values_of_a_source_are_copied(tmp_path):
+    target = tmp_path / "out.gguf"
+    pparse.convert("tests/data/gguf/types.gguf", target, skip_unsupported=True, exclude=["blk.F*"])
+    ours, theirs = gguf.GGUFReader(target), gguf.GGUFReader("tests/data/gguf/types.gguf")
+    originals = {tensor.name: tensor for tensor in theirs.tensors}
+    assert len(ours.tensors) > 25
+    for tensor in ours.tensors:
+        original = originals[tensor.name]
+        assert (tensor.tensor_type, tensor.data.tobytes()) == (original.tensor_type, original.data.tobytes())
+    for name, field in theirs.fields.items():
+        if not name.startswith("GGUF."):
+            assert ours.fields[name].contents() == field.contents()
+            assert ours.fields[name].types == field.types
+
+
+def test_a_split_model_becomes_one_file(tmp_path):
+    pparse.convert("tests/data/gguf/split/model-00002-of-00003.gguf", tmp_path / "out.gguf")
+    reader = gguf.GGUFReader(tmp_path / "out.gguf")
+    assert len(reader.tensors) == 20
+    assert reader.fields["general.name"].contents() == "layers"
+    assert not [name for name in reader.fields if name.startswith("split.")]

@@ -1,0 +1,144 @@
+"""The tensors of one GGUF file."""
+
+from __future__ import annotations
+
+from array import array
+
+from pparse.findings import Finding, Severity, Status
+from pparse.parsers.gguf.types import TYPES, decoder
+from pparse.parsers.safetensors.layout import CONFLICTS, SHARED, sharers
+from pparse.tensors.block_tensor import BlockTensor
+from pparse.tensors.dtype import DTYPES
+from pparse.tensors.node_viewer import NodeViewer, repeated_names
+from pparse.tensors.status import status_by_place
+from pparse.tensors.tensor import Span, Tensor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from pparse.document.extraction import Extraction
+    from pparse.parsers.gguf.parser import GgufParser
+    from pparse.parsers.gguf.places import TensorPlace
+    from pparse.tensors.viewer import Extent, Viewer
+    from pparse.tree.node import Node
+
+
+class GgufViewer(NodeViewer):
+    """A mapping of names to tensors, for one file; `metadata` has its key-values."""
+
+    def __init__(self, extraction: Extraction) -> None:
+        super().__init__(extraction)
+        self.parser: GgufParser = extraction.parse().parser  # type: ignore[assignment]
+        self._sharers: frozenset[int] | None = None
+
+    @property
+    def table(self) -> Node | None:
+        """The table of tensors."""
+        root = self.root
+        root.find("data")  # only then is it known where the data begin
+        return root.find("tensors")
+
+    @property
+    def facts(self) -> Node | None:
+        """The key-values."""
+        return self.root.find("metadata")
+
+    def tensor_of(self, node: Node, name: str) -> Tensor:
+        """Return the tensor that an entry of the table describes."""
+        extraction, place = self.extraction, node.note
+        there = extraction.known_end()
+        begin = self._data_start(there) + place.offset
+        span = Span(extraction.data, begin, place.size or 0, extraction.path, extraction.end)
+        status, finding = node.known_status or Status.COMPLETE, node.finding
+        if status is Status.COMPLETE:
+            status = status_by_place(begin, begin + span.length, there)
+            if self.parser.data_start is None and self.root.status is Status.DAMAGED and span.length:
+                reason = "the table is damaged: where the data begin is not known"
+                status, finding = Status.DAMAGED, Finding("malformed", reason, path=name, source=extraction.name)
+            elif node.ordinal in self.sharing:
+                reason = CONFLICTS[SHARED]
+                where: Any = {"path": name, "source": extraction.name, "offset": begin, "length": span.length}
+                status, finding = Status.DAMAGED, Finding("overlap", reason, **where)
+            elif name != node.key:
+                reason = "its name occurs more than once"
+                where = {"path": name, "source": extraction.name, "severity": Severity.WARNING}
+                finding = Finding("duplicate-name", reason, **where)
+                self.findings.add(finding)
+        return self._made(name, place, span, status, finding)
+
+    def _made(self, name: str, place: TensorPlace, span: Span, status: Status, finding: Finding | None) -> Tensor:
+        known = TYPES.get(place.kind)
+        spans = (span,) if place.size is not None else ()
+        stored = known.name if known is not None else f"type {place.kind}"
+        order = "little" if self.parser.order == "<" else "big"
+        told: dict[str, Any] = {"stored_dtype": stored, "status": status, "finding": finding, "owner": self}
+        if known is None or known.dtype is not None:
+            dtype = DTYPES[known.dtype] if known is not None and known.dtype is not None else None
+            return Tensor(name, dtype, place.shape, spans, byteorder=order, **told)
+        sizes = {"block_size": known.block_size, "block_bytes": known.block_bytes}
+        return BlockTensor(name, place.shape, spans, decode=decoder(known.name, order), **sizes, **told)
+
+    def _data_start(self, there: int) -> int:
+        """Return where the data begin; if the table is cut, at the earliest."""
+        return there if self.parser.data_start is None else self.parser.data_start
+
+    @property
+    def sharing(self) -> frozenset[int]:
+        """Numbers of the tensors that share bytes with another: any of them may be the wrong one."""
+        if self._sharers is None:
+            table, self._sharers = self.table, frozenset()
+            if table is not None and self.parser.layout.overlaps:
+                numbers, begins, ends = array("q"), array("Q"), array("Q")
+                with self.extraction.session.budget.charge(0, "the places of tensors") as charge:
+                    for node in table.children():
+                        if node.note.size is not None:
+                            numbers.append(node.ordinal)
+                            begins.append(node.note.offset)
+                            ends.append(node.note.offset + node.note.size)
+                            if not len(numbers) & 0xFFF:
+                                charge.resize(48 * len(numbers))
+                    self._sharers = frozenset(numbers[at] for at in sharers(begins, ends))
+        return self._sharers
+
+    def close_extent(self, extent: Extent) -> Extent:
+        """Complete an extent to which all tensors were added; adds findings on their layout."""
+        parser, source = self.parser, self.extraction.name
+        if parser.odd_alignment is not None:
+            reason = f"general.alignment is {parser.odd_alignment}, and not a power of two as uint32"
+            self.findings.add(Finding("alignment", reason, severity=Severity.WARNING, source=source))
+        if parser.data_start is not None:
+            for finding in parser.layout.findings(parser.data_start, source):
+                self.findings.add(finding)
+        table = self.table
+        if table is not None:
+            for ordinal in sorted(self.sharing)[: self.extraction.session.limits.findings]:
+                node = table.child(ordinal)
+                found = self.tensor_of(node, str(node.key)).finding
+                if found is not None:
+                    self.findings.add(found)
+        extent = super().close_extent(extent)
+        extent.at_least |= parser.data_start is None and extent.document_status is Status.TRUNCATED
+        return extent
+
+    def check(self, *, strict: bool = False) -> Iterator[Finding]:
+        """Check everything, and yield each finding as it is made; keys that occur twice are looked for, too."""
+        yield from super().check(strict=strict)
+        seen = len(self.findings)
+        self.extent()
+        for key in repeated_names(self.facts):
+            where: Any = {"path": key, "source": self.extraction.name, "severity": Severity.WARNING}
+            self.findings.add(Finding("duplicate-key", f"the key {key} occurs more than once", **where))
+        yield from (self.findings[at] for at in range(seen, len(self.findings) - self.findings.omitted))
+
+
+def gguf_viewer(extraction: Extraction) -> Viewer:
+    """Return the viewer of a file, or of all files of the model that it is a part of."""
+    viewer = GgufViewer(extraction)
+    if "-of-" in extraction.name:
+        from pparse.viewers.gguf.split import GgufSplitViewer, is_part
+
+        if is_part(viewer):
+            return GgufSplitViewer(extraction)
+    return viewer
