@@ -75,7 +75,7 @@ def run(options: Any, out: Output) -> int:
     for known in NAMED:
         table.row(known.name, " ".join(known.extensions), known.told_by, known.what)
     table.close()
-    out.line("A zip that holds a model (PyTorch, TorchScript, .pt2, Keras, .npz) is said to; its members are read.")
+    out.line("A zip that holds a model that is not read (.pt2, Keras) is said to; its members are read.")
     out.line("'pparse formats NAME' shows options, limitations and references of a format")
     return OK if rows else UNKNOWN_FORMAT
 
