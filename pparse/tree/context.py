@@ -342,7 +342,9 @@ class NodeContext:
                     f"the {kind} node leaves the {self.node.kind} around it", offset=begin, wanted=count, got=got
                 )
             entry.status = cut_status(got)
-            entry.finding = Finding("truncated", f"the file ends inside the {kind}", offset=start, wanted=count, got=got)
+            entry.finding = Finding(
+                "truncated", f"the file ends inside the {kind}", offset=start, wanted=count, got=got
+            )
         self.emit(entry)
         self._move(count, got)
         self._mark = self.pos
