@@ -450,3 +450,22 @@ def test_a_viewer_by_table_numbers_what_repeats_and_survives_damage():
         with pparse.view(source[:size], registry=registry, format="small") as model:
             assert model.status is not Status.COMPLETE
             list(model.metadata)
+
+
+def test_of_an_array_of_numbers_nothing_is_indexed():
+    numbers = array(UINT32, [pack("<I", number) for number in range(200_000)])
+    with small(small_file([("numbers", ARRAY, numbers)])) as document:
+        node = document.node("metadata.numbers")
+        before = document.session.stats.bytes
+        assert len(node) == 200_000
+        assert (node[199_999].load(), node[7].load()) == (199_999, 7)
+        assert document.session.stats.bytes - before <= 8 * LAST_BLOCK
+        assert node.index.memory < 100
+
+
+def test_a_cut_array_of_numbers_has_those_that_exist():
+    numbers = array(UINT32, [pack("<I", number) for number in range(100)])
+    with small(small_file([("numbers", ARRAY, numbers)])[:-42]) as document:
+        node = document.node("metadata.numbers")
+        assert [kid.load() for kid in node.children()] == list(range(89))
+        assert node.status is pparse.Status.TRUNCATED

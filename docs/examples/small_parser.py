@@ -78,7 +78,7 @@ class SmallParser(Parser):
         elif kind == ARRAY:
             kind, count = ctx.take("<IQ")
             if kind in NUMBERS:
-                ctx.emit_next(key, "array", count * calcsize(NUMBERS[kind][1]), at=at, note=(kind, count))
+                ctx.emit_numbers(key, NUMBERS[kind][1], count, at=at)
             else:
                 ctx.emit(Entry(key, "array", ctx.pos, None, status=None, at=at, note=(kind, count)))
                 return ctx.behind_child(following)

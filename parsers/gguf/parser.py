@@ -17,8 +17,6 @@ States::
     expect_tensors  nothing: the table becomes a child         expect_data behind the table
     expect_tensor   name, shape, type and place of a tensor    expect_tensor; DONE after the last
     expect_data     nothing: the bytes behind the padding      DONE
-
-Elements of arrays of numbers are found by arithmetic (`entries`), and not indexed.
 """
 
 from __future__ import annotations
@@ -44,7 +42,6 @@ if TYPE_CHECKING:
 
     from pparse.tree.context import NodeContext, Step
     from pparse.tree.entry import Key
-    from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
     from pparse.tree.result import Result
 
@@ -177,7 +174,7 @@ class GgufParser(Parser, Listing):
         if inner is None:
             ctx.emit_text(key, count, at=at)
         elif inner in LAYOUTS:
-            ctx.emit_next(key, "array", count * calcsize(LAYOUTS[inner]), at=at, note=(inner, count))
+            ctx.emit_numbers(key, self.order + LAYOUTS[inner], count, at=at)
         elif inner in (TEXT, ARRAY):
             ctx.emit(Entry(key, "array", ctx.pos, None, status=None, at=at, note=(inner, count)))
             return ctx.behind_child(following)
@@ -214,26 +211,6 @@ class GgufParser(Parser, Listing):
         ctx.skip(self.data_start - ctx.pos)
         ctx.emit_next("data", "bytes", self.layout.end)
         return ctx.pos, DONE, 0
-
-    def fill(self, node: Node, index: ChildIndex) -> bool:
-        """Count the numbers of an array, as far as they exist."""
-        if node.kind != "array" or node.note[0] not in LAYOUTS:
-            return False
-        kind, count = node.note
-        there = min(node.end or node.start, self.result.extraction.known_end(node)) - node.start
-        index.keep(kind, min(count, max(0, there) // calcsize(LAYOUTS[kind])))
-        return True
-
-    def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
-        """Return entries of an array's numbers, made from their bytes; all others as any parser does."""
-        if index.note not in LAYOUTS or node.kind != "array":
-            return super().entries(node, index, first, count)
-        kind, size = index.note, calcsize(LAYOUTS[index.note])
-        count, start = max(0, min(count, index.count - first)), node.start + first * size
-        raw = node.extraction.data.read_exact(start, count * size)
-        values = unpack_from(f"{self.order}{count}{LAYOUTS[kind]}", raw)
-        places = range(start, start + count * size, size)
-        return [Entry(None, NAMES[kind], at, at + size, value) for at, value in zip(places, values, strict=True)]
 
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield what `pparse info` shows beside the key-values: version, alignment, and the sizes of each type."""

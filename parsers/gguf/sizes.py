@@ -6,12 +6,14 @@ from math import prod
 
 from pparse.limits import count_words, format_size
 from pparse.parsers.gguf.types import NAMES, TYPES
+from pparse.tree.number_array import NumberArray
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pparse.parsers.gguf.parser import GgufParser
+    from pparse.tree.node import Node
 
 
 def details(parser: GgufParser) -> Iterator[tuple[str, str]]:
@@ -26,7 +28,7 @@ def details(parser: GgufParser) -> Iterator[tuple[str, str]]:
     if facts is not None:
         kinds: dict[str, int] = {}
         for node in facts.children():
-            name = f"array of {NAMES[node.note[0]]}" if node.kind == "array" else node.kind
+            name = f"array of {_element(node)}" if node.kind == "array" else node.kind
             kinds[name] = kinds.get(name, 0) + 1
         words = ", ".join(f"{name} {count:,}" for name, count in sorted(kinds.items(), key=lambda item: -item[1]))
         yield "key-values", f"{len(facts):,} ({words})" if words else "0"
@@ -41,6 +43,11 @@ def details(parser: GgufParser) -> Iterator[tuple[str, str]]:
         yield TYPES[kind].name, _words(sums)
     if len(found) > 1:
         yield "all types", _words([sum(column) for column in zip(*found.values(), strict=True)])
+
+
+def _element(node: Node) -> str:
+    """Return what the elements of an array are called."""
+    return node.note.field.kind if isinstance(node.note, NumberArray) else NAMES[node.note[0]]
 
 
 def _words(sums: list[int]) -> str:

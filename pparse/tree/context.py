@@ -8,6 +8,7 @@ from pparse.data.range_status import cut_status
 from pparse.errors import GapError, MalformedError
 from pparse.findings import Finding, Status
 from pparse.tree.entry import UNLOADED_VALUE, Entry
+from pparse.tree.number_array import NumberArray
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -380,6 +381,14 @@ class NodeContext:
         if node.parent is None or node.end is None or node.known_status is Status.TRUNCATED:
             return False
         return size is None or node.end <= size
+
+    def emit_numbers(self, key: Key, layout: str, count: int, at: int | None = None, kind: str = "array") -> None:
+        """Emit a list of ``count`` numbers, the next bytes, and move behind it; ``layout`` as `struct` writes it.
+
+        Its children are found by arithmetic, whatever their number: nothing of it is read, or indexed.
+        """
+        numbers = NumberArray(layout, count)
+        self.emit_next(key, kind, numbers.nbytes, at=at, note=numbers)
 
     def behind_child(self, state: State) -> Step:
         """Return the step behind the child emitted last, whose end is unknown: the child is read to find it.

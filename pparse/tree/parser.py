@@ -13,6 +13,7 @@ from pparse.tree.engine import run
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
 from pparse.tree.key_table import key_hash
 from pparse.tree.listing import Listing
+from pparse.tree.number_array import NumberArray
 from pparse.tree.recognition import Confidence
 from pparse.tree.views import as_dict
 from pparse.tree.visit import Trail, Visit
@@ -142,8 +143,14 @@ class Parser(Doored):
     # -- what a parser may define ------------------------------------------------------------------------------------
 
     def fill(self, node: Node, index: ChildIndex) -> bool:
-        """Index the children of ``node`` without states, if they are already known; False: run the engine."""
-        return False
+        """Index the children of ``node`` without states, if they are already known; False: run the engine.
+
+        By default, those of arrays of numbers.
+        """
+        if type(node.note) is not NumberArray:
+            return False
+        node.note.index(node, index)
+        return True
 
     def key_meant(self, node: Node, key: Key) -> Key:
         """Return the key that ``key`` stands for among the children of ``node``, such as the number of a field."""
@@ -240,6 +247,8 @@ class Parser(Doored):
         """Return the entries ``[first, first + count)`` of an indexed node, reading them again if necessary."""
         if index.entries is not None:
             return index.entries[first : first + count]
+        if type(index.note) is NumberArray:
+            return index.note.entries(node, index, first, count)
         state = self.state_of_children(node.kind)
         assert state is not None  # noqa: S101 -- a parser's promise, not input
         ordinal, offset = index.checkpoint(first)
