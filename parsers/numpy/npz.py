@@ -57,16 +57,19 @@ class NpzParser(ZipParser):
 
     @classmethod
     def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
-        """As sure as that it is a zip archive, if its name says .npz."""
-        return super().probe(excerpt, reader) if excerpt.ends_with(cls.extensions) else Confidence.NO
+        """As sure as that it is a zip archive, if its name says .npz and no member says otherwise."""
+        by_name = excerpt.ends_with(cls.extensions) and cls._looks_like_arrays(excerpt)
+        return super().probe(excerpt, reader) if by_name else Confidence.NO
 
     @classmethod
     def _looks_like_arrays(cls, excerpt: Excerpt) -> bool:
         """Say whether its name, or else the first member and all names in the directory, tell of arrays."""
-        if excerpt.ends_with(cls.extensions):
-            return True
         head = excerpt.head(512)
-        if not head[30 : 30 + int.from_bytes(head[26:28], "little")].endswith(EXTENSION.encode()):
+        first = head[30 : 30 + int.from_bytes(head[26:28], "little")]
+        if excerpt.ends_with(cls.extensions):  # a checkpoint under this name is no archive of arrays
+            others = head.startswith(b"PK\3\4") and first and not first.endswith(EXTENSION.encode())
+            return not others or EXTENSION.encode() in excerpt.tail(1 << 16)
+        if not first.endswith(EXTENSION.encode()):
             return False
         tail = excerpt.tail(1 << 16)
         names = [tail[at.end() : at.end() + at[1][0] + 256 * at[2][0]] for at in _LISTED.finditer(tail)]

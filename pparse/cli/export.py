@@ -24,6 +24,14 @@ def form_of(path: str | None) -> str | None:
     return None if path is None else next((form for form in FORMS if path.lower().endswith(form)), None)
 
 
+def _is_numeric(dtype: Any) -> bool:
+    return dtype.kind in "?biufc" or dtype.isbuiltin == 2  # those of ml_dtypes are void to numpy
+
+
+def _advice(dtype: Any) -> str:
+    return "--dtype float32 writes numbers" if _is_numeric(dtype) else "write .npy or .npz"
+
+
 class Item:
     """A tensor to write: its ``name``, and its array as a whole (a slice, or converted) or in blocks."""
 
@@ -36,6 +44,8 @@ class Item:
             tensor._known_dtype()
         self.shape: tuple[int, ...] = tensor.shape if array is None else array.shape
         stored = tensor.dtype.numpy if array is None and tensor.dtype is not None else array.dtype
+        if dtype is not None and not _is_numeric(stored):
+            raise OptionError(f"{stored} is no type of numbers: --dtype cannot convert it", path=tensor.name)
         self.dtype = stored if dtype is None else dtype
 
     def blocks(self) -> Iterator[Any]:
@@ -115,9 +125,7 @@ def _write_safetensors(items: Sequence[Item], stream: BinaryIO, metadata: dict[s
     for item in items:
         word = words.get(str(item.dtype))
         if word is None:
-            raise UnsupportedError(
-                f"safetensors has no type for {item.dtype}; --dtype float32 writes numbers", path=item.name
-            )
+            raise UnsupportedError(f"safetensors has no type for {item.dtype}; {_advice(item.dtype)}", path=item.name)
         end = at + prod(item.shape) * item.dtype.itemsize
         header[item.name] = {"dtype": word, "shape": list(item.shape), "data_offsets": [at, end]}
         at = end

@@ -7,7 +7,10 @@ archive's member. Only the bytes of the result are read.
 
 from __future__ import annotations
 
+from itertools import islice
+
 from pparse.cli.common import open_file
+from pparse.cli.exit_codes import OK
 from pparse.cli.export import form_of, kept_metadata
 from pparse.cli.get_node import StreamMember, give_member, give_node, give_slice
 from pparse.cli.get_tensor import give_tensor
@@ -18,6 +21,7 @@ from pparse.document.registry import viewer_for
 from pparse.errors import EndOfDataError, OptionError, PathError
 from pparse.findings import Status
 from pparse.paths import split_slice
+from pparse.tensors.viewer import Viewer
 from pparse.tree.entry import LIST, SCALAR
 from pparse.tree.node import ChildIndexError, ChildKeyError, Node
 
@@ -29,8 +33,9 @@ if TYPE_CHECKING:
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
     from pparse.tensors.tensor import Tensor
-    from pparse.tensors.viewer import Viewer
 
+# Names that an error shows.
+_SHOWN: Final = 3
 EXAMPLES: Final = """examples:
   pparse get model.safetensors h.0.attn.weight
   pparse get model.safetensors 'h.0.attn.weight[0:2, ..., 1]' --json
@@ -95,9 +100,10 @@ def run(options: Any, out: Output) -> int:
         try:
             found = _find(document, options.path)
         except PathError:
-            if not _gave_fact(document, options, out):
+            code = _give_fact(document, options, out) if options.path is not None else None
+            if code is None:
                 raise
-            return 0
+            return code
         if not isinstance(found, tuple):
             return give_node(found, options, out)
         thing, index = found
@@ -106,16 +112,26 @@ def run(options: Any, out: Output) -> int:
         return give_slice(thing, index or (), options, out)
 
 
-def _gave_fact(document: Extraction, options: Any, out: Output) -> bool:
-    """Print what the metadata of a model say under this name, which is not that of a node; return whether they do."""
+def _give_fact(document: Extraction, options: Any, out: Output) -> int | None:
+    """Give what the metadata of a model say under this name, which is not that of a node; None if they do not."""
     viewer = viewer_for(document)
+    if isinstance(viewer, Viewer):
+        node = viewer.fact_node(options.path)
+        parts = split_slice(options.path) if node is None else None
+        inside = viewer.fact_node(parts[0]) if parts is not None else None
+        if inside is not None and parts is not None and inside.shape != SCALAR and len(parts[1]) == 1:
+            number = parts[1][0]
+            if isinstance(number, int):
+                node = inside.child(number if number >= 0 else number + len(inside))
+        if node is not None:
+            return give_node(node, options, out)
     facts = viewer.metadata if viewer is not None and options.output is None else {}
     if options.path not in facts:
-        return False
+        return None
     import json
 
     out.line(json.dumps(facts[options.path], default=str))
-    return True
+    return OK
 
 
 def _refuse_contradictions(options: Any) -> None:
@@ -136,11 +152,24 @@ def _refuse_own_input(document: Extraction, output: str | None) -> None:
 def _find(document: Extraction, path: str | None) -> tuple[Tensor | Node, tuple[Any, ...] | None] | Node:
     viewer = viewer_for(document)
     if path is None:
-        tensor = viewer.find(viewer.default_name) if viewer is not None and viewer.default_name is not None else None
+        tensor = _only_tensor(viewer) if viewer is not None else None
         if tensor is not None:
             return tensor, None
+        if isinstance(viewer, Viewer) and viewer.needs_name:
+            names = ", ".join(repr(tensor.name) for tensor in islice(viewer.tensors(), _SHOWN))
+            raise PathError(
+                f"say what to get: the name of a tensor, such as {names}, or of a value that 'pparse info' shows"
+                if names
+                else "there is nothing to get: the file has no tensors",
+                path=document.name,
+            )
         return document.root if viewer is None else viewer.default_node
     return _find_member(document, path) if viewer is None else _find_tensor(document, viewer, path)
+
+
+def _only_tensor(viewer: Viewer) -> Tensor | None:
+    """Return the tensor that is meant if none is named: that of a file for one, or one without a name."""
+    return viewer.find(viewer.default_name or "")
 
 
 def _find_member(document: Extraction, path: str) -> tuple[Node, tuple[Any, ...]] | Node:
@@ -169,6 +198,10 @@ def _find_tensor(
             tensor = viewer.find(parts[0])
             if tensor is not None:
                 return tensor, parts[1]
+    only = _only_tensor(viewer) if path.startswith("[") else None
+    sliced = split_slice(f"_{path}") if only is not None else None
+    if only is not None and sliced is not None and sliced[0] == "_":
+        return only, sliced[1]
     try:
         return document.node(path)
     except PathError as error:

@@ -13,9 +13,11 @@ from pparse.conversion.options import form_named
 from pparse.conversion.report import LeftOut, Report, lost_in, refuse_damage
 from pparse.conversion.safetensors_form import SafetensorsForm, index_text, shards_of
 from pparse.data.hashing import digest
+from pparse.display.text import shorten
 from pparse.errors import LimitError, NotWholeError, OptionError, UnsupportedError
 from pparse.findings import Severity, Status
 from pparse.limits import MIB, count_words, format_size
+from pparse.tensors.remark import Remark
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -286,14 +288,25 @@ class Plan:
         """Return the metadata of each output file: those of the source, and of the files of a set."""
         found: dict[str, str] = {}
         differing: list[str] = []
+        remarks: list[str] = []
         whole = dict(self.viewer.metadata)
         if self.viewer.is_set:
             whole.pop(_TOTAL, None)
         for part in (whole, *self.viewer.metadata_of_parts()):
             for key, value in part.items():
+                if isinstance(value, Remark):
+                    remarks.append(f"{key} ({shorten(value, 80)})")
+                    continue
                 text = value if isinstance(value, str) else _as_json(value)
                 if found.setdefault(str(key), text) != text and key not in differing:
                     differing.append(key)
+        if remarks:
+            more = f" and {len(remarks) - _NAMED:,} more" if len(remarks) > _NAMED else ""
+            names = ", ".join(remarks[:_NAMED])
+            self.report.notes.append(
+                f"values too long for metadata, or not whole, were left out: {names}{more}; 'pparse get FILE NAME' "
+                "gives one"
+            )
         if differing:
             names = ", ".join(differing[:_NAMED])
             self.report.notes.append(f"the files of the source differ in their metadata ({names}): the first was kept")

@@ -7,6 +7,7 @@ from itertools import islice
 
 from pparse.errors import PparseError
 from pparse.findings import Finding
+from pparse.tensors.remark import Remark
 from pparse.tensors.unwritten import last_written, unwritten_in
 from pparse.tensors.viewer import Viewer
 from pparse.tree.entry import SCALAR
@@ -31,6 +32,8 @@ class NodeViewer(Viewer):
 
     _holes: list[tuple[int, int]] | None = None
 
+    needs_name = True
+
     @property
     @abstractmethod
     def table(self) -> Node | None:
@@ -43,8 +46,13 @@ class NodeViewer(Viewer):
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What `facts` says, as plain data: of lists of more than 64 elements, and what cannot be read, a remark."""
+        """What `facts` says, as plain data: of lists of more than 64 elements, and what cannot be read, a `Remark`."""
         return {name: _plain(node) for name, node in _named(self.facts)}
+
+    def fact_node(self, name: str) -> Node | None:
+        """Return the node of a value in `metadata`; None if there is none of this name."""
+        facts = self.facts
+        return None if facts is None else facts.find(name)
 
     @abstractmethod
     def tensor_of(self, node: Node, name: str) -> Tensor | None:
@@ -133,7 +141,7 @@ def _plain(node: Node) -> Any:
         if node.shape == SCALAR:
             return node.load()
         if len(node) > _MOST_SHOWN:
-            return f"{len(node):,} elements"
+            return Remark(f"{len(node):,} elements")
         return node.to_python()
     except PparseError as error:
-        return f"{node.status}: {error.reason}"
+        return Remark(f"{node.status}: {error.reason}")

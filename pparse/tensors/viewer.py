@@ -50,6 +50,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     most_facts: int | None = None  #: how many values `metadata` has at most; None: all that there are
     settles_late = False  #: whether `settle_all_but` leaves anything to be compared later
     is_set = False  #: whether the tensors lie in several files, named by `parser.shard_names`
+    needs_name = False  #: whether `get` is to be told what to get: all that the document holds would be its tensors
     row_bytes = 520  #: approximate memory of one tensor while it is held, without name, shape and further parts
 
     def __init__(self, extraction: Extraction) -> None:
@@ -215,6 +216,10 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     @property
     def default_name(self) -> str | None:
         """Name of the tensor that is meant if no name is given; None: `default_node` is meant."""
+        return None
+
+    def fact_node(self, name: str) -> Node | None:
+        """Return the node of a value in `metadata`; None if there is none of this name, or it has no node."""
         return None
 
     @property

@@ -11,6 +11,7 @@ from pparse.parsers.msgpack.flax import CHUNKED
 from pparse.parsers.msgpack.values import decode, head
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.node_names import join, node_called
+from pparse.tensors.remark import Remark
 from pparse.tensors.status import status_by_place
 from pparse.tensors.tensor import Span, Tensor
 from pparse.tensors.viewer import Viewer
@@ -124,14 +125,14 @@ class ArrayTreeViewer(Viewer):
         """Return a value for `metadata`."""
         size = (node.end or node.start) - node.start
         if node.kind == "bin" or node.kind.startswith("ext(") or size > _LONGEST:
-            return f"<{node.kind} of {size:,} bytes>"
+            return Remark(f"<{node.kind} of {size:,} bytes>")
         return node.load()
 
     def _plain(self, node: Node) -> Any:
         try:
             value = self.fact(node)
         except PparseError as error:
-            return f"{node.status}: {error.reason}"
+            return Remark(f"{node.status}: {error.reason}")
         return value if value is None or isinstance(value, str | int | float) else str(value)
 
     def tree(self) -> Any:

@@ -87,6 +87,7 @@ class NpzViewer(Viewer):
     """A mapping of numpy's names to arrays: those of the members, without ``.npy``."""
 
     parser: NpzParser
+    needs_name = True
     row_bytes = 1_500
 
     def __init__(self, extraction: Extraction) -> None:

@@ -243,6 +243,9 @@ class Walk:
                 yield from self._parts_of_state(name, kid)
             elif kid.key in ("items", "pairs", "args"):
                 yield from self._parts_of_node(name, kid)
+            elif not isinstance(kid.key, str) and kid.kind in ("dict", "tuple"):
+                # The pickle ends before it says what to do with it: it would have become the object's state.
+                yield from self._parts_of_state(name, kid)
 
     def _parts_of_state(self, name: str, node: Node) -> Iterator[tuple[str, Any]]:
         kids = list(node.children()) if node.kind == "tuple" else [node]
