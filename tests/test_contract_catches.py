@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from struct import pack
+from threading import current_thread, main_thread
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
@@ -67,11 +68,15 @@ class RecursesOnInput(ToyParser):
 class ForgetsTheThread(ToyParser):
     """Keeps what it is reading in the class."""
 
+    was_mistaken = False
+
     def load_scalar(self, node):
         ForgetsTheThread.node = node
-        end = monotonic() + 0.05
+        alone = current_thread() is main_thread() or ForgetsTheThread.was_mistaken
+        end = monotonic() + (0 if alone else 5)  # on a busy machine the others take long to get here
         while ForgetsTheThread.node is node and monotonic() < end:
             sleep(0.0005)  # another thread goes on here
+        ForgetsTheThread.was_mistaken |= ForgetsTheThread.node is not node
         return super().load_scalar(ForgetsTheThread.node)
 
 
