@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pparse.tree.node import Node
     from pparse.viewers.pickle.viewer import PickleViewer
 
+# Storages with holes in them are read for their checksums up to so many bytes in all: a list must not read the file.
+_READ: Final = 4 << 20
 _MOST_HOLES: Final = 10_000
 
 
@@ -36,6 +38,7 @@ class Doubts:
         self._holes: list[tuple[int, int]] | None = None
         self._known = -1  # how much was known of the bytes when the names were judged
         self._names: str | None = None
+        self._room = _READ
 
     def mark(self, tensor: Tensor) -> Tensor:
         """Note what is doubtful about a tensor, and return it."""
@@ -57,7 +60,10 @@ class Doubts:
     def _agrees(self, span: Span) -> bool:
         from pparse.viewers.pickle.make import StoredSpan
 
-        return isinstance(span, StoredSpan) and span.agrees_with_holes(self._unwritten)
+        if not isinstance(span, StoredSpan):
+            return False
+        most, self._room = self._room, max(0, self._room - span.length)
+        return span.agrees_with_holes(self._unwritten, most)
 
     @property
     def of_names(self) -> str | None:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
     from pparse.parsers.pytorch.storages import Stored
 
-# A storage with holes in it is read for its checksum up to so many bytes.
-_LITTLE: Final = 4 << 20
 # Bytes that follow a storage in an archive, and count as its own if they are cut.
 _DESCRIPTOR: Final = 24
 
@@ -77,10 +75,11 @@ class StoredSpan(Span):
         if self._held.prove is not None:
             self._held.prove()
 
-    def agrees_with_holes(self, stretch: Callable[[int, int], int]) -> bool:
+    def agrees_with_holes(self, stretch: Callable[[int, int], int], most: int) -> bool:
         """Return whether zeros in its place are right; ``stretch`` tells how many of some bytes were never written.
 
-        One that was not written at all is compared without reading it, another one is read if it is small.
+        A storage that was not written at all is compared without reading it, another one is read if it has at most
+        ``most`` bytes; larger ones are believed until somebody compares them.
         """
         held = self._held
         if held.zeros is None:
@@ -88,7 +87,7 @@ class StoredSpan(Span):
         data, begin, end = held.place
         if stretch(begin, end) == end - begin:
             return held.zeros()
-        if end - begin <= _LITTLE:
+        if end - begin <= most and not data.is_proved(begin, end):
             self.prove()
             return data.is_proved(begin, end)
         return True
