@@ -92,6 +92,9 @@ def test_each_cut_tells_which_tensors_are_whole() -> None:
         (ext(1, b""), Status.DAMAGED),
         (ext(1, b"\x93" + b"\x91" * 2000), Status.DAMAGED),
         (array("float32", [1] * 65, bytes(4)), Status.UNSUPPORTED),
+        (array("float32", [0, 1 << 63], b""), Status.UNSUPPORTED),
+        (array("float32", [1 << 62, 4, 0], b""), Status.UNSUPPORTED),
+        (array("complex128", [1 << 59, 0], b""), Status.UNSUPPORTED),
         (array("int4", [2], bytes(2)), Status.UNSUPPORTED),
         (array("str64", [2], bytes(16)), Status.UNSUPPORTED),
         (array("object", [1], bytes(8)), Status.UNSUPPORTED),
@@ -185,6 +188,14 @@ def test_a_value_that_is_none_is_remarked_on(run, tmp_path: Path, value: Raw, sh
     assert run("info", path).code in (0, 4)
     assert run("convert", path, "-o", made, "--skip-damaged").code in (0, 4)
     assert b"single value" not in made.read_bytes()  # a remark is not what the file says
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float64", "complex128"])
+def test_an_array_without_elements_is_read_if_numpy_can_have_one(dtype: str) -> None:
+    shape = (0, (1 << 59) - 1)
+    with pparse.view(encode({"a": array(dtype, list(shape), b"")})) as model:
+        assert model["a"].status is Status.COMPLETE
+        assert model["a"].numpy().shape == shape
 
 
 def test_maps_of_msgpack_numpy_are_arrays() -> None:
