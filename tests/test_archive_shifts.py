@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import random
+import tarfile
 import zipfile
+from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save
 
+import pparse
 from pparse.findings import Status
 from tests.rows import rows
 from tests.test_tar import archive, contents, files, info, opened
@@ -82,6 +88,47 @@ def test_a_last_member_without_its_padding_is_not_complete() -> None:
     cut = whole[: 512 * 3 + 1_000] + noise(600, 3) + whole[512 * 3 + 1_000 :]
     with opened(cut) as extraction:
         assert [member.status for member in extraction.result.parser.files()][1] is Status.DAMAGED
+
+
+def wrong_tensors(path: str, right: dict[str, np.ndarray]) -> tuple[set[str], set[str]]:
+    """Return the names of the tensors that are called whole, and of those of them that are not."""
+    with pparse.view(path) as model:
+        whole = {name for name, tensor in model.items() if tensor.status is Status.COMPLETE}
+        return whole, {name for name in whole if model[name].numpy().tobytes() != right[name].tobytes()}
+
+
+@pytest.mark.parametrize(
+    ("after", "lost", "came"),
+    [
+        ([], 0, 512),
+        ([], 0, 600),
+        *(([("next", b"next" * 300)], *change) for change in ((512, 0), (1_000, 0), (7, 0), (0, 512), (0, 600))),
+    ],
+)
+def test_no_tensor_of_a_member_whose_bytes_have_shifted_is_called_whole(tmp_path, after, lost, came) -> None:
+    right = {f"t{number}": np.frombuffer(noise(800, number), "u1") for number in range(6)}
+    whole = archive([("m.safetensors", save(right)), *after])
+    (tmp_path / "it.tar").write_bytes(whole[:2_500] + b"x" * came + whole[2_500 + lost :])
+    assert wrong_tensors(f"{tmp_path}/it.tar::m.safetensors", right) == (set(), set())
+
+
+def test_a_wrong_size_in_a_damaged_header_casts_no_doubt_on_the_tensors(tmp_path) -> None:
+    right = {f"t{number}": np.frombuffer(noise(800, number), "u1") for number in range(6)}
+    whole = bytearray(archive([("m.safetensors", save(right)), ("next", b"next" * 300)]))
+    whole[124 + 4] ^= 1
+    (tmp_path / "it.tar").write_bytes(whole)
+    assert wrong_tensors(f"{tmp_path}/it.tar::m.safetensors", right) == (set(right), set())
+
+
+def test_no_tensor_behind_a_break_of_the_stream_is_called_whole_at_the_wrong_place(tmp_path) -> None:
+    sample = Path(__file__).parent.parent / "docs" / "samples" / "tiny-flax.msgpack"
+    with pparse.view(sample) as model:
+        right = {name: tensor.numpy() for name, tensor in model.items()}
+    whole = gzip.compress(archive([(tarfile.TarInfo("a.msgpack"), sample.read_bytes())], "pax"), mtime=0)
+    for at in range(300, len(whole) - 8):
+        path = tmp_path / f"{at}.tar.gz"
+        path.write_bytes(whole[:at] + bytes(4) + whole[at + 4 :])
+        assert not wrong_tensors(f"{path}::a.msgpack", right)[1]
 
 
 # -- zip -------------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import pytest
 import pparse
 from pparse import DamagedTensorError, Status, TruncatedTensorError, UnsupportedError
 from pparse.data.base import BytesData
+from pparse.tensors.remark import Remark
 from tests.msgpack_samples import FLAX, NUMPY, Raw, array, encode, ext, pairs
 
 
@@ -91,6 +92,9 @@ def test_each_cut_tells_which_tensors_are_whole() -> None:
         (ext(1, b""), Status.DAMAGED),
         (ext(1, b"\x93" + b"\x91" * 2000), Status.DAMAGED),
         (array("float32", [1] * 65, bytes(4)), Status.UNSUPPORTED),
+        (array("float32", [0, 1 << 63], b""), Status.UNSUPPORTED),
+        (array("float32", [1 << 62, 4, 0], b""), Status.UNSUPPORTED),
+        (array("complex128", [1 << 59, 0], b""), Status.UNSUPPORTED),
         (array("int4", [2], bytes(2)), Status.UNSUPPORTED),
         (array("str64", [2], bytes(16)), Status.UNSUPPORTED),
         (array("object", [1], bytes(8)), Status.UNSUPPORTED),
@@ -130,6 +134,68 @@ def test_chunks_that_are_cut_or_wrong_are_not_whole() -> None:
         with pparse.view(encode({"a": part, "big": wrong})) as model:
             assert model["big"].status is Status.DAMAGED
             assert model["a"].status is Status.COMPLETE
+
+
+def test_a_chunked_array_is_what_flax_makes_of_it() -> None:
+    mark, part = "__msgpack_chunked_array__", array("int16", [4], bytes(8))
+    grid, lone, longer = (array("int16", shape, bytes(size)) for shape, size in (([2, 2], 8), ([], 2), ([5], 8)))
+    for good in (
+        {mark: True, "shape": {"0": 8}, "chunks": {"0": part, "1": part}, "more": 1},
+        {"more": 1, mark: False, "chunks": {"1": part, "0": part}, "shape": {"1": 4, "0": 2}},
+        {mark: True, "shape": {"0": 8}, "chunks": {"0": grid, "1": grid}},
+    ):
+        with pparse.view(encode({"a": part, "big": good})) as model:
+            assert list(model) == ["a", "big"]
+            assert model["big"].status is Status.COMPLETE
+            assert model["big"].numpy().size == 8
+    for wrong in (
+        {mark: True, "shape": {"0": 8}, "chunks": {"0": longer, "1": array("int16", [3], bytes(8))}},
+        {mark: True, "shape": {"0": 4}, "chunks": {"0": part, "2": part}},
+        {mark: True, "shape": {"0": 4, "2": 1}, "chunks": {"0": part}},
+        {mark: True, "shape": {"0": 8}, "chunks": {"0": part, "1": grid}},
+        {mark: True, "shape": {}, "chunks": {"0": lone}},
+        {mark: True, "shape": {"0": 0}, "chunks": {}},
+        {mark: True, "shape": {"0": 4}},
+        {mark: True, "chunks": {"0": array("int16", [1], bytes(2))}},
+    ):
+        with pparse.view(encode({"a": part, "big": wrong})) as model:
+            assert list(model) == ["a", "big"]
+            assert model["big"].status is Status.DAMAGED, wrong
+            with pytest.raises(DamagedTensorError):
+                model["big"].numpy()
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (array("float32", [2], bytes(8), 3), "unsupported: its shape is not that of a single value"),
+        (array("float32", [1 << 62, 4, 0], b"", 3), "unsupported: its shape is not that of a single value"),
+        (array("float32", [2], bytes(4), 3), "unsupported: its shape is not that of a single value"),
+        (array("V3", [], bytes(3), 3), "unsupported: elements of type V3 are not read"),
+        (ext(3, b"\x93\xc1"), "damaged: "),
+        (ext(2, encode(["1", "x"])), "damaged: its parts are no numbers"),
+        (ext(2, encode([None, [1]])), "damaged: its parts are no numbers"),
+        (ext(2, encode([1])), "damaged: "),
+    ],
+)
+def test_a_value_that_is_none_is_remarked_on(run, tmp_path: Path, value: Raw, shown: str) -> None:
+    path = tmp_path / "it.msgpack"
+    path.write_bytes(encode({"a": value, "w": array("uint8", [2], b"\1\2")}))
+    with pparse.view(path) as model:
+        assert isinstance(model.metadata["a"], Remark)
+        assert model.metadata["a"].startswith(shown)
+    made = tmp_path / "it.safetensors"
+    assert run("info", path).code in (0, 4)
+    assert run("convert", path, "-o", made, "--skip-damaged").code in (0, 4)
+    assert b"single value" not in made.read_bytes()  # a remark is not what the file says
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float64", "complex128"])
+def test_an_array_without_elements_is_read_if_numpy_can_have_one(dtype: str) -> None:
+    shape = (0, (1 << 59) - 1)
+    with pparse.view(encode({"a": array(dtype, list(shape), b"")})) as model:
+        assert model["a"].status is Status.COMPLETE
+        assert model["a"].numpy().shape == shape
 
 
 def test_maps_of_msgpack_numpy_are_arrays() -> None:

@@ -537,3 +537,14 @@ def test_tensors_that_were_never_written_are_told(tmp_path, run):
         assert "never written" in model["b"].finding.reason
         assert model.extent().resume_at == len(head) + (1 << 20)
     assert (run("check", path).code, "never written" in run("ls", path).out) == (4, True)
+
+
+@rows(("kind", "shape"), [(F32, (0, 1 << 63)), (F32, (1 << 60, 0)), (Q8_0, (1 << 63, 0)), (Q8_0, (1 << 62, 0, 32))])
+def test_an_array_without_elements_whose_other_lengths_no_array_has_is_not_read(kind, shape) -> None:
+    content = Writer().file([], [("a", shape, kind, 0), ("b", (8,), F32, 0)], bytes(32))
+    with pparse.view(content) as model:
+        assert model["a"].status is Status.UNSUPPORTED
+        assert "too large for an array" in model["a"].finding.reason
+        with pytest.raises(UnsupportedError, match="too large for an array"):
+            model["a"].numpy()
+        assert model["b"].status is Status.COMPLETE

@@ -32,7 +32,7 @@ def padded(size: int) -> int:
 class Body:
     """The stored bytes ``[start, end)`` of a member."""
 
-    __slots__ = ("code", "end", "next", "pieces", "place", "reason", "size", "start", "status")
+    __slots__ = ("code", "end", "next", "pieces", "place", "reason", "shifted", "size", "start", "status")
 
     def __init__(self, start: int, size: int | None) -> None:
         self.start = start
@@ -50,11 +50,18 @@ class Body:
         self.reason = ""
         self.place: tuple[int, int] | None = None
         """Offset and length of the wrong bytes, if known."""
+        self.shifted = False
+        """Whether bytes are missing or came in at an unknown place, so that any of them may stand at a wrong one."""
 
     def spoil(self, status: Status, code: str, reason: str) -> None:
         """Set what is wrong; the first reason stays."""
         if not self.reason:
             self.status, self.code, self.reason = status, code, reason
+
+    def shift(self, code: str, reason: str) -> None:
+        """Note that bytes of it are missing, or came in, at an unknown place."""
+        self.spoil(Status.DAMAGED, code, reason)
+        self.shifted = True
 
 
 def trusts_end(source: TarSource, start: int, end: int) -> bool:

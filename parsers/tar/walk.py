@@ -289,7 +289,7 @@ class TarWalker:
     def _outcome(self, member: ArchiveMember, body: Body) -> Outcome:
         if not body.reason:
             return Outcome(member, body.next)
-        member.status = body.status
+        member.status, member.shifted = body.status, body.shifted
         place, length = body.place or (member.start, member.compressed_size)
         member.finding = self._finding(body.code, body.reason, member.name, place, length)
         return Outcome(member, body.next, body.status, member.finding)
@@ -390,7 +390,7 @@ class TarWalker:
             after = self.search_from(body.start, pos)
             after = after if not sound or after != body.start else None
             if after is not None and leads_past(self.source, after, body.next, there):
-                self._cut_at(body, after)
+                self._cut_at(body, after, sound=sound)
                 return
         body.spoil(Status.TRUNCATED, "truncated", f"it ends after {there - body.start:,} of {body.size or 0:,} bytes")
         body.end = body.next = there
@@ -400,7 +400,7 @@ class TarWalker:
         after = self.search_from(body.start, pos)
         if after is None:
             if self._has_more(body):
-                body.spoil(Status.DAMAGED, "malformed", _UNPADDED)
+                body.shift("malformed", _UNPADDED)
         elif after < body.next:
             if after > body.start or leads_past(self.source, after, body.next, None):
                 self._cut_at(body, after)
@@ -411,9 +411,9 @@ class TarWalker:
                 # Only on the grid: if bytes are missing or inserted, the sizes are right, and headers may be lost.
                 self._cut_at(body, after)
             elif self._has_more(body):
-                body.spoil(Status.DAMAGED, "malformed", _UNPADDED)
+                body.shift("malformed", _UNPADDED)
             elif (after - body.next) % BLOCK and not self._header_was_here(body, after):
-                body.spoil(Status.DAMAGED, "malformed", "what follows it is shifted: bytes were inserted there")
+                body.shift("malformed", "what follows it is shifted: bytes were inserted there")
 
     def _check_nested(self, body: Body, pos: int) -> None:
         """Handle an archive in the archive without a header after it: if bytes of it are missing, the next header lies
@@ -439,8 +439,7 @@ class TarWalker:
             return False
         if (more % BLOCK == 0 and not self._has_more(body)) or self._header_was_here(body, after):
             return False
-        body.spoil(
-            Status.DAMAGED,
+        body.shift(
             "size",
             f"bytes were inserted: {body.size or 0:,} are declared, and it has {count_words(more, 'byte')} more",
         )
@@ -491,21 +490,26 @@ class TarWalker:
         after = self.search_from(body.start, pos)
         if after is None:
             if self._has_more(body):
-                self._cut_at(body, body.next)
+                self._cut_at(body, body.next, sound=False)
         elif after < body.next:
             if after > body.start or not holds_archive(self.source, after, body.next):
-                self._cut_at(body, after)
+                self._cut_at(body, after, sound=False)
         elif self._has_more(body) or (after > body.next and self._is_bad(body.next)):
-            self._cut_at(body, after)
+            self._cut_at(body, after, sound=False)
 
-    def _cut_at(self, body: Body, after: int) -> None:
-        """Handle a wrong size: the member ends where the next one begins."""
-        body.spoil(
-            Status.DAMAGED,
-            "size",
+    def _cut_at(self, body: Body, after: int, *, sound: bool = True) -> None:
+        """Handle a wrong size: the member ends where the next one begins.
+
+        If its header is right, so is the size there, and bytes are missing or came in.
+        """
+        reason = (
             f"its size is wrong: {body.size or 0:,} bytes are declared, but the next header follows "
-            f"after {after - body.start:,}",
+            f"after {after - body.start:,}"
         )
+        if sound:
+            body.shift("size", reason)
+        else:
+            body.spoil(Status.DAMAGED, "size", reason)
         body.end = body.next = after
         body.size = after - body.start
 

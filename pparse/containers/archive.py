@@ -283,6 +283,8 @@ class ArchiveParser(Parser, Listing, Container):
             data.condemn(start, end or start, _SHORT)
         elif self.has_bytes_too_many(member, data, start, end):
             data.condemn(start, end or start, _LONG)
+        elif member.shifted and member.finding is not None:
+            data.condemn(start, end or start, member.finding.reason)
         opened = Extraction(extraction.session, name or member.name, data, start, end, extraction)
         opened.go_deeper()
         opened.origin = (self, member)

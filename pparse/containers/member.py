@@ -35,6 +35,7 @@ class ArchiveMember:
         "name",
         "pieces",
         "raw_name",
+        "shifted",
         "size",
         "start",
         "status",
@@ -93,6 +94,8 @@ class ArchiveMember:
         """The parts of the content, if that is not simply ``[start, end)``."""
         self.extra = extra
         """Data of the parser."""
+        self.shifted = False
+        """Whether bytes of it are missing or came in at an unknown place: any of them may stand at a wrong one."""
 
     def __repr__(self) -> str:
         return f"<ArchiveMember {self.name!r}, {self.kind}, {self.size} bytes at {self.at}: {self.status}>"

@@ -7,6 +7,8 @@ streams and checksums around it, is decided in `pparse.data.range_status`. Here 
 
 from __future__ import annotations
 
+from math import prod
+
 from pparse.data.range_status import cut_status
 from pparse.findings import Status
 
@@ -47,6 +49,14 @@ def status_of_spans(spans: tuple[Span, ...]) -> RangeStatus | None:
             if found.status is not Status.COMPLETE and (worst is None or worst.status is not Status.DAMAGED):
                 worst = found if worst is None or found.status is Status.DAMAGED else worst
     return worst
+
+
+def is_beyond_arrays(shape: tuple[int, ...]) -> bool:
+    """Say whether an array without elements has a shape that no array can have: the other lengths are too large.
+
+    numpy counts bytes as if lengths of 0 were 1; the limit leaves room for elements of 16 bytes.
+    """
+    return 0 in shape and prod(length for length in shape if length) >= 1 << 59
 
 
 def status_words(status: Status, verified: bool | None) -> str:

@@ -8,16 +8,18 @@ from pparse.data.range_status import cut_status
 from pparse.display.text import shorten
 from pparse.findings import Finding, Status
 from pparse.limits import format_size
-from pparse.tensors.status import status_of_spans, tensor_status
+from pparse.tensors.status import is_beyond_arrays, status_of_spans, tensor_status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, ClassVar
+    from typing import Any, ClassVar, Final
 
     from pparse.data.base import Data
     from pparse.data.range_status import RangeStatus
     from pparse.tensors.dtype import DType
+
+_TOO_LARGE: Final = "the shape is too large for an array, even for one without elements"
 
 
 class Span:
@@ -135,6 +137,11 @@ class TensorFacts:
         self._owner = owner
         self._shared: Data | None = None
         self._content = content
+        if 0 in shape and status is Status.COMPLETE and is_beyond_arrays(shape):
+            self._status = Status.UNSUPPORTED
+            if finding is None:
+                source = "" if owner is None else owner.extraction.name
+                self._finding = Finding("shape", _TOO_LARGE, path=name, source=source)
 
     @property
     def spans(self) -> tuple[Span, ...]:

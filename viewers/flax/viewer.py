@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from pparse.containers.member import NameCounter
-from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError
+from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Status
 from pparse.parsers.msgpack.flax import CHUNKED
 from pparse.parsers.msgpack.values import decode, head
@@ -36,6 +36,10 @@ _NUMPY_KINDS: Final = {"f": "float", "i": "int", "u": "uint", "c": "complex"}
 # What msgpack-numpy writes first into a map that stands for an array.
 _MARKS: Final = (b"\xc4\x02nd\xc3", b"\xa2nd\xc3")
 _LOOK: Final = 64 << 10
+# A chunked array has three keys. With others, or without one of them, it is known by the first bytes of its map, so
+# that not all of every map is read for a listing.
+_KEYS: Final = 3
+_BEGINNING: Final = 256
 
 
 class Described:
@@ -132,7 +136,11 @@ class ArrayTreeViewer(Viewer):
         try:
             value = self.fact(node)
         except PparseError as error:
-            return Remark(f"{node.status}: {error.reason}")
+            status = node.status
+            if status is Status.COMPLETE:
+                beyond = isinstance(error, UnsupportedError | LimitError)
+                status = Status.UNSUPPORTED if beyond else Status.DAMAGED
+            return Remark(f"{status}: {error.reason}")
         return value if value is None or isinstance(value, str | int | float) else str(value)
 
     def tree(self) -> Any:
@@ -212,9 +220,14 @@ class FlaxViewer(ArrayTreeViewer):
             array = Described()
             self._add(array, node)
             return array
-        if node.kind == "map" and node.note[0] == 3 and node.find(CHUNKED) is not None:
+        if node.kind == "map" and self._may_be_chunked(node) and node.find(CHUNKED) is not None:
             return self._chunked(node)
         return None
+
+    def _may_be_chunked(self, node: Node) -> bool:
+        if node.note[0] == _KEYS:
+            return True
+        return CHUNKED.encode() in self.extraction.data.read_known(node.start, _BEGINNING)[0]
 
     def is_fact(self, node: Node) -> bool:
         """Say whether a node is a value for `metadata`: scalars of numpy, too."""
@@ -223,10 +236,15 @@ class FlaxViewer(ArrayTreeViewer):
     def fact(self, node: Node) -> Any:
         """Return a value for `metadata`."""
         if node.kind == "complex":
-            return complex(*(float(part) for part in node.to_python().values()))
+            parts = node.to_python().values()
+            if not all(type(part) in (int, float) for part in parts):
+                raise MalformedError("its parts are no numbers", offset=node.start)
+            return complex(*parts)
         if node.kind == "scalar":
             array = Described()
             self._add(array, node)
+            if array.status is Status.COMPLETE and prod(array.shape) != 1:
+                raise UnsupportedError("its shape is not that of a single value", offset=node.start)
             return self._tensor("", array).numpy().item()
         return super().fact(node)
 
@@ -268,28 +286,50 @@ class FlaxViewer(ArrayTreeViewer):
         """Return the array that a map of chunks describes."""
         array = Described()
         shape, chunks = node.find("shape"), node.find("chunks")
+        cut = any(part is None or part.status is Status.TRUNCATED for part in (shape, chunks))
+        cut = cut and node.status is Status.TRUNCATED
         lengths: list[int] = []
         for kid in _in_order(shape):
             length = kid.value
             lengths.append(length if type(length) is int and length >= 0 else -1)
-        for kid in _in_order(chunks):
-            if kid.kind == "ndarray":
-                self._add(array, kid)
-            else:
-                array.doubt(Status.DAMAGED, f"chunk {kid.key!r} is no array")
+        self._add_chunks(array, chunks)
         array.shape = tuple(lengths)
         if -1 in lengths or len(lengths) > self.extraction.session.limits.tensor_rank:
             array.shape = ()
             array.doubt(Status.DAMAGED, "its shape is no list of lengths")
-        dtype, size = _dtype(array.word), sum(span.length for span in array.spans)
-        cut = any(part is None or part.status is Status.TRUNCATED for part in (shape, chunks))
-        if cut and node.status is Status.TRUNCATED:
+        if cut:
+            dtype, size = _dtype(array.word), sum(span.length for span in array.spans)
             lacking = prod(array.shape) * dtype.itemsize - size if dtype is not None else 0
             if lacking > 0:
                 array.spans.append(self._span(self.extraction.known_end(), lacking))
             else:
                 array.doubt(Status.TRUNCATED, "its chunks are cut off")
+        elif not _is_numbered(shape) or not _is_numbered(chunks):
+            array.doubt(Status.DAMAGED, "its shape or its chunks are not numbered from 0 on")
+        elif not array.spans:
+            array.doubt(Status.DAMAGED, "it has no chunks")
         return array
+
+    def _add_chunks(self, array: Described, chunks: Node | None) -> None:
+        """Add the ``chunks`` to what is known of an array; each is an array of its own, and flax joins them."""
+        rows: tuple[int, ...] | None = None
+        for kid in _in_order(chunks):
+            count = len(array.spans)
+            if kid.kind == "ndarray":
+                self._add(array, kid)
+            else:
+                array.doubt(Status.DAMAGED, f"chunk {kid.key!r} is no array")
+            if len(array.spans) == count:
+                continue
+            dtype, length = _dtype(array.word), array.spans[-1].length
+            if dtype is not None and prod(array.shape) * dtype.itemsize != length:
+                needed = prod(array.shape) * dtype.itemsize
+                array.doubt(
+                    Status.DAMAGED, f"the shape and type of chunk {kid.key!r} need {needed} bytes, not {length}"
+                )
+            if not array.shape or rows not in (None, array.shape[1:]):
+                array.doubt(Status.DAMAGED, f"chunk {kid.key!r} cannot be joined to the others by its shape")
+            rows = array.shape[1:]
 
 
 class NumpyMapViewer(ArrayTreeViewer):
@@ -342,10 +382,20 @@ class NumpyMapViewer(ArrayTreeViewer):
 def _in_order(node: Node | None) -> list[Node]:
     """Return the children of a map with the keys 0, 1 …, in the order of the keys; those before the first one lost."""
     found: list[Node] = []
-    kids = {} if node is None or node.shape != MAP else {kid.key: kid for kid in node.children()}
+    kids = _by_key(node)
     while str(len(found)) in kids:
         found.append(kids[str(len(found))])
     return found
+
+
+def _is_numbered(node: Node | None) -> bool:
+    """Say whether a map is there, and its keys are 0, 1 …, and no others."""
+    return node is not None and node.shape == MAP and len(_in_order(node)) == len(_by_key(node))
+
+
+def _by_key(node: Node | None) -> dict[Any, Node]:
+    """Return the children of a map by their keys; of equal ones, the last."""
+    return {} if node is None or node.shape != MAP else {kid.key: kid for kid in node.children()}
 
 
 def _key(node: Node) -> str:
