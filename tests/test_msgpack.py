@@ -266,3 +266,11 @@ def test_the_first_of_many_children_come_without_the_rest() -> None:
         kids = list(islice(document.root.children(), 10))
         assert [kid["identifier"].load() for kid in kids] == list(range(10))
         assert data.stats.bytes < 200_000
+
+
+def test_a_key_that_is_no_text_though_it_says_so_is_an_error():
+    with pparse.open(b"\x82\xa3\x80ab\x00\xa1b\x01", format="msgpack") as document:
+        assert [finding.offset for finding in document.check()] == [1]
+        assert [kid.key for kid in document.root.children()] == [b"\x80ab", "b"]
+    with pparse.open(b"\x81\xc4\x01\x80\x00", format="msgpack") as document:  # bytes may be anything
+        assert list(document.check()) == []

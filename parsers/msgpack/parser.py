@@ -175,6 +175,10 @@ class MsgpackParser(Parser):
                 key, ctx.pos = self._key(ctx, block, at - base, base)
             except EndOfDataError:
                 return at, self.expect_key_end, 1
+            if type(key) is bytes and is_text(block[at - base]):
+                reason = "a key is a text that is not UTF-8: it is shown as bytes"
+                where = {"source": self.result.extraction.name, "offset": at, "length": ctx.pos - at}
+                self.result.findings.add(Finding("malformed", reason, **where))  # type: ignore[arg-type]
         return self._emit_value(ctx, block, base, key, at)
 
     def _add_many(self, ctx: NodeContext, offsets: array[int], behind: int) -> Step:
