@@ -199,6 +199,29 @@ def test_tensors_that_ggml_refuses_are_read_with_a_finding():
 
 
 @rows(
+    ("keys", "shown"),
+    [
+        (["a#2", "a", "a"], ["a#2", "a", "a#2#2"]),
+        (["a", "a", "a#2"], ["a", "a#2#2", "a#2"]),
+        (["a", "a", "a", "a#2", "a#2", "a#2#2"], ["a", "a#2#3", "a#3", "a#2", "a#2#2#2", "a#2#2"]),
+        (["a", "a", "a#2", "a#2", "a#2#2", "a#2#3"], ["a", "a#2#3#2", "a#2", "a#2#2#2", "a#2#2", "a#2#3"]),
+        (["", "", "#2"], ["", "#2#2", "#2"]),
+    ],
+)
+def test_each_name_that_is_shown_is_that_of_one_tensor(keys, shown):
+    tensors = [(key, (8,), F32, 32 * number) for number, key in enumerate(keys)]
+    pairs = [(key, ("uint8", number)) for number, key in enumerate(keys)]
+    content = Writer().file(pairs, tensors, pack(f"<{8 * len(keys)}f", *range(8 * len(keys))))
+    with pparse.view(content) as model:
+        assert list(model) == list(model.metadata) == shown
+        for number, name in enumerate(shown):
+            assert model[name].numpy()[0] == 8 * number
+            assert model.metadata[name] == model.fact_node(name).load() == number
+        others = ("a#4", "a#2#4", "a#2#2#3", "a#02", "a#1", "a#2#1", "a#", "b#2", "a#" + "9" * 5000)
+        assert [name for name in others if name in model or model.fact_node(name) is not None] == []
+
+
+@rows(
     ("alignment", "used"),
     [(("uint32", 8), 8), (("uint32", 24), 24), (("uint32", 0), 32), (("int8", -1), 32), ("8", 32)],
 )
