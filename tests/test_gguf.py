@@ -448,6 +448,55 @@ def test_a_missing_and_a_cut_part_are_told_and_cost_no_others(tmp_path):
         assert len({str(finding) for finding in model.check()}) == len(list(model.check()))
 
 
+def part(number: int, count: int, names: str, total: int = 6) -> bytes:
+    pairs = [("split.no", ("uint16", number)), ("split.count", ("uint16", count))]
+    tensors = [(name, (8,), F32, 32 * at) for at, name in enumerate(names)]
+    content = pack(f"<{8 * len(names)}f", *range(8 * len(names)))
+    return Writer().file([*pairs, ("split.tensors.count", ("int32", total))], tensors, content)
+
+
+SOUND = {1: part(0, 3, "ab"), 2: part(1, 3, "cd"), 3: part(2, 3, "ef")}
+
+
+@rows(
+    ("wrong", "known", "told"),
+    [
+        ({3: part(1, 3, "cd")}, "abcd", {3: "split.no is 1, not 2"}),
+        ({2: SOUND[3], 3: SOUND[2]}, "ab", {2: "split.no is 2, not 1", 3: "split.no is 1, not 2"}),
+        ({2: part(1, 5, "z")}, "abef", {2: "split.count is 5, not 3"}),
+        ({1: part(0, 0, "ab")}, "cdef", {1: "split.count is 0, not 3"}),
+        ({2: Writer().file([], [("c", (8,), F32, 0)], bytes(32))}, "abef", {2: "it has no number split.no"}),
+    ],
+)
+def test_a_file_in_the_place_of_a_part_is_no_part(wrong, known, told, tmp_path):
+    paths = {number: tmp_path / f"m-0000{number}-of-00003.gguf" for number in (1, 2, 3)}
+    for number, content in (SOUND | wrong).items():
+        paths[number].write_bytes(content)
+    with pparse.view(paths[2 if 3 in wrong else 3]) as model:
+        assert "".join(model) == known
+        assert (model.extent().status, model.extent().missing_files) == (Status.DAMAGED, len(wrong))
+        found = [(finding.path, finding.severity.value, finding.reason) for finding in model.check()]
+        assert found[:-1] == [
+            (paths[number].name, "error", f"a shard cannot be read: it is not the part that its name says: {why}")
+            for number, why in told.items()
+        ]
+        assert f"says 6 tensors, {len(known)} are known" in found[-1][2]
+    with pytest.raises(pparse.errors.NotWholeError):
+        pparse.convert(paths[2 if 3 in wrong else 3], tmp_path / "out.safetensors")
+
+
+def test_too_few_tensors_are_an_error_in_parts_and_in_one_file(tmp_path):
+    paths = [tmp_path / f"m-0000{number}-of-00002.gguf" for number in (1, 2)]
+    for number, path in enumerate(paths):
+        path.write_bytes(part(number, 2, "xy"[number], total=2 + number))
+    (tmp_path / "one.gguf").write_bytes(part(0, 0, "ab", total=3))
+    for path, known in ((paths[0], 2), (tmp_path / "one.gguf", 2)):
+        with pparse.view(path) as model:
+            reasons = [(finding.severity.value, finding.reason) for finding in model.check()]
+            assert reasons == [("error", f"split.tensors.count says 3 tensors, {known} are known")]
+            assert (len(model), model.extent().status) == (2, Status.DAMAGED)
+
+
 def test_a_part_that_is_alone_is_read_alone():
     with pparse.view(PARTS[1].read_bytes()) as model:
         assert list(model) == [f"blk.{number}.weight" for number in range(7, 14)]

@@ -61,7 +61,7 @@ class NodeViewer(Viewer):
         """Return the tensor that a child of `table` describes, called ``name``; None if it describes none."""
 
     def tensors(self) -> Iterator[Tensor]:
-        """Yield the tensors in file order; the second of two equal names as ``name#2``, or ``name#2#2`` (see `find`)."""
+        """Yield the tensors in file order; the second of two equal names as ``name#2``, or as `find` says."""
         for name, node in _named(self.table):
             tensor = self._marked(node, name)
             if tensor is not None:
@@ -122,8 +122,8 @@ class NodeViewer(Viewer):
 def _named(table: Node | None) -> Iterator[tuple[str, Node]]:
     """Yield the children of ``table`` with their names; the second of two equal keys as ``key#2``.
 
-    If there are keys ``key#2``, that one counts as one more of them, behind the last: ``key#2#2`` if there is one. So no
-    name is given twice, and none has to be remembered.
+    If there are keys ``key#2``, that one counts as one more of them, behind the last: ``key#2#2`` if there is one. So
+    no name is given twice, and none has to be remembered.
     """
     if table is None:
         return
