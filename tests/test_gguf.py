@@ -591,6 +591,34 @@ def test_what_ggml_does_not_read_is_not_written(name, shape, why, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_key_values_that_are_not_copied_are_told(tmp_path):
+    source, target = tmp_path / "m.gguf", tmp_path / "out.gguf"
+    pairs = [("n", ("uint8", 7)), ("many", ("uint8", [0] * (9 << 20)))]
+    source.write_bytes(Writer().file(pairs, [("a", (8,), F32, 0)], bytes(32)))
+    assert pparse.convert(source, target).notes == []
+    notes = pparse.convert(source, target, force=True, budget="32MiB").notes
+    with pparse.view(target) as model:
+        assert model.metadata["n"] == "7"
+    assert "did not keep their types, but became texts: they take 9.0 MiB, and only up to 8.0 MiB are" in notes[-1]
+
+
+def test_of_a_split_model_whose_first_part_is_cut_key_values_are_not_copied(tmp_path):
+    for number, path in enumerate(PARTS):
+        (tmp_path / path.name).write_bytes(path.read_bytes()[: None if number else 180])
+    report = pparse.convert(tmp_path / PARTS[1].name, tmp_path / "out.gguf", skip_damaged=True)
+    assert "but became texts: they are not whole" in report.notes[-1]
+    with pparse.view(tmp_path / "out.gguf") as model:
+        assert (len(model), list(model.check())) == (13, [])
+
+
+def test_what_cannot_be_decoded_is_told_so(tmp_path):
+    report = pparse.convert(DATA / "types.gguf", tmp_path / "out.gguf", skip_unsupported=True)
+    assert {entry.reason for entry in report.left_out} == {
+        f"its type {name!r} cannot be decoded (numpy(raw=True) gives its blocks)" for name in ("Q8_1", "Q8_K", "Q1_0")
+    }
+    assert report.notes == []  # all key-values are there, the long ones, too
+
+
 def test_only_gguf_files_are_quantised(tmp_path):
     with pytest.raises(pparse.errors.OptionError, match="only GGUF"):
         pparse.convert(DATA / "layers.gguf", tmp_path / "out.npz", dtype="Q8_0")
