@@ -199,6 +199,29 @@ def test_tensors_that_ggml_refuses_are_read_with_a_finding():
 
 
 @rows(
+    ("keys", "shown"),
+    [
+        (["a#2", "a", "a"], ["a#2", "a", "a#2#2"]),
+        (["a", "a", "a#2"], ["a", "a#2#2", "a#2"]),
+        (["a", "a", "a", "a#2", "a#2", "a#2#2"], ["a", "a#2#3", "a#3", "a#2", "a#2#2#2", "a#2#2"]),
+        (["a", "a", "a#2", "a#2", "a#2#2", "a#2#3"], ["a", "a#2#3#2", "a#2", "a#2#2#2", "a#2#2", "a#2#3"]),
+        (["", "", "#2"], ["", "#2#2", "#2"]),
+    ],
+)
+def test_each_name_that_is_shown_is_that_of_one_tensor(keys, shown):
+    tensors = [(key, (8,), F32, 32 * number) for number, key in enumerate(keys)]
+    pairs = [(key, ("uint8", number)) for number, key in enumerate(keys)]
+    content = Writer().file(pairs, tensors, pack(f"<{8 * len(keys)}f", *range(8 * len(keys))))
+    with pparse.view(content) as model:
+        assert list(model) == list(model.metadata) == shown
+        for number, name in enumerate(shown):
+            assert model[name].numpy()[0] == 8 * number
+            assert model.metadata[name] == model.fact_node(name).load() == number
+        others = ("a#4", "a#2#4", "a#2#2#3", "a#02", "a#1", "a#2#1", "a#", "b#2", "a#" + "9" * 5000)
+        assert [name for name in others if name in model or model.fact_node(name) is not None] == []
+
+
+@rows(
     ("alignment", "used"),
     [(("uint32", 8), 8), (("uint32", 24), 24), (("uint32", 0), 32), (("int8", -1), 32), ("8", 32)],
 )
@@ -425,6 +448,55 @@ def test_a_missing_and_a_cut_part_are_told_and_cost_no_others(tmp_path):
         assert len({str(finding) for finding in model.check()}) == len(list(model.check()))
 
 
+def part(number: int, count: int, names: str, total: int = 6) -> bytes:
+    pairs = [("split.no", ("uint16", number)), ("split.count", ("uint16", count))]
+    tensors = [(name, (8,), F32, 32 * at) for at, name in enumerate(names)]
+    content = pack(f"<{8 * len(names)}f", *range(8 * len(names)))
+    return Writer().file([*pairs, ("split.tensors.count", ("int32", total))], tensors, content)
+
+
+SOUND = {1: part(0, 3, "ab"), 2: part(1, 3, "cd"), 3: part(2, 3, "ef")}
+
+
+@rows(
+    ("wrong", "known", "told"),
+    [
+        ({3: part(1, 3, "cd")}, "abcd", {3: "split.no is 1, not 2"}),
+        ({2: SOUND[3], 3: SOUND[2]}, "ab", {2: "split.no is 2, not 1", 3: "split.no is 1, not 2"}),
+        ({2: part(1, 5, "z")}, "abef", {2: "split.count is 5, not 3"}),
+        ({1: part(0, 0, "ab")}, "cdef", {1: "split.count is 0, not 3"}),
+        ({2: Writer().file([], [("c", (8,), F32, 0)], bytes(32))}, "abef", {2: "it has no number split.no"}),
+    ],
+)
+def test_a_file_in_the_place_of_a_part_is_no_part(wrong, known, told, tmp_path):
+    paths = {number: tmp_path / f"m-0000{number}-of-00003.gguf" for number in (1, 2, 3)}
+    for number, content in (SOUND | wrong).items():
+        paths[number].write_bytes(content)
+    with pparse.view(paths[2 if 3 in wrong else 3]) as model:
+        assert "".join(model) == known
+        assert (model.extent().status, model.extent().missing_files) == (Status.DAMAGED, len(wrong))
+        found = [(finding.path, finding.severity.value, finding.reason) for finding in model.check()]
+        assert found[:-1] == [
+            (paths[number].name, "error", f"a shard cannot be read: it is not the part that its name says: {why}")
+            for number, why in told.items()
+        ]
+        assert f"says 6 tensors, {len(known)} are known" in found[-1][2]
+    with pytest.raises(pparse.errors.NotWholeError):
+        pparse.convert(paths[2 if 3 in wrong else 3], tmp_path / "out.safetensors")
+
+
+def test_too_few_tensors_are_an_error_in_parts_and_in_one_file(tmp_path):
+    paths = [tmp_path / f"m-0000{number}-of-00002.gguf" for number in (1, 2)]
+    for number, path in enumerate(paths):
+        path.write_bytes(part(number, 2, "xy"[number], total=2 + number))
+    (tmp_path / "one.gguf").write_bytes(part(0, 0, "ab", total=3))
+    for path, known in ((paths[0], 2), (tmp_path / "one.gguf", 2)):
+        with pparse.view(path) as model:
+            reasons = [(finding.severity.value, finding.reason) for finding in model.check()]
+            assert reasons == [("error", f"split.tensors.count says 3 tensors, {known} are known")]
+            assert (len(model), model.extent().status) == (2, Status.DAMAGED)
+
+
 def test_a_part_that_is_alone_is_read_alone():
     with pparse.view(PARTS[1].read_bytes()) as model:
         assert list(model) == [f"blk.{number}.weight" for number in range(7, 14)]
@@ -517,6 +589,34 @@ def test_what_ggml_does_not_read_is_not_written(name, shape, why, tmp_path):
     with pytest.raises(UnsupportedError, match=why):
         pparse.convert(Writer().file([], [(name, shape, F32, 0)], bytes(32)), tmp_path / "out.gguf")
     assert not list(tmp_path.iterdir())
+
+
+def test_key_values_that_are_not_copied_are_told(tmp_path):
+    source, target = tmp_path / "m.gguf", tmp_path / "out.gguf"
+    pairs = [("n", ("uint8", 7)), ("many", ("uint8", [0] * (9 << 20)))]
+    source.write_bytes(Writer().file(pairs, [("a", (8,), F32, 0)], bytes(32)))
+    assert pparse.convert(source, target).notes == []
+    notes = pparse.convert(source, target, force=True, budget="32MiB").notes
+    with pparse.view(target) as model:
+        assert model.metadata["n"] == "7"
+    assert "did not keep their types, but became texts: they take 9.0 MiB, and only up to 8.0 MiB are" in notes[-1]
+
+
+def test_of_a_split_model_whose_first_part_is_cut_key_values_are_not_copied(tmp_path):
+    for number, path in enumerate(PARTS):
+        (tmp_path / path.name).write_bytes(path.read_bytes()[: None if number else 180])
+    report = pparse.convert(tmp_path / PARTS[1].name, tmp_path / "out.gguf", skip_damaged=True)
+    assert "but became texts: they are not whole" in report.notes[-1]
+    with pparse.view(tmp_path / "out.gguf") as model:
+        assert (len(model), list(model.check())) == (13, [])
+
+
+def test_what_cannot_be_decoded_is_told_so(tmp_path):
+    report = pparse.convert(DATA / "types.gguf", tmp_path / "out.gguf", skip_unsupported=True)
+    assert {entry.reason for entry in report.left_out} == {
+        f"its type {name!r} cannot be decoded (numpy(raw=True) gives its blocks)" for name in ("Q8_1", "Q8_K", "Q1_0")
+    }
+    assert report.notes == []  # all key-values are there, the long ones, too
 
 
 def test_only_gguf_files_are_quantised(tmp_path):

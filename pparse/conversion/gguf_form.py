@@ -1,8 +1,8 @@
 """GGUF files as a target: version 3, little-endian, tensors as they come, each at a multiple of 32.
 
-The key-values of a GGUF source are copied as they stand, but for those that are about its own layout; of any other
-source, its metadata become texts, beside ``general.name``. Blocks of quantised tensors are copied, too, unless a type
-is asked for.
+The key-values of a GGUF source of any version and byte order keep their types; of any other source, its metadata become
+texts, beside ``general.name``. Neither has those that say how the file itself is laid out. Blocks of quantised tensors
+are copied, too, unless a type is asked for.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 from struct import pack
 
 from pparse.conversion.cast import Q8_0
+from pparse.conversion.gguf_pairs import copied_pairs
 from pparse.conversion.items import Item
-from pparse.errors import PparseError
+from pparse.display.text import shorten
 from pparse.kernels.ggml_blocks import q8_0_of
-from pparse.limits import MIB, count_words
+from pparse.limits import count_words
 from pparse.parsers.gguf.types import TEXT, TYPES, decoder
 from pparse.tensors.block_tensor import BlockTensor
 from pparse.tensors.dtype import DType
@@ -21,7 +22,7 @@ from pparse.tensors.dtype import DType
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from typing import Any, Final
+    from typing import Final
 
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
@@ -29,11 +30,15 @@ if TYPE_CHECKING:
 _ALIGNMENT: Final = 32
 _NUMBERS: Final = {known.name: known for known in TYPES.values()}
 _BY_DTYPE: Final = {known.dtype: known for known in TYPES.values() if known.dtype is not None}
-# What a file says of its own layout.
+# What a file says of its own layout, as numbers; the package gguf gives what heads it the names GGUF.version etc.
 _OWN_LAYOUT: Final = frozenset(("general.alignment", "split.no", "split.count", "split.tensors.count"))
 _FILE_TYPE: Final = "general.file_type"
+_HEAD: Final = "GGUF."
+_LONGEST_KEY: Final = (1 << 16) - 1
 _LONGEST_NAME: Final = 63
 _MOST_DIMENSIONS: Final = 4
+# So many keys are named in a note.
+_NAMED: Final = 3
 
 
 class GgufForm:
@@ -41,7 +46,6 @@ class GgufForm:
 
     name = "gguf"
     packed = True
-    holds_metadata = True
     has_checksums = False
 
     def __init__(self, viewer: Viewer, target: str, wanted: DType | None) -> None:
@@ -50,8 +54,15 @@ class GgufForm:
         self.scalars = 0
         """Tensors without dimensions: readers of GGUF files want one."""
         self._wanted = wanted
-        self._pairs = _copied_pairs(viewer, changed=wanted is not None)
+        self._pairs, self._uncopied = copied_pairs(viewer) if viewer.format == "gguf" else (None, None)
+        self._retyped = wanted is not None or self._pairs is None
+        self._omitted: list[str] = []
         self._title = target.replace("\\", "/").rpartition("/")[2].removesuffix(".gguf")
+
+    @property
+    def holds_metadata(self) -> bool | None:
+        """Whether metadata become texts in it; None: it has the key-values of the source itself."""
+        return True if self._pairs is None else None
 
     def refusal(self, name: str, dtype: DType, shape: tuple[int, ...], size: int) -> str | None:
         """Return why a tensor cannot be written; None if it can."""
@@ -66,8 +77,10 @@ class GgufForm:
     def item(self, tensor: Tensor, name: str, dtype: DType, number: int) -> Item:
         """Return the item of a tensor that is to have ``dtype``."""
         self.scalars += not tensor.shape
-        if self._wanted is None and isinstance(tensor, BlockTensor) and _is_copied(tensor):
-            return _Blocks(tensor, name, number, tensor.stored_dtype)
+        if isinstance(tensor, BlockTensor):
+            if self._wanted is None and _is_copied(tensor):
+                return _Blocks(tensor, name, number, tensor.stored_dtype)
+            self._retyped = True
         if dtype == Q8_0:
             if len(tensor.shape) > 1 and not tensor.shape[-1] % 32:
                 return _Blocks(tensor, name, number, "Q8_0")
@@ -83,6 +96,12 @@ class GgufForm:
             yield f"{self.unquantised:,} {are} not quantised: of one dimension, or with rows that 32 does not divide"
         if self.scalars:
             yield f"{count_words(self.scalars, 'scalar')} got one dimension, of length 1"
+        if self._uncopied is not None:
+            yield f"the key-values did not keep their types, but became texts: {self._uncopied}"
+        if self._omitted:
+            names = ", ".join(shorten(key, 80) for key in self._omitted[:_NAMED])
+            more = f" and {len(self._omitted) - _NAMED:,} more" if len(self._omitted) > _NAMED else ""
+            yield f"key-values whose keys a GGUF file cannot have were left out: {names}{more}"
 
     def lay(self, items: list[Item], metadata: Mapping[str, str], path: str) -> tuple[int, int]:
         """Give each of ``items`` its place; return the size of what comes before them, and of the file."""
@@ -107,9 +126,12 @@ class GgufForm:
         pairs = self._pairs
         if pairs is None:
             texts = {"general.name": self._title, **metadata}
-            pairs = [_text(key) + pack("<I", TEXT) + _text(value) for key, value in texts.items()]
-        yield b"GGUF" + pack("<IQQ", 3, len(items), len(pairs))
-        yield from pairs
+            pairs = [(key, _text(key) + pack("<I", TEXT) + _text(value)) for key, value in texts.items()]
+        omitted = _OWN_LAYOUT | ({_FILE_TYPE} if self._retyped else set())
+        self._omitted = [key for key, _ in pairs if not _is_key(key)]
+        kept = [raw for key, raw in pairs if key not in omitted and _is_key(key)]
+        yield b"GGUF" + pack("<IQQ", 3, len(items), len(kept))
+        yield from kept
         for item in items:
             kind = _NUMBERS[item.kind] if isinstance(item, _Blocks) else _BY_DTYPE[item.dtype.name]
             shape = item.tensor.shape or (1,)
@@ -164,25 +186,6 @@ def _text(text: str) -> bytes:
     return pack("<Q", len(raw)) + raw
 
 
-def _copied_pairs(viewer: Viewer, *, changed: bool) -> list[bytes] | None:
-    """Return the key-values of a GGUF source, encoded; None of any other, or one with another encoding."""
-    if viewer.format != "gguf":
-        return None
-    source: Any = viewer
-    if viewer.is_set:
-        try:
-            source = source.shard_viewer(source.parser.shard_names()[0])
-        except PparseError:
-            return None
-    parser, node = source.parser, source.facts
-    if node is None or parser.order != "<" or parser.version < 2:
-        return None
-    limit = source.extraction.session.budget.limit // 4
-    node.load()
-    places = [(entry.at, str(entry.key)) for _, entry in node.result.entries_from(node, 0)]
-    ends = [at for at, _ in places[1:]] + [node.end]
-    if not places or node.end is None or node.end - node.start > max(limit, 8 * MIB):
-        return None
-    omitted = _OWN_LAYOUT | ({_FILE_TYPE} if changed else set())
-    read = source.extraction.data.read_exact
-    return [read(at, end - at) for (at, key), end in zip(places, ends, strict=True) if key not in omitted]
+def _is_key(key: str) -> bool:
+    """Say whether readers of GGUF files take a key."""
+    return not key.startswith(_HEAD) and len(key.encode()) <= _LONGEST_KEY

@@ -17,6 +17,7 @@ from pparse.display.text import shorten
 from pparse.errors import LimitError, NotWholeError, OptionError, UnsupportedError
 from pparse.findings import Severity, Status
 from pparse.limits import MIB, count_words, format_size
+from pparse.tensors.block_tensor import BlockTensor
 from pparse.tensors.remark import Remark
 
 TYPE_CHECKING = False
@@ -113,7 +114,8 @@ class Plan:
             self._refuse_nothing(items)
             self._refuse_collisions(items)
             items = self._share(items)
-            metadata = self._metadata() if self.form.holds_metadata else self._leave_metadata()
+            holds = self.form.holds_metadata
+            metadata = self._metadata() if holds else self._leave_metadata() if holds is False else {}
             self.files = self._divide(items, metadata)
         except BaseException:
             self.charge.release()
@@ -485,6 +487,8 @@ def _unwritable(tensor: Tensor, name: str) -> str | None:
         return tensor.finding.reason if tensor.finding is not None else "it cannot be read"
     if tensor.is_text:
         return "its elements are texts, not numbers"
+    if isinstance(tensor, BlockTensor) and tensor.decode is None:
+        return f"its type {tensor.stored_dtype!r} cannot be decoded (numpy(raw=True) gives its blocks)"
     if tensor.dtype is None:
         return f"its type {tensor.stored_dtype!r} is not known"
     if not _is_text(name):

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 # Longer lists are not shown in the metadata of a model.
 _MOST_SHOWN: Final = 64
 _MOST_HOLES: Final = 10_000
+# No list is so long that a number in it has more.
+_DIGITS: Final = 18
 
 
 class NodeViewer(Viewer):
@@ -52,28 +54,26 @@ class NodeViewer(Viewer):
     def fact_node(self, name: str) -> Node | None:
         """Return the node of a value in `metadata`; None if there is none of this name."""
         facts = self.facts
-        return None if facts is None else facts.find(name)
+        return None if facts is None else _meant(facts, name)
 
     @abstractmethod
     def tensor_of(self, node: Node, name: str) -> Tensor | None:
         """Return the tensor that a child of `table` describes, called ``name``; None if it describes none."""
 
     def tensors(self) -> Iterator[Tensor]:
-        """Yield the tensors in file order; the second of two equal names as ``name#2``."""
+        """Yield the tensors in file order; the second of two equal names as ``name#2``, or as `find` says."""
         for name, node in _named(self.table):
             tensor = self._marked(node, name)
             if tensor is not None:
                 yield tensor
 
     def find(self, name: str) -> Tensor | None:
-        """Return the tensor called ``name``, or None."""
+        """Return the tensor called ``name``, or None.
+
+        Where one is really called ``name#2``, the second ``name`` is another of these: ``name#2#2``.
+        """
         table = self.table
-        if table is None:
-            return None
-        node = table.find(name)
-        base, _, number = name.rpartition("#")
-        if node is None and base and number.isdecimal() and int(number[:18]) > 1:
-            node = table.find(base, int(number[:18]))
+        node = None if table is None else _meant(table, name)
         return None if node is None else self._marked(node, name)
 
     # -- bytes that were never written --------------------------------------------------------------------------------
@@ -120,13 +120,39 @@ class NodeViewer(Viewer):
 
 
 def _named(table: Node | None) -> Iterator[tuple[str, Node]]:
-    """Yield the children of ``table`` with their names; the second of two equal keys as ``key#2``."""
+    """Yield the children of ``table`` with their names; the second of two equal keys as ``key#2``.
+
+    If there are keys ``key#2``, that one counts as one more of them, behind the last: ``key#2#2`` if there is one. So
+    no name is given twice, and none has to be remembered.
+    """
     if table is None:
         return
     for node in table.children():
         number = table.result.occurrence(table, node.ordinal, node.key)
         name = str(node.key)
-        yield name if number == 1 else f"{name}#{number}", node
+        if number > 1:
+            name = f"{name}#{number}"
+            while table.find(name) is not None:
+                number = 2
+                while table.find(name, number) is not None:
+                    number += 1
+                name = f"{name}#{number}"
+        yield name, node
+
+
+def _meant(table: Node, name: str) -> Node | None:
+    """Return the child of ``table`` that `_named` calls ``name``; None if there is none."""
+    node = table.find(name)
+    while node is None:
+        base, _, digits = name.rpartition("#")
+        if not digits.isascii() or not digits.isdecimal() or digits[0] == "0" or digits == "1" or len(digits) > _DIGITS:
+            return None
+        number = int(digits)
+        node = table.find(base, number)
+        if node is None and table.find(base, number - 1) is None:
+            return None
+        name = base  # one more than there are keys ``base``: it is not one of them, but was to be called so
+    return node
 
 
 def repeated_names(table: Node | None) -> Iterator[str]:

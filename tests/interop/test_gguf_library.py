@@ -12,6 +12,7 @@ import pparse
 from pparse import UnsupportedError
 from pparse.kernels.ggml_blocks import DECODERS, HALVES, swapped
 from pparse.parsers.gguf.types import TYPES, decoder
+from tests.gguf_files import Q8_0, Writer
 from tests.rows import rows
 
 
@@ -159,6 +160,61 @@ def test_blocks_and_key_values_of_a_source_are_copied(tmp_path):
         if not name.startswith("GGUF."):
             assert ours.fields[name].contents() == field.contents()
             assert ours.fields[name].types == field.types
+
+
+@rows("how", [{"version": 1}, {"version": 2}, {"version": 3}, {"order": ">"}, {"version": 1, "order": ">"}])
+def test_key_values_of_any_version_and_byte_order_keep_their_types(how, tmp_path):
+    pairs = [
+        ("general.alignment", ("uint32", 64)),
+        ("general.file_type", ("uint32", 7)),
+        ("name", "naïve"),
+        ("n", ("int16", -7)),
+        ("x", ("float64", 2.5)),
+        ("yes", ("bool", True)),
+        ("words", ["a", "", "bc"]),
+        ("many", ("float32", [0.5, -1.0])),
+        ("none", ("uint64", [])),
+        ("split.no", ("uint16", 0)),
+        ("GGUF.version", "4"),
+        ("deep", [["a", "b"], []]),
+        ("last", ("uint64", 1 << 40)),
+    ]
+    writer = Writer(**how)
+    content = writer.file(pairs, [("w", (2, 32), Q8_0, 0)], bytes(68), 64)
+    report = pparse.convert(content, tmp_path / "out.gguf", force=True)
+    reader = gguf.GGUFReader(tmp_path / "out.gguf")
+    kept = {name: field for name, field in reader.fields.items() if not name.startswith("GGUF.")}
+    left = {"general.alignment", "split.no", "GGUF.version"}
+    if how.get("order") == ">":  # the blocks become float32
+        left.add("general.file_type")
+    assert list(kept) == [name for name, _ in pairs if name not in left]
+    assert [kept[name].contents() for name in ("name", "n", "x", "yes", "words")] == [
+        "naïve",
+        -7,
+        2.5,
+        True,
+        ["a", "", "bc"],
+    ]
+    kinds = [str(kept[name].types[0].name) for name in ("n", "x", "yes", "last")]
+    assert kinds == ["INT16", "FLOAT64", "BOOL", "UINT64"]
+    assert [kind.name for kind in kept["many"].types] == ["ARRAY", "FLOAT32"]
+    with pparse.view(content) as one, pparse.view(tmp_path / "out.gguf") as other:
+        assert {name: one.metadata[name] for name in kept} == other.metadata
+    assert report.notes == ["key-values whose keys a GGUF file cannot have were left out: GGUF.version"]
+
+
+def test_texts_that_only_numbers_can_be_are_not_written(tmp_path):
+    save = library("safetensors.numpy").save_file
+    source, target = tmp_path / "source.safetensors", tmp_path / "out.gguf"
+    wrong = ("general.alignment", "general.file_type", "split.no", "split.count", "GGUF.version", "k" * 70_000)
+    save({"a": np.ones((2, 32), "f4")}, source, metadata=dict.fromkeys(wrong, "32") | {"fine": "x"})
+    report = pparse.convert(source, target)
+    reader = gguf.GGUFReader(target)
+    assert [name for name in reader.fields if not name.startswith("GGUF.")] == ["general.name", "fine"]
+    assert reader.alignment == 32
+    assert len(report.notes) == 1
+    assert "cannot have were left out" in report.notes[0]
+    assert "GGUF.version" in report.notes[0]
 
 
 def test_a_split_model_becomes_one_file(tmp_path):

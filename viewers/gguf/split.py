@@ -1,18 +1,21 @@
 """The tensors of a model in several GGUF files, ``name-00001-of-00003.gguf`` etc.: any of them opens all.
 
-As llama.cpp splits them (``tools/gguf-split``): each part is a GGUF file with the number of parts in ``split.count``
-and that of all tensors in ``split.tensors.count``; the first one has the key-values.
+As llama.cpp splits them (``tools/gguf-split``): each part is a GGUF file with its own number from 0 on in ``split.no``,
+that of parts in ``split.count``, and that of all tensors in ``split.tensors.count``; the first one has the other
+key-values. llama.cpp loads no model whose ``split.no`` differ from the numbers in the names, or with another number of
+tensors (``src/llama-model-loader.cpp``). A file that was put in the place of a part is no part here, either: its
+tensors are not the model's, which is damaged. Merging the parts sets ``split.count`` to 0.
 """
 
 from __future__ import annotations
 
 from pparse.document.extraction import extraction_of
-from pparse.errors import FormatError
+from pparse.errors import FormatError, MalformedError
 from pparse.findings import Severity, Status
 from pparse.lazy import lazy_pattern
 from pparse.limits import count_words
 from pparse.parsers.safetensors.index import ShardSet
-from pparse.viewers.gguf.viewer import GgufViewer
+from pparse.viewers.gguf.viewer import COUNT, TENSORS, GgufViewer
 from pparse.viewers.safetensors.sharded import SafetensorsSetViewer
 
 TYPE_CHECKING = False
@@ -25,8 +28,9 @@ if TYPE_CHECKING:
     from pparse.tensors.viewer import Extent
     from pparse.tree.result import Result
 
-COUNT: Final = "split.count"
-_TENSORS: Final = "split.tensors.count"
+_NUMBER: Final = "split.no"
+# So many numbers of all tensors are compared; sound parts agree on one.
+_MOST_PROMISES: Final = 8
 _NAME: Final = lazy_pattern(r"(.*)-([0-9]{5})-of-([0-9]{5})\.gguf")
 
 
@@ -49,6 +53,9 @@ class GgufSplitViewer(SafetensorsSetViewer):
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
         self.parser = GgufParts(extraction.parse())
+        self._misplaced = False
+        self._promised: dict[int, str] = {}
+        """What parts say of the number of all tensors, and the first one that says it."""
 
     @property
     def alone(self) -> GgufViewer:
@@ -56,40 +63,68 @@ class GgufSplitViewer(SafetensorsSetViewer):
         return GgufViewer(self.extraction)
 
     def open_shard(self, shard: Extraction) -> GgufViewer:
-        """Return the viewer of one part. Raises `FormatError` if it is none."""
+        """Return the viewer of one part. Raises `FormatError` if it is none, `MalformedError` if it is another one."""
         found = shard.parse().parser.name
         if found != "gguf":
             raise FormatError(f"its format is {found}, not gguf")
-        return GgufViewer(shard)
+        viewer = GgufViewer(shard)
+        reason = self._contradiction(viewer)
+        if reason is not None:
+            self._misplaced = True
+            raise MalformedError(reason, source=shard.name)
+        promised = viewer.split_value(TENSORS)
+        if promised is not None and len(self._promised) < _MOST_PROMISES:
+            self._promised.setdefault(promised, shard.name)
+        return viewer
+
+    def _contradiction(self, viewer: GgufViewer) -> str | None:
+        """Return why a file is not the part that its name says; None if it is, or what tells it is cut off."""
+        _, place, parts = _name_parts(viewer.extraction.name) or ("", 0, 0)
+        number, count = viewer.split_value(_NUMBER), viewer.split_value(COUNT)
+        if number is None and viewer.facts is not None and viewer.facts.status is Status.COMPLETE:
+            return f"it is not the part that its name says: it has no number {_NUMBER}"
+        if number is not None and number != place - 1:
+            return f"it is not the part that its name says: {_NUMBER} is {number}, not {place - 1}"
+        if count is not None and count != parts:
+            return f"it is not the part that its name says: {COUNT} is {count}, not {parts}"
+        return None
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Check all parts, and yield each finding as it is made."""
         return self.check_parts(strict=strict)
 
     def close_extent(self, extent: Extent) -> Extent:
-        """Complete an extent to which all tensors were added: compare the number of tensors, and of files."""
-        facts = self.alone.facts
-        for key, got, what in (
-            (_TENSORS, extent.count, "tensor"),
-            (COUNT, len(self.parser.shard_names()), "file"),
-        ):
-            node = facts.find(key) if facts is not None else None
-            promised = node.value if node is not None else None
-            if type(promised) is int and promised != got and (what == "file" or not extent.at_least):
-                lost = extent.missing_files if what == "tensor" else 0
-                where = f", the others in {count_words(lost, 'file')} that cannot be read" if lost else ""
-                reason = f"{key} says {count_words(promised, what)}, {got} are known{where}"
-                severity = Severity.ERROR if lost else Severity.WARNING
-                self._note("split", reason, severity, wanted=promised, got=got)
+        """Complete an extent to which all tensors were added: compare their number with what each part says."""
+        lost = extent.missing_files
+        for promised, name in self._promised.items():
+            if promised == extent.count or extent.at_least:
+                continue
+            where = f", the others in {count_words(lost, 'file')} that cannot be read" if lost else ""
+            reason = f"{TENSORS} says {count_words(promised, 'tensor')}, {extent.count} are known{where}"
+            severity = Severity.ERROR if promised > extent.count else Severity.WARNING
+            self._note("split", reason, severity, path=name, wanted=promised, got=extent.count)
+            if severity is Severity.ERROR and not lost:
+                extent.document_status = Status.DAMAGED
+        if self._misplaced:
+            extent.document_status = Status.DAMAGED
         return super().close_extent(extent)
 
 
 def part_names(name: str) -> list[str]:
     """Return the names of all parts of the model that the file ``name`` is one of; none if it is not named like one."""
+    found = _name_parts(name)
+    if found is None:
+        return []
+    stem, _, parts = found
+    return [f"{stem}-{number:05}-of-{parts:05}.gguf" for number in range(1, parts + 1)]
+
+
+def _name_parts(name: str) -> tuple[str, int, int] | None:
+    """Return what a name begins with, which part it is, from 1 on, and of how many; None if it is not one of a part."""
     found = _NAME.fullmatch(name.rpartition("/")[2].rpartition("\\")[2])
     if found is None or not 0 < int(found[2]) <= int(found[3]):
-        return []
-    return [f"{found[1]}-{number:05}-of-{found[3]}.gguf" for number in range(1, int(found[3]) + 1)]
+        return None
+    return found[1], int(found[2]), int(found[3])
 
 
 def is_part(viewer: GgufViewer) -> bool:
@@ -97,8 +132,7 @@ def is_part(viewer: GgufViewer) -> bool:
     extraction = viewer.extraction
     if len(part_names(extraction.name)) < 2 or extraction.folder is None:
         return False
-    facts = viewer.facts
-    node = facts.find(COUNT) if facts is not None else None
-    if node is not None and type(node.value) is int:
-        return node.value > 1
+    count = viewer.split_value(COUNT)
+    if count is not None:
+        return count > 1
     return viewer.root.status is not Status.COMPLETE  # its name is all there is to tell

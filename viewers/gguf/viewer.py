@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 
 from pparse.findings import Finding, Severity, Status
+from pparse.limits import count_words
 from pparse.parsers.gguf.types import TYPES, decoder
 from pparse.parsers.safetensors.layout import CONFLICTS, SHARED, sharers
 from pparse.tensors.block_tensor import BlockTensor
@@ -16,13 +17,18 @@ from pparse.tensors.tensor import Span, Tensor
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
+    from typing import Any, Final
 
     from pparse.document.extraction import Extraction
     from pparse.parsers.gguf.parser import GgufParser
     from pparse.parsers.gguf.places import TensorPlace
     from pparse.tensors.viewer import Extent, Viewer
     from pparse.tree.node import Node
+
+COUNT: Final = "split.count"
+"""Key of the number of files that a model lies in."""
+TENSORS: Final = "split.tensors.count"
+"""Key of the number of tensors in all of them."""
 
 
 class GgufViewer(NodeViewer):
@@ -44,6 +50,12 @@ class GgufViewer(NodeViewer):
     def facts(self) -> Node | None:
         """The key-values."""
         return self.root.find("metadata")
+
+    def split_value(self, key: str) -> int | None:
+        """Return a number among the key-values; None if there is no such number, or it is cut off."""
+        facts = self.facts
+        node = facts.find(key) if facts is not None else None
+        return node.value if node is not None and type(node.value) is int else None
 
     def tensor_of(self, node: Node, name: str) -> Tensor:
         """Return the tensor that an entry of the table describes."""
@@ -108,6 +120,10 @@ class GgufViewer(NodeViewer):
         if parser.odd_alignment is not None:
             reason = f"general.alignment is {parser.odd_alignment}, and not a power of two as uint32"
             self.findings.add(Finding("alignment", reason, severity=Severity.WARNING, source=source))
+        promised, parts = self.split_value(TENSORS), self.split_value(COUNT)
+        if promised is not None and promised > extent.count and parts is not None and parts < 2:
+            reason = f"{TENSORS} says {count_words(promised, 'tensor')}, {extent.count} are known"
+            self.findings.add(Finding("split", reason, source=source, wanted=promised, got=extent.count))
         if parser.data_start is not None:
             for finding in parser.layout.findings(parser.data_start, source):
                 self.findings.add(finding)
