@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import gcd, prod
 
+from pparse.data.base import Access
 from pparse.data.reader import byte_view
 from pparse.errors import (
     DamagedTensorError,
@@ -531,6 +532,9 @@ class Tensor(TensorFacts):
 
         self._refuse_if_not_whole()
         self._refuse_if_short(dtype)
+        if any(span.data is not None and span.data.access is not Access.FREE for span in self._sources):
+            yield from self._blocks_by_passes(start, step, dtype, raw)
+            return
         for first in range(start, self.size, step):
             stop = min(first + step, self.size)
             self._check_unchanged()
@@ -541,6 +545,16 @@ class Tensor(TensorFacts):
             self._check_read()
             codes = parts[0] if len(parts) == 1 else np.concatenate(parts)
             yield self._finish(codes, dtype, raw, (stop - first,))
+
+    def _blocks_by_passes(self, start: int, step: int, dtype: DType, raw: bool) -> Iterator[NDArray[Any]]:
+        from pparse.tensors.passes import recut, windows
+
+        budget = None if self._owner is None else self._owner.extraction.session.budget
+        self._check_unchanged()
+        form = dtype.raw_numpy
+        for codes in recut(windows(start, step, self.shape, self.strides, form, self._read_into, budget), step):
+            self._check_read()
+            yield self._finish(codes, dtype, raw, codes.shape)
 
     def _partial(self, dtype: DType, raw: bool, partial: str, fill_value: Any) -> NDArray[Any]:
         import numpy as np
