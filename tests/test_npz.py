@@ -6,6 +6,7 @@ import io
 import pickle
 import random
 import struct
+import warnings
 import zipfile
 
 import numpy as np
@@ -88,6 +89,50 @@ def test_the_second_of_two_equal_names_has_a_number():
         assert "x#4" not in model
         (finding,) = model.findings
         assert (finding.code, finding.severity, finding.path) == ("duplicate", Severity.WARNING, "x")
+
+
+def test_names_are_unique_where_a_member_is_called_as_a_second_one():
+    members = [(f"{name}.npy", npy(np.arange(at + 1))) for at, name in enumerate(("x#2", "x", "x", "x#2", "x", "x#5"))]
+    with pytest.warns(UserWarning, match="Duplicate"):
+        content = archive(members)
+    with pparse.view(content, format="npz") as model:
+        found = [(tensor.name, tensor.size) for tensor in model.tensors()]
+        assert found == [("x#2", 1), ("x", 2), ("x#3", 3), ("x#2#2", 4), ("x#4", 5), ("x#5", 6)]
+        assert [(name, model[name].size) for name, _ in found] == found
+        assert all(name not in model for name in ("x#1", "x#6", "x#03", "x#2#3"))
+
+
+@rows(
+    "names, words",
+    [(("x.npy", "x.npy"), "the last"), (("x", "x.npy"), "the one without"), (("x.npy", "x"), "the one without")],
+)
+def test_which_of_several_members_numpy_takes_is_told(run, tmp_path, names, words):
+    path = tmp_path / "x.npz"
+    with warnings.catch_warnings(action="ignore"):
+        path.write_bytes(archive([(name, npy(np.arange(at))) for at, name in enumerate(names)]))
+    with np.load(path) as made:
+        assert made["x"].size == (1 if words == "the last" else names.index("x"))
+    wanted = f"duplicate x: several members have this name: numpy.load takes {words}"
+    assert wanted in run("ls", path).out + run("ls", path).err
+    assert wanted in run("check", path).out
+
+
+def test_what_is_wrong_with_an_array_in_a_whole_member_is_told(run, tmp_path):
+    whole = npy(np.arange(9))
+    members = [("a.npy", b"hello"), ("b.npy", whole[:30]), ("c.npy", whole[:-8]), ("d.npy", whole)]
+    path = tmp_path / "x.npz"
+    path.write_bytes(archive(members))
+    with np.load(path) as made:
+        assert made["a"] == b"hello"
+    words = "magic a: it does not begin as an .npy array: numpy.load returns it as bytes"
+    for command in ("ls", "info", "check"):
+        done = run(command, path)
+        assert words in done.out + done.err, command
+    told = run("check", path)
+    assert told.code == 4
+    assert "truncated b @0x" in told.out
+    assert "truncated c: 64 of its 72 bytes are there" in told.out
+    assert run("convert", path, "--include", "d", "-o", tmp_path / "d.safetensors").code == 0
 
 
 @rows(

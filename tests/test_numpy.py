@@ -301,7 +301,7 @@ def test_the_extent_of_a_cut_array_is_known():
         ("{'descr': '<i4', 'fortran_order': False, 'shape': (" + "1," * 65 + ")}", "unsupported", "dimensions"),
         ("{'descr': '<q4', 'fortran_order': False, 'shape': (2,)}", "unsupported", "type"),
         ("{'descr': '<M8[eon]', 'fortran_order': False, 'shape': (2,)}", "unsupported", "unit"),
-        ("{'descr': '|S0', 'fortran_order': False, 'shape': (2,)}", "unsupported", "no bytes"),
+        ("{'descr': '|S0', 'fortran_order': False, 'shape': (2,)}", "unsupported", "no bytes, so any number"),
         ("{'descr': '|V99999999999', 'fortran_order': False, 'shape': (2,)}", "unsupported", "type"),
         ("{'descr': '<U999999999', 'fortran_order': False, 'shape': (2,)}", "unsupported", "larger"),
         ("{'descr': 5, 'fortran_order': False, 'shape': (2,)}", "unsupported", "neither"),
@@ -326,6 +326,31 @@ def test_odd_headers_are_told(text, status, words):
         tensor.numpy()
     with pparse.open(content) as document:
         assert [finding.severity for finding in document.check()] == [Severity.ERROR]
+
+
+def test_a_damaged_header_in_fortran_order_leaves_a_tensor_without_a_shape(run, tmp_path):
+    path = tmp_path / "x.npy"
+    path.write_bytes(with_header("{'descr': '<f4', 'fortran_order': True, 'shape': (2, -3), }", bytes(24)))
+    with pparse.view(path) as model:
+        tensor = model["x"]
+        assert (tensor.status, tensor.shape, tensor.strides) == (Status.DAMAGED, (), ())
+    assert run("recover", path, "-o", tmp_path / "out").code != 70
+
+
+@rows("form", ["<M8", "<M8[s]", "<m8[D]", "<U3", "|S3", "|b1", ">c8"])
+def test_a_cut_array_of_any_type_is_filled_up(form):
+    array = np.zeros(5, form)
+    with pparse.view(npy(array)[:-1], format="npy") as model:
+        filled = model["array"].numpy(partial="fill")
+    empty = np.array(["NaT"], form)[0] if form == "<M8" else np.zeros(1, form)[0]
+    assert filled.mask.tolist() == [False] * 4 + [True]
+    assert filled.dtype == array.dtype.newbyteorder("=")
+    assert str(filled.data[4]) == str(filled.fill_value) == str(empty)
+
+
+def test_a_value_of_another_type_fills_nothing():
+    with pparse.view(npy(np.zeros(5))[:-1], format="npy") as model, pytest.raises(ValueError, match="cannot fill"):
+        model["array"].numpy(partial="fill", fill_value="none")
 
 
 def test_a_later_version_is_not_guessed():

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # Bytes of an element: numpy keeps the size in 32 bits.
 _MOST: Final = (1 << 31) - 1
+_EMPTY: Final = "its elements have no bytes, so any number of them could be claimed, and none can be read"
 _SIMPLE: Final = lazy_pattern(r"([<>=|]?)([a-zA-Z?])([0-9]{0,10})(?:\[([0-9]{0,9})([a-zA-Z]{1,7})\])?")
 _NUMBERS: Final = {
     "b1": "bool",
@@ -48,7 +49,7 @@ def described(descr: Any) -> tuple[DType, str]:
         raise ValueError("it is neither a text nor a list")
     size = _structure_size(descr)
     if not size:
-        raise ValueError("its elements have no bytes")
+        raise ValueError(_EMPTY)
     return DType(repr(descr), 8 * size, "other"), "little"
 
 
@@ -95,7 +96,7 @@ def _simple(text: str) -> tuple[DType, str]:
         if size > _MOST:
             raise ValueError("its elements are larger than numpy's can be")
         if not size:
-            raise ValueError("its elements have no bytes")
+            raise ValueError(_EMPTY)
         return _other(f"{'<' if kind == 'U' else '|'}{kind}{int(digits)}", size), byteorder
     raise ValueError("it is no type of numpy")
 

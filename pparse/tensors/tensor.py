@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import gcd, prod
 
+from pparse.data.base import Access
 from pparse.data.reader import byte_view
 from pparse.errors import (
     DamagedTensorError,
@@ -71,7 +72,8 @@ class Tensor(TensorFacts):
 
         ``copy=False`` returns a read-only view of the file and raises ValueError if bytes would have to change.
         ``raw=True`` returns the bits as integers. For a truncated tensor, ``partial="prefix"`` returns the whole rows
-        along the first dimension, ``partial="fill"`` a masked array of the full shape, filled up with ``fill_value``.
+        along the first dimension, ``partial="fill"`` a masked array of the full shape, filled up with ``fill_value``
+        (by default zeros, of texts empty ones, of times without a unit NaT); ValueError if the type has no such value.
 
         Raises `TruncatedTensorError`, `MissingTensorError`, `DamagedTensorError`, `UnsupportedError`.
         """
@@ -530,6 +532,9 @@ class Tensor(TensorFacts):
 
         self._refuse_if_not_whole()
         self._refuse_if_short(dtype)
+        if any(span.data is not None and span.data.access is not Access.FREE for span in self._sources):
+            yield from self._blocks_by_passes(start, step, dtype, raw)
+            return
         for first in range(start, self.size, step):
             stop = min(first + step, self.size)
             self._check_unchanged()
@@ -540,6 +545,16 @@ class Tensor(TensorFacts):
             self._check_read()
             codes = parts[0] if len(parts) == 1 else np.concatenate(parts)
             yield self._finish(codes, dtype, raw, (stop - first,))
+
+    def _blocks_by_passes(self, start: int, step: int, dtype: DType, raw: bool) -> Iterator[NDArray[Any]]:
+        from pparse.tensors.passes import recut, windows
+
+        budget = None if self._owner is None else self._owner.extraction.session.budget
+        self._check_unchanged()
+        form = dtype.raw_numpy
+        for codes in recut(windows(start, step, self.shape, self.strides, form, self._read_into, budget), step):
+            self._check_read()
+            yield self._finish(codes, dtype, raw, codes.shape)
 
     def _partial(self, dtype: DType, raw: bool, partial: str, fill_value: Any) -> NDArray[Any]:
         import numpy as np
@@ -554,18 +569,26 @@ class Tensor(TensorFacts):
             rows = whole // row if row else self.shape[0]
             return self._finish(self._read_codes(0, rows * row), dtype, raw, (rows, *self.shape[1:]))
         found = self._finish(self._read_codes(0, whole), dtype, raw, (whole,))
+        filler = np.zeros(1, found.dtype)  # of texts, an empty one
+        if type(fill_value) is int and not fill_value and found.dtype.name in ("datetime64", "timedelta64"):
+            filler[0] = "NaT"  # of times without a unit, which have no zero
+        elif type(fill_value) is not int or fill_value:
+            try:
+                filler[0] = fill_value
+            except (TypeError, ValueError, OverflowError) as error:
+                raise ValueError(f"cannot fill {dtype} with {fill_value!r}: {error}") from error
         try:
-            zeros = type(fill_value) is int and not fill_value  # of texts, empty ones
-            full = np.zeros(self.size, found.dtype) if zeros else np.full(self.size, fill_value, found.dtype)
+            zeros = not filler.view(np.uint8).any()
+            full = np.zeros(self.size, found.dtype) if zeros else np.full(self.size, filler[0], found.dtype)
         except (MemoryError, ValueError) as error:
             reason = f"the whole tensor would take {format_size(self.nbytes)}, but little of it exists"
             raise LimitError(reason, option="partial='prefix'", wanted=self.nbytes, path=self.name) from error
         full[:whole] = found
         mask = np.ones(self.size, bool)
         mask[:whole] = False
-        if found.dtype.type is np.void:  # raw bits of a wide type, which numpy cannot fill with a number
-            fill_value = None
-        return np.ma.MaskedArray(full.reshape(self.shape), mask.reshape(self.shape), fill_value=fill_value)
+        # numpy takes no value for raw bits of a wide type.
+        value = None if found.dtype.type is np.void else filler[0]
+        return np.ma.MaskedArray(full.reshape(self.shape), mask.reshape(self.shape), fill_value=value)
 
     def __enter__(self) -> Self:
         return self

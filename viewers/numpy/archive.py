@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from pparse.containers.archive import quoted
 from pparse.containers.member import NameCounter
 from pparse.data.base import BytesData
 from pparse.errors import PASSING, PparseError
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.numpy.header import read_header
+from pparse.parsers.numpy.npz import EXTENSION
 from pparse.tensors.tensor import Span, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.viewers.numpy.viewer import tensor_of
@@ -35,6 +38,13 @@ _SPARSE: Final = {
 
 # What is decoded of a deflated array to list it: the headers of most.
 _HEAD: Final = 512
+
+
+def _numbered(name: str) -> tuple[str, int] | None:
+    """Return the name and the number that a name as ``name#2`` consists of; None for any other."""
+    base, _, number = name.rpartition("#")
+    numbered = base and number.isascii() and number.isdecimal() and len(number) < 7 and number[0] != "0"
+    return (base, int(number)) if numbered and number != "1" else None
 
 
 class MemberSpan(Span):
@@ -102,27 +112,82 @@ class NpzViewer(Viewer):
 
     def tensors(self) -> Iterator[Tensor]:
         """Yield the arrays, in the order of the archive."""
-        names = NameCounter()
-        for name, member in self.parser.arrays():
-            number = names.add(name)
-            if number == 2:
-                reason = "several members have this name: numpy.load takes the last"
-                self.findings.add(
-                    Finding("duplicate", reason, severity=Severity.WARNING, path=name, source=self.extraction.name)
-                )
-            yield self._made(name if number == 1 else f"{name}#{number}", member)
+        for name, member in self._named():
+            tensor = self._made(name, member)
+            if tensor.finding is not None and tensor.finding.code == "magic":
+                self._warn("magic", f"{tensor.finding.reason}: numpy.load returns it as bytes", name)
+            yield tensor
 
     def find(self, name: str) -> Tensor | None:
         """Return the array with that name, or None."""
         member = self._member(name)
         return None if member is None else self._made(name, member)
 
+    def check(self, *, strict: bool = False) -> Iterator[Finding]:
+        """Read every member, then tell what is wrong with arrays in members that are whole."""
+        yield from super().check(strict=strict)
+        seen = len(self.findings) - self.findings.omitted
+        extent = self.extent()  # before the findings on single arrays, which say nothing against the archive
+        if extent.whole < extent.count:
+            for name, member in self._named():
+                self._tell_flaw(member, self._made(name, member))
+        yield from (self.findings[at] for at in range(seen, len(self.findings) - self.findings.omitted))
+
+    def _tell_flaw(self, member: ArchiveMember, tensor: Tensor) -> None:
+        """Add a finding on an array that is not whole, or cannot be read, though its member is whole."""
+        found, status = tensor.finding, tensor.claimed_status
+        if member.status is not Status.COMPLETE or status is Status.COMPLETE:
+            return
+        if found is None:
+            reason = f"{tensor.available_nbytes:,} of its {tensor.stored_nbytes:,} bytes are there"
+            found = Finding(str(status), reason, path=tensor.name, source=self.extraction.name)
+        if found.code not in ("magic", "objects"):  # told in lists; no flaw
+            self.findings.add(found)
+
+    def _warn(self, code: str, reason: str, name: str) -> None:
+        source = self.extraction.name
+        self.findings.add(Finding(code, reason, severity=Severity.WARNING, path=name, source=source))
+
+    # -- names -------------------------------------------------------------------------------------------------------
+
+    def _named(self) -> Iterator[tuple[str, ArchiveMember]]:
+        """Yield the arrays with their names: of several equal ones, the second is ``name#2``, if no other has that."""
+        names = NameCounter()
+        latest: dict[str, int] = {}  # numbers of names that occurred again
+        for name, member in self.parser.arrays():
+            if names.add(name) == 1:
+                yield name, member
+                continue
+            if name not in latest:
+                which = "the one without .npy" if self._odd_names.get(name) else "the last"
+                self._warn("duplicate", f"several members have this name: numpy.load takes {which}", name)
+            number = latest.get(name, 1) + 1
+            while f"{name}#{number}" in self._odd_names:
+                number += 1
+            latest[name] = number
+            yield f"{name}#{number}", member
+
+    @cached_property
+    def _odd_names(self) -> dict[str, bool]:
+        """Names that end as if they were of second members, and those of arrays without ``.npy``: True."""
+        found: dict[str, bool] = {}
+        for name, member in self.parser.arrays():
+            if not member.name.endswith(EXTENSION):
+                found[name] = True
+            elif _numbered(name) is not None:
+                found.setdefault(name, False)
+        return found
+
     def _member(self, name: str) -> ArchiveMember | None:
         member = self.parser.array(name)
-        base, _, number = name.rpartition("#")
-        if member is None and base and number.isdecimal() and 1 < int(number[:9]) < 1_000_000:
-            member = self.parser.array(base, int(number[:9]))
-        return member
+        parts = _numbered(name) if member is None else None
+        if parts is None:
+            return member
+        base, number = parts
+        taken = sum(
+            1 for other in filter(None, map(_numbered, self._odd_names)) if other[0] == base and other[1] < number
+        )
+        return self.parser.array(base, number - taken)
 
     def _made(self, name: str, member: ArchiveMember) -> Tensor:
         """Return a member as a tensor; it is damaged or cut if the archive says so."""

@@ -111,13 +111,14 @@ def tensor_of(header: ArrayHeader, name: str, inner: Extraction, owner: Any) -> 
     elif header.places:  # what follows the header is all that is known of it
         end = inner.known_end()
         spans = (Span(inner.data, begin, max(0, end - begin), inner.path, end),)
+    known = status is not Status.DAMAGED  # else the shape is not to be believed, and no strides go with it
     return Tensor(
         name,
         header.dtype,
-        header.shape if status is not Status.DAMAGED else (),
+        header.shape if known else (),
         spans,
         stored_dtype=header.descr,
-        strides=header.strides(),
+        strides=header.strides() if known else None,
         byteorder=header.byteorder,
         status=status,
         finding=finding,
