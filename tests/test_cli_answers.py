@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
+import lzma
+import pickle
+import re
 import sys
 import tarfile
 import zipfile
@@ -66,6 +70,26 @@ def test_a_byte_that_is_missing_is_one(run, tmp_path, shape) -> None:
     assert "--partial prefix" not in run("get", path, "a[-1:, 3:]").err
     rows = run("get", path, "a", "--partial", "prefix", "--json")
     assert json.loads(rows.out)["shape"] == [shape[0] - 1, 4]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
+@pytest.mark.parametrize("name", ["a.npy", "a.pkl"])
+def test_a_compressed_model_that_is_cut_tells_where_to_resume(run, tmp_path, pack, name) -> None:
+    values = np.arange(9000.0)
+    whole = io.BytesIO()
+    np.save(whole, values)
+    content = whole.getvalue() if name == "a.npy" else pickle.dumps({"a": values})
+    packed = pack(content)
+    path = tmp_path / name
+    path.write_bytes(packed[:-1])
+    ran = run("check", path)
+    assert ran.code == 4
+    assert ran.lines[-2].startswith(f"resume the download at byte {len(packed) - 1} of ")
+    if pack is not bz2.compress:  # its last block is the content
+        assert f"truncated: the compressed data end early, after {len(content):,} bytes of content" in ran.out
+    if pack is gzip.compress:
+        path.write_bytes(packed[: len(packed) // 2])
+        assert re.search(r"truncated: [\d,]+ of (at least )?[\d,]+ decoded bytes are there", run("ls", path).out)
 
 
 def test_binary_data_on_a_terminal_names_the_tensor_instead(run, tmp_path, monkeypatch) -> None:

@@ -281,16 +281,21 @@ def report_cut(
             for line in more:
                 out.line(safe(line))
         elif extent.resume and extent.status in (Status.TRUNCATED, Status.DAMAGED):
+            if extent.status is Status.TRUNCATED and _is_packed(document):
+                end = f"the compressed data end early, after {count_words(extent.actual or 0, 'byte')} of content"
+                out.line(f"{out.paint('truncated', 'red')}: {end}")
             for line in resume_lines(extent.resume, most):
                 out.line(safe(line))
         return
     least = "at least " if extent.at_least else ""
     lacks = f"; {count_words(extent.missing_files, 'file')} missing" if extent.missing_files else ""
     actual = extent.actual or 0
-    there = f"{count_words(actual, 'byte')} {are(actual)} there"  # the size of missing files is not known
+    decoded = "decoded " if _is_packed(document) else ""
+    there = f"{count_words(actual, f'{decoded}byte')} {are(actual)} there"  # the size of missing files is not known
     if missing:
-        there = f"{actual:,} of {least}{count_words(extent.expected or 0, 'byte')} {are(actual)} there, {least}" + (
-            "1 byte is missing" if missing == 1 else f"{missing:,} ({format_size(missing)}) are missing"
+        there = (
+            f"{actual:,} of {least}{count_words(extent.expected or 0, f'{decoded}byte')} {are(actual)} there, {least}"
+            + ("1 byte is missing" if missing == 1 else f"{missing:,} ({format_size(missing)}) are missing")
         )
     word = "damaged" if extent.status is Status.DAMAGED else "truncated"
     out.line(out.paint(word, "red") + f": {there}{lacks}")
