@@ -89,6 +89,11 @@ def count_words(count: int, noun: str) -> str:
     return f"{count:,} {noun[:-1]}ies" if noun.endswith("ry") else f"{count:,} {noun}s"
 
 
+def are(count: int) -> str:
+    """Return the verb for ``count`` things: ``is`` or ``are``."""
+    return "is" if count == 1 else "are"
+
+
 class Limits:
     """The limits of one document; immutable. ``Limits(depth=5000)`` changes one."""
 

@@ -102,9 +102,15 @@ def test_infinite_numbers_and_nan_are_no_overflow():
     assert found.tolist()[4:] == [65504.0, np.inf, -np.inf, 0.0]
 
 
+@rows("name", ["q8_0", "Q8_0", "bf16", "BFloat16", "FLOAT8_E4M3FN"])
+def test_targets_are_known_in_any_case(name):
+    wanted = {"q8_0": "Q8_0", "bf16": "bfloat16"}.get(name.lower(), name.lower())
+    assert cast_target(name).name == wanted
+
+
 @rows("name", ["int8", "float8_e8m0fnu", "float4_e2m1fn", "complex64", "nothing", ""])
 def test_other_targets_are_refused(name):
-    with pytest.raises(OptionError, match="can be cast to"):
+    with pytest.raises(OptionError, match=r"can be cast to .*, and for GGUF to Q8_0, not to"):
         cast_target(name)
 
 

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import json
+import lzma
+import pickle
+import re
+import sys
 import tarfile
 import zipfile
 
+import numpy as np
 import pytest
+
+import pparse
 
 
 @pytest.fixture
@@ -31,6 +40,71 @@ def test_a_file_of_nothing_is_damaged_whatever_its_name_says(run, tmp_path, cont
     said = "its beginning is lost" if name == "it.cpb" and content else "zeros" if content else "the file is empty"
     assert said in ran.err + ran.out
     assert "-f" not in ran.err
+
+
+@pytest.mark.parametrize("name", ["it.gguf", "it.npy", "it.joblib", "it.pkl", "it.msgpack"])
+@pytest.mark.parametrize("command", ["ls", "info", "check"])
+def test_an_empty_file_is_said_to_be_empty_in_one_line(run, tmp_path, name, command) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"")
+    ran = run(command, path)
+    assert (ran.code, ran.out) == (4, "")
+    assert ran.err == f"pparse: {path}: the file is empty\n"
+    with pytest.raises(pparse.NothingThereError):
+        pparse.view(path)
+
+
+@pytest.mark.parametrize("shape", [(50, 4), (1, 4)])
+def test_a_byte_that_is_missing_is_one(run, tmp_path, shape) -> None:
+    whole = io.BytesIO()
+    np.save(whole, np.zeros(shape))
+    path = tmp_path / "a.npy"
+    path.write_bytes(whole.getvalue()[:-1])
+    size = len(whole.getvalue())
+    assert f"{size - 1:,} of {size:,} bytes are there, 1 byte is missing" in run("ls", path).out
+    assert "the file ends early\n" in run("check", path).out
+    assert "wanted 1, got 0" not in run("check", path).out
+    ran = run("get", path, "a")
+    assert ("49 of its 50 rows are whole" if shape[0] == 50 else "0 of its 1 row are whole") in ran.err
+    assert "--partial prefix" in ran.err
+    assert "--partial prefix" not in run("get", path, "a[-1:, 3:]").err
+    rows = run("get", path, "a", "--partial", "prefix", "--json")
+    assert json.loads(rows.out)["shape"] == [shape[0] - 1, 4]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
+@pytest.mark.parametrize("name", ["a.npy", "a.pkl"])
+def test_a_compressed_model_that_is_cut_tells_where_to_resume(run, tmp_path, pack, name) -> None:
+    values = np.arange(9000.0)
+    whole = io.BytesIO()
+    np.save(whole, values)
+    content = whole.getvalue() if name == "a.npy" else pickle.dumps({"a": values})
+    packed = pack(content)
+    path = tmp_path / name
+    path.write_bytes(packed[:-1])
+    ran = run("check", path)
+    assert ran.code == 4
+    assert ran.lines[-2].startswith(f"resume the download at byte {len(packed) - 1} of ")
+    if pack is not bz2.compress:  # its last block is the content
+        assert f"truncated: the compressed data end early, after {len(content):,} bytes of content" in ran.out
+    if pack is gzip.compress:
+        path.write_bytes(packed[: len(packed) // 2])
+        assert re.search(r"truncated: [\d,]+ of (at least )?[\d,]+ decoded bytes are there", run("ls", path).out)
+
+
+def test_binary_data_on_a_terminal_names_the_tensor_instead(run, tmp_path, monkeypatch) -> None:
+    whole = io.BytesIO()
+    np.save(whole, np.zeros(9))
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w") as made:
+        made.writestr("a.npy", whole.getvalue())
+        made.writestr("b.bin", bytes(range(256)))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    for arguments in ((f"{path}::a.npy",), (path, "a.npy")):
+        ran = run("get", *arguments)
+        assert ran.code == 2
+        assert ran.err.endswith(f"or name a tensor of it: pparse get {path}::a.npy a\n")
+    assert run("get", path, "b.bin").err.endswith("use -o FILE or a pipe\n")
 
 
 def test_zeros_before_something_unknown_are_no_file_of_nothing(run, tmp_path) -> None:

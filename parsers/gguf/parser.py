@@ -59,6 +59,7 @@ class GgufParser(Parser, Listing):
     name = "gguf"
     description = "GGUF model (llama.cpp)"
     extensions = (".gguf",)
+    empty_is_nothing = True
     signatures = (Signature(b"GGUF"),)
     viewer = "pparse.viewers.gguf.viewer:gguf_viewer"
     references = ("ggml-org/ggml docs/gguf.md, src/gguf.cpp, include/ggml.h", "the package gguf (gguf-py)")

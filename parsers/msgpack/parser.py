@@ -75,6 +75,7 @@ class MsgpackParser(Parser):
     name = "msgpack"
     description = "MessagePack"
     extensions: ClassVar[tuple[str, ...]] = (".msgpack", ".mpk")
+    empty_is_nothing = True
     signatures = signatures(*(bytes((code,)) for code in (*_MAPS, *_ARRAYS)))
     viewer = "pparse.viewers.flax.viewer:NumpyMapViewer"
     is_generic = True

@@ -46,6 +46,7 @@ class NpyParser(Parser, Container):
     name = "npy"
     description = "numpy array"
     extensions = (".npy",)
+    empty_is_nothing = True
     signatures = (Signature(MAGIC),)
     viewer = "pparse.viewers.numpy.viewer:NpyViewer"
     references = ("https://numpy.org/neps/nep-0001-npy-format.html", "numpy/lib/format.py")

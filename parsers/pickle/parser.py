@@ -77,6 +77,7 @@ class PickleParser(Parser, Listing):
     name = "pickle"
     description = "Python pickle, protocols 0 to 5"
     extensions: ClassVar[tuple[str, ...]] = (".pkl", ".pickle", ".pck", ".p", ".joblib")
+    empty_is_nothing = True
     signatures = signatures(
         *(b"\x80" + bytes([protocol]) for protocol in range(6)),
         *(bytes([opcode]) for opcode in b"(]}lcINKJVXUTSFG"),

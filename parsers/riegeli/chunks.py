@@ -9,7 +9,7 @@ from __future__ import annotations
 from pparse.data.range_status import cut_status
 from pparse.errors import PASSING, MalformedError, PparseError
 from pparse.findings import Finding, Severity, Status
-from pparse.limits import count_words
+from pparse.limits import are, count_words
 from pparse.parsers.riegeli.hashes import HashedParser
 from pparse.paths import KeyStep, format_path
 from pparse.riegeli.chunks import Chunk, ChunkError, header_size, parse_header
@@ -80,7 +80,7 @@ class ChunkParser(HashedParser):
         if chunk.data_end <= size:
             lost = "only padding is missing, no record"
         else:
-            lost = f"{count_words(chunk.end - size, 'byte')} of it are missing"
+            lost = f"{count_words(chunk.end - size, 'byte')} of it {are(chunk.end - size)} missing"
         return Finding(
             "truncated",
             f"the file ends inside the chunk at {chunk.begin}: {lost}",

@@ -30,7 +30,7 @@ from pparse.data.range_status import cut_status
 from pparse.errors import MalformedError, OptionError
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.tfrecord_scan import FRAME_SIZE, HEAD_SIZE, chain, head_at
-from pparse.limits import KIB, MIB, count_words
+from pparse.limits import KIB, MIB, are, count_words
 from pparse.parsers.protobuf.check import Checker
 from pparse.parsers.protobuf.index import MessageIndex, Origin
 from pparse.parsers.protobuf.parser import ProtobufParser
@@ -360,14 +360,15 @@ class TfrecordParser(ProtobufParser):
         return finding
 
     def _cut_finding(self, start: int, length: int, got: int, ordinal: int) -> Finding:
-        """Describe the record that begins at ``start``, of which the file has only ``got`` bytes of data."""
+        """Describe the record that begins at ``start``, of which the file has only ``got`` bytes of data and CRC."""
+        lacks = length + 4 - got
         return Finding(
             "truncated",
-            f"the file ends inside of a record: {count_words(length + 4 - got, 'byte')} are missing",
+            f"the file ends inside of a record: {count_words(lacks, 'byte')} {are(lacks)} missing",
             path=f"[{ordinal}]",
             source=self.result.extraction.name,
             offset=start,
-            wanted=length,
+            wanted=length + 4,
             got=got,
         )
 

@@ -24,7 +24,7 @@ COMMANDS: Final = {
     "check": ("pparse.cli.check", "check everything; each finding with its byte range"),
     "extract": ("pparse.cli.extract", "write the members of an archive to a folder, safely"),
     "recover": ("pparse.cli.recover", "save everything that can be saved of a damaged file"),
-    "convert": ("pparse.cli.convert", "tensors of any format into safetensors or .npz"),
+    "convert": ("pparse.cli.convert", "tensors of any format into safetensors, .npz or GGUF"),
     "index": ("pparse.cli.index", "index a gzip file, for fast reads in its middle"),
     "graph": ("pparse.cli.graph", "nodes and edges of a TensorFlow graph; what some outputs need"),
     "split": ("pparse.cli.split", "cut a big protocol buffer message into chunks (.cpb)"),

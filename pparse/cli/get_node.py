@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 
 from pparse.cli.exit_codes import DAMAGED, OK
@@ -13,7 +14,8 @@ from pparse.containers.archive import ArchiveMember, ArchiveParser
 from pparse.display.text import safe
 from pparse.document.appearance import text_start
 from pparse.document.extraction import extraction_of
-from pparse.errors import EndOfDataError, OptionError, PathError, PparseError
+from pparse.document.registry import viewer_for
+from pparse.errors import PASSING, EndOfDataError, OptionError, PathError, PparseError
 from pparse.findings import UNSURE_NUMBER, Status
 from pparse.limits import LITTLE, MIB
 from pparse.tree.entry import SCALAR
@@ -254,7 +256,7 @@ def give_member(parser: Any, member: Any, path: str, options: Any, out: Output) 
     """Write a member of an archive: its bytes; on a terminal, only if they are text."""
     refuse_dtype(options)
     if options.output is None and sys.stdout.isatty():
-        return _show_member(parser, member, out)
+        return _show_member(parser, member, options, out)
     verdict = None
 
     def read_into(stream: BinaryIO) -> None:
@@ -324,14 +326,30 @@ class StreamMember:
         return self._parser.inner()
 
 
-def _show_member(parser: Any, member: Any, out: Output) -> int:
-    head = parser.open_member(member).reader.read(MIB)
+def _show_member(parser: Any, member: Any, options: Any, out: Output) -> int:
+    content = parser.open_member(member)
+    head = content.reader.read(MIB)
     if not _is_text(head):
-        return refuse_terminal(out)
+        name = _tensor_of(content)
+        if name is None:
+            return refuse_terminal(out)
+        file = f"{options.file}::{options.path}" if options.path else options.file
+        return refuse_terminal(out, f"name a tensor of it: pparse get {shlex.quote(file)} {shlex.quote(name)}")
     out.write(safe_lines(head.decode("utf-8", "replace")))
     if len(head) == MIB:
         out.error("these were the first MiB; use -o FILE or a pipe for everything")
     return OK
+
+
+def _tensor_of(content: Extraction) -> str | None:
+    """Return the name of the first tensor of a member; None if it has none."""
+    try:
+        viewer = viewer_for(content)
+        return None if viewer is None else next((tensor.name for tensor in viewer.tensors()), None)
+    except PASSING:
+        raise
+    except PparseError:
+        return None
 
 
 def _is_text(head: bytes) -> bool:

@@ -9,7 +9,7 @@ from pparse.cli.exit_codes import DAMAGED, OK
 from pparse.cli.export import Item, dtype_named, form_of, note_of, write_items
 from pparse.cli.writing import refuse_terminal, write, write_binary
 from pparse.display.text import safe, shape_words
-from pparse.errors import MalformedError, OptionError, PathError, PparseError, UnsupportedError
+from pparse.errors import MalformedError, OptionError, PathError, PparseError, TruncatedTensorError, UnsupportedError
 from pparse.findings import Status
 from pparse.limits import MIB, format_size
 from pparse.tensors.status import status_words
@@ -45,6 +45,17 @@ def give_tensor(
 
     ``metadata`` returns the metadata of the source that a file of that form keeps.
     """
+    try:
+        return _give_tensor(tensor, index, options, out, metadata)
+    except TruncatedTensorError as error:
+        if options.partial is None and index is None and tensor.shape and tensor._is_contiguous():
+            error.reason += "; --partial prefix gives the whole rows, --partial fill all of it, filled up"
+        raise
+
+
+def _give_tensor(
+    tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output, metadata: Callable[[str], dict[str, str]]
+) -> int:
     code = OK if tensor.status is Status.COMPLETE else DAMAGED
     named = form_of(options.output)
     if options.raw and named is not None:

@@ -10,7 +10,7 @@ from pparse.display.text import safe, shorten
 from pparse.document.downloads import Resume, downloads, first_hole, is_inside, outermost_file, outside, resume_lines
 from pparse.errors import PASSING, PparseError
 from pparse.findings import Severity, Status
-from pparse.limits import count_words, format_size
+from pparse.limits import are, count_words, format_size
 from pparse.tensors.status import status_words
 
 TYPE_CHECKING = False
@@ -232,14 +232,15 @@ def report_document_cut(out: Output, document: Extraction, status: Status) -> No
     missing = document.result.listing.missing()
     if missing is not None:
         of_content = " of its content" if _is_packed(document) else ""
-        known = f"at least {count_words(missing, 'byte')}{of_content} {'is' if missing == 1 else 'are'} missing"
+        known = f"at least {count_words(missing, 'byte')}{of_content} {are(missing)} missing"
     else:
         known = f"{document.format} does not tell how much is missing"
     if not files:
         if is_inside(document):
             _report_whole_around(out, document)
         return  # its end exists: the findings say what is wrong
-    cut = f"the document ends at byte {size} inside its {kind}" if missing is None else f"the file ends at byte {size}"
+    inside = f" inside its {kind}" if size and kind != "unknown" else ""
+    cut = f"the document ends at byte {size}{inside}" if missing is None else f"the file ends at byte {size}"
     first, *more = resume_lines(files)
     out.line(f"{out.paint('truncated', 'red')}: {cut}; {known}; {safe(first)}")
     for line in more:
@@ -280,24 +281,30 @@ def report_cut(
             for line in more:
                 out.line(safe(line))
         elif extent.resume and extent.status in (Status.TRUNCATED, Status.DAMAGED):
+            if extent.status is Status.TRUNCATED and _is_packed(document):
+                end = f"the compressed data end early, after {count_words(extent.actual or 0, 'byte')} of content"
+                out.line(f"{out.paint('truncated', 'red')}: {end}")
             for line in resume_lines(extent.resume, most):
                 out.line(safe(line))
         return
     least = "at least " if extent.at_least else ""
     lacks = f"; {count_words(extent.missing_files, 'file')} missing" if extent.missing_files else ""
-    there = f"{extent.actual or 0:,} bytes are there"  # the size of missing files is not known
+    actual = extent.actual or 0
+    decoded = "decoded " if _is_packed(document) else ""
+    there = f"{count_words(actual, f'{decoded}byte')} {are(actual)} there"  # the size of missing files is not known
     if missing:
         there = (
-            f"{extent.actual:,} of {least}{extent.expected:,} bytes are there, "
-            f"{least}{missing:,} ({format_size(missing)}) are missing"
+            f"{actual:,} of {least}{count_words(extent.expected or 0, f'{decoded}byte')} {are(actual)} there, {least}"
+            + ("1 byte is missing" if missing == 1 else f"{missing:,} ({format_size(missing)}) are missing")
         )
     word = "damaged" if extent.status is Status.DAMAGED else "truncated"
     out.line(out.paint(word, "red") + f": {there}{lacks}")
     unnamed = "" if extent.missing_files else least  # a truncated header would name more
     if extent.first_hit is not None:
         detail = ""
-        if tensor is not None:
-            detail = f" ({tensor.available_nbytes:,} of its {tensor.stored_nbytes:,} bytes are there)"
+        if tensor is not None and tensor.stored_nbytes:  # a lost shape has no bytes
+            have = tensor.available_nbytes
+            detail = f" ({have:,} of its {count_words(tensor.stored_nbytes, 'byte')} {are(have)} there)"
         out.line(f"first tensor hit: {safe(extent.first_hit)}{detail}")
     out.line(
         f"whole: {extent.whole:,} of {unnamed}{count_words(extent.count, 'tensor')}, {extent.truncated:,} truncated, "

@@ -44,9 +44,9 @@ def write_binary(path: str | None, out: Output, give: Callable[[BinaryIO], objec
     return code
 
 
-def refuse_terminal(out: Output) -> int:
-    """Report that binary data do not go to a terminal; return the exit code."""
-    out.error("binary data is not for a terminal; use -o FILE or a pipe")
+def refuse_terminal(out: Output, instead: str = "") -> int:
+    """Report that binary data do not go to a terminal, and what else to do ``instead``; return the exit code."""
+    out.error("binary data is not for a terminal; use -o FILE or a pipe" + (f", or {instead}" if instead else ""))
     return USAGE
 
 

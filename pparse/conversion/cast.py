@@ -31,14 +31,16 @@ _BY_NUMPY: Final = ("float64", "float32", "float16")
 def cast_target(name: str) -> DType:
     """Return the type that floating tensors are cast to; ggml's words are understood, too.
 
-    Raises `OptionError` for any other than those of `CASTS`.
+    Upper and lower case are the same. Raises `OptionError` for any other than those of `CASTS`, and `Q8_0`.
     """
-    if name == Q8_0.name:
+    if name.upper() == Q8_0.name:
         return Q8_0
-    name = _WORDS.get(name, name)
-    if name not in CASTS:
-        raise OptionError(f"floating tensors can be cast to {', '.join(CASTS)}, not to {name!r}")
-    return DTYPES[name]
+    known = _WORDS.get(name.upper(), name.lower())
+    if known not in CASTS:
+        raise OptionError(
+            f"floating tensors can be cast to {', '.join(CASTS)}, and for GGUF to {Q8_0.name}, not to {name!r}"
+        )
+    return DTYPES[known]
 
 
 def cast(values: NDArray[Any], target: DType) -> tuple[NDArray[Any], int]:

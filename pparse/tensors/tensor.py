@@ -17,7 +17,7 @@ from pparse.errors import (
     UnsupportedError,
 )
 from pparse.findings import Status
-from pparse.limits import format_size, parse_size
+from pparse.limits import are, count_words, format_size, parse_size
 from pparse.tensors.dtype import DTYPES, DType
 from pparse.tensors.tensor_facts import Span, TensorFacts
 
@@ -373,8 +373,13 @@ class Tensor(TensorFacts):
             raise self._truncated(end)
 
     def _truncated(self, wanted: int) -> TruncatedTensorError:
+        reason = "the tensor extends beyond the end of the file"
+        if self.shape and self.dtype is not None and self._is_contiguous():
+            row = prod(self.shape[1:])
+            rows = self._whole_count(self.dtype) // row if row else 0
+            reason += f"; {rows:,} of its {count_words(self.shape[0], 'row')} {are(rows)} whole"
         return TruncatedTensorError(
-            "the tensor extends beyond the end of the file",
+            reason,
             name=self.name,
             offset=self.spans[0].offset if self.spans else None,
             wanted=wanted,

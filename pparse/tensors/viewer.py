@@ -8,7 +8,7 @@ from itertools import islice
 
 from pparse.data.range_status import cut_status
 from pparse.document.downloads import Resume, downloads, is_inside, outermost_file, outside
-from pparse.errors import PathError
+from pparse.errors import EndOfDataError, PathError
 from pparse.findings import Finding, FindingList, Status
 from pparse.locking import Guarded
 
@@ -123,11 +123,18 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         if self.root.status is Status.TRUNCATED:
             extent.document_status = Status.TRUNCATED
             extent.expected, extent.at_least = max(last, actual + 1), last <= actual
+        elif self.stream_is_cut():
+            extent.document_status, extent.resume_at = Status.TRUNCATED, actual
         elif self.findings.errors:
             extent.document_status = Status.DAMAGED
         if extent.expected > actual:
             extent.resume_at = actual
         return self.keep_extent(extent)
+
+    def stream_is_cut(self) -> bool:
+        """Say whether the one thing wrong is that a compressed stream ends early, perhaps behind all content."""
+        data = self.extraction.parsed.data
+        return isinstance(data.error, EndOfDataError) and all(item.code == "truncated" for item in self.findings)
 
     def truncation(self, extent: Extent) -> Finding:
         """Return the finding on a document that lacks bytes."""

@@ -53,6 +53,8 @@ class Parser(Doored):
     """Whether other formats are made of it, as of JSON or zip."""
     named_is_enough: ClassVar[bool] = True
     """Whether the extension tells it if the content tells nothing; False where formats share an extension."""
+    empty_is_nothing: ClassVar[bool] = False
+    """Whether an empty file with the extension is none of the format, and refused as `pparse.NothingThereError`."""
     media_type: ClassVar[str] = "application/octet-stream"
     """Media type of its files."""
     refines: ClassVar[tuple[str, ...]] = ()
@@ -192,14 +194,16 @@ class Parser(Doored):
         whole = whole and around.known_status is not Status.TRUNCATED
         if whole and around.end is not None:
             end = around.end
+        what = "file" if ctx.node.parent is None and ctx.node.kind == self.name else ctx.node.kind
+        more = ctx.need if ctx.need > 1 else None  # one byte more: that it ended says as much
         finding = Finding(
             "malformed" if whole else "truncated",
-            f"the {ctx.node.kind} ends inside a record" if whole else f"the {ctx.node.kind} ends early",
+            f"the {what} ends inside a record" if whole else f"the {what} ends early",
             path=self.path_of(ctx.node),
             source=self.result.extraction.name,
             offset=end,
-            wanted=ctx.need,
-            got=max(0, end - ctx.pos),
+            wanted=more,
+            got=None if more is None else max(0, end - ctx.pos),
         )
         self.result.close_node(ctx.node, cut_status(damaged=whole), finding, end=end)
         return None

@@ -168,6 +168,8 @@ class PickleViewer(Viewer):
             extent.document_status = Status.TRUNCATED
             extent.expected, extent.at_least = actual + max(1, lacking), True
             extent.resume_at = actual
+        elif root is not None and status is Status.COMPLETE and self.stream_is_cut():
+            extent.document_status, extent.resume_at = Status.TRUNCATED, extent.actual
         elif status is Status.DAMAGED or root is None or self.findings.errors:
             extent.document_status = Status.DAMAGED
         return self.keep_extent(extent)
