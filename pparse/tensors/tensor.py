@@ -564,6 +564,8 @@ class Tensor(TensorFacts):
     def _partial(self, dtype: DType, raw: bool, partial: str, fill_value: Any) -> NDArray[Any]:
         import numpy as np
 
+        from pparse.tensors.filling import filler
+
         if not self._is_contiguous():
             raise self._truncated(self._source_nbytes)
         whole = self._whole_count(dtype)
@@ -574,17 +576,10 @@ class Tensor(TensorFacts):
             rows = whole // row if row else self.shape[0]
             return self._finish(self._read_codes(0, rows * row), dtype, raw, (rows, *self.shape[1:]))
         found = self._finish(self._read_codes(0, whole), dtype, raw, (whole,))
-        filler = np.zeros(1, found.dtype)  # of texts, an empty one
-        if type(fill_value) is int and not fill_value and found.dtype.name in ("datetime64", "timedelta64"):
-            filler[0] = "NaT"  # of times without a unit, which have no zero
-        elif type(fill_value) is not int or fill_value:
-            try:
-                filler[0] = fill_value
-            except (TypeError, ValueError, OverflowError) as error:
-                raise ValueError(f"cannot fill {dtype} with {fill_value!r}: {error}") from error
+        one = filler(dtype, found.dtype, fill_value)
         try:
-            zeros = not filler.view(np.uint8).any()
-            full = np.zeros(self.size, found.dtype) if zeros else np.full(self.size, filler[0], found.dtype)
+            zeros = not one.view(np.uint8).any()
+            full = np.zeros(self.size, found.dtype) if zeros else np.full(self.size, one[0], found.dtype)
         except (MemoryError, ValueError) as error:
             reason = f"the whole tensor would take {format_size(self.nbytes)}, but little of it exists"
             raise LimitError(reason, option="partial='prefix'", wanted=self.nbytes, path=self.name) from error
@@ -592,7 +587,7 @@ class Tensor(TensorFacts):
         mask = np.ones(self.size, bool)
         mask[:whole] = False
         # numpy takes no value for raw bits of a wide type.
-        value = None if found.dtype.type is np.void else filler[0]
+        value = None if found.dtype.type is np.void else one[0]
         return np.ma.MaskedArray(full.reshape(self.shape), mask.reshape(self.shape), fill_value=value)
 
     def __enter__(self) -> Self:

@@ -1,0 +1,30 @@
+"""What the missing elements of a truncated tensor are filled up with."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from pparse.tensors.dtype import DType
+
+
+def filler(dtype: DType, form: Any, value: Any) -> NDArray[Any]:
+    """Return an array of one element, of numpy's type ``form``, that stands for ``value``; of texts, 0 is an empty one.
+
+    Raises ValueError if the type has no such value.
+    """
+    import numpy as np
+
+    found = np.zeros(1, form)
+    if type(value) is int and not value:
+        if found.dtype.name in ("datetime64", "timedelta64"):
+            found[0] = "NaT"  # of times without a unit, which have no zero
+        return found
+    try:
+        found[0] = value
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"cannot fill {dtype} with {value!r}: {error}") from error
+    return found
