@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, example, given, settings
+import hypothesis
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pparse
@@ -61,7 +62,7 @@ def gaps_of(found):
 
 @settings(max_examples=400 if sweep.full else 120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # A record that is wrong reaches into one that is sound.
-@example(SAMPLES[0], [("head", 72, b"\0", 13), ("copy", 84, b"\0\0", 0)], [])
+@hypothesis.example(SAMPLES[0], [("head", 72, b"\0", 13), ("copy", 84, b"\0\0", 0)], [])
 @given(st.sampled_from(SAMPLES), EDITS, GAPS)
 def test_damaged_files(content, edits, gaps):
     data = FakeData(damaged(content, edits))
