@@ -18,11 +18,11 @@ from pparse.kernels.wire import PADDING, VARINT, read_length, skip_payload
 from pparse.parsers.cpb.parser import CHUNKS
 from pparse.parsers.protobuf.index import ChunkRange
 from pparse.parsers.protobuf.lists import ListIndex, Run
+from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Message, Problem, problem_of
 from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.parsers.protobuf.window import Window
 from pparse.tree.entry import SCALAR
 from pparse.tree.key_table import KeyTable
-from pparse.viewers.tensorflow.messages import PASSING_OR_LIMIT, Message, Problem, problem_of
 from pparse.viewers.tensorflow.names import Sought
 
 TYPE_CHECKING = False
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pparse.parsers.protobuf.window import Field
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
-    from pparse.viewers.tensorflow.tensors import TensorMaker
+    from pparse.viewers.tensorflow.tensors import TensorflowMaker
 
     Value = Sequence[Piece] | Problem
 
@@ -87,7 +87,7 @@ class Place:
 class Constants:
     """The tensors of one document, in order; `find` looks one up by name."""
 
-    def __init__(self, parser: ProtobufParser, maker: TensorMaker) -> None:
+    def __init__(self, parser: ProtobufParser, maker: TensorflowMaker) -> None:
         self.parser = parser
         self.maker = maker
         self.make = parser.make

@@ -17,8 +17,8 @@ from pparse.findings import Finding
 from pparse.kernels.wire import LEN, PADDING, read_length
 from pparse.parsers.protobuf.index import Lost, OverlayEntry
 from pparse.parsers.protobuf.lists import ListIndex, Run
+from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.parsers.protobuf.window import Window
-from pparse.viewers.tensorflow.messages import PASSING_OR_LIMIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from itertools import islice
 from pparse.errors import PparseError
 from pparse.findings import Finding, Status
 from pparse.parsers.cpb.parser import CHUNKS
+from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.tensors.unwritten import last_written, unwritten_in
 from pparse.tensors.viewer import Extent, Viewer
 from pparse.tree.result import near_misses
 from pparse.viewers.tensorflow.constants import GRAPH, KINDS, META_GRAPH, SAVED_MODEL, Constants, kids_of
-from pparse.viewers.tensorflow.messages import PASSING_OR_LIMIT
-from pparse.viewers.tensorflow.tensors import TensorMaker
+from pparse.viewers.tensorflow.tensors import TensorflowMaker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class TensorflowViewer(Viewer):
         # Of a folder, the file in it.
         self.source: Extraction = getattr(self.parser, "member", extraction)
         misplaced = getattr(self.parser, "misplaced", lambda: None)  # a chunked proto has it
-        self._maker = TensorMaker(self.source, self.parser.make, builtin_schema(), self, misplaced)
+        self._maker = TensorflowMaker(self.source, self.parser.make, builtin_schema(), self, misplaced)
         self._maker.lost_content = self.root.kind == CHUNKS
         self.constants = Constants(self.parser, self._maker)
         self._found = 0

@@ -1,34 +1,35 @@
-"""A tensor of a TensorProto: its bytes as `Tensor` has them, its texts, and what becomes known of both later."""
+"""A tensor of a message: its bytes as `Tensor` has them, its texts, and what becomes known of both later."""
 
 from __future__ import annotations
 
 from pparse.errors import GapError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Status
-from pparse.locking import steps
 from pparse.tensors.tensor import Tensor
-from pparse.viewers.tensorflow.element_types import STRING_FIELD
-from pparse.viewers.tensorflow.values import string_list, texts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
+    from collections.abc import Callable, Iterator
+    from typing import Any, Final
 
     from pparse.data.reader import Range
     from pparse.tensors.dtype import DType
-    from pparse.viewers.tensorflow.tensors import TensorMaker
+    from pparse.viewers.tensor_proto.maker import TensorMaker
+
+# Names of the types whose elements are strings.
+_TEXTS: Final = frozenset(("DT_STRING", "DT_STRING_REF", "STRING"))
 
 
-class TensorflowTensor(Tensor):
-    """A tensor of a TensorFlow proto.
+class ProtoTensor(Tensor):
+    """A tensor of a message of TensorFlow or ONNX.
 
     ``status``, ``verified`` and ``finding`` follow what becomes known about its bytes (``parts``): a checksum that
     fails later makes the tensor DAMAGED then.
     """
 
-    __slots__ = ("_maker", "_parts", "_texts")
+    __slots__ = ("_listing", "_maker", "_parts")
 
-    _texts: Any
+    # How the strings are read, and the bytes they lie in if these are in one stretch.
+    _listing: tuple[Callable[[], Iterator[bytes]], Range | None] | None
     _parts: tuple[Range, ...]
     _maker: TensorMaker | None
 
@@ -93,27 +94,23 @@ class TensorflowTensor(Tensor):
     @property
     def is_text(self) -> bool:
         """Whether its elements are strings, which `strings` yields."""
-        return self.stored_dtype in ("DT_STRING", "DT_STRING_REF")
+        return self.stored_dtype in _TEXTS
 
     def strings(self) -> Iterator[bytes]:
-        """Yield the elements of a string tensor (DT_STRING), in C order.
+        """Yield the elements of a tensor of strings, in C order.
 
         Raises `UnsupportedError` for other types, `MalformedError` or `EndOfDataError` if an element is not whole.
         """
-        if self._texts is None:
+        if self._listing is None:
             raise UnsupportedError(f"{self.name!r} is of type {self.stored_dtype}, not of strings", path=self.name)
         if self.status is not Status.TRUNCATED:
             self._refuse_if_not_whole()
         self._check_unchanged()
-        message, content = self._texts
-        if content is not None:
-            yield from string_list(content, self.size)
-        else:
-            yield from steps(self._owner.lock, texts(message, STRING_FIELD, self.size))
+        yield from self._listing[0]()
 
     def numpy(self, **options: Any) -> Any:
         """Return the tensor as `Tensor.numpy` does; strings as an array of bytes objects (dtype object)."""
-        if self.dtype is not None or self._texts is None or options.get("raw"):
+        if self.dtype is not None or self._listing is None or options.get("raw"):
             return super().numpy(**options)
         import numpy as np
 
@@ -128,14 +125,14 @@ class TensorflowTensor(Tensor):
 
     def __getitem__(self, index: Any) -> Any:
         """Return what ``index`` selects; for strings, bytes or an array of them, reading the list to the last one."""
-        if self.dtype is not None or self._texts is None:
+        if self.dtype is not None or self._listing is None:
             return super().__getitem__(index)
         from pparse.tensors.selection import normalise
 
         return self.numpy()[tuple(normalise(index, self.shape))]
 
     def _known_dtype(self) -> DType:
-        if self.dtype is None and self._texts is not None:
+        if self.dtype is None and self._listing is not None:
             self._refuse_if_not_whole()
             raise UnsupportedError("strings are not an array of numbers: use strings()", path=self.name)
         return super()._known_dtype()

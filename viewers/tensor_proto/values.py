@@ -1,8 +1,8 @@
-"""Elements of a TensorProto that are listed one by one, decoded when they are read.
+"""Elements that a message lists one by one (``float_val``, ``int64_data`` …), decoded when they are read.
 
-A typed field (``float_val``, ``int_val`` …) has at most as many elements as its tensor: the last one repeats to the end
-(a *splat*, if there is only one), and an empty field means zeros. The array is made on demand: `ValuesData` serves any
-stretch of it, and never holds repetitions.
+The array is made on demand: `ValuesData` serves any stretch of it. In TensorFlow a field may have fewer elements than
+its tensor: the last one repeats to the end (a *splat*, if there is only one), and an empty field means zeros;
+repetitions are never held.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from pparse.data.reader import Range
     from pparse.parsers.protobuf.index import PartScan
+    from pparse.parsers.protobuf.message import Message
     from pparse.protobuf.schema import FieldType
-    from pparse.viewers.tensorflow.messages import Message
 
 # Fields that hold packed numbers; beyond, they are not numbered one by one.
 _MAX_BLOBS: Final = 1 << 16
@@ -289,14 +289,23 @@ _WIDTHS: Final = {"<f4": 4, "<f8": 8, "i1": 1, "u1": 1, "<i2": 2, "<u2": 2, "<i4
 class ValuesData(Data):
     """The bytes of ``count`` elements of ``itemsize`` bytes; the last one of ``values`` repeats, or zeros fill up.
 
-    ``whole=False``: the data ends with the last value, as the file is cut there. Values are found through the tree, a
-    few at a time, under the session's ``lock``.
+    ``exact``: instead, another number of values is an error. ``whole=False``: the data ends with the last value, as the
+    file is cut there. Values are found through the tree, a few at a time, under the session's ``lock``.
     """
 
     def __init__(
-        self, values: Values, itemsize: int, count: int, name: str, *, lock: RLock, whole: bool = True
+        self,
+        values: Values,
+        itemsize: int,
+        count: int,
+        name: str,
+        *,
+        lock: RLock,
+        whole: bool = True,
+        exact: bool = False,
     ) -> None:
         super().__init__(name, itemsize * (count if whole else min(count, values.count)))
+        self._exact = count if exact and whole else None
         self._values = values
         self._itemsize = itemsize
         self._lock = lock
@@ -320,7 +329,11 @@ class ValuesData(Data):
 
     def _preadinto(self, offset: int, view: memoryview) -> int:
         width, wanted = self._itemsize, len(view)
-        listed = self._values.count * width
+        with self._lock:
+            count = self._values.count
+        if self._exact is not None and (count != self._exact or self._values.extra_words):
+            raise miscounted(self._exact, count, self._values)
+        listed = count * width
         done = 0
         while done < wanted and offset + done < listed:
             first = (offset + done) // width
@@ -349,6 +362,12 @@ class ValuesData(Data):
         for at in range(0, len(view), len(block)):
             part = view[at : at + len(block)]
             part[:] = block[: len(part)]
+
+
+def miscounted(wanted: int, got: int, values: Values) -> MalformedError:
+    """Return the error on a field that must list ``wanted`` elements, and does not."""
+    reason = f"{values.field.name} lists {got:,} values; type and shape need {wanted:,}"
+    return MalformedError(reason, wanted=wanted, got=got)
 
 
 def string_list(raw: Range, count: int) -> Iterator[bytes]:
