@@ -150,7 +150,9 @@ class ExternalFiles:
     def _entered(self, name: str) -> Extraction:
         extraction = self._extraction
         try:
-            return extraction.sibling(name)
+            found = extraction.sibling(name)
+            found.known_end()  # a file is opened when it is asked
+            return found
         except SourceError as error:
             folder, path = extraction.folder, extraction.data.path
             behind = folder.behind(path) if folder is not None and path is not None and is_absent(error) else None

@@ -105,13 +105,12 @@ class OnnxViewer(ProtoViewer):
         if not lacking or self.own_status() is not Status.COMPLETE:
             return super().close_extent(extent)
         extent.document_status = Status.TRUNCATED
-        extent.expected = extent.actual or 0
+        extent.actual = (extent.actual or 0) + sum(file.there for _, file in self._maker.external)
+        extent.expected = extent.actual
         for name, file in lacking:
-            if file.content is None:
-                extent.missing_files += 1
-            else:
-                extent.cut_files += 1
-                extent.expected += file.wanted - file.there
+            extent.missing_files += file.content is None
+            extent.cut_files += file.content is not None
+            extent.expected += max(0, file.wanted - file.there)
             extent.resume.append(Resume(name, file.there))
         extent.at_least = bool(extent.missing_files)
         return self.keep_extent(extent)
