@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.document.extraction import Extraction
+    from pparse.graphs.graph import Graph
     from pparse.parsers.protobuf.parser import ProtobufParser
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
@@ -62,7 +63,7 @@ class TensorflowViewer(Viewer):
         self._found = 0
         self._holes: list[tuple[int, int]] | None = None
         self._extent_of = 0  # what was known of the chunks when it was made
-        self._graph: Any = None
+        self._graph: Graph | None = None
 
     @classmethod
     def applies(cls, parser: Any) -> bool:
@@ -70,13 +71,18 @@ class TensorflowViewer(Viewer):
         return parser.result.root.kind in KINDS
 
     @property
-    def graph(self) -> Any:
-        """The graph: its nodes, edges, functions (`pparse.viewers.tensorflow.graph.TensorflowGraph`)."""
+    def graph(self) -> Graph:
+        """The graph (the first one of a SavedModel): its nodes, edges, functions."""
         if self._graph is None:
-            from pparse.viewers.tensorflow.graph import TensorflowGraph
-
-            self._graph = TensorflowGraph(self.root)
+            self._graph = self.graph_of()
         return self._graph
+
+    def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
+        """Return the graph of meta graph ``number``."""
+        from pparse.graphs.source import MAX_NODES
+        from pparse.viewers.tensorflow.graph import tensorflow_graph
+
+        return tensorflow_graph(self.root, meta_graph=number, max_nodes=MAX_NODES if max_nodes is None else max_nodes)
 
     # -- tensors -----------------------------------------------------------------------------------------------------
 
