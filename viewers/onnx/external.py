@@ -8,7 +8,7 @@ in the second. Nothing of a file is read before a tensor is.
 
 from __future__ import annotations
 
-from pparse.errors import PASSING, EndOfDataError, PathError, PparseError, SourceError
+from pparse.errors import EndOfDataError, PathError, SourceError
 from pparse.findings import Finding, Status
 from pparse.parsers.protobuf.message import Problem
 from pparse.tensors.status import status_by_place
@@ -136,16 +136,13 @@ class ExternalFiles:
                 reason = f"its bytes are in {location}, a link that leads out of the model's folder: it is not followed"
                 return ExternalFile(None, Problem(Status.MISSING, reason))
             return ExternalFile(self._entered(name), None)
-        except PASSING:
-            raise
         except PathError as error:
             return ExternalFile(None, Problem(Status.MISSING, f"its bytes are in {location!r}: {error.reason}"))
-        except PparseError as error:
-            cut = isinstance(error, EndOfDataError)
-            reason = f"its bytes are in {location}, which is not there" if is_absent(error) else error.reason
-            if extraction.folder is None:
-                reason = f"its bytes are in {location}, and where the model lies is not known (folder=)"
-            return ExternalFile(None, Problem(Status.MISSING, f"{reason}: {error.reason}" if cut else reason))
+        except (SourceError, EndOfDataError) as error:
+            what = "is not there" if is_absent(error) else f"cannot be read: {error.reason}"
+            if folder is None:
+                what = "is not known, as is where the model lies (folder=)"
+            return ExternalFile(None, Problem(Status.MISSING, f"its bytes are in {location}, which {what}"))
 
     def _entered(self, name: str) -> Extraction:
         extraction = self._extraction
@@ -184,7 +181,7 @@ class ExternalFiles:
             yield Finding("hash", reason, source=content.path, offset=start, length=end - start)
 
 
-def is_absent(error: PparseError) -> bool:
+def is_absent(error: Exception) -> bool:
     """Return whether an error means that there is no such file."""
     import errno
 
