@@ -372,7 +372,7 @@ class Plan:
     # -- what is known of it -------------------------------------------------------------------------------------------
 
     def sources(self) -> list[Data]:
-        """Return the data that tensors are read from, and the document itself."""
+        """Return the data in which tensors are found, and the document itself."""
         found: dict[int, Data] = {}
         for data in (
             self.viewer.extraction.data,
@@ -383,8 +383,8 @@ class Plan:
         for file in self.files:
             for item in file.items:
                 for span in item.tensor.spans:
-                    if span.data is not None:
-                        found[id(span.data)] = span.data
+                    if (source := span.found_in) is not None:
+                        found[id(source)] = source
         return list(found.values())
 
     def work(self) -> list[tuple[int, Item]]:
@@ -503,7 +503,7 @@ def _place_of(item: Item) -> object | None:
     if not item.nbytes or not spans or tensor.encoding != "raw":
         return None
     return (
-        tuple((id(span.data), span.offset, span.length) for span in spans),
+        tuple(span.place for span in spans),
         tensor.dtype,
         tensor.shape,
         tensor.strides,
@@ -514,7 +514,7 @@ def _place_of(item: Item) -> object | None:
 
 def _first_byte(item: Item, known: Mapping[int, int]) -> tuple[int, int]:
     spans = item.tensor.spans
-    return (known.get(id(spans[0].data), 0), spans[0].offset) if spans else (0, 0)
+    return (known.get(id(spans[0].found_in), 0), spans[0].found_at) if spans else (0, 0)
 
 
 def _is_text(text: str) -> bool:
