@@ -14,17 +14,15 @@ from pparse.errors import FormatError, MalformedError
 from pparse.findings import Severity, Status
 from pparse.lazy import lazy_pattern
 from pparse.limits import count_words
-from pparse.parsers.safetensors.index import ShardSet
+from pparse.parsers.shards.shard_set import ShardSet
 from pparse.viewers.gguf.viewer import COUNT, TENSORS, GgufViewer
-from pparse.viewers.safetensors.sharded import SafetensorsSetViewer
+from pparse.viewers.shards.viewer import ShardSetViewer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Final
 
     from pparse.document.extraction import Extraction
-    from pparse.findings import Finding
     from pparse.tensors.viewer import Extent
     from pparse.tree.result import Result
 
@@ -47,7 +45,7 @@ class GgufParts(ShardSet):
         return self._names
 
 
-class GgufSplitViewer(SafetensorsSetViewer):
+class GgufSplitViewer(ShardSetViewer):
     """A mapping of tensor names to tensors over all parts; `metadata` is that of the first."""
 
     def __init__(self, extraction: Extraction) -> None:
@@ -88,10 +86,6 @@ class GgufSplitViewer(SafetensorsSetViewer):
         if count is not None and count != parts:
             return f"it is not the part that its name says: {COUNT} is {count}, not {parts}"
         return None
-
-    def check(self, *, strict: bool = False) -> Iterator[Finding]:
-        """Check all parts, and yield each finding as it is made."""
-        return self.check_parts(strict=strict)
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added: compare their number with what each part says."""
