@@ -27,6 +27,7 @@ from struct import calcsize, unpack_from
 from pparse.errors import LimitError, MalformedError
 from pparse.findings import Finding, Status
 from pparse.kernels.text_starts import text_starts
+from pparse.parsers.gguf.parts import part_of
 from pparse.parsers.gguf.places import Layout, TensorPlace
 from pparse.parsers.gguf.types import ARRAY, LAYOUTS, NAMES, TEXT, TYPES
 from pparse.tree.context import DONE, decode_text
@@ -94,6 +95,12 @@ class GgufParser(Parser, Listing):
         """Where the tensors lie, once the table was read."""
         self.length = "Q"
         """Layout of a count or length."""
+
+    @classmethod
+    def model_name(cls, name: str) -> str:
+        """Return the name without the number of the part, for a part of a split model."""
+        found = part_of(name)
+        return name if found is None else f"{found[0]}-of-{found[2]:05}.gguf"
 
     def begin(self, ctx: NodeContext) -> Step:
         """Begin a container with the state of its children, the root with its magic."""

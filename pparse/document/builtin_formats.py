@@ -26,6 +26,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         True,
         False,
+        False,
     ),
     (
         "safetensors-index",
@@ -37,6 +38,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         True,
         False,
+        False,
     ),
     (
         "safetensors-folder",
@@ -47,6 +49,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         True,
         True,
+        False,
         False,
     ),
     (
@@ -82,6 +85,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         True,
         False,
+        False,
     ),
     (
         "riegeli",
@@ -93,6 +97,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         True,
         False,
+        True,
     ),
     (
         "cpb",
@@ -100,6 +105,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         "pparse.viewers.tensorflow.viewer:TensorflowViewer",
         ((0, b"\x83\xafp\xd1\r\x88J?"),),
         (".cpb",),
+        False,
         False,
         False,
         False,
@@ -115,6 +121,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         False,
         False,
+        False,
     ),
     (
         "graph-def",
@@ -122,6 +129,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         "pparse.viewers.tensorflow.viewer:TensorflowViewer",
         (),
         (".pb",),
+        False,
         False,
         False,
         False,
@@ -137,6 +145,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         False,
         False,
+        False,
     ),
     (
         "saved-model-folder",
@@ -147,6 +156,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         True,
         True,
+        False,
         False,
     ),
     (
@@ -159,6 +169,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         True,
         False,
+        False,
     ),
     (
         "tfrecord",
@@ -168,6 +179,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         (".tfrecord", ".tfrecords"),
         False,
         False,
+        True,
         True,
         True,
     ),
@@ -180,6 +192,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         False,
         True,
+        False,
         False,
     ),
     (
@@ -215,6 +228,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         True,
         False,
+        False,
     ),
     (
         "pytorch-index",
@@ -226,6 +240,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         True,
         False,
+        False,
     ),
     (
         "pytorch-folder",
@@ -236,6 +251,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         True,
         True,
+        False,
         False,
     ),
     (
@@ -257,6 +273,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         False,
         False,
+        False,
     ),
     (
         "pytorch-tar",
@@ -270,6 +287,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
             ),
         ),
         (".pt", ".pth", ".pth.tar"),
+        False,
         False,
         False,
         False,
@@ -294,6 +312,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         False,
         False,
+        False,
     ),
     (
         "npy",
@@ -304,6 +323,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         False,
         True,
+        False,
         False,
     ),
     (
@@ -321,6 +341,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
             (0, b"\x7fELF"),
         ),
         (".npz",),
+        False,
         False,
         False,
         False,
@@ -371,6 +392,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         True,
         False,
+        False,
     ),
     (
         "flax",
@@ -420,6 +442,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         False,
         False,
+        False,
     ),
     (
         "zip",
@@ -440,6 +463,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         False,
         True,
+        False,
     ),
     (
         "tar",
@@ -457,5 +481,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         True,
         True,
+        False,
     ),
+    ("model-folder", "pparse.parsers.model_folder:ModelFolderParser", None, (), (), True, True, True, False, False),
 )

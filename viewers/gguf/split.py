@@ -12,8 +12,8 @@ from __future__ import annotations
 from pparse.document.extraction import extraction_of
 from pparse.errors import FormatError, MalformedError
 from pparse.findings import Severity, Status
-from pparse.lazy import lazy_pattern
 from pparse.limits import count_words
+from pparse.parsers.gguf.parts import part_names, part_of
 from pparse.parsers.shards.shard_set import ShardSet
 from pparse.viewers.gguf.viewer import COUNT, TENSORS, GgufViewer
 from pparse.viewers.shards.viewer import ShardSetViewer
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _NUMBER: Final = "split.no"
 # So many numbers of all tensors are compared; sound parts agree on one.
 _MOST_PROMISES: Final = 8
-_NAME: Final = lazy_pattern(r"(.*)-([0-9]{5})-of-([0-9]{5})\.gguf")
 
 
 class GgufParts(ShardSet):
@@ -77,7 +76,7 @@ class GgufSplitViewer(ShardSetViewer):
 
     def _contradiction(self, viewer: GgufViewer) -> str | None:
         """Return why a file is not the part that its name says; None if it is, or what tells it is cut off."""
-        _, place, parts = _name_parts(viewer.extraction.name) or ("", 0, 0)
+        _, place, parts = part_of(viewer.extraction.name) or ("", 0, 0)
         number, count = viewer.split_value(_NUMBER), viewer.split_value(COUNT)
         if number is None and viewer.facts is not None and viewer.facts.status is Status.COMPLETE:
             return f"it is not the part that its name says: it has no number {_NUMBER}"
@@ -102,23 +101,6 @@ class GgufSplitViewer(ShardSetViewer):
         if self._misplaced:
             extent.document_status = Status.DAMAGED
         return super().close_extent(extent)
-
-
-def part_names(name: str) -> list[str]:
-    """Return the names of all parts of the model that the file ``name`` is one of; none if it is not named like one."""
-    found = _name_parts(name)
-    if found is None:
-        return []
-    stem, _, parts = found
-    return [f"{stem}-{number:05}-of-{parts:05}.gguf" for number in range(1, parts + 1)]
-
-
-def _name_parts(name: str) -> tuple[str, int, int] | None:
-    """Return what a name begins with, which part it is, from 1 on, and of how many; None if it is not one of a part."""
-    found = _NAME.fullmatch(name.rpartition("/")[2].rpartition("\\")[2])
-    if found is None or not 0 < int(found[2]) <= int(found[3]):
-        return None
-    return found[1], int(found[2]), int(found[3])
 
 
 def is_part(viewer: GgufViewer) -> bool:
