@@ -18,6 +18,7 @@ from pparse.errors import LimitError, NotWholeError, OptionError, UnsupportedErr
 from pparse.findings import Severity, Status
 from pparse.limits import MIB, count_words, format_size
 from pparse.tensors.block_tensor import BlockTensor
+from pparse.tensors.dtype import DTYPES
 from pparse.tensors.remark import Remark
 
 TYPE_CHECKING = False
@@ -180,7 +181,9 @@ class Plan:
             return LeftOut(tensor.name, *flaw)
         name = self.options.renamed(tensor.name, self._used)
         dtype = tensor.dtype
-        reason = _unwritable(tensor, name)
+        if isinstance(tensor, BlockTensor) and self.form.copies(tensor):
+            dtype = DTYPES["float32"]  # what the blocks stand for, though perhaps nothing decodes them
+        reason = _unwritable(tensor, name, dtype)
         if reason is None and dtype is not None:
             dtype = self._target_type(dtype)
             reason = self.form.refusal(name, dtype, tensor.shape, tensor.size)
@@ -481,15 +484,15 @@ def flaw_of(tensor: Tensor) -> tuple[Status, str] | None:
     return status, there if finding is None else finding.reason
 
 
-def _unwritable(tensor: Tensor, name: str) -> str | None:
-    """Return why no target can hold a tensor; None if one may."""
+def _unwritable(tensor: Tensor, name: str, dtype: DType | None) -> str | None:
+    """Return why no target can hold a tensor of elements that are ``dtype``; None if one may."""
     if tensor.status is Status.UNSUPPORTED:
         return tensor.finding.reason if tensor.finding is not None else "it cannot be read"
     if tensor.is_text:
         return "its elements are texts, not numbers"
-    if isinstance(tensor, BlockTensor) and tensor.decode is None:
+    if isinstance(tensor, BlockTensor) and dtype is None:
         return f"its type {tensor.stored_dtype!r} cannot be decoded (numpy(raw=True) gives its blocks)"
-    if tensor.dtype is None:
+    if dtype is None:
         return f"its type {tensor.stored_dtype!r} is not known"
     if not _is_text(name):
         return "UTF-8 cannot hold its name"
