@@ -53,10 +53,9 @@ class MessageJsonParser(JsonParser, Container):
             assert type is not None  # noqa: S101 -- a name was given
             data, self._charge = JsonReader(self, type, self.missing_bytes).make()
             extraction.session.adopt(data)
-            inner = extraction.child(self.content_name(), data)
+            inner = extraction.child(self.content_name(), data, format=self.inner_format)
             inner.go_deeper()
             inner.implicit = True
-            inner.assume(self.inner_format)
             self._inner = inner
         return self._inner
 

@@ -411,14 +411,14 @@ class JsonReader:
         else:
             self._maker.add(_encoded(field, value_of(field, self._value(visit))))
 
-    def _base64(self, text: Range, visit: Visit, size: int | None = None) -> Base64Data:
+    def _base64(self, text: Range, visit: Visit) -> Base64Data:
         stats = self._extraction.session.stats
         path = "" if self._findings.full else visit.path
         if self._has_escapes(text):
             plain = UnescapedText(text, self._extraction.name, stats)
             self._maker.charge_more(plain.memory)
             text = plain.range(0, plain.size or 0)
-        made = Base64Data(text, self._extraction.name, size=size, stats=stats)
+        made = Base64Data(text, self._extraction.name, stats)
         findings, source, start = self._findings, self._extraction.name, visit.start
 
         def tell(offset: int) -> None:

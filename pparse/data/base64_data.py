@@ -13,9 +13,9 @@ from array import array
 from bisect import bisect_right
 
 from pparse.data.base import Data, Gap, GapTable
-from pparse.errors import EndOfDataError, GapError
+from pparse.errors import GapError
 from pparse.lazy import lazy_pattern
-from pparse.locking import RLock
+from pparse.locking import Lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,32 +75,22 @@ class _OfText(Data):
 
 
 class Base64Data(_OfText):
-    """The bytes of the base64 text ``text``; of a text that is ``cut``, ``size`` bytes, of which the end is missing.
+    """The bytes of the base64 text ``text``.
 
     ``on_bad`` is called with the offset in the text's data of each character that is not base64, once, and may be
     called in any thread.
     """
 
-    def __init__(self, text: Range, name: str, *, size: int | None = None, stats: IoStats | None = None) -> None:
+    def __init__(self, text: Range, name: str, stats: IoStats | None = None) -> None:
         count = text.end - text.start
         tail = text.data.pread(text.end - min(count, 2), min(count, 2))
         self._count = count - (len(tail) - len(tail.rstrip(b"=")))
-        there = self._count // 4 * 3 + max(0, self._count % 4 - 1)
-        super().__init__(text, name, there if size is None else max(size, there), stats)
-        self._lock = RLock()
+        super().__init__(text, name, self._count // 4 * 3 + max(0, self._count % 4 - 1), stats)
+        self._lock = Lock()
         self._lost: dict[int, int] = {}  # offsets of groups with a bad character, and of that character
-        self._cut: Gap | None = None
         self.on_bad: Callable[[int], object] | None = None
         self.odd = self._count % 4 == 1
         """Whether the last character stands alone, so that it is no byte: one is missing, or too many."""
-        if size is not None and size > there:
-            self._cut = Gap(there, size - there)
-            self.error = EndOfDataError("the base64 text ends early", wanted=size, got=there, source=name)
-            self._tell()
-
-    def _tell(self) -> None:
-        gaps = [Gap(at, min(3, (self.size or 0) - at)) for at in sorted(self._lost)]
-        self.gaps = GapTable([*gaps, self._cut] if self._cut is not None else gaps)
 
     def _pread(self, offset: int, length: int) -> bytes:
         pieces: list[bytes] = []
@@ -154,7 +144,8 @@ class Base64Data(_OfText):
                     self._lost[offset] = at
                     fresh.append(at)
             if fresh:
-                self._tell()
+                size = self.size or 0
+                self.gaps = GapTable(Gap(at, min(3, size - at)) for at in sorted(self._lost))
                 self.stats.discover()
         if self.on_bad is not None:
             for at in fresh:
