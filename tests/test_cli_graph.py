@@ -222,7 +222,7 @@ def test_more_nodes_than_the_limit_are_refused_with_the_option_that_lifts_it(run
 def test_a_file_without_a_graph_is_refused(run, model_file):
     ran = run("graph", model_file)
     assert (ran.code, ran.out) == (2, "")
-    assert "no TensorFlow graph" in ran.err
+    assert "json has no graph" in ran.err
 
 
 @pytest.fixture

@@ -11,11 +11,12 @@ import pytest
 import pparse
 from pparse import proto_splitter
 from pparse.errors import EndOfDataError, LimitError, PathError, PparseError, UnsupportedError
+from pparse.graphs import index as graph_index
+from pparse.graphs.graph import Edge, Graph
+from pparse.graphs.text import quoted
 from pparse.proto_splitter import GraphDefSplitter
 from pparse.protos import message_class
-from pparse.viewers.tensorflow import graph_index as tensorflow_graph_index
-from pparse.viewers.tensorflow.graph import Edge, TensorflowGraph
-from pparse.viewers.tensorflow.graph_text import quoted
+from pparse.viewers.tensorflow.graph import tensorflow_graph
 from tests import sweep
 
 GraphDef = message_class("tensorflow.GraphDef")
@@ -36,8 +37,8 @@ def opened(message, kind="tensorflow.GraphDef", **options):
     return pparse.open(message.SerializeToString(), format="protobuf", options={"message": kind}, **options)
 
 
-def graph_of(message, kind="tensorflow.GraphDef", **options) -> TensorflowGraph:
-    return TensorflowGraph(opened(message, kind), **options)
+def graph_of(message, kind="tensorflow.GraphDef", **options) -> Graph:
+    return tensorflow_graph(opened(message, kind), **options)
 
 
 SMALL = {
@@ -88,6 +89,22 @@ def test_nodes_by_name():
         graph.nodes["alon"]
 
 
+def test_nodes_are_read_with_inputs_devices_and_attributes():
+    message = GraphDef()
+    node = message.node.add(name="a", op="Add", input=["x", "^y"], device="d")
+    node.attr["T"].type = 1
+    message.node.add()
+    nodes = graph_of(message).nodes
+    first, second = nodes.values()
+    assert (first.name, first.op, first.inputs, first.where, first.outputs) == ("a", "Add", ["x", "^y"], "d", None)
+    assert first.attr["T"].load()["type"] == "DT_FLOAT"
+    assert (first.ordinal, first.node.path) == (0, "node[0]")
+    assert (second.name, second.op, second.inputs, second.where, second.attr) == ("", "", [], "", {})
+    assert nodes.at(1).node.path == "node[1]"
+    with pytest.raises(IndexError):
+        nodes.at(2)
+
+
 # -- subgraphs -------------------------------------------------------------------------------------------------------
 
 
@@ -124,8 +141,8 @@ def random_graph(chooser: random.Random, count: int):
 @pytest.mark.parametrize("seed", range(5))
 def test_a_subgraph_holds_what_its_outputs_need_with_and_without_numpy(monkeypatch, many, seed):
     """The same by numpy and without it."""
-    monkeypatch.setattr(tensorflow_graph_index, "_MANY_EDGES", many)
-    monkeypatch.setattr(tensorflow_graph_index, "_STEP", 7)
+    monkeypatch.setattr(graph_index, "_MANY_EDGES", many)
+    monkeypatch.setattr(graph_index, "_STEP", 7)
     chooser = random.Random(seed)
     message = random_graph(chooser, 120)
     graph = graph_of(message)
@@ -177,13 +194,13 @@ def test_a_part_as_a_file(tmp_path, size, seed):
         finally:
             proto_splitter.set_max_size(before)
     with pparse.open(path, options=OPTIONS, format=None if size else "protobuf") as document:
-        graph = TensorflowGraph(document)
+        graph = tensorflow_graph(document)
         written = graph.subgraph(["n7", "n40"]).save(str(tmp_path / "part.pb"))
         raw = (tmp_path / "part.pb").read_bytes()
         assert len(raw) == written
         assert GraphDef.FromString(raw) == expected
         pieces: list[bytes] = []
-        graph.to_graph_def(pieces.append)
+        graph.write(pieces.append)
         message.ClearField("debug_info")
         assert GraphDef.FromString(b"".join(pieces)) == message
 
@@ -191,11 +208,11 @@ def test_a_part_as_a_file(tmp_path, size, seed):
 def test_a_part_of_a_damaged_graph(tmp_path):
     raw = graph_def(**SMALL).SerializeToString()
     with pparse.open(raw[:-3], format="protobuf", options=OPTIONS) as document:
-        graph = TensorflowGraph(document)
+        graph = tensorflow_graph(document)
         with pytest.raises(EndOfDataError):
             graph.save(str(tmp_path / "part.pb"))
         assert list(tmp_path.iterdir()) == []
-        assert graph.subgraph(["y"]).to_graph_def(lambda raw: None)
+        assert graph.subgraph(["y"]).write(lambda raw: None)
 
 
 # -- what is wrong ---------------------------------------------------------------------------------------------------
@@ -216,7 +233,7 @@ def test_inputs_that_no_node_gives_are_findings():
 @pytest.mark.parametrize("many", [0, 1 << 30])
 def test_names_that_occur_twice(monkeypatch, many):
     """The first answers to the name, ``#2`` is the second; edges mean the last, as TensorFlow takes them."""
-    monkeypatch.setattr(tensorflow_graph_index, "_MANY_EDGES", many)
+    monkeypatch.setattr(graph_index, "_MANY_EDGES", many)
     message = graph_def(a="A", b="B", c="C n")
     for text in ("a", "b"):
         message.node.add(name="n", op="N", input=[text])
@@ -268,7 +285,7 @@ def test_memory_is_charged():
     for number in range(20_000):
         message.node.add(name=f"n{number}", op="A", input=[f"n{number // 2}"])
     with opened(message) as document:
-        graph = TensorflowGraph(document)
+        graph = tensorflow_graph(document)
         len(graph.nodes)
         before = document.session.budget.used
         assert len(graph.findings) == 0
@@ -306,10 +323,10 @@ def model():
 
 def test_a_saved_model():
     document = opened(model(), "tensorflow.SavedModel")
-    assert len(TensorflowGraph(document).nodes) == 0
+    assert len(tensorflow_graph(document).nodes) == 0
     with pytest.raises(PathError, match="2 meta graphs"):
-        TensorflowGraph(document, meta_graph=2)
-    graph = TensorflowGraph(document, meta_graph=1)
+        tensorflow_graph(document, meta_graph=2)
+    graph = tensorflow_graph(document, meta_graph=1)
     assert graph.signatures["serving_default"].to_dict() == {
         "inputs": {"x": "x:0"},
         "outputs": {"y": "z:0"},
@@ -317,10 +334,10 @@ def test_a_saved_model():
     }
     assert list(graph.subgraph(graph.signatures["serving_default"].outputs.values()))[-1] == "z"
     assert graph.nodes["z"].node.path == "meta_graphs[1].graph_def.node[5]"
-    assert len(TensorflowGraph(document.parse(), meta_graph=1).nodes) == 7
-    assert len(TensorflowGraph(document.root["meta_graphs"][1]).nodes) == 7
+    assert len(tensorflow_graph(document.parse(), meta_graph=1).nodes) == 7
+    assert len(tensorflow_graph(document.root["meta_graphs"][1]).nodes) == 7
     with pytest.raises(UnsupportedError, match="NodeDef"):
-        TensorflowGraph(graph.nodes["z"].node)
+        tensorflow_graph(graph.nodes["z"].node)
 
 
 def test_functions_have_arguments_results_and_graphs_of_their_own():
@@ -328,9 +345,9 @@ def test_functions_have_arguments_results_and_graphs_of_their_own():
     assert list(graph.functions) == ["f", "g"]
     assert [function.name for function in graph.functions.values()] == ["f", "g"]
     function = graph.functions["f"]
-    assert function.args == ["a", "b"]
-    assert function.rets == {"out": "pair:both:1"}
-    assert function.control_rets == {"done": "idle"}
+    assert function.arguments == ["a", "b"]
+    assert function.results == {"out": "pair:both:1"}
+    assert function.control_results == {"done": "idle"}
     assert list(function.nodes) == ["neg", "pair", "idle"]
     assert list(function.inputs) == ["a", "b"]
     assert list(function.outputs) == ["pair", "idle"]
@@ -345,7 +362,7 @@ def test_functions_have_arguments_results_and_graphs_of_their_own():
     assert "a" not in function.nodes
     assert len(function.check()) == 0
     with pytest.raises(UnsupportedError):
-        function.to_graph_def(lambda raw: None)
+        function.write(lambda raw: None)
     with pytest.raises(PathError):
         function.subgraph(["nothing"])
     assert [finding.reason for finding in graph.functions["g"].check()] == [
@@ -400,7 +417,7 @@ def test_any_change_of_a_byte():
         for change in sweep.values((0x01, 0x80, 0xFF), at):
             bad = raw[:at] + bytes([raw[at] ^ change]) + raw[at + 1 :]
             with pparse.open(bad, format="protobuf", options=OPTIONS) as document:
-                graph = TensorflowGraph(document)
+                graph = tensorflow_graph(document)
                 try:
                     names = list(graph.nodes)
                     graph.check()

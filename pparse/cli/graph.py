@@ -9,6 +9,7 @@ from __future__ import annotations
 from pparse.cli.common import open_file
 from pparse.cli.exit_codes import DAMAGED, exit_code_for
 from pparse.display.text import safe
+from pparse.errors import UnsupportedError
 from pparse.findings import Status
 from pparse.limits import count_words
 from pparse.recovery.document_verdict import document_status
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
-    from pparse.viewers.tensorflow.graph import Graph, Selection, TensorflowGraph
+    from pparse.graphs.graph import Graph, Selection
 
 EXAMPLES: Final = """examples:
   pparse graph saved_model.pb
@@ -67,7 +68,7 @@ def run(options: Any, out: Output) -> int:
     """Run the command."""
     with open_file(options, out) as document:
         whole = _graph_of(document, options)
-        graph: Graph = whole if options.function is None else whole.functions[options.function]
+        graph: Graph = whole if options.function is None else whole.bodies[options.function]
         part: Graph | Selection = graph
         wanted = [name for name in (options.outputs or "").split(",") if name]
         if options.outputs is not None:
@@ -95,12 +96,14 @@ def run(options: Any, out: Output) -> int:
         return exit_code_for(graph.findings, damaged=_status(document, graph) is not Status.COMPLETE)
 
 
-def _graph_of(document: Extraction, options: Any) -> TensorflowGraph:
-    from pparse.viewers.tensorflow.graph import MAX_NODES, TensorflowGraph
+def _graph_of(document: Extraction, options: Any) -> Graph:
+    from pparse.document.registry import viewer_for
 
-    return TensorflowGraph(
-        document, meta_graph=options.meta_graph, max_nodes=MAX_NODES if options.max_nodes is None else options.max_nodes
-    )
+    viewer = viewer_for(document)
+    if viewer is None:
+        raise UnsupportedError(f"{document.name}: {document.format} has no graph")
+    found: Graph = viewer.graph_of(options.meta_graph, options.max_nodes)
+    return found
 
 
 def _frame(document: Extraction) -> Status:
@@ -149,20 +152,17 @@ def _field(out: Output, name: str, value: str) -> None:
 def _count(part: Any) -> str:
     graph = part.graph
     if part is graph:
-        return count_words(len(graph.defs), "node")
-    count = len(part) - len(part.arguments)
-    return f"{count:,} of {count_words(len(graph.defs), 'node')}"
+        return count_words(len(graph.source), "node")
+    return f"{part.node_count:,} of {count_words(len(graph.source), 'node')}"
 
 
-def _summary(
-    document: Extraction, whole: TensorflowGraph, graph: Graph, part: Any, wanted: list[str], out: Output
-) -> None:
+def _summary(document: Extraction, whole: Graph, graph: Graph, part: Any, wanted: list[str], out: Output) -> None:
     """Print a summary, one field a line."""
     parser = document.parse().parser
     _field(out, "file", safe(document.path))
     _field(out, "format", f"{parser.name}: {parser.description}")
-    if graph.is_function:
-        _field(out, "function", safe(graph.name))
+    if graph is not whole:
+        _field(out, graph.kind, safe(graph.name))
     _field(out, "nodes", _count(part).rpartition(" ")[0])
     operations, edges, control = _counts(graph, part)
     _field(out, "edges", f"{edges:,}" + (f" ({control:,} of control)" if control else ""))
@@ -185,12 +185,10 @@ def _summary(
 
 def _ends(graph: Graph, part: Any, wanted: list[str], out: Output) -> None:
     """Print the outputs of a graph (all, or those asked for), or the results of a function."""
-    from pparse.viewers.tensorflow.graph import FunctionGraph
-
     if part is not graph:
         _names(out, "outputs", iter(wanted))
-    elif isinstance(graph, FunctionGraph):
-        _names(out, "results", (f"{name}={text}" for name, text in graph.rets.items()))
+    elif graph.kind == "function":
+        _names(out, "results", (f"{name}={text}" for name, text in graph.results.items()))
     else:
         _names(out, "outputs", iter(graph.outputs))
 
@@ -202,10 +200,11 @@ def _counts(graph: Graph, part: Any) -> tuple[dict[str, int], int, int]:
         return graph.operations, index.edge_count, index.control_count
     operations: dict[str, int] = {}
     edges = control = 0
-    for _, _, op, inputs, _, _ in part.rows():
-        operations[op] = operations.get(op, 0) + 1
-        edges += len(inputs)
-        control += sum(text[:1] == "^" for text in inputs)
+    producer, is_control = graph.source.producer, graph.source.is_control
+    for row in part.rows():
+        operations[row[2]] = operations.get(row[2], 0) + 1
+        edges += sum(producer(text) is not None for text in row[3])
+        control += sum(map(is_control, row[3]))
     return dict(sorted(operations.items(), key=lambda item: (-item[1], item[0]))), edges, control
 
 
@@ -228,7 +227,7 @@ def _listed(out: Output, label: str, shown: list[str], count: int) -> None:
 
 
 def _json(
-    document: Extraction, whole: TensorflowGraph, graph: Graph, part: Any, wanted: list[str], options: Any
+    document: Extraction, whole: Graph, graph: Graph, part: Any, wanted: list[str], options: Any
 ) -> Iterator[str]:
     """Yield pieces of the JSON document; lists of names are streamed, too."""
     from json import dumps
@@ -256,7 +255,7 @@ def _json(
             yield comma + dumps(name)
             comma = ", "
         yield "]"
-    results = graph.rets
+    results = graph.results
     yield f', "results": {dumps(results)}, "signatures": '
     yield dumps({name: signature.to_dict() for name, signature in whole.signatures.items()})
     yield ",\n"
@@ -272,4 +271,4 @@ def _json(
 
 
 def _number(graph: Graph, part: Any) -> int:
-    return len(graph.defs) if part is graph else len(part) - len(part.arguments)
+    return len(graph.source) if part is graph else part.node_count

@@ -8,7 +8,7 @@ from itertools import islice
 
 from pparse.data.range_status import cut_status
 from pparse.document.downloads import Resume, downloads, is_inside, outermost_file, outside
-from pparse.errors import EndOfDataError, PathError
+from pparse.errors import EndOfDataError, PathError, UnsupportedError
 from pparse.findings import Finding, FindingList, Status
 from pparse.locking import Guarded
 
@@ -44,7 +44,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     list of a million tensors is never held. Thread-safe: public methods take the session's lock, see `pparse.locking`.
     """
 
-    graph: Any = None  #: the graph of a model, if the format has one
+    graph: Any = None  #: the graph of a model, if the format has one (`pparse.graphs.graph.Graph`)
     parser: Any = None  #: what reads the document, for commands that ask it for more
     names_may_be_lost = True  #: whether a name that is not found may be in the part of the document that is missing
     most_facts: int | None = None  #: how many values `metadata` has at most; None: all that there are
@@ -64,6 +64,10 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     def alone(self) -> Viewer:
         """This viewer; that of the file that was opened, for a set that any of its files opens."""
         return self
+
+    def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Any:
+        """Return graph ``number`` of a model that may have several; an index of more than ``max_nodes`` is refused."""
+        raise UnsupportedError(f"{self.extraction.name}: {self.format} has no graph")
 
     @classmethod
     def applies(cls, parser: Any) -> bool:

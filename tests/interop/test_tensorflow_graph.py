@@ -13,7 +13,7 @@ import pparse
 from pparse import proto_splitter
 from pparse.proto_splitter import GraphDefSplitter
 from pparse.protos import message_class
-from pparse.viewers.tensorflow.graph import TensorflowGraph
+from pparse.viewers.tensorflow.graph import tensorflow_graph
 from tests.interop.tensorflow.build import UnavailableError, tensorflow_python
 
 SCRIPT = Path(__file__).resolve().parent / "tensorflow" / "graphs.py"
@@ -53,24 +53,24 @@ def described(graph):
 def test_edges_are_those_that_tensorflow_sees(made):
     folder, facts = made
     with pparse.open(folder / "loops.pb", format="graph-def") as document:
-        graph = TensorflowGraph(document)
+        graph = tensorflow_graph(document)
         assert described(graph) == facts["loops"]
         assert len(graph.check()) == 0
         assert sorted(graph.inputs) == ["flag", "x"]
     with pparse.open(folder / "model" / "saved_model.pb") as document:
-        assert described(TensorflowGraph(document)) == facts["main"]
+        assert described(tensorflow_graph(document)) == facts["main"]
 
 
 def test_bodies_of_functions(made):
     folder, facts = made
     with pparse.open(folder / "model" / "saved_model.pb") as document:
-        graph = TensorflowGraph(document)
+        graph = tensorflow_graph(document)
         assert set(graph.functions) == set(facts["functions"])
         for name, function in graph.functions.items():
             theirs = facts["functions"][name]
             ours = described(function)
-            assert {node for node in theirs if theirs[node][0] == "Placeholder"} >= set(function.args)
-            assert set(theirs) - set(function.args) == set(ours)
+            assert {node for node in theirs if theirs[node][0] == "Placeholder"} >= set(function.arguments)
+            assert set(theirs) - set(function.arguments) == set(ours)
             for node, (op, inputs, control) in ours.items():
                 assert op == theirs[node][0]
                 assert [source for source, _ in inputs] == [source for source, _ in theirs[node][1]]
@@ -92,7 +92,7 @@ def test_a_part_of_a_graph_is_what_tensorflow_extracts(made, tmp_path, chunked):
             proto_splitter.set_max_size(before)
     options = {"message": "tensorflow.GraphDef"}
     with pparse.open(path, format="cpb" if chunked else "protobuf", options=options) as document:
-        graph = TensorflowGraph(document)
+        graph = tensorflow_graph(document)
         kept = set()
         for number, names in enumerate(facts["outputs"]):
             theirs = GraphDef.FromString((folder / f"part{number}.pb").read_bytes())

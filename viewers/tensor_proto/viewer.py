@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Final, Protocol
 
+    from pparse.data.base import Data
     from pparse.document.extraction import Extraction
     from pparse.parsers.protobuf.parser import ProtobufParser
     from pparse.tensors.tensor import Tensor
@@ -74,6 +75,7 @@ class ProtoViewer(Viewer):
         self.source: Extraction = getattr(self.parser, "member", extraction)
         self._found = 0
         self._holes: list[tuple[int, int]] | None = None
+        self._others: tuple[Data, list[tuple[int, int]]] | None = None
         self._extent_of = 0  # what was known of the chunks when it was made
 
     @abstractmethod
@@ -159,13 +161,21 @@ class ProtoViewer(Viewer):
         return self._holes
 
     def unwritten(self, tensor: Tensor) -> tuple[int, int]:
-        """Return ``(offset of the first, number)`` of the bytes of a tensor that lie in holes of the file."""
+        """Return ``(offset of the first, number)`` of the bytes of a tensor that lie in holes of their file."""
         first = length = 0
-        for span in tensor.spans if self.holes else ():
-            if span.data is self.source.data:
-                at, count = unwritten_in(self.holes, span.offset, span.offset + span.length)
+        for span in tensor.spans:
+            if span.data is not None:
+                at, count = unwritten_in(self._holes_of(span.data), span.offset, span.offset + span.length)
                 first, length = first or at, length + count
         return first, length
+
+    def _holes_of(self, data: Data) -> list[tuple[int, int]]:
+        """Return the holes of the file, or of another one beside it, of which the last is kept."""
+        if data is self.source.data:
+            return self.holes
+        if self._others is None or self._others[0] is not data:
+            self._others = data, list(islice(data.holes(0, data.size or 0), _MAX_HOLES)) if data.is_file else []
+        return self._others[1]
 
     # -- how complete it is ------------------------------------------------------------------------------------------
 
@@ -219,16 +229,8 @@ class ProtoViewer(Viewer):
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added; `extent` then returns it."""
-        self._extent_of = self._known
-        root, source = self.root, self.source
-        try:
-            status = root.status
-        except PASSING_OR_LIMIT:
-            raise
-        except PparseError:
-            status = Status.DAMAGED
-        if status is Status.COMPLETE:
-            status = self._worst_below()
+        source = self.source
+        status = self.own_status()
         extent.document_status = status
         there = extent.actual or 0
         extent.expected = there
@@ -243,9 +245,21 @@ class ProtoViewer(Viewer):
             extent.resume_at, extent.resume_file = written - source.start, source.name
         return self.keep_extent(extent)
 
-    def _worst_below(self) -> Status:
-        """Return TRUNCATED or DAMAGED if a graph is, even if its root is whole."""
-        worst = Status.COMPLETE
+    def keep_extent(self, extent: Extent) -> Extent:
+        """Keep ``extent``, to which all tensors were added."""
+        self._extent_of = self._known
+        return super().keep_extent(extent)
+
+    def own_status(self) -> Status:
+        """Return the status of the message: TRUNCATED or DAMAGED also if a graph in it is, and its root is whole."""
+        try:
+            worst = self.root.status
+        except PASSING_OR_LIMIT:
+            raise
+        except PparseError:
+            return Status.DAMAGED
+        if worst is not Status.COMPLETE:
+            return worst
         for node in self.frames():
             status = node.status
             if status is Status.DAMAGED:

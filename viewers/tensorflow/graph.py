@@ -1,8 +1,4 @@
-"""TensorFlow graphs: nodes, edges, inputs, outputs, functions, and the subgraph that some outputs need.
-
-A graph is a GraphDef (of a frozen graph, a MetaGraphDef or a SavedModel) or the body of a function. Iterating streams
-the NodeDefs (`pparse.viewers.tensorflow.nodes`); operations that need all nodes make an index of about 30 bytes per
-node on first use (`pparse.viewers.tensorflow.graph_index`).
+"""TensorFlow's graphs for `pparse.graphs`: a GraphDef (frozen, of a MetaGraphDef or SavedModel), and its functions.
 
 Names (tensorflow/core/framework/node_def.proto, function.proto): an input is ``node`` (its output 0), ``node:1`` or
 ``^node`` (control: no data flow); in the body of a function ``argument`` or ``node:output:0``.
@@ -10,436 +6,194 @@ Names (tensorflow/core/framework/node_def.proto, function.proto): an input is ``
 
 from __future__ import annotations
 
-from collections import namedtuple
-from collections.abc import Iterable, Mapping
-from itertools import islice
+from collections.abc import Mapping
 
 from pparse.errors import EndOfDataError, PathError, UnsupportedError
-from pparse.locking import Guarded
-from pparse.viewers.tensorflow.graph_index import NOBODY, GraphIndex, source_name
-from pparse.viewers.tensorflow.nodes import NodeDefs, NodeRef
+from pparse.graphs.graph import Graph
+from pparse.graphs.source import MAX_NODES, Edge, GraphSource, Signature
+from pparse.parsers.cpb.parser import CHUNKS
+from pparse.viewers.tensorflow.constants import GRAPH, META_GRAPH, SAVED_MODEL, function_name, kids_of
+from pparse.viewers.tensorflow.nodes import NodeDefs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import Any, Final
 
     from pparse.document.extraction import Extraction
-    from pparse.findings import FindingList
+    from pparse.graphs.source import Row
     from pparse.tree.host import Host
     from pparse.tree.node import Node
     from pparse.tree.result import Result
-    from pparse.viewers.tensorflow.nodes import Row
-
-MAX_NODES: Final = 500_000
-
-Edge = namedtuple("Edge", "source output target input control")
-Edge.__doc__ = """One edge: from ``output`` of the node ``source`` to ``input`` number of the node ``target``.
-
-``output`` is a number; in the body of a function it is name and number of an output (``"out:0"``), or None for an
-argument. Control edges have neither output nor input.
-"""
 
 
-class GraphNode(NodeRef):
-    """One node of a graph: name, operation, inputs and device are known, attributes are read on demand."""
+def tensorflow_graph(source: Extraction | Result | Node, *, meta_graph: int = 0, max_nodes: int = MAX_NODES) -> Graph:
+    """Return the graph of a SavedModel, MetaGraphDef or GraphDef: a document, its result, or the node of one.
 
-    __slots__ = ("_row",)
+    ``meta_graph`` selects one of a SavedModel. Raises `UnsupportedError` if there is no graph.
+    """
+    from pparse.tree.node import Node
 
-    def __init__(self, node: Node, row: Row) -> None:
-        super().__init__(node, row[0])
-        self._row = row
-
-    @property
-    def name(self) -> str:
-        """Name of the node in its graph."""
-        return self._row[1]
-
-    @property
-    def op(self) -> str:
-        """Name of the operation."""
-        return self._row[2]
-
-    @property
-    def inputs(self) -> list[str]:
-        """Its inputs: ``node``, ``node:1``, ``^node``; in functions also ``argument`` and ``node:output:0``."""
-        return list(self._row[3])
-
-    @property
-    def device(self) -> str:
-        """Where it should run; often empty."""
-        return self._row[4]
-
-
-class _Part(Guarded):
-    """Base of a graph and of a part of one: streams nodes and edges."""
-
-    @property
-    def graph(self) -> Graph:
-        """The whole graph."""
-        raise NotImplementedError
-
-    def rows(self) -> Iterator[Row]:
-        """Yield ``(ordinal, name, operation, inputs, device, colocated)`` of each node."""
-        raise NotImplementedError
-
-    @property
-    def edges(self) -> Edges:
-        """The edges, streamed: data and control, in the order of their targets."""
-        return Edges(self)
-
-    def to_dot(self, name: str = "") -> Iterator[str]:
-        """Yield the text of a Graphviz file, a line at a time."""
-        from pparse.viewers.tensorflow.graph_text import to_dot
-
-        return to_dot(self, name)
-
-    def to_json(self) -> Iterator[str]:
-        """Yield pieces of one JSON object: ``nodes`` and ``edges``."""
-        from pparse.viewers.tensorflow.graph_text import to_json
-
-        return to_json(self)
-
-    def to_json_lines(self) -> Iterator[str]:
-        """Yield lines, each a JSON object: the nodes, then the edges."""
-        from pparse.viewers.tensorflow.graph_text import to_json_lines
-
-        return to_json_lines(self)
-
-    def to_graph_def(self, write: Callable[[bytes], object]) -> int:
-        """Write the nodes as a GraphDef, as TensorFlow's ``extract_sub_graph`` does; return the number of bytes.
-
-        Copies the bytes of NodeDefs unchanged (damage included), with library and versions of the graph, and inserts
-        what chunks of a ``.cpb`` add. Raises `UnsupportedError` for the body of a function, `MalformedError` and
-        `EndOfDataError` if something to be written is not whole.
-        """
-        from pparse.viewers.tensorflow.graph_write import to_graph_def
-
-        return to_graph_def(self, write)
-
-    def save(self, path: str) -> int:
-        """Write a GraphDef to a file that appears once it is complete; return its size. See `to_graph_def`."""
-        from pparse.writers.files import AtomicFile
-
-        with AtomicFile(path) as file:
-            return self.to_graph_def(file.stream.write)
+    root = source if isinstance(source, Node) else source.root
+    meta: Node | None = None
+    if root.kind == SAVED_MODEL:
+        graphs = root.find("meta_graphs")
+        count = len(graphs) if graphs is not None else 0
+        if graphs is None or not 0 <= meta_graph < count:
+            raise PathError(
+                f"the SavedModel has {count} meta graphs, none with number {meta_graph}", path="meta_graphs"
+            )
+        meta = graphs.child(meta_graph)
+    elif root.kind == META_GRAPH:
+        meta = root
+    elif root.kind != GRAPH:
+        if root.kind == CHUNKS:
+            reason = root.finding.reason if root.load() is not None and root.finding is not None else ""
+            raise EndOfDataError(
+                f"no graph can be read without the chunk metadata: {reason}", source=root.extraction.name
+            )
+        name = root.extraction.name
+        raise UnsupportedError(f"{name}: it holds no TensorFlow graph: it is of kind {root.kind}")
+    return Graph(MainGraph(meta.find("graph_def") if meta is not None else root, root.extraction, meta), max_nodes)
 
 
-class Edges(Iterable[Edge]):
-    """The edges of a graph or a part of it; can be iterated any number of times."""
+class _Defs(GraphSource):
+    """A message with a list of NodeDefs; ``root`` is its node, None if there is none."""
 
-    def __init__(self, part: _Part) -> None:
-        self._part = part
+    format = "TensorFlow"
+    placeholders = ("Placeholder", "PlaceholderV2", "PlaceholderWithDefault")
+    loops = ("NextIteration", "RefNextIteration")  # of TensorFlow 1
 
-    def __iter__(self) -> Iterator[Edge]:
-        in_function = self._part.graph.is_function
-        for _, name, _, inputs, _, _ in self._part.rows():
-            port = 0
-            for text in inputs:
-                edge = make_edge(text, name, port, in_function)
-                port += not edge.control
-                yield edge
-
-    def __repr__(self) -> str:
-        return f"<Edges of {self._part!r}>"
-
-
-def make_edge(text: str, target: str, port: int, in_function: bool) -> Edge:
-    """Return the edge for the input ``text`` of the node ``target``."""
-    if text[:1] == "^":
-        return Edge(text[1:], None, target, None, True)
-    source, colon, output = text.partition(":")
-    if in_function:
-        return Edge(source, output if colon else None, target, port, False)
-    if not colon:
-        return Edge(source, 0, target, port, False)
-    return Edge(source, int(output) if output.isdecimal() and len(output) < 19 else output, target, port, False)
-
-
-class Graph(_Part):
-    """A graph with names: see the module. ``max_nodes`` bounds the index; streaming is not bounded."""
-
-    is_function = False
-
-    def __init__(self, root: Node | None, extraction: Host, max_nodes: int = MAX_NODES) -> None:
+    def __init__(self, root: Node | None, extraction: Host, name: str = "") -> None:
+        super().__init__(extraction, name)
         self.root = root
-        self.extraction = extraction
-        self.lock = extraction.lock
-        self.max_nodes = max_nodes
         self.defs = NodeDefs.of(root) if root is not None else NodeDefs(None)
-        self._index: GraphIndex | None = None
 
-    @property
-    def rets(self) -> dict[str, str]:
-        """The results of a function, by name; a graph has none."""
-        return {}
-
-    @property
-    def graph(self) -> Graph:
-        """The graph itself."""
-        return self
-
-    @property
-    def name(self) -> str:
-        """Name of the function; empty for a graph."""
-        return ""
+    def __len__(self) -> int:
+        return len(self.defs)
 
     def rows(self) -> Iterator[Row]:
-        """Yield ``(ordinal, name, operation, inputs, device, colocated)`` of each node."""
+        """Yield a row for each NodeDef."""
         return self.defs.rows()
 
-    @property
-    def index(self) -> GraphIndex:
-        """The index, made on first use. Raises `LimitError` above ``max_nodes``."""
-        if self._index is None:
-            self._index = GraphIndex(self.defs, self.arguments(), self.extraction, self.max_nodes)
-        return self._index
+    def row(self, ordinal: int) -> Row:
+        """Return the row of one NodeDef."""
+        return self.defs.row(ordinal)
 
-    def arguments(self) -> Sequence[str]:
-        """Return the names of a function's arguments."""
-        return ()
+    def node(self, ordinal: int) -> Node:
+        """Return the node of one NodeDef."""
+        return self.defs.child(ordinal)
 
-    # -- what is in it -----------------------------------------------------------------------------------------------
+    def path_of(self, ordinal: int | None) -> str:
+        """Return the path of a NodeDef, or of their list."""
+        path = self.defs.node.path if self.defs.node is not None else ""
+        return path if ordinal is None else f"{path}[{ordinal}]"
 
-    @property
-    def nodes(self) -> GraphNodes:
-        """The nodes as a mapping of names; iterating, and ``values()``, stream them."""
-        return GraphNodes(self)
+    def attributes(self, ordinal: int) -> dict[str, Node]:
+        """Return the AttrValues of a node by name."""
+        return {str(kid.key): kid for kid in kids_of(self.node(ordinal).find("attr"))}
 
-    @property
-    def operations(self) -> dict[str, int]:
-        """Number of nodes per operation, the most frequent first."""
-        return dict(sorted(self.index.operations.items(), key=lambda item: (-item[1], item[0])))
+    def producer(self, text: str) -> str:
+        """Return the name of the node in an input: of ``node``, ``node:1``, ``node:output:0``, ``^node``."""
+        return text[1:] if text[:1] == "^" else text.partition(":")[0]
 
-    @property
-    def inputs(self) -> Selection:
-        """The nodes that need to be fed (``Placeholder`` and similar); for a function, its arguments."""
-        return Selection(self, self.index.placeholders)
+    def is_control(self, text: str) -> bool:
+        """Return whether an input is a control input."""
+        return text[:1] == "^"
 
-    @property
-    def outputs(self) -> Selection:
-        """The nodes that no other node consumes."""
-        consumed = self.index.consumed
-        count = self.index.count
-        return Selection(self, consumed[:count].translate(_NOT) + bytes(len(consumed) - count))
+    def edge(self, text: str, target: str, port: int) -> Edge:
+        """Return the edge for an input."""
+        if text[:1] == "^":
+            return Edge(text[1:], None, target, None, True)
+        source, colon, output = text.partition(":")
+        return Edge(source, self.output(output, colon), target, port, False)
 
-    def subgraph(self, outputs: Iterable[str]) -> Selection:
-        """Return the nodes that ``outputs`` need, as TensorFlow's ``extract_sub_graph`` does.
-
-        An output is the name of a node; a port (``name:0``) or ``^`` is ignored. Raises `PathError` if no node has
-        a name, `LimitError` above ``max_nodes``.
-        """
-        targets = [self._target(name) for name in ([outputs] if isinstance(outputs, str) else outputs)]
-        return Selection(self, self.index.reach(targets, self.extraction.session.check_cancelled))
-
-    def _target(self, name: str) -> int:
-        for candidate in (name, source_name(name)):
-            found = self.index.ordinal(candidate)
-            if found is not None:
-                return found
-        raise PathError("there is no node with this name", path=name, suggestions=self.suggest(name))
-
-    def suggest(self, name: str) -> tuple[str, ...]:
-        """Return up to three names similar to ``name``."""
-        from pparse.tree.result import near_misses
-
-        return near_misses(name, (row[1] for row in islice(self.rows(), 20_000)))
-
-    @property
-    def findings(self) -> FindingList:
-        """What is wrong: missing inputs, repeated names; cycles only after `check`."""
-        return self.index.findings
-
-    def check(self) -> FindingList:
-        """Find cycles, too, and return what is wrong. A loop closed by NextIteration is not a fault."""
-        self.index.find_cycles()
-        return self.index.findings
-
-    def __repr__(self) -> str:
-        what = f"function {self.name!r}" if self.is_function else "graph"
-        return f"<{type(self).__name__}: {what} of {len(self.defs)} nodes>"
+    def output(self, text: str, colon: str) -> int | str | None:
+        """Return which output of a node the ``text`` behind a colon means; there may be no colon."""
+        if not colon:
+            return 0
+        return int(text) if text.isdecimal() and len(text) < 19 else text
 
 
-_NOT: Final = bytes([1]) + bytes(255)
+class MainGraph(_Defs):
+    """A GraphDef; ``meta`` is the MetaGraphDef that it is in, if any."""
+
+    def __init__(self, root: Node | None, extraction: Host, meta: Node | None = None) -> None:
+        super().__init__(root, extraction)
+        self.meta = meta
+
+    def bodies(self) -> Library:
+        """Return the functions of the library."""
+        return Library(self.root.find("library") if self.root is not None else None, self.extraction)
+
+    def functions(self) -> Library:
+        """Return the functions of the library."""
+        return self.bodies()
+
+    def signatures(self) -> dict[str, Signature]:
+        """Return the signatures of a SavedModel."""
+        found = self.meta.find("signature_def") if self.meta is not None else None
+        return {
+            str(kid.key): Signature(
+                _tensors(kid.find("inputs")), _tensors(kid.find("outputs")), _text(kid, "method_name")
+            )
+            for kid in kids_of(found)
+        }
+
+    def write_part(
+        self, marks: bytes | bytearray | None, outputs: Sequence[str], write: Callable[[bytes], object]
+    ) -> int:
+        """Write the marked nodes as a GraphDef; return the number of bytes."""
+        from pparse.viewers.tensorflow.graph_write import write_graph_def
+
+        return write_graph_def(self, marks, write)
 
 
-class GraphNodes(Guarded, Mapping[str, GraphNode]):
-    """The nodes of a graph by name; the second of one name is ``name#2``. Arguments of a function are not nodes."""
+class FunctionBody(_Defs):
+    """A FunctionDef."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.lock = graph.lock
-        self._graph = graph
+    kind = "function"
 
-    def __len__(self) -> int:
-        return len(self._graph.defs)
+    def __init__(self, root: Node, extraction: Host) -> None:
+        super().__init__(root, extraction, function_name(root))
+        self._arguments: list[str] | None = None
 
-    def __iter__(self) -> Iterator[str]:
-        return (row[1] for row in self._graph.rows())
-
-    def values(self) -> Iterator[GraphNode]:  # type: ignore[override]
-        """Yield the nodes, in order."""
-        node = self._graph.defs.node
-        if node is not None:
-            for row in self._graph.rows():
-                yield GraphNode(node, row)
-
-    def items(self) -> Iterator[tuple[str, GraphNode]]:  # type: ignore[override]
-        """Yield names with nodes, in order."""
-        return ((node.name, node) for node in self.values())
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self._find(name) is not None
-
-    def __getitem__(self, name: str) -> GraphNode:
-        ordinal = self._find(name)
-        if ordinal is None:
-            from pparse.tensors.viewer import MissingNameError
-
-            raise MissingNameError("there is no node with this name", path=name, suggestions=self._graph.suggest(name))
-        return self.at(ordinal)
-
-    def at(self, ordinal: int) -> GraphNode:
-        """Return node number ``ordinal``. Raises IndexError."""
-        node = self._graph.defs.node
-        if node is None or not 0 <= ordinal < len(self):
-            raise IndexError(f"there are {len(self)} nodes, none with number {ordinal}")
-        return GraphNode(node, self._graph.defs.row(ordinal))
-
-    def _find(self, name: str) -> int | None:
-        index = self._graph.index
-        found = [ordinal for ordinal in index.ordinals(name) if ordinal < index.count]
-        if found:
-            return found[0]
-        base, mark, number = name.rpartition("#")
-        if not mark or not number.isdecimal() or len(number) > 9:
-            return None
-        found = [ordinal for ordinal in index.ordinals(base) if ordinal < index.count]
-        return found[int(number) - 1] if 1 < int(number) <= len(found) else None
-
-    def __repr__(self) -> str:
-        return f"<GraphNodes: {len(self)}>"
-
-
-class Selection(_Part):
-    """Some nodes of a graph, one bit each; iterating streams their names in the order of the graph."""
-
-    def __init__(self, graph: Graph, marks: bytes | bytearray) -> None:
-        self.lock = graph.lock
-        self._graph = graph
-        self.marks = marks
-
-    @property
-    def graph(self) -> Graph:
-        """The graph that the nodes belong to."""
-        return self._graph
-
-    def rows(self) -> Iterator[Row]:
-        """Yield ``(ordinal, name, operation, inputs, device, colocated)`` of each selected node."""
-        marks = self.marks
-        last = marks.rfind(1)
-        for row in self.graph.rows() if last >= 0 else ():
-            if row[0] > last:
-                return
-            if marks[row[0]]:
-                yield row
-
-    @property
-    def arguments(self) -> list[str]:
-        """The selected arguments of a function."""
-        index = self.graph.index
-        return [name for number, name in enumerate(index.args, index.count) if self.marks[number]]
-
-    @property
-    def nodes(self) -> Iterator[GraphNode]:
-        """The nodes, streamed."""
-        node = self.graph.defs.node
-        return (GraphNode(node, row) for row in self.rows()) if node is not None else iter(())
-
-    def __iter__(self) -> Iterator[str]:
-        yield from self.arguments
-        for row in self.rows():
-            yield row[1]
-
-    def __len__(self) -> int:
-        return self.marks.count(1)
-
-    def __bool__(self) -> bool:
-        return 1 in self.marks
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and any(self.marks[ordinal] for ordinal in self.graph.index.ordinals(name))
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} of {self.graph.index.total} nodes>"
-
-
-class FunctionGraph(Graph):
-    """The body of one function of a graph's library."""
-
-    is_function = True
-
-    @property
-    def name(self) -> str:
-        """Name of the function."""
-        return function_name(self.root)
-
-    def arguments(self) -> Sequence[str]:
+    def inputs(self) -> Sequence[str]:
         """Return the names of the arguments, in order."""
-        signature = self.root.find("signature") if self.root is not None else None
-        found = signature.find("input_arg") if signature is not None else None
-        return [_text(kid, "name") for kid in found.children()] if found is not None else []
+        if self._arguments is None:
+            signature = self.root.find("signature") if self.root is not None else None
+            found = signature.find("input_arg") if signature is not None else None
+            self._arguments = [_text(kid, "name") for kid in kids_of(found)]
+        return self._arguments
 
-    @property
-    def args(self) -> Sequence[str]:
-        """The names of the arguments, in order."""
-        return self.arguments()
-
-    @property
-    def rets(self) -> dict[str, str]:
-        """The results: name to the tensor they return (``argument`` or ``node:output:0``)."""
+    def results(self) -> dict[str, str]:
+        """Return the results: name to ``argument`` or ``node:output:0``."""
         return self._texts("ret")
 
-    @property
-    def control_rets(self) -> dict[str, str]:
-        """Nodes that must run before the function returns: name to node."""
+    def control_results(self) -> dict[str, str]:
+        """Return the nodes that must run before the function returns, by name."""
         return self._texts("control_ret")
 
     def _texts(self, key: str) -> dict[str, str]:
         found = self.root.find(key) if self.root is not None else None
-        return {str(kid.key): str(kid.load()) for kid in found.children()} if found is not None else {}
+        return {str(kid.key): str(kid.load()) for kid in kids_of(found)}
 
-    def _target(self, name: str) -> int:
-        try:
-            return super()._target(name)
-        except PathError:
-            found = self.index.ordinal(source_name(self.rets.get(name, "")))
-            if found is None:
-                raise
-            return found
+    def output(self, text: str, colon: str) -> str | None:
+        """Return the output of a node; None for an argument."""
+        return text if colon else None
 
-    @property
-    def findings(self) -> FindingList:
-        """What is wrong with the body; also results that nothing produces."""
-        index = self.index
-        for name, text in {**self.rets, **self.control_rets}.items():
-            if index.ordinal(source_name(text)) is None:
-                index.note("missing-input", f"the result {name!r} is {text!r}, which does not exist")
-        return index.findings
-
-    def check(self) -> FindingList:
-        """Find cycles, too, and return what is wrong."""
-        super().check()
-        return self.findings
+    def write_part(
+        self, marks: bytes | bytearray | None, outputs: Sequence[str], write: Callable[[bytes], object]
+    ) -> int:
+        """Refuse: the edges of a function's body have another meaning in a graph."""
+        raise UnsupportedError(f"the body of the function {self.name!r} cannot be written as a graph of its own")
 
 
-class Functions(Guarded, Mapping[str, FunctionGraph]):
+class Library(Mapping[str, FunctionBody]):
     """The functions of a graph's library by name."""
 
-    def __init__(self, library: Node | None, extraction: Host, max_nodes: int) -> None:
+    def __init__(self, library: Node | None, extraction: Host) -> None:
         self._list = library.find("function") if library is not None else None
-        self.lock = extraction.lock
         self._extraction = extraction
-        self._max_nodes = max_nodes
         self._numbers: dict[str, int] | None = None
 
     def __len__(self) -> int:
@@ -453,7 +207,7 @@ class Functions(Guarded, Mapping[str, FunctionGraph]):
             numbers: dict[str, int] = {}
             self._charge = self._extraction.session.budget.charge(0, "the names of functions")
             room = 0
-            for kid in self._list.children() if self._list is not None else ():
+            for kid in kids_of(self._list):
                 name = function_name(kid)
                 room += 200 + len(name)
                 if not kid.ordinal & 0xFF:
@@ -462,119 +216,22 @@ class Functions(Guarded, Mapping[str, FunctionGraph]):
             self._numbers = numbers
         return self._numbers
 
-    def values(self) -> Iterator[FunctionGraph]:  # type: ignore[override]
+    def values(self) -> Iterator[FunctionBody]:  # type: ignore[override]
         """Yield the functions, in order."""
-        for kid in self._list.children() if self._list is not None else ():
-            yield FunctionGraph(kid, self._extraction, self._max_nodes)
+        return (FunctionBody(kid, self._extraction) for kid in kids_of(self._list))
 
-    def __getitem__(self, name: str) -> FunctionGraph:
-        number = self._names().get(name)
-        if number is None or self._list is None:
-            from pparse.tensors.viewer import MissingNameError
-            from pparse.tree.result import near_misses
-
-            raise MissingNameError(
-                "there is no function with this name", path=name, suggestions=near_misses(name, islice(self, 20_000))
-            )
-        return FunctionGraph(self._list.child(number), self._extraction, self._max_nodes)
-
-    def __repr__(self) -> str:
-        return f"<Functions: {len(self)}>"
+    def __getitem__(self, name: str) -> FunctionBody:
+        number = self._names()[name]
+        if self._list is None:
+            raise KeyError(name)
+        return FunctionBody(self._list.child(number), self._extraction)
 
 
-class TensorflowGraph(Graph):
-    """The graph of a SavedModel, MetaGraphDef or GraphDef, with its functions and signatures.
-
-    ``source`` is an Extraction, a Result, or the node of such a message; ``meta_graph`` selects one of a SavedModel.
-    Raises `UnsupportedError` if there is no graph.
-    """
-
-    def __init__(self, source: Extraction | Result | Node, *, meta_graph: int = 0, max_nodes: int = MAX_NODES) -> None:
-        from pparse.tree.node import Node
-
-        root = source if isinstance(source, Node) else source.root
-        self.meta_graph: Node | None = None
-        if root.kind == "tensorflow.SavedModel":
-            graphs = root.find("meta_graphs")
-            count = len(graphs) if graphs is not None else 0
-            if graphs is None or not 0 <= meta_graph < count:
-                raise PathError(
-                    f"the SavedModel has {count} meta graphs, none with number {meta_graph}", path="meta_graphs"
-                )
-            self.meta_graph = graphs.child(meta_graph)
-        elif root.kind == "tensorflow.MetaGraphDef":
-            self.meta_graph = root
-        elif root.kind != "tensorflow.GraphDef":
-            if root.kind == "chunk[]":
-                reason = root.finding.reason if root.load() is not None and root.finding is not None else ""
-                raise EndOfDataError(
-                    f"no graph can be read without the chunk metadata: {reason}", source=root.extraction.name
-                )
-            name = root.extraction.name
-            raise UnsupportedError(f"{name}: it holds no TensorFlow graph: it is of kind {root.kind}")
-        graph = self.meta_graph.find("graph_def") if self.meta_graph is not None else root
-        super().__init__(graph, root.extraction, max_nodes)
-
-    @property
-    def functions(self) -> Functions:
-        """The functions of the library, each of them a graph."""
-        library = self.root.find("library") if self.root is not None else None
-        return Functions(library, self.extraction, self.max_nodes)
-
-    @property
-    def signatures(self) -> dict[str, Signature]:
-        """The signatures of a SavedModel by name."""
-        found = self.meta_graph.find("signature_def") if self.meta_graph is not None else None
-        return {str(kid.key): Signature(kid) for kid in found.children()} if found is not None else {}
-
-
-class Signature:
-    """One signature."""
-
-    __slots__ = ("inputs", "method_name", "outputs")
-
-    def __init__(self, node: Node) -> None:
-        self.inputs = self._tensors(node.find("inputs"))
-        """Names of arguments, to names of tensors (``node:0``)."""
-        self.outputs = self._tensors(node.find("outputs"))
-        """Names of results, to names of tensors (``node:0``)."""
-        self.method_name = _text(node, "method_name")
-        """The method that it describes."""
-
-    @staticmethod
-    def _tensors(found: Node | None) -> dict[str, str]:
-        # A composite or sparse tensor has no single name.
-        return {str(kid.key): _text(kid, "name") for kid in found.children()} if found is not None else {}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the signature as plain data, for JSON."""
-        return {"inputs": self.inputs, "outputs": self.outputs, "method_name": self.method_name}
-
-    def __repr__(self) -> str:
-        return f"<Signature {', '.join(self.inputs)} -> {', '.join(self.outputs)}>"
-
-
-def function_name(function: Node | None) -> str:
-    """Return the name of a function from the node of its FunctionDef."""
-    signature = function.find("signature") if function is not None else None
-    return _text(signature, "name") if signature is not None else ""
+def _tensors(found: Node | None) -> dict[str, str]:
+    # A composite or sparse tensor has no single name.
+    return {str(kid.key): _text(kid, "name") for kid in kids_of(found)}
 
 
 def _text(node: Node, key: str) -> str:
     found = node.find(key)
     return str(found.load()) if found is not None else ""
-
-
-__all__ = [
-    "MAX_NODES",
-    "NOBODY",
-    "Edge",
-    "FunctionGraph",
-    "Functions",
-    "Graph",
-    "GraphNode",
-    "GraphNodes",
-    "Selection",
-    "Signature",
-    "TensorflowGraph",
-]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 from pparse.data.base import copy_into
-from pparse.errors import MalformedError, UnsupportedError
+from pparse.errors import MalformedError
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN
 from pparse.parsers.protobuf.check import Checker
@@ -15,26 +15,22 @@ from pparse.parsers.protobuf.write import measure, write
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Final
+    from typing import Final
 
     from pparse.data.base import Data
     from pparse.tree.node import Node
+    from pparse.viewers.tensorflow.graph import MainGraph
 
 _NODE: Final = 1
 _LIBRARY: Final = 2
 _VERSIONS: Final = 4
 
 
-def to_graph_def(part: Any, out: Callable[[bytes], object]) -> int:
-    """Write the nodes of a graph, or of a part of it, as a GraphDef; return the number of bytes.
+def write_graph_def(graph: MainGraph, marks: bytes | bytearray | None, out: Callable[[bytes], object]) -> int:
+    """Write the marked nodes of a graph (None: all) as a GraphDef; return the number of bytes.
 
-    Always sets library and versions, as TensorFlow's ``extract_sub_graph`` does. Raises `UnsupportedError` for the body
-    of a function, whose edges have another meaning.
+    Always sets library and versions, as TensorFlow's ``extract_sub_graph`` does; inserts what chunks of a ``.cpb`` add.
     """
-    graph = part.graph
-    if graph.is_function:
-        raise UnsupportedError(f"the body of the function {graph.name!r} cannot be written as a graph of its own")
-    marks = None if part is graph else part.marks
     check = graph.extraction.session.check_cancelled
     checker = Checker(check)
     done = 0
@@ -50,7 +46,7 @@ def to_graph_def(part: Any, out: Callable[[bytes], object]) -> int:
         done += _copy(data, start, stop, out, checker)
         data = None
         if found is None:
-            done += _message(_NODE, graph.defs.node.child(ordinal), out)
+            done += _message(_NODE, graph.defs.child(ordinal), out)
         else:
             data, start, stop = found.data, found.start, found.end
     done += _copy(data, start, stop, out, checker)

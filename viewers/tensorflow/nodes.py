@@ -25,12 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, Final
 
+    from pparse.graphs.source import Row
     from pparse.parsers.protobuf.index import PartScan, Piece
     from pparse.parsers.protobuf.window import Field
     from pparse.tree.node import Node
-
-    # ordinal, name, operation, inputs, device, names of the nodes that it is colocated with
-    Row = tuple[int, str, str, list[str], str, tuple[str, ...]]
 
 _NAME: Final = 1 << 3 | LEN
 _OP: Final = 2 << 3 | LEN
@@ -51,9 +49,8 @@ _LARGE: Final = 16 << 10
 class NodeDefs:
     """The elements of a list of NodeDefs (``GraphDef.node``, ``FunctionDef.node_def``), streamed in order.
 
-    ``node`` is the list in the tree; None stands for an empty list. Iterating yields ``(ordinal, name, operation,
-    inputs, device)`` of each; indexing returns a `NodeRef`. Unreadable fields of damaged elements are empty, and
-    recorded in the findings of the document.
+    ``node`` is the list in the tree; None stands for an empty list. Unreadable fields of damaged elements are empty,
+    and recorded in the findings of the document.
     """
 
     def __init__(self, node: Node | None) -> None:
@@ -67,18 +64,15 @@ class NodeDefs:
     def __len__(self) -> int:
         return len(self.node) if self.node is not None else 0
 
-    def __getitem__(self, ordinal: int) -> NodeRef:
+    def child(self, ordinal: int) -> Node:
+        """Return the node of one element in the tree."""
         count = len(self)
-        if not -count <= ordinal < count or self.node is None:
+        if self.node is None or not 0 <= ordinal < count:
             raise IndexError(f"there are {count} nodes, none with number {ordinal}")
-        return NodeRef(self.node, ordinal % count)
-
-    def __iter__(self) -> Iterator[tuple[int, str, str, list[str], str]]:
-        for row in self.rows():
-            yield row[:5]
+        return self.node.child(ordinal)
 
     def rows(self) -> Iterator[Row]:
-        """Yield ``(ordinal, name, operation, inputs, device, colocated)`` of each element.
+        """Yield ``(ordinal, name, operation, inputs, device, colocated, None)`` of each element: values have no names.
 
         ``colocated`` are the names in the attribute ``_class``, without ``loc:@``. Names must be UTF-8.
         """
@@ -225,14 +219,14 @@ class NodeDefs:
     def _by_tree(self, ordinal: int) -> Row:
         """Return the row of an element from the tree; damaged fields are empty, and recorded."""
         if self.node is None:
-            return ordinal, "", "", [], "", ()
+            return ordinal, "", "", [], "", (), None
         node = self.node.child(ordinal)
         name, op, device = (str(_load(node, key) or "") for key in ("name", "op", "device"))
         inputs = _load_all(node, "input")
         attr = node.find("attr")
         value = attr.find("_class") if attr is not None else None
         texts = _load_all(value.find("list"), "s") if value is not None else []
-        return ordinal, name, op, inputs, device, tuple(text.removeprefix(_LOCATION) for text in texts)
+        return ordinal, name, op, inputs, device, tuple(text.removeprefix(_LOCATION) for text in texts), None
 
     def __repr__(self) -> str:
         return f"<NodeDefs of {self.node!r}>"
@@ -293,56 +287,7 @@ class _Reading:
     def row(self, ordinal: int) -> Row:
         """Return what was read. Raises UnicodeDecodeError."""
         name, op, device = (self.texts.get(tag, b"").decode() for tag in (_NAME, _OP, _DEVICE))
-        return ordinal, name, op, self.inputs, device, self.colocated
-
-
-class NodeRef:
-    """One node of a graph, by its position in the list; reads everything through the lazy tree."""
-
-    __slots__ = ("_list", "ordinal")
-
-    def __init__(self, node: Node, ordinal: int) -> None:
-        self._list = node
-        self.ordinal = ordinal
-
-    @property
-    def node(self) -> Node:
-        """The node of the NodeDef in the tree."""
-        return self._list.child(self.ordinal)
-
-    @property
-    def name(self) -> str:
-        """Name of the node in its graph."""
-        return str(self._scalar("name"))
-
-    @property
-    def op(self) -> str:
-        """Name of the operation."""
-        return str(self._scalar("op"))
-
-    @property
-    def device(self) -> str:
-        """Where it should run; often empty."""
-        return str(self._scalar("device"))
-
-    @property
-    def inputs(self) -> list[str]:
-        """Its inputs: ``node``, ``node:1``, ``^node``; in functions also ``argument`` and ``node:output:0``."""
-        found = self.node.find("input")
-        return [str(kid.load()) for kid in found.children()] if found is not None else []
-
-    @property
-    def attr(self) -> dict[str, Node]:
-        """Its attributes, by name: the nodes of the AttrValues, which are not read yet."""
-        found = self.node.find("attr")
-        return {str(kid.key): kid for kid in found.children()} if found is not None else {}
-
-    def _scalar(self, key: str) -> Any:
-        found = self.node.find(key)
-        return found.load() if found is not None else ""
-
-    def __repr__(self) -> str:
-        return f"<NodeRef {self.name!r}: {self.op}>"
+        return ordinal, name, op, self.inputs, device, self.colocated, None
 
 
 def read_node_defs(  # noqa: C901 -- hot loop: a call for each NodeDef costs 15 %
@@ -398,7 +343,7 @@ def read_node_defs(  # noqa: C901 -- hot loop: a call for each NodeDef costs 15 
                 return begin
         except (PparseError, UnicodeDecodeError, IndexError):
             return begin
-        rows.append((ordinal, name, op, inputs, device, colocated))
+        rows.append((ordinal, name, op, inputs, device, colocated, None))
         ordinal += 1
     return pos
 

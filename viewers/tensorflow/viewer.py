@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pparse.document.extraction import Extraction
+    from pparse.graphs.graph import Graph
     from pparse.tree.node import Node
     from pparse.viewers.tensorflow.meta import Asset, Signature
 
@@ -38,7 +39,7 @@ class TensorflowViewer(ProtoViewer):
         self._maker = TensorflowMaker(self.source, self.parser.make, builtin_schema(), self, misplaced)
         self._maker.lost_content = self.root.kind == CHUNKS
         self.constants = Constants(self.parser, self._maker)
-        self._graph: Any = None
+        self._graph: Graph | None = None
 
     @classmethod
     def applies(cls, parser: Any) -> bool:
@@ -46,13 +47,18 @@ class TensorflowViewer(ProtoViewer):
         return parser.result.root.kind in KINDS
 
     @property
-    def graph(self) -> Any:
-        """The graph: its nodes, edges, functions (`pparse.viewers.tensorflow.graph.TensorflowGraph`)."""
+    def graph(self) -> Graph:
+        """The graph (the first one of a SavedModel): its nodes, edges, functions."""
         if self._graph is None:
-            from pparse.viewers.tensorflow.graph import TensorflowGraph
-
-            self._graph = TensorflowGraph(self.root)
+            self._graph = self.graph_of()
         return self._graph
+
+    def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
+        """Return the graph of meta graph ``number``."""
+        from pparse.graphs.source import MAX_NODES
+        from pparse.viewers.tensorflow.graph import tensorflow_graph
+
+        return tensorflow_graph(self.root, meta_graph=number, max_nodes=MAX_NODES if max_nodes is None else max_nodes)
 
     # -- what the file says of itself --------------------------------------------------------------------------------
 

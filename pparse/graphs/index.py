@@ -1,0 +1,421 @@
+"""Which node of a graph is which, and which consumes which: arrays of numbers, no object per node.
+
+Nodes are numbers: first those of the list, then the inputs that are no nodes, then the stored constants. Names are
+kept as 64-bit hashes, 12 to 16 bytes each; two different names share one with a chance of 1 in 2^64.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+
+from pparse.errors import LimitError
+from pparse.findings import Finding, FindingList
+from pparse.tree.key_table import ranked
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Final
+
+    from pparse.graphs.source import GraphSource, Row
+
+NOBODY: Final = 0xFFFFFFFF
+_MANY_EDGES: Final = 50_000
+_STEP: Final = 1 << 16
+_MAX_CYCLES: Final = 100
+_SHOWN: Final = 8
+# Bytes of a name while the index is made, and in it, with what is kept for a node.
+_MAKING: Final = 40
+_EACH: Final = 24
+
+
+class NameTable:
+    """Hashes of names in ascending order, each with the number of the node that has it; equal ones in their order.
+
+    ``owners`` are the nodes that make values of these names, ``ports`` say which of its outputs each is.
+    """
+
+    __slots__ = ("_hashes", "_numbers", "_ports")
+
+    def __init__(self, hashes: array[int], owners: array[int] | None = None, ports: array[int] | None = None) -> None:
+        self._hashes, self._numbers = ranked(hashes)
+        self._ports = ports
+        if owners is not None and ports is not None:  # else the first name is that of node 0, and so on
+            self._ports = array("I", map(ports.__getitem__, self._numbers))
+            self._numbers = array("I", map(owners.__getitem__, self._numbers))
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def last(self, name: int) -> int:
+        """Return the number for a hash, the last of several as TensorFlow does; `NOBODY` if there is none."""
+        slot = bisect_right(self._hashes, name) - 1
+        return self._numbers[slot] if slot >= 0 and self._hashes[slot] == name else NOBODY
+
+    def port(self, name: int) -> int:
+        """Return which output of its node a value is; `last` found it."""
+        return self._ports[bisect_right(self._hashes, name) - 1] if self._ports is not None else 0
+
+    def all(self, name: int) -> list[int]:
+        """Return all numbers for a hash, in order."""
+        low, high = bisect_left(self._hashes, name), bisect_right(self._hashes, name)
+        return self._numbers[low:high].tolist()
+
+    def resolve(self, wanted: array[int]) -> array[int]:
+        """Return what `last` returns for each of many hashes."""
+        found = array("I")
+        if len(wanted) <= _MANY_EDGES:
+            found.extend(map(self.last, wanted))
+            return found
+        import numpy as np
+
+        hashes = np.frombuffer(self._hashes, np.int64)
+        numbers = np.frombuffer(self._numbers, np.uint32)
+        if not len(hashes):
+            return array("I", [NOBODY]) * len(wanted)
+        everything = np.frombuffer(wanted, np.int64)
+        for begin in range(0, len(wanted), _STEP):
+            names = everything[begin : begin + _STEP]
+            slots = np.maximum(np.searchsorted(hashes, names, side="right") - 1, 0)
+            answer = np.where(hashes[slots] == names, numbers[slots], np.uint32(NOBODY))
+            found.frombytes(answer.astype(np.uint32).tobytes())
+        return found
+
+    def repeated(self) -> Iterator[int]:
+        """Yield the numbers that come after another one with the same name."""
+        for slot in range(1, len(self._hashes)):
+            if self._hashes[slot] == self._hashes[slot - 1]:
+                yield self._numbers[slot]
+
+
+class _Found:
+    """What the rows of a graph say, before names are looked up."""
+
+    def __init__(self, *, names_values: bool) -> None:
+        self.names = array("q")
+        # Of values with names: the nodes that make them, and which output of those each is.
+        self.owners: array[int] | None = array("I") if names_values else None
+        self.ports: array[int] | None = array("I") if names_values else None
+        self.edges = array("q")
+        # Who needs what besides its inputs.
+        self.needing, self.beside = array("I"), array("q")
+
+    def add(self, row: Row) -> None:
+        """Add the names of a node, and what it needs besides its inputs."""
+        ordinal, name, _, _, _, needs, outputs = row
+        if self.owners is None or self.ports is None:
+            self.names.append(hash(name))
+        else:
+            for port, value in enumerate(outputs or ()):
+                if value:  # or it is omitted
+                    self.names.append(hash(value))
+                    self.owners.append(ordinal)
+                    self.ports.append(port)
+        for text in needs:
+            self.needing.append(ordinal)
+            self.beside.append(hash(text))
+
+    @property
+    def edge_bytes(self) -> int:
+        """Memory of the edges, with room to look them up."""
+        return 12 * len(self.edges) + 20 * len(self.beside)
+
+    def table(self, first: int, total: int) -> NameTable:
+        """Return the table of all names; those behind the nodes' are of the values ``first`` … ``total``."""
+        names, self.names = self.names, array("q")
+        if self.owners is None or self.ports is None:
+            return NameTable(names)
+        self.owners.extend(range(first, total))
+        self.ports.extend(array("I", bytes(4 * (total - first))))
+        return NameTable(names, self.owners, self.ports)
+
+
+class GraphIndex:
+    """Names, edges and operations of one graph.
+
+    ``outside`` says whether a name is one of an enclosing graph. Raises `LimitError` above ``max_nodes``, or if the
+    budget has no room.
+    """
+
+    def __init__(self, source: GraphSource, max_nodes: int, outside: Callable[[str], bool]) -> None:
+        self.source = source
+        self.extraction = source.extraction
+        self.max_nodes = max_nodes
+        self.count = len(source)
+        self.arguments = source.inputs()
+        self.edge_count = 0
+        self.control_count = 0
+        self.operations: dict[str, int] = {}
+        session = self.extraction.session
+        self.findings = FindingList(session.limits.findings)
+        self._op_bytes = 0
+        self._charge = session.budget.charge(0, "the index of a graph")
+        self._starts = array("Q", [0])  # where the inputs of each node begin in _sources
+        self._beside = array("I")  # pairs of nodes, one after the other: who, whom it needs besides
+        self._loops = bytearray()
+        self._labels: NameTable | None = None
+        self.total = self.count + len(self.arguments)
+        self._check_count()
+        self.placeholders = bytearray(self.count)
+        self._read(outside)
+
+    # -- making it ---------------------------------------------------------------------------------------------------
+
+    def _check_count(self) -> None:
+        if self.total > self.max_nodes:
+            raise LimitError(
+                f"the graph has {self.total} nodes",
+                option=f"--max-nodes {self.total} (max_nodes=)",
+                wanted=self.total,
+                got=self.max_nodes,
+            )
+
+    def _read(self, outside: Callable[[str], bool]) -> None:
+        self._account(self.total, 0, _MAKING)
+        found = _Found(names_values=self.source.names_values)
+        waiting, looping = self.source.placeholders, self.source.loops
+        for row in self.source.rows():
+            ordinal, _, op, inputs, _, _, _ = row
+            found.add(row)
+            self._add_edges(inputs, found.edges)
+            if op not in self.operations:
+                self._op_bytes += 120 + len(op)
+                self.operations[op] = 0
+            self.operations[op] += 1
+            if op in waiting:
+                self.placeholders[ordinal] = 1
+            elif op in looping:
+                self._loops = self._loops or bytearray(self.count)
+                self._loops[ordinal] = 1
+            if not ordinal & 0xFFF:
+                self._account(max(self.total, len(found.names)), found.edge_bytes, _MAKING)
+        self._add_values(found.names)
+        self._table = found.table(self.count, self.total)
+        self.edge_count = len(found.edges)
+        self._sources = self._table.resolve(found.edges)
+        found.edges = array("q")
+        for who, whom in zip(found.needing, self._table.resolve(found.beside), strict=True):
+            if whom != NOBODY:
+                self._beside.extend((who, whom))
+        self.consumed = bytearray(self.total)
+        for number in self._sources:
+            if number != NOBODY:
+                self.consumed[number] = 1
+        self._account(max(self.total, len(self._table)), 4 * len(self._sources) + 4 * len(self._beside), _EACH)
+        self._find_faults(outside)
+
+    def _add_edges(self, inputs: Sequence[str], edges: array[int]) -> None:
+        producer, is_control = self.source.producer, self.source.is_control
+        for text in inputs:
+            wanted = producer(text)
+            if wanted is not None:
+                edges.append(hash(wanted))
+                self.control_count += is_control(text)
+        self._starts.append(len(edges))
+
+    def _add_values(self, names: array[int]) -> None:
+        """Number the inputs and constants, which are no nodes."""
+        names.extend(map(hash, self.arguments))
+        self.placeholders.extend(b"\1" * len(self.arguments))
+        for name in self.source.constants():
+            names.append(hash(name))
+            self.total += 1
+            if not self.total & 0xFFF:
+                self._check_count()
+                self._account(max(self.total, len(names)), 12 * self._starts[-1], _MAKING)
+        self._check_count()
+        self.placeholders.extend(bytes(self.total - len(self.placeholders)))
+
+    def _account(self, names: int, edges: int, per_name: int) -> None:
+        self._charge.resize(per_name * names + edges + self._op_bytes)
+
+    # -- what is wrong -----------------------------------------------------------------------------------------------
+
+    def _find_faults(self, outside: Callable[[str], bool]) -> None:
+        """Record missing inputs and results, and repeated names, whose texts are read again."""
+        limit = self.extraction.session.limits.findings
+        doubles = {number for number, _ in zip(self._table.repeated(), range(limit), strict=False)}
+        strangers = self._find_strangers()
+        if doubles or strangers:
+            self._describe(doubles, strangers, outside)
+        for name, text in {**self.source.results(), **self.source.control_results()}.items():
+            wanted = self.source.producer(text)
+            if wanted is None or (self.ordinal(wanted) is None and not outside(wanted)):
+                self.note("missing-input", f"the result {name!r} is {text!r}, which does not exist")
+
+    def _describe(self, doubles: set[int], strangers: bytearray, outside: Callable[[str], bool]) -> None:
+        producer = self.source.producer
+        for ordinal, name, _, inputs, _, _, outputs in self.source.rows():
+            if ordinal in doubles:
+                self._note_double(ordinal, name, outputs)
+            for text in inputs if strangers and strangers[ordinal] else ():
+                wanted = producer(text)
+                if wanted is not None and self.ordinal(wanted) is None and not outside(wanted):
+                    self.note("missing-input", f"{name!r} consumes {text!r}, which does not exist", ordinal)
+        for ordinal in sorted(doubles):
+            if self.count <= ordinal < self.first_constant:
+                named = self.arguments[ordinal - self.count]
+                what = "a node makes" if self.source.names_values else "a node is named like"
+                self.note("duplicate-name", f"{what} the {self._argument} {named!r}")
+        if doubles and max(doubles) >= self.first_constant:
+            for ordinal, named in enumerate(self.source.constants(), self.first_constant):
+                if ordinal in doubles:
+                    self.note("duplicate-name", f"the constant {named!r} is also something else")
+
+    def _note_double(self, ordinal: int, name: str, outputs: Sequence[str] | None) -> None:
+        """Record that a node has the name of another one, or makes values that exist already."""
+        if outputs is None:
+            self.note("duplicate-name", f"another node is also named {name!r}", ordinal)
+        for value in outputs or ():
+            found = self._table.all(hash(value)) if value else []
+            if len(found) > 1 and (found[0] != ordinal or found[1] == ordinal):
+                self.note("duplicate-name", f"{name!r} makes {value!r}, which exists already", ordinal)
+
+    @property
+    def _argument(self) -> str:
+        return "argument" if self.source.kind == "function" else "input"
+
+    def _find_strangers(self) -> bytearray:
+        """Mark the nodes that consume what is not there; empty if there is none."""
+        strangers = bytearray()
+        ordinal = 0
+        for edge, source in enumerate(self._sources):
+            if source == NOBODY:
+                strangers = strangers or bytearray(self.count)
+                ordinal = bisect_right(self._starts, edge, ordinal) - 1
+                strangers[ordinal] = 1
+        return strangers
+
+    def note(self, code: str, reason: str, ordinal: int | None = None) -> None:
+        """Record a fault of the graph, at one of its nodes."""
+        self.findings.add(Finding(code, reason, path=self.source.path_of(ordinal), source=self.extraction.name))
+
+    def cycles(self) -> Iterator[list[int]]:
+        """Yield at most 100 cycles, as lists of nodes, each consuming the next; those that close a loop do not count.
+
+        Visits every node once, so it does not find all of several cycles through one node.
+        """
+        if self._sorted():
+            return
+        state = bytearray(self.total)  # 1: on the way, 2: done
+        found = 0
+        with self.extraction.session.budget.charge(17 * self.total, "searching for cycles in a graph"):
+            for root in range(self.count):
+                if state[root]:
+                    continue
+                way, places = array("I", [root]), array("Q", [self._starts[root]])
+                state[root] = 1
+                while way:
+                    node, place = way[-1], places[-1]
+                    if place >= self._starts[node + 1]:
+                        state[node] = 2
+                        way.pop()
+                        places.pop()
+                        continue
+                    places[-1] = place + 1
+                    source = self._sources[place]
+                    if source >= self.count or state[source] == 2 or (self._loops and self._loops[source]):
+                        continue
+                    if state[source]:
+                        yield way[way.index(source) :].tolist()
+                        found += 1
+                        if found >= _MAX_CYCLES:
+                            return
+                        continue
+                    state[source] = 1
+                    way.append(source)
+                    places.append(self._starts[source])
+
+    def _sorted(self) -> bool:
+        """Return whether all nodes come after those they consume, which rules out cycles."""
+        place = 0
+        for node in range(self.count):
+            stop = self._starts[node + 1]
+            while place < stop:
+                source = self._sources[place]
+                if source >= node and source < self.count:
+                    return False
+                place += 1
+        return True
+
+    def find_cycles(self) -> None:
+        """Record the cycles of the graph."""
+        for cycle in self.cycles():
+            shown = [self.source.row(number)[1] for number in cycle[:_SHOWN]]
+            more = f" and {len(cycle) - _SHOWN} more" if len(cycle) > _SHOWN else ""
+            reason = f"a cycle of {len(cycle)} nodes: {' consumes '.join(map(repr, shown))}{more}"
+            self.note("cycle", reason, cycle[0])
+
+    # -- asking it ---------------------------------------------------------------------------------------------------
+
+    @property
+    def first_constant(self) -> int:
+        """The number of the first constant."""
+        return self.count + len(self.arguments)
+
+    @property
+    def labels(self) -> NameTable:
+        """The names of nodes; a table of its own, made on first use, if values have names, too."""
+        if not self.source.names_values:
+            return self._table
+        if self._labels is None:
+            self._label_charge = self.extraction.session.budget.charge(_MAKING * self.count, "the names of nodes")
+            self._labels = NameTable(array("q", (hash(row[1]) for row in self.source.rows())))
+            self._label_charge.resize(12 * self.count)
+        return self._labels
+
+    def ordinal(self, name: str) -> int | None:
+        """Return the number of the node that has this name, or makes the value of this name (the last of several)."""
+        found = self._table.last(hash(name))
+        return None if found == NOBODY else found
+
+    def port(self, name: str) -> int | None:
+        """Return which output of its node the value ``name`` is; None if it is that of no node."""
+        return self._table.port(hash(name)) if self._table.last(hash(name)) < self.count else None
+
+    def ordinals(self, name: str) -> list[int]:
+        """Return the numbers of all nodes with this name, or that make a value of this name, in order."""
+        return self._table.all(hash(name))
+
+    def named(self, name: str) -> list[int]:
+        """Return the numbers of the nodes with this name, in order; not those of inputs and constants."""
+        return [number for number in self.labels.all(hash(name)) if number < self.count]
+
+    def sources(self, node: int) -> array[int]:
+        """Return the numbers of what a node consumes, in the order of its inputs; `NOBODY` for what does not exist."""
+        return self._sources[self._starts[node] : self._starts[node + 1]] if node < self.count else array("I")
+
+    def reach(self, targets: Iterable[int], check: Callable[[], None]) -> bytearray:
+        """Return a mark for each node that a target needs: through inputs, control inputs, or what it needs beside."""
+        marks = bytearray(self.total)
+        waiting = array("I", targets)
+        with self.extraction.session.budget.charge(5 * self.total, "the nodes of a subgraph"):
+            while waiting:
+                node = waiting.pop()
+                if marks[node]:
+                    continue
+                marks[node] = 1
+                if node >= self.count:
+                    continue
+                for source in self._sources[self._starts[node] : self._starts[node + 1]]:
+                    if source != NOBODY and not marks[source]:
+                        waiting.append(source)
+                for source in self._needs(node):
+                    if not marks[source]:
+                        waiting.append(source)
+        check()
+        return marks
+
+    def _needs(self, node: int) -> Iterator[int]:
+        """Yield the nodes that a node needs besides its inputs."""
+        low, high = 0, len(self._beside) // 2
+        while low < high:
+            middle = (low + high) // 2
+            if self._beside[2 * middle] < node:
+                low = middle + 1
+            else:
+                high = middle
+        while 2 * low < len(self._beside) and self._beside[2 * low] == node:
+            yield self._beside[2 * low + 1]
+            low += 1

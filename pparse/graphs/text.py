@@ -1,0 +1,130 @@
+"""Graphs as text: Graphviz (``dot``) and JSON, streamed."""
+
+from __future__ import annotations
+
+from json.encoder import encode_basestring_ascii as _text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from pparse.graphs.source import Edge, Row
+
+
+def quoted(text: str) -> str:
+    """Return ``text`` as a quoted string of the DOT language; control characters are escaped as in JSON."""
+    text = text.replace("\\", "\\\\").replace('"', '\\"')
+    if text.isprintable():
+        return f'"{text}"'
+    shown = "".join(char if char.isprintable() else f"\\\\x{ord(char):02x}" for char in text)
+    return f'"{shown}"'
+
+
+def to_dot(part: Any, name: str = "", constants: bool = False) -> Iterator[str]:
+    """Yield the lines of a Graphviz file: nodes with their operation, edges with ports, control edges dashed.
+
+    Stored values that are no nodes are left out, with their edges, unless ``constants`` are asked for.
+    """
+    graph = part.graph
+    named = graph.source.names_values
+    yield f"digraph {quoted(name or graph.name or 'graph')} {{\n"
+    yield "  node [shape=box];\n"
+    for argument in part.arguments:
+        yield _value(argument, "ellipse", named)
+    for constant in part.constants() if constants else ():
+        yield _value(constant, "note", named)
+    hidden = graph.is_constant if named and not constants else None
+    for row in part.rows():
+        yield f"  {_node(row[1], named)} [label={quoted(row[1])[:-1]}\\n{quoted(row[2])[1:]}];\n"
+        for edge in graph.edges_of(row):
+            if edge.output is None and hidden is not None and hidden(edge.source):
+                continue
+            yield f"  {_source(edge, named)} -> {_node(edge.target, named)}{_style(edge)};\n"
+    if named and part is graph:
+        yield from _results(graph)
+    yield "}\n"
+
+
+def _node(label: str, named: bool) -> str:
+    """Return the identifier of a node; where values have names of their own, one that no value has."""
+    return quoted(f"node {label}" if named else label)
+
+
+def _source(edge: Edge, named: bool) -> str:
+    return quoted(f"value {edge.source}") if named and edge.output is None else _node(edge.source, named)
+
+
+def _value(name: str, shape: str, named: bool) -> str:
+    return (
+        f"  {quoted(f'value {name}')} [shape={shape}, label={quoted(name)}];\n"
+        if named
+        else (f"  {quoted(name)} [shape={shape}];\n")
+    )
+
+
+def _results(graph: Any) -> Iterator[str]:
+    """Yield what a graph whose values have names returns, with the edges from their nodes."""
+    for number, (name, edge) in enumerate(graph.result_edges()):
+        yield f"  {quoted(f'result {number}')} [shape=ellipse, peripheries=2, label={quoted(name)}];\n"
+        yield f"  {_source(edge, True)} -> {quoted(f'result {number}')}{_style(edge)};\n"
+
+
+def _style(edge: Edge) -> str:
+    if edge.control:
+        return " [style=dashed]"
+    labels = []
+    if edge.output:
+        labels.append(f"taillabel={quoted(str(edge.output))}")
+    if edge.input:
+        labels.append(f"headlabel={quoted(str(edge.input))}")
+    return f" [{', '.join(labels)}]" if labels else ""
+
+
+def node_line(row: Row, where: str = "device") -> str:
+    """Return a node as a JSON object: ``name``, ``op``, ``inputs``, device or domain, and ``outputs`` with names."""
+    _, name, op, inputs, place, _, outputs = row
+    listed = ", ".join(map(_text, inputs))
+    made = f', "outputs": [{", ".join(map(_text, outputs))}]' if outputs is not None else ""
+    return f'{{"name": {_text(name)}, "op": {_text(op)}, "inputs": [{listed}], "{where}": {_text(place)}{made}}}'
+
+
+def edge_line(edge: Edge) -> str:
+    """Return an edge as a JSON object with ``source``, ``output``, ``target``, ``input``, ``control``."""
+    source, output, target, port, control = edge
+    ends = f'{{"source": {_text(source)}, "output": {_port(output)}, "target": {_text(target)}, "input": {_port(port)}'
+    return f'{ends}, "control": {"true" if control else "false"}}}'
+
+
+def _port(port: int | str | None) -> str:
+    return "null" if port is None else str(port) if isinstance(port, int) else _text(port)
+
+
+def to_json(part: Any) -> Iterator[str]:
+    """Yield pieces of ``{"nodes": [...], "edges": [...]}``, one line each."""
+    yield '{"nodes": ['
+    yield from _listed(_node_lines(part))
+    yield '], "edges": ['
+    yield from _listed(map(edge_line, part.edges))
+    yield "]}"
+
+
+def to_json_lines(part: Any) -> Iterator[str]:
+    """Yield the nodes, then the edges, as one JSON object per line."""
+    for line in _node_lines(part):
+        yield line + "\n"
+    for line in map(edge_line, part.edges):
+        yield line + "\n"
+
+
+def _node_lines(part: Any) -> Iterator[str]:
+    where = part.graph.source.where
+    return (node_line(row, where) for row in part.rows())
+
+
+def _listed(lines: Iterator[str]) -> Iterator[str]:
+    comma = "\n"
+    for line in lines:
+        yield comma + line
+        comma = ",\n"
+    yield "\n"
