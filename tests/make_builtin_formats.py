@@ -30,6 +30,7 @@ PARSERS = (
     "pparse.parsers.tensorflow:MetaGraphParser",
     "pparse.parsers.tensorflow:SavedModelFolderParser",
     "pparse.parsers.onnx.parser:OnnxParser",
+    "pparse.parsers.onnx.json_model:OnnxJsonParser",
     "pparse.parsers.protobuf.parser:ProtobufParser",
     "pparse.parsers.tfrecord.parser:TfrecordParser",
     "pparse.parsers.gguf.parser:GgufParser",

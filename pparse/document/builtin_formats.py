@@ -172,6 +172,17 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
     ),
     (
+        "onnx-json",
+        "pparse.parsers.onnx.json_model:OnnxJsonParser",
+        None,
+        ((0, b"{"), (0, b" "), (0, b"\t"), (0, b"\n"), (0, b"\r"), (0, b"\xef\xbb\xbf")),
+        (".onnx.json", ".onnxjson", ".json"),
+        False,
+        False,
+        False,
+        False,
+    ),
+    (
         "protobuf",
         "pparse.parsers.protobuf.parser:ProtobufParser",
         None,

@@ -324,6 +324,10 @@ class Parser(Doored):
             else:
                 stack.append((kid, [], iter(kid.children())))
 
+    def json_form(self, node: Node) -> Any:
+        """Return ``node`` in the format's own JSON form, as plain Python; `UNLOADED_VALUE` if the format has none."""
+        return UNLOADED_VALUE
+
     def walk(self, node: Node, *, detail: bool = True) -> Iterator[Visit]:
         """Yield ``node`` and every node below it, depth first; findings are recorded on the way.
 
