@@ -181,6 +181,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         False,
         False,
+        False,
     ),
     (
         "protobuf",
