@@ -200,11 +200,11 @@ def _counts(graph: Graph, part: Any) -> tuple[dict[str, int], int, int]:
         return graph.operations, index.edge_count, index.control_count
     operations: dict[str, int] = {}
     edges = control = 0
-    producer, is_control = graph.source.producer, graph.source.is_control
+    producer, mark = graph.source.producer, graph.source.control
     for row in part.rows():
         operations[row[2]] = operations.get(row[2], 0) + 1
         edges += sum(producer(text) is not None for text in row[3])
-        control += sum(map(is_control, row[3]))
+        control += sum(text.startswith(mark) for text in row[3]) if mark else 0
     return dict(sorted(operations.items(), key=lambda item: (-item[1], item[0]))), edges, control
 
 

@@ -101,19 +101,23 @@ class _Found:
         # Who needs what besides its inputs.
         self.needing, self.beside = array("I"), array("q")
 
-    def add(self, row: Row) -> None:
-        """Add the names of a node, and what it needs besides its inputs."""
-        ordinal, name, _, _, _, needs, outputs = row
-        if self.owners is None or self.ports is None:
-            self.names.append(hash(name))
-        else:
-            for port, value in enumerate(outputs or ()):
-                if value:  # or it is omitted
-                    self.names.append(hash(value))
-                    self.owners.append(ordinal)
-                    self.ports.append(port)
-        for text in needs:
-            self.needing.append(ordinal)
+    def add_name(self, row: Row) -> None:
+        """Add the name of a node."""
+        self.names.append(hash(row[1]))
+
+    def add_values(self, row: Row) -> None:
+        """Add the names of the values that a node makes."""
+        owners, ports = self.owners, self.ports
+        for port, value in enumerate(row[6] or ()):
+            if value and owners is not None and ports is not None:  # or it is omitted
+                self.names.append(hash(value))
+                owners.append(row[0])
+                ports.append(port)
+
+    def add_beside(self, row: Row) -> None:
+        """Add what a node needs besides its inputs."""
+        for text in row[5]:
+            self.needing.append(row[0])
             self.beside.append(hash(text))
 
     @property
@@ -171,23 +175,30 @@ class GraphIndex:
                 got=self.max_nodes,
             )
 
-    def _read(self, outside: Callable[[str], bool]) -> None:
+    def _read(self, outside: Callable[[str], bool]) -> None:  # noqa: C901 -- hot loop: calls would cost a third
         self._account(self.total, 0, _MAKING)
-        found = _Found(names_values=self.source.names_values)
-        waiting, looping = self.source.placeholders, self.source.loops
-        for row in self.source.rows():
-            ordinal, _, op, inputs, _, _, _ = row
-            found.add(row)
-            self._add_edges(inputs, found.edges)
-            if op not in self.operations:
+        source, starts, operations = self.source, self._starts, self.operations
+        found = _Found(names_values=source.names_values)
+        add, edges = found.add_values if source.names_values else found.add_name, found.edges
+        producer, mark, special = source.producer, source.control, (*source.placeholders, *source.loops)
+        for row in source.rows():
+            ordinal, _, op, inputs, _, beside, _ = row
+            add(row)
+            for text in inputs:
+                wanted = producer(text)
+                if wanted is not None:
+                    edges.append(hash(wanted))
+            if mark:
+                self.control_count += sum(text.startswith(mark) for text in inputs)
+            starts.append(len(edges))
+            if beside:
+                found.add_beside(row)
+            if op not in operations:
                 self._op_bytes += 120 + len(op)
-                self.operations[op] = 0
-            self.operations[op] += 1
-            if op in waiting:
-                self.placeholders[ordinal] = 1
-            elif op in looping:
-                self._loops = self._loops or bytearray(self.count)
-                self._loops[ordinal] = 1
+                operations[op] = 0
+            operations[op] += 1
+            if op in special:
+                self._mark(ordinal, op)
             if not ordinal & 0xFFF:
                 self._account(max(self.total, len(found.names)), found.edge_bytes, _MAKING)
         self._add_values(found.names)
@@ -205,14 +216,12 @@ class GraphIndex:
         self._account(max(self.total, len(self._table)), 4 * len(self._sources) + 4 * len(self._beside), _EACH)
         self._find_faults(outside)
 
-    def _add_edges(self, inputs: Sequence[str], edges: array[int]) -> None:
-        producer, is_control = self.source.producer, self.source.is_control
-        for text in inputs:
-            wanted = producer(text)
-            if wanted is not None:
-                edges.append(hash(wanted))
-                self.control_count += is_control(text)
-        self._starts.append(len(edges))
+    def _mark(self, ordinal: int, op: str) -> None:
+        if op in self.source.placeholders:
+            self.placeholders[ordinal] = 1
+        else:
+            self._loops = self._loops or bytearray(self.count)
+            self._loops[ordinal] = 1
 
     def _add_values(self, names: array[int]) -> None:
         """Number the inputs and constants, which are no nodes."""

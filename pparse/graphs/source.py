@@ -17,7 +17,7 @@ from pparse.errors import UnsupportedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from typing import Any, Final
 
     from pparse.tree.host import Host
@@ -90,8 +90,9 @@ class GraphSource(ABC):
     format = "its format"  #: what a part of it is written as, for messages and help
     where = "device"  #: what the fifth field of a row is: ``device``, ``domain``
     names_values = False  #: whether nodes list the names of the values that they make
-    placeholders: Container[str] = ()  #: operations that wait for an input
-    loops: Container[str] = ()  #: operations whose outputs go back to the beginning of a loop: no fault in a cycle
+    control = ""  #: what an input begins with that only makes its node wait: no data flow
+    placeholders: Collection[str] = ()  #: operations that wait for an input
+    loops: Collection[str] = ()  #: operations whose outputs go back to the beginning of a loop: no fault in a cycle
 
     def __init__(self, extraction: Host, name: str = "") -> None:
         self.extraction = extraction
@@ -162,10 +163,6 @@ class GraphSource(ABC):
 
         Of a source that names values, that of a value; else, of a node or one of `inputs`.
         """
-
-    def is_control(self, text: str) -> bool:
-        """Return whether an input only makes its node wait: no data flow."""
-        return False
 
     def edge(self, text: str, target: str, port: int) -> Edge:
         """Return the edge for the input ``text``, number ``port``, of the node ``target``.

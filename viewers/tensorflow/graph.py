@@ -60,6 +60,7 @@ class _Defs(GraphSource):
     """A message with a list of NodeDefs; ``root`` is its node, None if there is none."""
 
     format = "TensorFlow"
+    control = "^"
     placeholders = ("Placeholder", "PlaceholderV2", "PlaceholderWithDefault")
     loops = ("NextIteration", "RefNextIteration")  # of TensorFlow 1
 
@@ -95,10 +96,6 @@ class _Defs(GraphSource):
     def producer(self, text: str) -> str:
         """Return the name of the node in an input: of ``node``, ``node:1``, ``node:output:0``, ``^node``."""
         return text[1:] if text[:1] == "^" else text.partition(":")[0]
-
-    def is_control(self, text: str) -> bool:
-        """Return whether an input is a control input."""
-        return text[:1] == "^"
 
     def edge(self, text: str, target: str, port: int) -> Edge:
         """Return the edge for an input."""
