@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pparse.findings import Finding, Severity
 from pparse.parsers.cpb.parser import CpbParser
-from pparse.parsers.protobuf.fits import fits, fitting_tags, goes_on_fitting
+from pparse.parsers.protobuf.message_format import MessageParser
 from pparse.parsers.protobuf.parser import ProtobufParser
 from pparse.tree.container import Container
 from pparse.tree.recognition import Confidence, signatures
@@ -22,53 +22,24 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction, FolderExtraction
     from pparse.parsers.protobuf.index import Piece
     from pparse.tree.entry import Entry
-    from pparse.tree.recognition import Excerpt
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
 
-_HEAD = 16 << 10
-# After so many tags of the type at the beginning, the type is certain, and anything else is damage.
-_FITTING = 6
-# So many are needed after a damaged beginning: a node of a graph has them with its first attributes.
-_FITTING_BEHIND = 12
 # Names of the model in a folder; TensorFlow also takes the first of these that exists.
 MEMBERS = ("saved_model.cpb", "saved_model.pb")
 
 
-class _TensorflowParser(ProtobufParser):
+class _TensorflowParser(MessageParser):
     media_type = "application/x-tensorflow"
     viewer = "pparse.viewers.tensorflow.viewer:TensorflowViewer"
-    is_generic = False
-    named_is_enough = False
-    refines = ("protobuf",)
-    options: ClassVar[dict[str, str]] = {}
-    usual_names: ClassVar[tuple[str, ...]] = ()
-    """How files are named that may be damaged at their beginning; empty: by any of the extensions."""
-
-    @classmethod
-    def match(cls, excerpt: Excerpt) -> Confidence:
-        """LIKELY if all fields at the beginning belong to the type; with the usual name, if some of them do."""
-        from pparse.protos import schema
-
-        head = excerpt.head(_HEAD)
-        size = excerpt.size
-        whole = size is not None and size <= len(head)
-        type = schema().message(cls.message_name or "")
-        if head and (fits(head, type, complete=False) or (whole and fits(head, type, complete=True))):
-            return Confidence.LIKELY
-        if not excerpt.ends_with(cls.usual_names or cls.extensions):
-            return Confidence.NO
-        if fitting_tags(head, type) >= _FITTING:
-            return Confidence.LIKELY
-        # The nodes in a SavedModel must not be taken for a graph that lost its beginning.
-        other = excerpt.ends_with(MEMBERS) and cls is not SavedModelParser
-        return Confidence.LIKELY if not other and goes_on_fitting(head, type, _FITTING_BEHIND) else Confidence.NO
+    others: ClassVar[tuple[str, ...]] = MEMBERS
 
 
 class SavedModelParser(_TensorflowParser):
     """The message of a SavedModel."""
 
     name = "saved-model"
+    others = ()
     description = "TensorFlow SavedModel"
     extensions = (".pb",)
     usual_names = ("saved_model.pb",)

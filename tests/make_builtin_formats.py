@@ -29,6 +29,7 @@ PARSERS = (
     "pparse.parsers.tensorflow:GraphDefParser",
     "pparse.parsers.tensorflow:MetaGraphParser",
     "pparse.parsers.tensorflow:SavedModelFolderParser",
+    "pparse.parsers.onnx.parser:OnnxParser",
     "pparse.parsers.protobuf.parser:ProtobufParser",
     "pparse.parsers.tfrecord.parser:TfrecordParser",
     "pparse.parsers.gguf.parser:GgufParser",

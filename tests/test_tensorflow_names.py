@@ -7,8 +7,8 @@ import pytest
 import pparse
 from pparse.cli import main
 from pparse.protos import message_class
+from pparse.viewers.tensor_proto import viewer as tensorflow
 from pparse.viewers.tensorflow import constants as tensorflow_constants
-from pparse.viewers.tensorflow import viewer as tensorflow
 from pparse.viewers.tensorflow.names import Sought
 
 GRAPH = message_class("tensorflow.GraphDef")

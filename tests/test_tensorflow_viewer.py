@@ -107,7 +107,7 @@ def test_a_name_that_looks_like_a_number_of_another():
 
 
 def test_many_names_are_numbered_without_holding_them(monkeypatch):
-    import pparse.viewers.tensorflow.viewer as module
+    import pparse.viewers.tensor_proto.viewer as module
 
     monkeypatch.setattr(module, "_HOLD_UP_TO", 3)
     viewer = pparse.view(model(), format="saved-model")

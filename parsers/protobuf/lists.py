@@ -25,7 +25,7 @@ from pparse.tree.index import IndexNote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any, Final
 
     from pparse.data.reader import Range
@@ -166,6 +166,36 @@ class ListIndex(IndexNote):
         """Return the numbers of the elements with overlay entries, ascending."""
         return sorted({index for overlay in self._overlays for index in overlay.indices() if index < self.count})
 
+    def pieces_at(self, ordinal: int) -> Sequence[Piece]:
+        """Return all pieces of one message of the list; of a cut one, those that exist."""
+        pieces: Sequence[Piece] = self.entries(ordinal, 1)[0].note.pieces
+        return pieces
+
+    def messages(
+        self, numbered: Callable[[Run, Window], Iterator[tuple[int, Field]]] | None = None
+    ) -> Iterator[tuple[int, Sequence[Piece], Window | None]]:
+        """Yield the number and the pieces of each message of the list, and a window that may hold its bytes.
+
+        ``numbered`` may leave out some elements of a run: it returns those that it does not, with their numbers in it.
+        """
+        first = 0
+        touched = set(self.touched())
+        for segment in self.segments:
+            if isinstance(segment, Run):
+                scan = segment.scan
+                window = scan.window()
+                fields = (
+                    enumerate(scan.fields(segment.key, 0, window)) if numbered is None else numbered(segment, window)
+                )
+                for number, field in fields:
+                    ordinal = first + number
+                    own = self.make.payload(scan.part, field)
+                    yield ordinal, (own, *self.pieces(ordinal)) if ordinal in touched else (own,), window
+            else:
+                for ordinal in range(first, first + segment.count):
+                    yield ordinal, self.pieces(ordinal), None
+            first += segment.count
+
     def wire(self) -> Iterator[Range | int]:
         """Yield the elements in wire format, with tags, in ranges as long as possible.
 
@@ -245,6 +275,10 @@ class Run:
                 yield b"".join(pieces)
                 pieces.clear()
         yield b"".join(pieces)
+
+
+def _all_of(run: Run, window: Window) -> Iterator[tuple[int, Field]]:
+    return enumerate(run.scan.fields(run.key, 0, window))
 
 
 class _Packed:

@@ -150,6 +150,17 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
     ),
     (
+        "onnx",
+        "pparse.parsers.onnx.parser:OnnxParser",
+        "pparse.viewers.onnx.viewer:OnnxViewer",
+        ((0, b"\x08"),),
+        (".onnx",),
+        False,
+        False,
+        False,
+        False,
+    ),
+    (
         "protobuf",
         "pparse.parsers.protobuf.parser:ProtobufParser",
         None,

@@ -12,7 +12,7 @@ import os
 from abc import ABC, abstractmethod
 
 from pparse.data.base import Distance
-from pparse.data.local import inside, open_file, real_path
+from pparse.data.local import folder_of, inside, open_file, real_path
 from pparse.errors import DataChangedError, PathError, SourceError
 
 TYPE_CHECKING = False
@@ -60,6 +60,19 @@ class Folder(ABC):
     def sizes(self, name: str) -> Sequence[int]:
         """Return the sizes in bytes of the files in the folder ``name`` below, as far as they are known."""
         return ()
+
+    def keeps(self, name: str, path: str | None) -> bool:
+        """Return whether ``name`` is in this folder, or in the one where the file ``path`` of it really is.
+
+        Formats ask that let a file name others which need not belong to it. Raises `PathError` for a name that leads
+        out of the folder.
+        """
+        confine(name)
+        return True
+
+    def behind(self, path: str) -> Folder | None:
+        """Return the folder where the file ``path`` of this one really is, if it is a link; else None."""
+        return None
 
     # -- how documents use it ----------------------------------------------------------------------------------------
 
@@ -148,6 +161,19 @@ class LocalFolder(Folder):
     def entered(self, name: str, source: FileSource, beside: Any) -> Any:
         """Return what was fetched; what it must be, the pool knows by its path."""
         return beside.file(name, beside.session.take(source, name, owned=True))
+
+    def keeps(self, name: str, path: str | None) -> bool:
+        """Return whether ``name`` is in this folder, or in the one where ``path`` is, links resolved."""
+        real = real_path(inside(self.path, *confine(name)))
+        homes = [real_path(self.path or ".")]
+        if path is not None:
+            homes.append(folder_of(real_path(path)))
+        return any(real.startswith(inside(home, "")) for home in homes)
+
+    def behind(self, path: str) -> Folder | None:
+        """Return the folder where the link ``path`` leads to; None if that is this one."""
+        home = folder_of(real_path(path))
+        return None if home == real_path(self.path or ".") else LocalFolder(home, self._pool, self._stats)
 
     def sizes(self, name: str) -> Sequence[int]:
         """Return the sizes of the files in the folder ``name``."""

@@ -56,24 +56,14 @@ def _starts(*magics: bytes, at: int = 0) -> Callable[[bytes, bytes], bool]:
     return lambda head, tail: head.startswith(magics, at)
 
 
-def _is_onnx(head: bytes, tail: bytes) -> bool:
-    """Test for a ModelProto: ir_version, then the producer's name or the graph."""
-    if len(head) < 4 or head[0] != 0x08 or not 1 <= head[1] <= 32:
-        return False
-    if head[2] == 0x3A:
-        return True
-    name = head[4 : 4 + head[3]]
-    return head[2] == 0x12 and 0 < head[3] < 60 and name.isascii() and name.decode("ascii", "replace").isprintable()
-
-
 NAMED: Final = (
     Named(
-        "onnx",
-        (".onnx",),
-        "ONNX model",
-        "08, a version, the producer's name or 3a",
-        "onnx.load (package onnx), onnxruntime",
-        _is_onnx,
+        "ort",
+        (".ort",),
+        "ONNX Runtime model (ORT format)",
+        "ORTM at byte 4",
+        "onnxruntime.InferenceSession (package onnxruntime); the .onnx that it was made of, pparse reads",
+        _starts(b"ORTM", at=4),
     ),
     Named(
         "tflite",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from functools import partial
 from itertools import islice, repeat
 
 from pparse.data.reader import Range
@@ -196,29 +197,12 @@ class Constants:
         """
         index = nodes.index_to(None).note
         if not isinstance(index, ListIndex):
-            return
-        first = 0
-        touched = set(index.touched())
-        for segment in index.segments:
-            if isinstance(segment, Run):
-                scan = segment.scan
-                window = scan.window()
-                fields = self._numbered(segment, window, () if touched else letters)
-                for number, field in fields:
-                    ordinal = first + number
-                    own = self.make.payload(scan.part, field)
-                    yield ordinal, (own, *index.pieces(ordinal)) if ordinal in touched else (own,), window
-            else:
-                for ordinal in range(first, first + segment.count):
-                    yield ordinal, index.pieces(ordinal), None
-            first += segment.count
+            return iter(())
+        return index.messages(partial(self._numbered, letters=letters) if letters and not index.touched() else None)
 
-    def _numbered(self, run: Run, window: Window, letters: Sequence[bytes]) -> Iterator[tuple[int, Field]]:
+    def _numbered(self, run: Run, window: Window, *, letters: Sequence[bytes]) -> Iterator[tuple[int, Field]]:
         """Yield the elements of a run with their numbers, except those that contain none of the ``letters``."""
         scan = run.scan
-        if not letters:
-            yield from enumerate(scan.fields(run.key, 0, window))
-            return
         check = self.parser.result.extraction.session.check_cancelled
         for first, count, low, high in scan.groups_of(run.key, window):
             if not _lacks(scan.part.data, low, high, letters):
@@ -369,7 +353,9 @@ class Constants:
         else:
             nodes, prefix = _nodes_of(node, functions, base.kind, inner)
             if nodes is not None:
-                yield from self._places_of(scope, ordinal, prefix, _pieces_at(nodes, ordinal))
+                index = nodes.index_to(None).note
+                if isinstance(index, ListIndex):
+                    yield from self._places_of(scope, ordinal, prefix, index.pieces_at(ordinal))
 
 
 class Base:
@@ -453,16 +439,6 @@ def _lacks(data: Data, low: int, high: int, letters: Sequence[bytes]) -> bool:
     except GapError:
         return False
     return len(block) == high - low and not any(text in block for text in letters)
-
-
-def _pieces_at(nodes: Node, ordinal: int) -> Sequence[Piece]:
-    """Return the pieces of one element of a list; of a cut one, those that exist."""
-    index = nodes.index_to(None).note
-    if not isinstance(index, ListIndex):
-        return ()
-    entry = index.entries(ordinal, 1)[0]
-    pieces: Sequence[Piece] = entry.note.pieces
-    return pieces
 
 
 def tensors_in(raw: bytes, size: int) -> list[tuple[str, int, int]] | None:

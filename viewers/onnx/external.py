@@ -1,0 +1,188 @@
+"""The files beside a model that hold the bytes of its tensors (onnx: docs/ExternalData.md, ExternalDataSecurity.md).
+
+A location is a relative path with ``/`` that stays in the folder of the model. Symbolic links are followed, since
+download caches consist of them, but not out of that folder, or the one where the model really is: the name of a file
+that a hostile model chooses must not lead to the rest of the disk. A file that is not in the first folder is looked for
+in the second. Nothing of a file is read before a tensor is.
+"""
+
+from __future__ import annotations
+
+from pparse.errors import EndOfDataError, PathError, SourceError
+from pparse.findings import Finding, Status
+from pparse.parsers.protobuf.message import Problem
+from pparse.tensors.status import status_by_place
+from pparse.tensors.tensor import Span
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Final
+
+    from pparse.document.extraction import Extraction
+
+# The keys (onnx/external_data_helper.py, ExternalDataInfo); "basepath" is what some writers leave behind.
+_LOCATION, _OFFSET, _LENGTH, _CHECKSUM = "location", "offset", "length", "checksum"
+_DIGITS: Final = 18
+_BLOCK: Final = 1 << 20
+
+
+class Placed:
+    """Where the bytes of a tensor are in another file."""
+
+    __slots__ = ("got", "reason", "span", "status")
+
+    def __init__(self, span: Span, status: Status, reason: str, got: int) -> None:
+        self.span = span
+        self.status = status
+        self.reason = reason
+        """What is wrong or odd, in words; empty: nothing."""
+        self.got = got
+        """How many of the bytes are there, or how many the file states."""
+
+
+class ExternalFile:
+    """One file: what is in it, or why it cannot be read; and what its tensors need of it."""
+
+    __slots__ = ("checksums", "content", "problem", "wanted")
+
+    def __init__(self, content: Extraction | None, problem: Problem | None) -> None:
+        self.content = content
+        self.problem = problem
+        self.wanted = 0
+        """Where the last tensor in it ends."""
+        self.checksums: set[str] = set()
+        """Its SHA-1, as the tensors state it."""
+
+    @property
+    def lacks(self) -> bool:
+        """Whether it is not there, or lacks bytes of a tensor."""
+        return self.content is None or self.there < self.wanted
+
+    @property
+    def there(self) -> int:
+        """How many bytes it has; 0 if it cannot be read."""
+        return 0 if self.content is None else self.content.known_end() - self.content.start
+
+
+class ExternalFiles:
+    """The files with external data of one model, each opened when the first tensor in it is listed."""
+
+    def __init__(self, extraction: Extraction) -> None:
+        self._extraction = extraction
+        self._files: dict[str, ExternalFile] = {}
+
+    def __iter__(self) -> Iterator[tuple[str, ExternalFile]]:
+        return iter(self._files.items())
+
+    def __bool__(self) -> bool:
+        return bool(self._files)
+
+    def find(self, pairs: Mapping[str, str], size: int) -> Placed | Problem:
+        """Return where the ``size`` bytes of a tensor are that ``pairs`` place."""
+        location = pairs.get(_LOCATION, "")
+        if not location:
+            return Problem(Status.DAMAGED, "its bytes are in another file, and no location is given")
+        place: list[int | None] = []
+        for key in (_OFFSET, _LENGTH):
+            text = pairs.get(key)
+            if text is not None and not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS):
+                return Problem(Status.DAMAGED, f"the {key} of its external data is {text[:40]!r}, not a number")
+            place.append(None if text is None else int(text))
+        offset, length = place[0] or 0, place[1]
+        if length is not None and length != size:
+            reason = f"its external data have {length:,} bytes; type and shape need {size:,}"
+            return Problem(Status.DAMAGED, reason, offset)
+        file = self._file(location)
+        checksum = pairs.get(_CHECKSUM)
+        if checksum and len(file.checksums) < 2:
+            file.checksums.add(checksum.lower())
+        content = file.content
+        if content is None:
+            return file.problem or Problem(Status.MISSING, f"its bytes are in {location}, which cannot be read")
+        file.wanted = max(file.wanted, offset + size)
+        return self._placed(content, location, offset, length, size)
+
+    def _placed(self, content: Extraction, location: str, offset: int, length: int | None, size: int) -> Placed:
+        there = content.known_end() - content.start
+        span = Span(content.data, content.start + offset, size, content.path, content.end)
+        status = status_by_place(offset, offset + size, there)
+        if status is not Status.COMPLETE:
+            got = max(0, min(size, there - offset))
+            reason = f"its bytes end at {offset + size:,} of {location}, which has {there:,} bytes"
+            return Placed(span, status, reason, got)
+        if length is None and there - offset != size:
+            reason = f"no length is given, and {there - offset:,} bytes of {location} follow its offset: onnx takes all"
+            return Placed(span, status, reason, there - offset)
+        return Placed(span, status, "", size)
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def _file(self, location: str) -> ExternalFile:
+        file = self._files.get(location)
+        if file is None:
+            self._extraction.session.limits.check(
+                "entries", len(self._files) + 1, "the number of files with external data"
+            )
+            file = self._files[location] = self._opened(location)
+        return file
+
+    def _opened(self, location: str) -> ExternalFile:
+        extraction = self._extraction
+        name = "/".join(part for part in location.split("/") if part != ".") if "/" in location else location
+        folder = extraction.folder
+        try:
+            if folder is not None and not folder.keeps(name, extraction.data.path):
+                reason = f"its bytes are in {location}, a link that leads out of the model's folder: it is not followed"
+                return ExternalFile(None, Problem(Status.MISSING, reason))
+            return ExternalFile(self._entered(name), None)
+        except PathError as error:
+            return ExternalFile(None, Problem(Status.MISSING, f"its bytes are in {location!r}: {error.reason}"))
+        except (SourceError, EndOfDataError) as error:
+            what = "is not there" if is_absent(error) else f"cannot be read: {error.reason}"
+            if folder is None:
+                what = "is not known, as is where the model lies (folder=)"
+            return ExternalFile(None, Problem(Status.MISSING, f"its bytes are in {location}, which {what}"))
+
+    def _entered(self, name: str) -> Extraction:
+        extraction = self._extraction
+        try:
+            found = extraction.sibling(name)
+            found.known_end()  # a file is opened when it is asked
+            return found
+        except SourceError as error:
+            folder, path = extraction.folder, extraction.data.path
+            behind = folder.behind(path) if folder is not None and path is not None and is_absent(error) else None
+            if behind is None:
+                raise
+            return behind.enter(name, extraction)  # type: ignore[no-any-return]
+
+    # -- what is wrong -------------------------------------------------------------------------------------------------
+
+    def verify(self) -> Iterator[Finding]:
+        """Compare the files with their checksums, reading them; yield what is wrong."""
+        from hashlib import sha1
+
+        for location, file in self._files.items():
+            content = file.content
+            if content is None or not file.checksums:
+                continue
+            digest = sha1(usedforsecurity=False)
+            start, end = content.start, content.known_end()
+            for at in range(start, end, _BLOCK):
+                content.session.check_cancelled()
+                digest.update(content.data.read_exact(at, min(_BLOCK, end - at)))
+            if file.checksums == {digest.hexdigest()}:
+                content.data.vouch(start, end)
+                continue
+            stated = " and ".join(sorted(file.checksums))
+            reason = f"the SHA-1 of {location} is {digest.hexdigest()}; the model states {stated[:90]}"
+            content.data.condemn(start, end, reason)
+            yield Finding("hash", reason, source=content.path, offset=start, length=end - start)
+
+
+def is_absent(error: Exception) -> bool:
+    """Return whether an error means that there is no such file."""
+    import errno
+
+    return isinstance(error, SourceError) and error.errno == errno.ENOENT

@@ -1,0 +1,431 @@
+"""Where an ONNX model has tensors, and what they are called.
+
+Initializers, dense and sparse, come first, then attributes of nodes, and what is in bodies of nodes (If, Loop, Scan),
+all of them streamed: a node without a tensor costs a look at a few bytes, and nothing is kept. The same for functions
+and training graphs. Names::
+
+    NAME                     an initializer; of a sparse one NAME.values and NAME.indices
+    OUTPUT                   the value of a Constant, by the name of its output; OUTPUT.values … of a sparse one
+    LABEL.attr, LABEL.attr[3] other attributes; LABEL: the node's name, or else its first output
+    LABEL.attr/NAME          in the body that is an attribute of a node
+    @domain.function/NAME    in a function (of the domain "" without a dot; an overload follows a colon)
+    training[0].algorithm/NAME
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from pparse.data.reader import Range
+from pparse.errors import LimitError, PparseError
+from pparse.findings import Finding, Status
+from pparse.kernels.wire import PADDING
+from pparse.parsers.protobuf.index import ChunkRange, OverlayField
+from pparse.parsers.protobuf.lists import ListIndex
+from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Message, Problem, problem_of
+from pparse.parsers.protobuf.window import Window
+from pparse.tree.entry import SCALAR
+from pparse.tree.key_table import KeyTable, key_hash
+from pparse.viewers.onnx.nodes import BODIES, BODY, SPARSE, SPARSES, TENSOR, TENSORS, Attribute, read_node
+from pparse.viewers.onnx.tensors import NAME, Head, read_head
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Final
+
+    from pparse.budget import Charge
+    from pparse.parsers.protobuf.index import Piece
+    from pparse.parsers.protobuf.parser import ProtobufParser
+    from pparse.protobuf.schema import Schema
+    from pparse.tensors.tensor import Tensor
+    from pparse.tree.node import Node
+    from pparse.viewers.onnx.tensors import OnnxMaker
+
+    Value = Sequence[Piece] | Problem
+
+# The lists of a graph, or of a function, that have tensors in them, in the order in which they are listed.
+_LISTS: Final = ("initializer", "sparse_initializer", "node")
+# Fields of a SparseTensorProto.
+_VALUES, _INDICES = 1, 2
+# NodeProtos up to this size are read in one go, TensorProtos up to their data.
+_SMALL: Final = 16 << 10
+_HEAD: Final = 512
+# Bytes of a window on a list of tensors: after a jump over the data of one, its head and the next one's are read.
+_FIRST_WINDOW: Final = 1 << 10
+# Memory of one entry of the tables, and while they are made.
+_ENTRY, _MAKING = 21, 45
+
+
+class Place:
+    """Where a tensor is."""
+
+    __slots__ = ("head", "name", "near", "ordinal", "scope", "source", "value")
+
+    def __init__(self, name: str, value: Value, near: Window | None = None, head: Head | None = None) -> None:
+        self.name = name
+        """Name of the tensor."""
+        self.value = value
+        """What the tensor is made of."""
+        self.near = near
+        """A window that may hold its bytes."""
+        self.head = head
+        """Its head, if it was read."""
+        self.scope = self.source = self.ordinal = 0  # number of the scope, of the list in it, of the element in that
+
+
+class Scope:
+    """A graph or a function: the ``path`` of its node in the tree, and the ``prefix`` of names in it."""
+
+    __slots__ = ("path", "prefix")
+
+    def __init__(self, path: str, prefix: str) -> None:
+        self.path = path
+        self.prefix = prefix
+
+
+class Places:
+    """The tensors of one model, in order; `find` looks one up by name."""
+
+    def __init__(self, parser: ProtobufParser, maker: OnnxMaker, schema: Schema) -> None:
+        self.parser = parser
+        self.maker = maker
+        self.make = parser.make
+        self._sparse_type = schema.message("onnx.SparseTensorProto")
+        self._node_type = schema.message("onnx.NodeProto")
+        self._attribute_type = schema.message("onnx.AttributeProto")
+        # By the hash of names: numbers of scopes, lists and elements. The budget may drop it at any time.
+        self._table: tuple[KeyTable, list[Scope], array[int], array[int], bytearray] | None = None
+        self._charge: Charge | None = None
+        self._searched = False
+        self._held: tuple[str, Node] | None = None
+
+    # -- everything --------------------------------------------------------------------------------------------------
+
+    def roots(self) -> Iterator[Scope]:
+        """Yield the graph, the functions, and the graphs of training."""
+        root = self.parser.result.root
+        if root.find("graph") is not None:
+            yield Scope("graph", "")
+        functions = root.find("functions")
+        for function in kids_of(functions):
+            yield Scope(function.path, f"@{function_name(function)}/")
+        for number, training in enumerate(kids_of(root.find("training_info"))):
+            for key in ("initialization", "algorithm"):
+                graph = training.find(key)
+                if graph is not None:
+                    yield Scope(graph.path, f"training[{number}].{key}/")
+
+    def places(self, *, most: int | None = None, scopes: list[Scope] | None = None) -> Iterator[Place]:
+        """Yield where each tensor is, with its name, which may not be unique, of at most ``most`` elements of lists.
+
+        The scopes that were gone through are appended to ``scopes``.
+        """
+        known: list[Scope] = scopes if scopes is not None else []
+        left = -1 if most is None else most
+        check = self.parser.result.extraction.session.check_cancelled
+        for root in self.roots():
+            waiting = [self._elements(root, known)]
+            while waiting:
+                try:
+                    found = next(waiting[-1], None)
+                except LimitError as error:
+                    self._note(error, "limit")
+                    found = None
+                if found is None:
+                    waiting.pop()
+                elif isinstance(found, Scope):
+                    waiting.append(self._elements(found, known))
+                elif isinstance(found, Place):
+                    yield found
+                else:
+                    left -= 1
+                    if not left & 0xFFF:
+                        check()
+                    if not left:
+                        return
+
+    def _elements(self, scope: Scope, known: list[Scope]) -> Iterator[Place | Scope | int]:
+        """Yield the places in a scope, the scopes below it, and after each element of its lists a number."""
+        number = len(known)
+        known.append(scope)
+        try:
+            node = self._node(scope.path)
+            for source, key in enumerate(_LISTS):
+                elements = node.find(key)
+                if elements is None or elements.shape == SCALAR:
+                    continue
+                for ordinal, pieces, window in self._messages(elements):
+                    for found in self._of_element(scope, elements, key, ordinal, pieces, window):
+                        if isinstance(found, Place):
+                            found.scope, found.source, found.ordinal = number, source, ordinal
+                        yield found
+                    yield ordinal
+        except PASSING_OR_LIMIT:
+            raise
+        except PparseError as error:
+            self._note(error, "malformed", scope.path)
+
+    def _node(self, path: str) -> Node:
+        """Return the node of a scope; the last one is held, as it is asked for again soon."""
+        held = self._held
+        if held is None or held[0] != path:
+            self._held = held = path, self.parser.result.root.at(path)
+        return held[1]
+
+    def _messages(self, elements: Node) -> Iterator[tuple[int, Sequence[Piece], Window | None]]:
+        index = elements.index_to(None).note
+        return index.messages() if isinstance(index, ListIndex) else iter(())
+
+    def _of_element(
+        self, scope: Scope, elements: Node, key: str, ordinal: int, pieces: Sequence[Piece], window: Window | None
+    ) -> Iterator[Place | Scope]:
+        if key == "initializer":
+            yield self._initializer(scope.prefix, ordinal, pieces, window)
+        elif key == "sparse_initializer":
+            yield from self._sparse(f"{scope.prefix}[{ordinal}]", pieces, window, scope.prefix)
+        else:
+            yield from self._of_node(scope, elements, ordinal, pieces, window)
+
+    def _note(self, error: PparseError, code: str, path: str = "") -> None:
+        source = self.make.extraction.name
+        self.parser.result.findings.add(
+            Finding(
+                code,
+                error.reason,
+                path=path or error.path or "",
+                source=source,
+                offset=error.offset,
+                option=error.option,
+            )
+        )
+
+    # -- initializers ------------------------------------------------------------------------------------------------
+
+    def _initializer(self, prefix: str, ordinal: int, pieces: Sequence[Piece], window: Window | None) -> Place:
+        part = self._plain(pieces)
+        if part is not None and window is not None and part.data is window.data:
+            size = part.end - part.start
+            at = window.at(part.start)
+            there = min(size, window.size - at, _HEAD)
+            head = read_head(window.block[at : at + there] + PADDING, there, size)
+            if head is not None and head.name:
+                return Place(prefix + head.name, pieces, window, head)
+        name = self._text(Message(self.make, pieces, self.maker.type, window), NAME)
+        return Place(prefix + (name or f"[{ordinal}]"), pieces, window)
+
+    def _plain(self, pieces: Sequence[Piece]) -> Range | None:
+        """Return the one stretch of bytes that a message consists of, if all of it is there; else None."""
+        part = pieces[0] if len(pieces) == 1 else None
+        if not isinstance(part, Range) or isinstance(part, ChunkRange) or part.end > self.make.data_end(part):
+            return None
+        return part
+
+    def _sparse(
+        self, name: str, pieces: Sequence[Piece], window: Window | None, prefix: str | None = None
+    ) -> Iterator[Place]:
+        """Yield the two tensors of a sparse one; with a ``prefix``, it has a name of its own, which follows that."""
+        try:
+            message = Message(self.make, pieces, self._sparse_type, window)
+            found = [message.pieces(number) for number in (_VALUES, _INDICES)]
+            if prefix is not None and found[0] is not None:
+                own = self._text(Message(self.make, found[0], self.maker.type, message.near), NAME)
+                name = prefix + own if own else name
+            for label, parts in zip(("values", "indices"), found, strict=True):
+                lost = message.problem or Problem(Status.DAMAGED, "the sparse tensor has no " + label)
+                yield Place(f"{name}.{label}", parts if parts is not None else lost, message.near)
+        except PASSING_OR_LIMIT:
+            raise
+        except PparseError as error:
+            yield Place(f"{name}.values", problem_of(error))
+
+    @staticmethod
+    def _text(message: Message, number: int) -> str:
+        try:
+            return str(message.scalar(number))
+        except PASSING_OR_LIMIT:
+            raise
+        except PparseError:
+            return ""
+
+    # -- nodes -------------------------------------------------------------------------------------------------------
+
+    def _of_node(
+        self, scope: Scope, elements: Node, ordinal: int, pieces: Sequence[Piece], window: Window | None
+    ) -> Iterator[Place | Scope]:
+        part = self._plain(pieces)
+        label: str | None = None
+        found: list[Attribute] = []
+        base = 0
+        if part is not None and part.end - part.start <= _SMALL:
+            window = window if window is not None and window.data is part.data else Window(part.data, part.end)
+            window.at(part.start)
+            raw = window.read(part.start, part.end)
+            read = read_node(raw + PADDING, len(raw))
+            if read is not None:
+                label, found = read
+                base = part.start
+                data = part.data
+                for item in found:
+                    item.pieces = (data.range(base + item.start, base + item.end),)
+        if label is None:
+            label, found, window = self._by_messages(ordinal, pieces, window)
+        label = label or f"[{ordinal}]"
+        for item in found:
+            yield from self._of_attribute(scope, elements, ordinal, label, item, window)
+
+    def _of_attribute(
+        self, scope: Scope, elements: Node, ordinal: int, label: str, item: Attribute, window: Window | None
+    ) -> Iterator[Place | Scope]:
+        name = scope.prefix + (item.output if item.output is not None else f"{label}.{item.name}")
+        if item.number is not None:
+            name = f"{name}[{item.number}]"
+        if item.kind in (TENSOR, TENSORS):
+            yield Place(name, item.problem or item.pieces, window)
+        elif item.kind in (SPARSE, SPARSES):
+            yield from self._sparse(name, item.pieces, window)
+        else:
+            key = "g" if item.kind == BODY else f"graphs[{item.number}]"
+            yield Scope(f"{elements.path}[{ordinal}].attribute[{item.at}].{key}", f"{name}/")
+
+    def _by_messages(
+        self, ordinal: int, pieces: Sequence[Piece], window: Window | None
+    ) -> tuple[str, list[Attribute], Window | None]:
+        """Return the label and the attributes of a node that is large, in parts, or not whole."""
+        message = Message(self.make, pieces, self._node_type, window)
+        names = [self._text(message, 3), *self._outputs(message)]
+        output = names[1] if len(names) > 1 else ""
+        constant = self._text(message, 4) == "Constant" and self._text(message, 7) in ("", "ai.onnx")
+        found: list[Attribute] = []
+        try:
+            for at, part in enumerate(message.elements(5)):
+                attribute = Message(self.make, part, self._attribute_type, message.near)
+                name = self._text(attribute, 1)
+                for kind in (TENSOR, BODY, SPARSE):
+                    inner = attribute.pieces(kind)
+                    if inner is not None:
+                        found.append(Attribute(kind, name, at, None, 0, 0))
+                        found[-1].pieces = inner
+                for kind in (TENSORS, BODIES, SPARSES):
+                    for number, inner in enumerate(attribute.elements(kind)):
+                        found.append(Attribute(kind, name, at, number, 0, 0))
+                        found[-1].pieces = inner
+                for item in found:
+                    if item.at == at and constant and output and is_value(name, item):
+                        item.output = output
+        except PASSING_OR_LIMIT:
+            raise
+        except PparseError as error:
+            self._note(error, "malformed")
+        return names[0] or output or f"[{ordinal}]", found, message.near
+
+    def _outputs(self, message: Message) -> list[str]:
+        """Return the first output that has a name, in a list."""
+        for item in message.fields.get(2, ()):
+            if isinstance(item, OverlayField):
+                continue
+            part = item[0]
+            window = message.window(part)
+            for at in part.fields(2, 0, window):
+                if at.end > at.start and at.end <= part.part.end:
+                    return [window.read(at.start, min(at.end, at.start + _SMALL)).decode("utf-8", "replace")]
+        return []
+
+    def tensor(self, place: Place, name: str | None = None) -> Tensor:
+        """Return the tensor at a place, under that name."""
+        shown = place.name if name is None else name
+        if isinstance(place.value, Problem):
+            return self.maker.missing(shown, place.value)
+        part = place.value[0]
+        if place.head is not None and isinstance(part, Range):
+            made = self.maker.of_head(shown, place.head, part)
+            if made is not None and not self.maker.owner.holes:
+                return made
+        return self.maker.tensor(shown, place.value, place.near)
+
+    # -- by name -----------------------------------------------------------------------------------------------------
+
+    @property
+    def table(self) -> KeyTable:
+        """The tensors by the hash of their name."""
+        return self._tables()[0]
+
+    def _tables(self) -> tuple[KeyTable, list[Scope], array[int], array[int], bytearray]:
+        found = self._table
+        if found is not None:
+            return found
+        budget = self.parser.result.extraction.session.budget
+        hashes, scopes, numbers = array("q"), array("I"), array("I")
+        sources = bytearray()
+        known: list[Scope] = []
+        with budget.charge(0, "collecting the names of tensors") as charge:
+            for place in self.places(scopes=known):
+                hashes.append(key_hash(place.name))
+                scopes.append(place.scope)
+                numbers.append(place.ordinal)
+                sources.append(place.source)
+                if not len(hashes) & 0xFFF:
+                    charge.resize(_MAKING * len(hashes) + 300 * len(known))
+            found = KeyTable(hashes), known, scopes, numbers, sources
+        self._table = found
+        size = _ENTRY * len(hashes) + 300 * len(known)
+        self._charge = budget.charge(size, "the names of tensors", self._forget)
+        return found
+
+    def _forget(self) -> None:
+        self._table = None
+
+    def find(self, name: str, occurrence: int = 1) -> Place | None:
+        """Return the n-th place with that name; None if there are fewer."""
+        if occurrence == 1 and self._table is None and not self._searched:
+            self._searched = True  # the first time, to search is cheaper than to make a table
+            return next((place for place in self.places() if place.name == name), None)
+        table, known, scopes, numbers, sources = self._tables()
+        before: tuple[int, int, int] | None = None
+        for number in table.candidates(name):
+            at = (scopes[number], sources[number], numbers[number])
+            if at == before:  # places of one element come together
+                continue
+            before = at
+            for place in self._at(known[at[0]], at[1], at[2]):
+                if place.name == name:
+                    occurrence -= 1
+                    if not occurrence:
+                        return place
+        return None
+
+    def _at(self, scope: Scope, source: int, ordinal: int) -> Iterator[Place]:
+        """Yield the places of one element of a list."""
+        elements = self._node(scope.path).find(_LISTS[source])
+        index = elements.index_to(None).note if elements is not None else None
+        if elements is not None and isinstance(index, ListIndex):
+            pieces = index.pieces_at(ordinal)
+            for found in self._of_element(scope, elements, _LISTS[source], ordinal, pieces, None):
+                if isinstance(found, Place):
+                    yield found
+
+
+def is_value(name: str, item: Attribute) -> bool:
+    """Return whether an attribute of a Constant is its value."""
+    return (name == "value" and item.kind == TENSOR) or (name == "sparse_value" and item.kind == SPARSE)
+
+
+def kids_of(node: Node | None) -> Iterator[Node]:
+    """Yield the children of a node; none if there is no node, or it is damaged and not a container."""
+    return node.children() if node is not None and node.shape != SCALAR else iter(())
+
+
+def function_name(function: Node) -> str:
+    """Return ``domain.name:overload`` of a function; ``[3]`` if its name cannot be read."""
+    texts = []
+    for key in ("domain", "name", "overload"):
+        try:
+            found = function.find(key)
+            texts.append(str(found.load()) if found is not None else "")
+        except PASSING_OR_LIMIT:
+            raise
+        except PparseError:
+            texts.append("")
+    domain, name, overload = texts
+    shown = f"{domain}.{name}" if domain and name else name or f"[{function.ordinal}]"
+    return f"{shown}:{overload}" if overload else shown

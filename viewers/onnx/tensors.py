@@ -1,0 +1,273 @@
+"""TensorProto of ONNX: from the message to a `Tensor`, without reading its elements.
+
+The rules (onnx/onnx-ml.proto; onnx.numpy_helper.to_array; docs/ExternalData.md): with ``data_location`` EXTERNAL the
+bytes are in a file beside the model. Otherwise ``raw_data`` counts if it is set: little-endian, types below 8 bits
+packed with the first element in the low bits. Otherwise the field of the type lists the elements, 2- and 4-bit ones by
+the byte, 16- and 8-bit floats as their bits. The number of elements must be that of the shape: nothing is repeated or
+left out. Strings are never raw. Tensors in parts (``segment``) are refused by every reader, and here.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pparse.data.range_status import cut_status
+from pparse.findings import Status
+from pparse.kernels.wire import LEN, PADDING, read_length, read_value
+from pparse.locking import steps
+from pparse.parsers.protobuf.index import OverlayField
+from pparse.parsers.protobuf.message import Message, Problem
+from pparse.viewers.onnx.element_types import ELEMENT_TYPES, STRING, STRING_DATA
+from pparse.viewers.onnx.external import ExternalFiles
+from pparse.viewers.tensor_proto.maker import TensorMaker, has_too_many, is_cut
+from pparse.viewers.tensor_proto.values import Values, texts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Final
+
+    from pparse.data.reader import Range
+    from pparse.document.extraction import Extraction
+    from pparse.parsers.protobuf.entries import ValueEntries
+    from pparse.protobuf.schema import Schema
+    from pparse.tensors.tensor import Span
+    from pparse.viewers.onnx.element_types import ElementType
+    from pparse.viewers.tensor_proto.tensor import ProtoTensor
+
+DIMS, DATA_TYPE, SEGMENT, NAME, RAW_DATA, EXTERNAL_DATA, DATA_LOCATION = 1, 2, 3, 8, 9, 13, 14
+_EXTERNAL: Final = 1
+_MAX_RANK: Final = 254
+_TAG_DIM, _TAG_DIMS, _TAG_TYPE = DIMS << 3, DIMS << 3 | LEN, DATA_TYPE << 3
+_TAG_NAME, _TAG_RAW = NAME << 3 | LEN, RAW_DATA << 3 | LEN
+
+
+class OnnxMaker(TensorMaker):
+    """Makes tensors from TensorProtos of one model."""
+
+    def __init__(self, extraction: Extraction, make: ValueEntries, schema: Schema, owner: Any) -> None:
+        super().__init__(extraction, make, schema.message("onnx.TensorProto"), owner)
+        self.pair_type = schema.message("onnx.StringStringEntryProto")
+        self.external = ExternalFiles(extraction)
+
+    def of_head(self, name: str, head: Head, part: Range) -> ProtoTensor | None:
+        """Return the tensor of a plain TensorProto, of which ``head`` was read; None: look closer."""
+        known = ELEMENT_TYPES.get(head.type)
+        if known is None or known.dtype is None or has_too_many(head.shape):
+            return None
+        content = part.data.range(part.start + head.start, part.start + head.start + head.length)
+        spans = self.spans(content)
+        if len(spans) != 1 or spans[0].data is not self.extraction.data or not self._is_sure:
+            return None
+        made = self.new(name, known.dtype, head.shape, spans, known.name)
+        return made if head.length == known.dtype.stored_nbytes(made.size) else None
+
+    def read(self, name: str, message: Message) -> ProtoTensor:
+        """Return the tensor of a TensorProto."""
+        number = int(message.scalar(DATA_TYPE))
+        known = ELEMENT_TYPES.get(number)
+        stored = known.name if known is not None else f"type {number}"
+        problem = message.problem
+        if problem is not None and not number:
+            return self.missing(name, problem)
+        shape, wrong = self._shape(message)
+        cut = wrong or (problem if DIMS not in message.fields else None)
+        if is_cut(cut):
+            return self.missing(name, cut, stored)  # the number of elements is unknown
+        if wrong is None and SEGMENT in message.fields:
+            wrong = Problem(Status.UNSUPPORTED, "it is a segment of a larger tensor, which no reader puts together")
+        if wrong is None and known is None:
+            reason = f"its data_type is {number}, which onnx does not have"
+            wrong = Problem(
+                Status.UNSUPPORTED if number else Status.DAMAGED, reason if number else "it has no data_type"
+            )
+        if wrong is not None or known is None:
+            return self.new(name, known.dtype if known is not None else None, shape, (), stored, wrong)
+        if message.scalar(DATA_LOCATION) == _EXTERNAL:
+            return self._external(name, message, known, shape)
+        if known.dtype is None:
+            return self._text(name, message, shape)
+        if RAW_DATA in message.fields:
+            raw = self.bytes_of(message, RAW_DATA, "raw_data")
+            if isinstance(raw, Problem):
+                return self.new(name, known.dtype, shape, (), stored, raw)
+            if raw is None:
+                where = self._empty_at(message)
+                return self.of_bytes(name, message, known.dtype, shape, stored, where, "raw_data")
+            return self.of_bytes(name, message, known.dtype, shape, stored, raw, "raw_data")
+        return self._listed(name, message, known, shape)
+
+    def _empty_at(self, message: Message) -> Range:
+        found = message.last(RAW_DATA)
+        if found is None or isinstance(found, OverlayField):
+            return self.extraction.data.range(0, 0)
+        part, at = found
+        return part.part.data.range(at.start, at.start)
+
+    def _shape(self, message: Message) -> tuple[tuple[int, ...], Problem | None]:
+        """Return the shape, and what is wrong with it."""
+        sizes: list[int] = []
+        for size in numbers(message, DIMS):
+            if len(sizes) >= _MAX_RANK:
+                return (), Problem(Status.DAMAGED, f"the tensor has more than {_MAX_RANK} dimensions")
+            sizes.append(size)
+        shape = tuple(sizes)
+        if min(shape, default=0) < 0:
+            return shape, Problem(Status.DAMAGED, f"a dimension of the tensor is negative: {min(shape)}")
+        if has_too_many(shape):
+            return shape, Problem(Status.DAMAGED, "the shape has too many elements")
+        return shape, None
+
+    # -- elements that are listed --------------------------------------------------------------------------------------
+
+    def _listed(self, name: str, message: Message, known: ElementType, shape: tuple[int, ...]) -> ProtoTensor:
+        dtype = known.listed
+        assert dtype is not None  # noqa: S101 -- of strings, `_text` makes the tensor
+        values = Values(message, self.type.fields[known.field], known.code, known.words)
+        made = self.new(name, dtype, shape, (), known.name)
+        size = dtype.stored_nbytes(made.size)
+        unit = size if not dtype.packed and not made.size else dtype.itemsize
+        count = size // unit if unit else 0
+        problem = message.problem
+        if self.as_stored(made, values, count):
+            return made
+        cut = problem is not None or values.cut
+        listed = values.count if values.counted or values.cut else None
+        self.list_values(made, dtype, values, dtype.itemsize, whole=not cut, exact=True)
+        if cut:
+            problem = problem or Problem(Status.TRUNCATED, "the file ends inside its values")
+            there = values.count
+            damaged = problem.status is Status.DAMAGED
+            if made.size or damaged:
+                self.judge(made, problem, cut_status(there, damaged=damaged), count, there)
+        elif listed is not None and (listed != count or values.extra_words):
+            field = self.type.fields[known.field].name
+            reason = f"{field} lists {listed:,} values; type and shape need {count:,}"
+            self.judge(made, Problem(Status.DAMAGED, reason), None, count, listed)
+        return made
+
+    def _text(self, name: str, message: Message, shape: tuple[int, ...]) -> ProtoTensor:
+        spans: tuple[Span, ...] = ()
+        listed = 0
+        for item in message.fields.get(STRING_DATA, ()):
+            if not isinstance(item, OverlayField) and item[1].count:
+                part = item[0]
+                last = part.last(STRING_DATA, message.window(part))
+                begin = item[1].offsets[0]
+                spans += self.spans(part.part.data.range(begin, max(begin, min(last.end, part.part.end))))
+                listed += item[1].count
+        made = self.new(name, None, shape, spans, ELEMENT_TYPES[STRING].name)
+        made._listing = partial(self._texts, message, made.size), None
+        problem = message.problem
+        if problem is not None:
+            self.judge(made, problem, cut_status(spans, damaged=problem.status is Status.DAMAGED))
+        elif listed != made.size:
+            reason = f"string_data lists {listed:,} strings; the shape needs {made.size:,}"
+            self.judge(made, Problem(Status.DAMAGED, reason), None, made.size, listed)
+        return made
+
+    def _texts(self, message: Message, count: int) -> Iterator[bytes]:
+        return steps(self.owner.lock, texts(message, STRING_DATA, count))
+
+    # -- elements in another file --------------------------------------------------------------------------------------
+
+    def _external(self, name: str, message: Message, known: ElementType, shape: tuple[int, ...]) -> ProtoTensor:
+        dtype = known.dtype
+        problem = message.problem
+        if problem is not None:
+            return (
+                self.missing(name, problem, known.name) if is_cut(problem) else self._wrong(name, known, shape, problem)
+            )
+        if dtype is None:
+            return self._wrong(name, known, shape, Problem(Status.DAMAGED, "strings cannot be in another file"))
+        pairs: dict[str, str] = {}
+        for pieces in message.elements(EXTERNAL_DATA):
+            pair = Message(self.make, pieces, self.pair_type, message.near)
+            pairs[str(pair.scalar(1))] = str(pair.scalar(2))
+        made = self.new(name, dtype, shape, (), known.name)
+        size = dtype.stored_nbytes(made.size)
+        found = self.external.find(pairs, size)
+        if isinstance(found, Problem):
+            return self._wrong(name, known, shape, found)
+        made.spans = (found.span,)
+        made.status = found.status
+        if found.reason:
+            problem = Problem(found.status, found.reason, found.span.offset)
+            if found.status is Status.COMPLETE:
+                made.finding = self.warning("external-data", found.reason, name, size, found.got)
+            else:
+                self.judge(made, problem, None, size, found.got)
+        made.unwritten_nbytes = self.owner.unwritten(made)[1] if made.status is Status.COMPLETE else 0
+        return made
+
+    def _wrong(self, name: str, known: ElementType, shape: tuple[int, ...], problem: Problem) -> ProtoTensor:
+        return self.new(name, known.dtype, shape, (), known.name, problem)
+
+
+def numbers(message: Message, number: int) -> Iterator[int]:
+    """Yield the values of a repeated int64 field, packed or not. Raises `MalformedError`, `EndOfDataError`."""
+    for item in message.fields.get(number, ()):
+        if isinstance(item, OverlayField):
+            continue
+        part = item[0]
+        window = message.window(part)
+        for at in part.fields(number, 0, window):
+            end = min(at.end, part.part.end)
+            raw = window.read(at.start, end) + PADDING
+            pos, size = 0, end - at.start
+            while pos < size:
+                value, pos = read_value(raw, pos)
+                yield value - (1 << 64) if value >> 63 else value
+
+
+class Head:
+    """A plain TensorProto whose fields were read: ``type``, ``shape``, ``name``, and where its ``raw_data`` is."""
+
+    __slots__ = ("length", "name", "shape", "start", "type")
+
+    def __init__(self, type: int, shape: tuple[int, ...], name: str, start: int, length: int) -> None:
+        self.type = type
+        self.shape = shape
+        self.name = name
+        self.start = start
+        """Where the raw data begin in the message."""
+        self.length = length
+
+
+def read_head(raw: bytes, there: int, size: int) -> Head | None:
+    """Return the head of a TensorProto of ``size`` bytes, of which ``raw[:there]`` were read (`PADDING` follows).
+
+    None unless it consists of dimensions, a type, a name and ``raw_data``, which is the last, as onnx writes them.
+    """
+    shape: list[int] = []
+    number = 0
+    name = ""
+    order = pos = 0
+    try:
+        while pos < there:
+            tag = raw[pos]
+            pos += 1
+            if tag == _TAG_DIM and order <= _TAG_DIM:
+                value, pos = read_value(raw, pos)
+                if value >> 40 or len(shape) >= _MAX_RANK:
+                    return None
+                shape.append(value)
+            elif tag <= order:
+                return None
+            elif tag == _TAG_TYPE:
+                number, pos = read_value(raw, pos)
+            elif tag == _TAG_NAME:
+                length, pos = read_length(raw, pos)
+                if pos + length > there:
+                    return None
+                name = raw[pos : pos + length].decode()
+                pos += length
+            elif tag == _TAG_RAW:
+                length, pos = read_length(raw, pos)
+                return Head(number, tuple(shape), name, pos, length) if pos <= there and pos + length == size else None
+            else:
+                return None
+            order = tag
+    except (ValueError, IndexError):  # MalformedError is one
+        return None
+    return None

@@ -1,0 +1,140 @@
+"""ONNX models: initializers, attributes of nodes, functions; inline of any size, or in files beside the model."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from pparse.document.downloads import Resume
+from pparse.errors import PparseError
+from pparse.findings import Finding, Status
+from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
+from pparse.parsers.protobuf.schema import builtin_schema
+from pparse.tree.entry import SCALAR
+from pparse.viewers.onnx.places import Places, function_name, kids_of
+from pparse.viewers.onnx.tensors import OnnxMaker
+from pparse.viewers.tensor_proto.viewer import ProtoViewer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any, Final
+
+    from pparse.document.extraction import Extraction
+    from pparse.tensors.viewer import Extent
+    from pparse.tree.node import Node
+
+_FACTS: Final = ("ir_version", "producer_name", "producer_version", "domain", "model_version", "doc_string")
+# The most values of a list that `metadata` has.
+_MOST: Final = 10_000
+
+
+class OnnxViewer(ProtoViewer):
+    """A mapping of names to the tensors of a model; see `pparse.viewers.onnx.places` for the names."""
+
+    constants: Places
+    names_may_be_lost = True  # unlike a graph of TensorFlow, a model has its weights in it
+
+    def __init__(self, extraction: Extraction) -> None:
+        super().__init__(extraction)
+        schema = builtin_schema()
+        self._maker = OnnxMaker(self.source, self.parser.make, schema, self)
+        self.constants = Places(self.parser, self._maker, schema)
+        self._settled = False
+
+    # -- what the file says of itself --------------------------------------------------------------------------------
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the model says about itself: versions, producer, operator sets, inputs and outputs, its properties."""
+        root = self.root
+        found: dict[str, Any] = {}
+        for key in _FACTS:
+            value = value_of(root, key)
+            if value is not None and value != "":
+                found[key] = value
+        opsets = islice(kids_of(root.find("opset_import")), _MOST)
+        found["opset_imports"] = {value_of(kid, "domain") or "ai.onnx": value_of(kid, "version") for kid in opsets}
+        graph = root.find("graph")
+        if graph is not None:
+            name = value_of(graph, "name")
+            if name:
+                found["graph"] = name
+        functions = [function_name(kid) for kid in islice(kids_of(root.find("functions")), _MOST)]
+        if functions:
+            found["functions"] = functions
+        for kid in islice(kids_of(root.find("metadata_props")), _MOST):
+            found[f"metadata_props.{value_of(kid, 'key')}"] = value_of(kid, "value")
+        return found
+
+    def frames(self) -> Iterator[Node]:
+        """Yield the nodes of the graph, the functions, and the graphs of training."""
+        root = self.root
+        for key in ("graph", "functions", "training_info"):
+            found = root.find(key)
+            if found is not None and found.shape != SCALAR:
+                yield found
+
+    # -- how complete it is ------------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """From now on, let checksums of external files be compared before their tensors are listed."""
+        if not self._settled:
+            self._settled = True
+            for _ in self._check_files():
+                pass
+
+    def check(self, *, strict: bool = False) -> Iterator[Finding]:
+        """Parse everything, look at each tensor, and compare the files beside the model with their checksums."""
+        yield from super().check(strict=strict)
+        self._settled = True
+        yield from self._check_files()
+
+    def _check_files(self) -> Iterator[Finding]:
+        """List all tensors, so that all files are known; compare their checksums, and yield what is wrong."""
+        if not self._maker.external:
+            for _ in self.tensors():
+                pass
+        for finding in self._maker.external.verify():
+            self.findings.add(finding)
+            self.note_damage()
+            yield finding
+
+    def close_extent(self, extent: Extent) -> Extent:
+        """Complete an extent to which all tensors were added; files beside the model may lack bytes, too."""
+        lacking = [(name, file) for name, file in self._maker.external if file.lacks]
+        if not lacking or self.own_status() is not Status.COMPLETE:
+            return super().close_extent(extent)
+        extent.document_status = Status.TRUNCATED
+        extent.actual = (extent.actual or 0) + sum(file.there for _, file in self._maker.external)
+        extent.expected = extent.actual
+        for name, file in lacking:
+            extent.missing_files += file.content is None
+            extent.cut_files += file.content is not None
+            extent.expected += max(0, file.wanted - file.there)
+            extent.resume.append(Resume(name, file.there))
+        extent.at_least = bool(extent.missing_files)
+        return self.keep_extent(extent)
+
+    def truncation(self, extent: Extent) -> Finding:
+        """Return the finding on a model that lacks bytes, its own or of files beside it."""
+        lacking = [(name, file) for name, file in self._maker.external if file.lacks]
+        if not lacking or self.own_status() is not Status.COMPLETE:
+            return super().truncation(extent)
+        name, file = lacking[0]
+        what = f"{name}, beside the model, " + ("is not there" if file.content is None else "lacks bytes")
+        if len(lacking) > 1:
+            shown = ", ".join(name for name, _ in lacking[:3]) + (" …" if len(lacking) > 3 else "")
+            what = f"{len(lacking)} files beside the model lack bytes or are not there: {shown}"
+        hit = f"; first tensor hit: {extent.first_hit}" if extent.first_hit is not None else ""
+        return Finding("truncated", what + hit, source=self.extraction.name)
+
+
+def value_of(node: Node | None, key: str) -> Any:
+    """Return the scalar at ``key`` of a node; None if it is not set, or cannot be read."""
+    try:
+        found = node.find(key) if node is not None else None
+        return found.load() if found is not None else None
+    except PASSING_OR_LIMIT:
+        raise
+    except PparseError:
+        return None

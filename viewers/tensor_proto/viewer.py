@@ -1,0 +1,274 @@
+"""A viewer of a document whose tensors are messages: they are streamed, and found by name."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from itertools import islice
+
+from pparse.errors import PparseError
+from pparse.findings import Finding, Status
+from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
+from pparse.tensors.unwritten import last_written, unwritten_in
+from pparse.tensors.viewer import Extent, Viewer
+from pparse.tree.result import near_misses
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Final, Protocol
+
+    from pparse.data.base import Data
+    from pparse.document.extraction import Extraction
+    from pparse.parsers.protobuf.parser import ProtobufParser
+    from pparse.tensors.tensor import Tensor
+    from pparse.tree.key_table import KeyTable
+    from pparse.tree.node import Node
+
+    class Place(Protocol):
+        """Where a tensor is."""
+
+        @property
+        def name(self) -> str:
+            """Its name, which need not be unique."""
+
+    class Places(Protocol):
+        """The tensors of a document."""
+
+        @property
+        def table(self) -> KeyTable:
+            """The tensors by the hash of their name."""
+
+        def places(self, *, most: int | None = None) -> Iterator[Any]:
+            """Yield where each tensor is, in order, of at most ``most`` nodes."""
+
+        def find(self, name: str, occurrence: int = 1) -> Any:
+            """Return the n-th place with that name; None if there are fewer."""
+
+        def tensor(self, place: Any, name: str | None = None) -> Tensor:
+            """Return the tensor at a place, under that name."""
+
+
+# Up to this many names are held to number repeated ones; for more, a table of hashes is made.
+_HOLD_UP_TO: Final = 10_000
+_HOLD_LETTERS: Final = 1 << 20
+# Nodes searched for names similar to one that does not exist.
+_NEAR: Final = 20_000
+_MAX_HOLES: Final = 10_000
+# Findings of tensors that repeat those of the document.
+_TOLD: Final = frozenset(("truncated", "missing"))
+
+
+class ProtoViewer(Viewer):
+    """A mapping of names to the tensors of a document; ``parser`` is its parser.
+
+    A name that occurs again becomes ``name#2``.
+    """
+
+    names_may_be_lost = False  # a graph may be all there, and have no such constant
+    constants: Places
+    """Where the tensors are."""
+
+    def __init__(self, extraction: Extraction) -> None:
+        super().__init__(extraction)
+        self.parser: ProtobufParser = extraction.parse().parser  # type: ignore[assignment]
+        # Of a folder, the file in it.
+        self.source: Extraction = getattr(self.parser, "member", extraction)
+        self._found = 0
+        self._holes: list[tuple[int, int]] | None = None
+        self._others: tuple[Data, list[tuple[int, int]]] | None = None
+        self._extent_of = 0  # what was known of the chunks when it was made
+
+    @abstractmethod
+    def frames(self) -> Iterator[Node]:
+        """Yield the nodes that hold the nodes of graphs: if one is cut or damaged, the document is."""
+
+    # -- tensors -----------------------------------------------------------------------------------------------------
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield every tensor in file order."""
+        for place, name in self._numbered():
+            yield self.constants.tensor(place, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for _, name in self._numbered())
+
+    def suggest(self, name: str) -> tuple[str, ...]:
+        """Return up to three similar names from the first nodes."""
+        return near_misses(name, (place.name for place in self.constants.places(most=_NEAR)))
+
+    def _numbered(self) -> Iterator[tuple[Place, str]]:
+        """Yield the places with their final names: a name that was used before gets the next free number."""
+        held: dict[str, int] | None = {}
+        repeated: set[int] = set()
+        counts: dict[str, int] = {}
+        letters = 0
+        for ordinal, place in enumerate(self.constants.places()):
+            name = place.name
+            letters += len(name)
+            if held is not None and (len(held) >= _HOLD_UP_TO or letters > _HOLD_LETTERS):
+                # Too many to hold: from here on, only those that share a hash with another one are looked at.
+                repeated = {other for group in self.constants.table.repeated() for other in group}
+                counts, held = held if repeated else {}, None
+            if held is not None:
+                number = held[name] = held.get(name, 0) + 1
+            elif ordinal in repeated:
+                number = counts[name] = counts.get(name, 0) + 1
+            else:
+                number = 1
+            yield place, name if number == 1 else f"{name}#{number + self._taken(name, number)}"
+
+    def _taken(self, name: str, number: int) -> int:
+        """Return how many of ``name#2`` up to that of ``number`` are real names of other tensors."""
+        taken = 0
+        wanted = 2
+        while wanted <= number + taken and taken < 1_000:
+            taken += self.constants.find(f"{name}#{wanted}") is not None
+            wanted += 1
+        return taken
+
+    def find(self, name: str) -> Tensor | None:
+        """Return the tensor with that name (``name#2``: the second with the name), or None."""
+        place = self.constants.find(name)
+        if place is None:
+            base, mark, digits = name.rpartition("#")
+            if not (mark and digits.isascii() and digits.isdigit() and len(digits) < 10 and int(digits) > 1):
+                return None
+            number = int(digits)
+            real = sum(self.constants.find(f"{base}#{taken}") is not None for taken in range(2, min(number, 1_000)))
+            place = self.constants.find(base, number - real)
+        return self.constants.tensor(place, name) if place is not None else None
+
+    def finding_of(self, tensor: Tensor) -> Finding | None:
+        """Return the finding on a tensor that lies in a hole of the file."""
+        first, length = self.unwritten(tensor)
+        if not length:
+            return None
+        return Finding(
+            "unwritten",
+            f"{length:,} of {tensor.stored_nbytes:,} bytes were never written (a file hole): they read as zeros",
+            path=tensor.name,
+            source=self.source.name,
+            offset=first,
+            length=length,
+        )
+
+    @property
+    def holes(self) -> list[tuple[int, int]]:
+        """Stretches of the file that were never written, in order, at most 10,000."""
+        if self._holes is None:
+            source = self.source
+            self._holes = list(islice(source.data.holes(source.start, source.known_end()), _MAX_HOLES))
+        return self._holes
+
+    def unwritten(self, tensor: Tensor) -> tuple[int, int]:
+        """Return ``(offset of the first, number)`` of the bytes of a tensor that lie in holes of their file."""
+        first = length = 0
+        for span in tensor.spans:
+            if span.data is not None:
+                at, count = unwritten_in(self._holes_of(span.data), span.offset, span.offset + span.length)
+                first, length = first or at, length + count
+        return first, length
+
+    def _holes_of(self, data: Data) -> list[tuple[int, int]]:
+        """Return the holes of the file, or of another one beside it, of which the last is kept."""
+        if data is self.source.data:
+            return self.holes
+        if self._others is None or self._others[0] is not data:
+            self._others = data, list(islice(data.holes(0, data.size or 0), _MAX_HOLES)) if data.is_file else []
+        return self._others[1]
+
+    # -- how complete it is ------------------------------------------------------------------------------------------
+
+    def check(self, *, strict: bool = False) -> Iterator[Finding]:
+        """Parse everything, then look at each tensor and count its listed values."""
+        told = False
+        for finding in super().check(strict=strict):
+            told = told or finding.code in _TOLD
+            yield finding
+        for tensor in self.tensors():
+            wrong = self._verify(tensor)
+            if wrong is not None and not (told and wrong.code in _TOLD):
+                self.findings.add(wrong)
+                yield wrong
+
+    @staticmethod
+    def _verify(tensor: Tensor) -> Finding | None:
+        if tensor.status is Status.COMPLETE and tensor.encoding == "typed" and tensor.shape:
+            try:
+                tensor.readinto(bytearray(0)) if not tensor.size else tensor[(0,) * tensor.ndim]
+            except PASSING_OR_LIMIT:
+                raise
+            except PparseError as error:
+                return Finding("malformed", error.reason, path=tensor.name, offset=error.offset)
+        return tensor.finding
+
+    def extent(self) -> Extent:
+        """Return how large the document is and should be, and where it was cut."""
+        extent = self.kept_extent if self._extent_of == self._known else None
+        if extent is None:
+            extent = self.new_extent()
+            for tensor in self.tensors():
+                extent.add(tensor)
+            self.close_extent(extent)
+        return extent
+
+    @property
+    def _known(self) -> int:
+        """How many faults were found in the bytes of the tensors."""
+        verdicts = getattr(self.parser, "verdicts", None)
+        return self._found + (verdicts.version if verdicts is not None else 0)
+
+    def note_damage(self) -> None:
+        """Drop the last extent: reading a tensor found it damaged."""
+        self._found += 1
+
+    def new_extent(self) -> Extent:
+        """Return an extent to add tensors to while listing them; then call `close_extent`."""
+        actual = self.source.known_end() - self.source.start
+        return Extent(actual, known=self.extraction.session.stats.discoveries)
+
+    def close_extent(self, extent: Extent) -> Extent:
+        """Complete an extent to which all tensors were added; `extent` then returns it."""
+        source = self.source
+        status = self.own_status()
+        extent.document_status = status
+        there = extent.actual or 0
+        extent.expected = there
+        if status is Status.TRUNCATED or (status is not Status.DAMAGED and (extent.truncated or extent.missing)):
+            extent.document_status = Status.TRUNCATED
+            extent.expected = max(there + 1, self._expected())
+            extent.at_least = True
+            extent.cut_files = 1
+            extent.resume_at, extent.resume_file = there, source.name
+        if extent.unwritten:  # resuming at the end of the file would never fill the hole
+            written = last_written(source.data, source.start, self.holes[0][0])
+            extent.resume_at, extent.resume_file = written - source.start, source.name
+        return self.keep_extent(extent)
+
+    def keep_extent(self, extent: Extent) -> Extent:
+        """Keep ``extent``, to which all tensors were added."""
+        self._extent_of = self._known
+        return super().keep_extent(extent)
+
+    def own_status(self) -> Status:
+        """Return the status of the message: TRUNCATED or DAMAGED also if a graph in it is, and its root is whole."""
+        try:
+            worst = self.root.status
+        except PASSING_OR_LIMIT:
+            raise
+        except PparseError:
+            return Status.DAMAGED
+        if worst is not Status.COMPLETE:
+            return worst
+        for node in self.frames():
+            status = node.status
+            if status is Status.DAMAGED:
+                return status
+            if status is Status.TRUNCATED:
+                worst = status
+        return worst
+
+    def _expected(self) -> int:
+        """Return the least number of bytes that the file should have, according to its fields."""
+        missing = self.parser.missing()
+        return self.source.known_end() - self.source.start + missing if missing is not None else 0
