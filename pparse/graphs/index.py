@@ -25,9 +25,19 @@ _MANY_EDGES: Final = 50_000
 _STEP: Final = 1 << 16
 _MAX_CYCLES: Final = 100
 _SHOWN: Final = 8
+# What the operation of a node says of it.
+PLACEHOLDER: Final = 1
+LOOP: Final = 2
+SAVING: Final = 3
+STORED: Final = 4
 # Bytes of a name while the index is made, and in it, with what is kept for a node.
 _MAKING: Final = 40
 _EACH: Final = 24
+
+
+def _roles_of(source: GraphSource) -> dict[str, int]:
+    kinds = (PLACEHOLDER, source.placeholders), (LOOP, source.loops), (SAVING, source.saving), (STORED, source.stored)
+    return {op: role for role, ops in kinds for op in ops}
 
 
 class NameTable:
@@ -157,11 +167,11 @@ class GraphIndex:
         self._charge = session.budget.charge(0, "the index of a graph")
         self._starts = array("Q", [0])  # where the inputs of each node begin in _sources
         self._beside = array("I")  # pairs of nodes, one after the other: who, whom it needs besides
-        self._loops = bytearray()
         self._labels: NameTable | None = None
+        self._saving: bytearray | None = None
         self.total = self.count + len(self.arguments)
         self._check_count()
-        self.placeholders = bytearray(self.count)
+        self._roles = bytearray(self.count)
         self._read(outside)
 
     # -- making it ---------------------------------------------------------------------------------------------------
@@ -180,7 +190,7 @@ class GraphIndex:
         source, starts, operations = self.source, self._starts, self.operations
         found = _Found(names_values=source.names_values)
         add, edges = found.add_values if source.names_values else found.add_name, found.edges
-        producer, mark, special = source.producer, source.control, (*source.placeholders, *source.loops)
+        producer, mark, special = source.producer, source.control, _roles_of(source)
         for row in source.rows():
             ordinal, _, op, inputs, _, beside, _ = row
             add(row)
@@ -198,7 +208,7 @@ class GraphIndex:
                 operations[op] = 0
             operations[op] += 1
             if op in special:
-                self._mark(ordinal, op)
+                self._roles[ordinal] = special[op]
             if not ordinal & 0xFFF:
                 self._account(max(self.total, len(found.names)), found.edge_bytes, _MAKING)
         self._add_values(found.names)
@@ -216,17 +226,9 @@ class GraphIndex:
         self._account(max(self.total, len(self._table)), 4 * len(self._sources) + 4 * len(self._beside), _EACH)
         self._find_faults(outside)
 
-    def _mark(self, ordinal: int, op: str) -> None:
-        if op in self.source.placeholders:
-            self.placeholders[ordinal] = 1
-        else:
-            self._loops = self._loops or bytearray(self.count)
-            self._loops[ordinal] = 1
-
     def _add_values(self, names: array[int]) -> None:
         """Number the inputs and constants, which are no nodes."""
         names.extend(map(hash, self.arguments))
-        self.placeholders.extend(b"\1" * len(self.arguments))
         for name in self.source.constants():
             names.append(hash(name))
             self.total += 1
@@ -234,7 +236,8 @@ class GraphIndex:
                 self._check_count()
                 self._account(max(self.total, len(names)), 12 * self._starts[-1], _MAKING)
         self._check_count()
-        self.placeholders.extend(bytes(self.total - len(self.placeholders)))
+        self._roles += bytes([PLACEHOLDER]) * len(self.arguments)
+        self._roles += bytes(self.total - len(self._roles))
 
     def _account(self, names: int, edges: int, per_name: int) -> None:
         self._charge.resize(per_name * names + edges + self._op_bytes)
@@ -324,7 +327,7 @@ class GraphIndex:
                         continue
                     places[-1] = place + 1
                     source = self._sources[place]
-                    if source >= self.count or state[source] == 2 or (self._loops and self._loops[source]):
+                    if source >= self.count or state[source] == 2 or self._roles[source] == LOOP:
                         continue
                     if state[source]:
                         yield way[way.index(source) :].tolist()
@@ -374,6 +377,24 @@ class GraphIndex:
             self._label_charge.resize(12 * self.count)
         return self._labels
 
+    def with_role(self, role: int) -> bytes:
+        """Return a mark for each node whose operation says ``role`` of it."""
+        return bytes(self._roles.translate(bytes(number == role for number in range(256))))
+
+    @property
+    def placeholders(self) -> bytes:
+        """A mark for each input, and each node that waits for one."""
+        return self.with_role(PLACEHOLDER)
+
+    @property
+    def saving(self) -> bytearray:
+        """A mark for each node that only saves and restores values; found on first use. Empty if there is none."""
+        if self._saving is None:
+            from pparse.graphs.saving import saving_nodes
+
+            self._saving = saving_nodes(self)
+        return self._saving
+
     def ordinal(self, name: str) -> int | None:
         """Return the number of the node that has this name, or makes the value of this name (the last of several)."""
         found = self._table.last(hash(name))
@@ -391,9 +412,15 @@ class GraphIndex:
         """Return the numbers of the nodes with this name, in order; not those of inputs and constants."""
         return [number for number in self.labels.all(hash(name)) if number < self.count]
 
-    def sources(self, node: int) -> array[int]:
-        """Return the numbers of what a node consumes, in the order of its inputs; `NOBODY` for what does not exist."""
-        return self._sources[self._starts[node] : self._starts[node + 1]] if node < self.count else array("I")
+    @property
+    def input_starts(self) -> array[int]:
+        """Where the inputs of each node begin in `input_numbers`, and where the last ones end."""
+        return self._starts
+
+    @property
+    def input_numbers(self) -> array[int]:
+        """The numbers of what the nodes consume, one node after the other; `NOBODY` for what does not exist."""
+        return self._sources
 
     def reach(self, targets: Iterable[int], check: Callable[[], None]) -> bytearray:
         """Return a mark for each node that a target needs: through inputs, control inputs, or what it needs beside."""

@@ -94,6 +94,9 @@ class GraphSource(ABC):
     placeholders: Collection[str] = ()  #: operations that wait for an input
     loops: Collection[str] = ()  #: operations whose outputs go back to the beginning of a loop: no fault in a cycle
 
+    saving: Collection[str] = ()  #: operations that only save values to files, or restore them
+    stored: Collection[str] = ()  #: operations that stand for stored values: variables, tables
+
     def __init__(self, extraction: Host, name: str = "") -> None:
         self.extraction = extraction
         """The document."""
@@ -189,6 +192,16 @@ class GraphSource(ABC):
     def signatures(self) -> dict[str, Signature]:
         """Return the ways to call the model, by name."""
         return {}
+
+    # -- what only saves and restores --------------------------------------------------------------------------------
+
+    def saver(self) -> Sequence[str]:
+        """Return inputs, as in a row, that name nodes which only save and restore, besides those of `saving`."""
+        return ()
+
+    def is_saver(self, name: str) -> bool:
+        """Return whether the function ``name`` only saves or restores."""
+        return False
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
