@@ -79,8 +79,8 @@ class _Level:
 class JsonReader:
     """Makes a message of type ``type`` of the document of a JSON parser.
 
-    ``missing(type, field, message, there)`` returns how many bytes a cut value of a field lacks at least: ``message`` is
-    what came before it, ``there`` the bytes that are there.
+    ``missing(type, field, message, there)`` returns how many bytes a cut value of a field lacks at least: ``message``
+    is what came before it, ``there`` the bytes that are there.
     """
 
     def __init__(self, parser: JsonParser, type: MessageType, missing: Missing) -> None:
@@ -109,9 +109,7 @@ class JsonReader:
             finally:
                 walk.charge.release()
             fault = walk.fault
-            if fault is not None and fault.code == "malformed":
-                parser.mended()
-            if not parser.is_mended:
+            if fault is None or fault.code != "malformed" or not parser.mended():
                 if walk.brackets:
                     maker.cut(self._lacking)
                 made = self._finished(maker)
@@ -471,8 +469,8 @@ class JsonReader:
                 self._maker.add_range(text)
             return
         there = self._base64(text, visit)
-        message = level.type if level.type is not None else self.type
-        self._lacking = max(1, self._missing(message, field, before or b"", there.size or 0))
+        if level.type is not None:
+            self._lacking = max(1, self._missing(level.type, field, before or b"", there.size or 0))
         self._maker.add_range(there.range(0, there.size or 0))
 
 
