@@ -14,6 +14,7 @@ from pparse.parsers.cpb.parser import CHUNKS
 from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.tensors.unwritten import last_written, unwritten_in
 from pparse.tensors.viewer import Extent, Viewer
+from pparse.tree.repeated_names import meant_by_name, name_of_repeated
 from pparse.tree.result import near_misses
 from pparse.viewers.tensorflow.constants import GRAPH, KINDS, META_GRAPH, SAVED_MODEL, Constants, kids_of
 from pparse.viewers.tensorflow.messages import PASSING_OR_LIMIT
@@ -111,27 +112,11 @@ class TensorflowViewer(Viewer):
                 number = counts[name] = counts.get(name, 0) + 1
             else:
                 number = 1
-            yield place, name if number == 1 else f"{name}#{number + self._taken(name, number)}"
-
-    def _taken(self, name: str, number: int) -> int:
-        """Return how many of ``name#2`` up to that of ``number`` are real names of other tensors."""
-        taken = 0
-        wanted = 2
-        while wanted <= number + taken and taken < 1_000:
-            taken += self.constants.find(f"{name}#{wanted}") is not None
-            wanted += 1
-        return taken
+            yield place, name_of_repeated(name, number, self.constants.find)
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor with that name (``name#2``: the second with the name), or None."""
-        place = self.constants.find(name)
-        if place is None:
-            base, mark, digits = name.rpartition("#")
-            if not (mark and digits.isascii() and digits.isdigit() and len(digits) < 10 and int(digits) > 1):
-                return None
-            number = int(digits)
-            real = sum(self.constants.find(f"{base}#{taken}") is not None for taken in range(2, min(number, 1_000)))
-            place = self.constants.find(base, number - real)
+        place = meant_by_name(name, self.constants.find)
         return self.constants.tensor(place, name) if place is not None else None
 
     def finding_of(self, tensor: Tensor) -> Finding | None:
