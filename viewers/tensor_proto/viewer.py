@@ -10,6 +10,7 @@ from pparse.findings import Finding, Status
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.tensors.unwritten import last_written, unwritten_in
 from pparse.tensors.viewer import Extent, Viewer
+from pparse.tree.repeated_names import meant_by_name, name_of_repeated
 from pparse.tree.result import near_misses
 
 TYPE_CHECKING = False
@@ -115,7 +116,83 @@ class ProtoViewer(Viewer):
                 number = counts[name] = counts.get(name, 0) + 1
             else:
                 number = 1
-            yield place, name if number == 1 else f"{name}#{number + self._taken(name, number)}"
+            yield place, name_of_repeated(name, number, self.constants.find)
+
+    def find(self, name: str, occurrence: int = 1) -> Any:
+            """Return the n-th place with that name; None if there are fewer."""
+
+        def tensor(self, place: Any, name: str | None = None) -> Tensor:
+            """Return the tensor at a place, under that name."""
+
+
+# Up to this many names are held to number repeated ones; for more, a table of hashes is made.
+_HOLD_UP_TO: Final = 10_000
+_HOLD_LETTERS: Final = 1 << 20
+# Nodes searched for names similar to one that does not exist.
+_NEAR: Final = 20_000
+_MAX_HOLES: Final = 10_000
+# Findings of tensors that repeat those of the document.
+_TOLD: Final = frozenset(("truncated", "missing"))
+
+
+class ProtoViewer(Viewer):
+    """A mapping of names to the tensors of a document; ``parser`` is its parser.
+
+    A name that occurs again becomes ``name#2``.
+    """
+
+    names_may_be_lost = False  # a graph may be all there, and have no such constant
+    constants: Places
+    """Where the tensors are."""
+
+    def __init__(self, extraction: Extraction) -> None:
+        super().__init__(extraction)
+        self.parser: ProtobufParser = extraction.parse().parser  # type: ignore[assignment]
+        # Of a folder, the file in it.
+        self.source: Extraction = getattr(self.parser, "member", extraction)
+        self._found = 0
+        self._holes: list[tuple[int, int]] | None = None
+        self._others: tuple[Data, list[tuple[int, int]]] | None = None
+        self._extent_of = 0  # what was known of the chunks when it was made
+
+    @abstractmethod
+    def frames(self) -> Iterator[Node]:
+        """Yield the nodes that hold the nodes of graphs: if one is cut or damaged, the document is."""
+
+    # -- tensors -----------------------------------------------------------------------------------------------------
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield every tensor in file order."""
+        for place, name in self._numbered():
+            yield self.constants.tensor(place, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for _, name in self._numbered())
+
+    def suggest(self, name: str) -> tuple[str, ...]:
+        """Return up to three similar names from the first nodes."""
+        return near_misses(name, (place.name for place in self.constants.places(most=_NEAR)))
+
+    def _numbered(self) -> Iterator[tuple[Place, str]]:
+        """Yield the places with their final names: a name that was used before gets the next free number."""
+        held: dict[str, int] | None = {}
+        repeated: set[int] = set()
+        counts: dict[str, int] = {}
+        letters = 0
+        for ordinal, place in enumerate(self.constants.places()):
+            name = place.name
+            letters += len(name)
+            if held is not None and (len(held) >= _HOLD_UP_TO or letters > _HOLD_LETTERS):
+                # Too many to hold: from here on, only those that share a hash with another one are looked at.
+                repeated = {other for group in self.constants.table.repeated() for other in group}
+                counts, held = held if repeated else {}, None
+            if held is not None:
+                number = held[name] = held.get(name, 0) + 1
+            elif ordinal in repeated:
+                number = counts[name] = counts.get(name, 0) + 1
+            else:
+                number = 1
+            yield place, name_of_repeated(name, number, self.constants.find)
 
     def _taken(self, name: str, number: int) -> int:
         """Return how many of ``name#2`` up to that of ``number`` are real names of other tensors."""
@@ -128,14 +205,7 @@ class ProtoViewer(Viewer):
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor with that name (``name#2``: the second with the name), or None."""
-        place = self.constants.find(name)
-        if place is None:
-            base, mark, digits = name.rpartition("#")
-            if not (mark and digits.isascii() and digits.isdigit() and len(digits) < 10 and int(digits) > 1):
-                return None
-            number = int(digits)
-            real = sum(self.constants.find(f"{base}#{taken}") is not None for taken in range(2, min(number, 1_000)))
-            place = self.constants.find(base, number - real)
+        place = meant_by_name(name, self.constants.find)
         return self.constants.tensor(place, name) if place is not None else None
 
     def finding_of(self, tensor: Tensor) -> Finding | None:
