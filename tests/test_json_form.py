@@ -83,7 +83,9 @@ def test_built_in_types_go_both_ways(seed, name):
     raw, _, findings = read(json.dumps(found).encode(), schema(), name)
     assert not findings
     text = json.dumps(wanted)
-    assert plain(type(message).FromString(raw)) == plain(json_format.Parse(text, type(message)(), descriptor_pool=pool()))
+    assert plain(type(message).FromString(raw)) == plain(
+        json_format.Parse(text, type(message)(), descriptor_pool=pool())
+    )
 
 
 def _make_any_sound(message) -> None:
@@ -323,7 +325,9 @@ def test_a_fault_in_what_is_left_out_harms_nothing():
     assert data.range_status(0, data.size).status is Status.COMPLETE
 
 
-@pytest.mark.parametrize("text", ['{"m": {"by": "QUJ', '{"m": {"by": "QUJD"}', '{"n": 1', '{"iList": [1, 2', '{"s": "ab'])
+@pytest.mark.parametrize(
+    "text", ['{"m": {"by": "QUJ', '{"m": {"by": "QUJD"}', '{"n": 1', '{"iList": [1, 2', '{"s": "ab']
+)
 def test_what_is_cut_claims_more_than_is_there(text):
     raw, _, _ = read(text.encode(), Schema(SMALL.descriptor), "s.M")
     with SMALL.open(raw, "s.M") as document:
@@ -343,9 +347,7 @@ def test_an_any_is_read_if_its_type_comes_first():
     found = message_class("tensorflow.SavedObject").FromString(raw).serialized_user_proto
     assert message_class("tensorflow.NodeDef").FromString(found.value).attr["x"].i == 5
     for wrong in (f'{{"name": "a", "@type": "{url}"}}', '{"@type": "x/unheard.of", "name": "a"}', '{"name": {}}'):
-        _, data, findings = read(
-            f'{{"serializedUserProto": {wrong}}}'.encode(), schema(), "tensorflow.SavedObject"
-        )
+        _, data, findings = read(f'{{"serializedUserProto": {wrong}}}'.encode(), schema(), "tensorflow.SavedObject")
         assert findings
         assert data.range_status(0, data.size).status is Status.DAMAGED
 
@@ -384,6 +386,21 @@ def test_get_writes_the_form_and_bare_the_value_alone(run, tmp_path):
     assert json.loads(value.out) == "/w=="
 
 
+def test_bare_leaves_the_head_of_tensors_and_slices_out(run, tmp_path):
+    path = tmp_path / "m.onnx"
+    message = message_class("onnx.ModelProto")(ir_version=8, producer_name="tests")
+    message.opset_import.add(version=17)
+    message.graph.initializer.add(name="w", data_type=1, dims=[2], float_data=[1, 2])
+    path.write_bytes(message.SerializeToString())
+    for asked, wanted in (
+        ("w", [1.0, 2.0]),
+        ("w[1:]", [2.0]),
+        ("producer_name[1:3]", "es"),
+        ("producer_name", "tests"),
+    ):
+        assert json.loads(run("get", path, asked, "--json", "--bare", "-f", "onnx").out) == wanted
+
+
 def test_bare_needs_json_and_a_message_without_a_schema_stays_as_it_was(run, tmp_path):
     (tmp_path / "m.pb").write_bytes(b"\x08\x96\x01\x12\x02\xff\xfe")
     ran = run("get", tmp_path / "m.pb", "1", "-f", "protobuf", "--bare")
@@ -405,6 +422,7 @@ def test_a_form_above_the_limit_is_refused_with_the_option():
 
 def test_what_is_damaged_has_no_form():
     raw = message_class("onnx.TensorProto")(raw_data=bytes(50), name="x").SerializeToString()
-    with pparse.open(raw[:-9], format="protobuf", options={"message": "onnx.TensorProto"}) as document:
-        with pytest.raises((MalformedError, pparse.EndOfDataError)):
-            document.root.to_json()
+    options = {"message": "onnx.TensorProto"}
+    refused = pytest.raises((MalformedError, pparse.EndOfDataError))
+    with pparse.open(raw[:-9], format="protobuf", options=options) as document, refused:
+        document.root.to_json()
