@@ -17,12 +17,15 @@ from pparse.tree.container import Container
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import ClassVar
+    from typing import ClassVar, Final
 
     from pparse.budget import Charge
     from pparse.document.extraction import Extraction
     from pparse.protobuf.schema import FieldType, MessageType
     from pparse.tree.result import Result
+
+# Bytes decoded at a time.
+_STEP: Final = 1 << 20
 
 
 class MessageJsonParser(JsonParser, Container):
@@ -44,6 +47,7 @@ class MessageJsonParser(JsonParser, Container):
         super().__init__(result)
         self._inner: Extraction | None = None
         self._charge: Charge | None = None
+        self._drained = False
 
     def inner(self) -> Extraction:
         """Return the message in wire format as an extraction; the first call reads the text. Raise `LimitError`."""
@@ -58,6 +62,19 @@ class MessageJsonParser(JsonParser, Container):
             inner.implicit = True
             self._inner = inner
         return self._inner
+
+    def drain(self, *, unless_indexed: bool = False) -> None:
+        """Decode all base64 texts, so that characters that are none are known; not for a listing."""
+        if unless_indexed or self._inner is None or self._drained:
+            return
+        data = self._inner.data
+        pos, end = 0, data.size or 0
+        while pos < end:
+            extraction_of(self.result).session.check_cancelled()
+            data.read_known(pos, min(_STEP, end - pos))
+            pos += _STEP
+        data.look()
+        self._drained = True
 
     def content_name(self) -> str:
         """Return the name of the message: that of the file without ``.json``."""
