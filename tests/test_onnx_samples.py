@@ -49,12 +49,9 @@ def test_a_model_has_the_tensors_that_onnx_reads(name):
         assert not [finding for finding in model.check() if finding.severity.value == "error"]
 
 
-@pytest.mark.parametrize("name", list(EXPECTED))
-def test_a_model_is_recognised_by_its_bytes(name):
-    content = (FOLDER / f"{name}.onnx").read_bytes()
-    if content.startswith(b"\x3a"):
-        pytest.skip("fields in another order than that of libraries: only the name tells")
-    with pparse.view(content) as model:
+@pytest.mark.parametrize("name", [name for name in EXPECTED if name != "order-of-fields"])
+def test_a_model_whose_fields_are_in_order_is_recognised_by_its_bytes(name):
+    with pparse.view((FOLDER / f"{name}.onnx").read_bytes()) as model:
         assert sorted(model) == sorted(EXPECTED[name])
 
 

@@ -136,7 +136,7 @@ def networks():
             self.one, self.two = nn.Linear(4, 4), nn.Linear(4, 4)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            if bool(x.sum() > 0):  # noqa: SIM108 -- a statement for the compiler
+            if bool(x.sum() > 0):
                 y = self.one(x)
             else:
                 y = self.two(x) + torch.ones(4)
@@ -187,7 +187,9 @@ def test_what_pytorch_exports(name, dynamo, beside, tmp_path):
         network.eval()
         torch.onnx.export(network, (example,), str(tmp_path / "model.onnx"), dynamo=dynamo, **more)
     assert compare_all(tmp_path) >= 2
-    weights = {array.tobytes(): key for key, array in ((k, v.numpy()) for k, v in network.state_dict().items()) if array.ndim}
+    weights = {
+        array.tobytes(): key for key, array in ((k, v.numpy()) for k, v in network.state_dict().items()) if array.ndim
+    }
     with pparse.view(tmp_path / "model.onnx") as model:
         found = {model[key].numpy().tobytes() for key in model if model[key].dtype is not None}
     if name == "small":
