@@ -1,8 +1,9 @@
 """Writes the ONNX models of this folder, and beside each what onnx reads in it.
 
 ``python -m tests.data.onnx.make [FOLDER]``. Made with onnx 1.23.2, torch 2.13.0 and numpy 2.4. ``NAME.json`` has for
-each tensor by name: type of ONNX, type of the array, shape, and the sha256 of the array's bytes (C order, little-endian;
-of elements below 8 bits one to a byte, in its low bits); for strings, in place of the last, their hexadecimal digits.
+each tensor by name: type of ONNX, type of the array, shape, and the sha256 of the array's bytes (C order,
+little-endian; of elements below 8 bits one to a byte, in its low bits); for strings, in place of the last, their
+hexadecimal digits.
 """
 
 from __future__ import annotations
