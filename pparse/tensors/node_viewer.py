@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.data.base import Data
+    from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
-    from pparse.tensors.viewer import Extent
     from pparse.tree.node import Node
 
 

@@ -7,7 +7,7 @@ from pparse.errors import EndOfDataError, LimitError, MalformedError, Unsupporte
 from pparse.findings import Finding, Status
 from pparse.tensors.tensor import Span, Tensor
 from pparse.tensors.unwritten import last_written, unwritten_in
-from pparse.tensors.viewer import Extent, Viewer
+from pparse.tensors.viewer import Viewer
 from pparse.tree.entry import SCALAR
 from pparse.tree.repeated_names import meant_by_name, name_of_repeated
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pparse.parsers.json.parser import JsonParser
     from pparse.parsers.safetensors.entry import TensorInfo
     from pparse.parsers.safetensors.parser import SafetensorsParser
+    from pparse.tensors.extent import Extent
     from pparse.tree.entry import Entry
 
     Info = tuple[int, str | None, TensorInfo, Entry | None]

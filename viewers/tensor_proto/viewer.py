@@ -8,8 +8,9 @@ from itertools import islice
 from pparse.errors import PparseError
 from pparse.findings import Finding, Status
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
+from pparse.tensors.extent import Extent
 from pparse.tensors.unwritten import last_written, unwritten_in
-from pparse.tensors.viewer import Extent, Viewer
+from pparse.tensors.viewer import Viewer
 from pparse.tree.repeated_names import meant_by_name, name_of_repeated
 from pparse.tree.result import near_misses
 
@@ -216,6 +217,8 @@ class ProtoViewer(Viewer):
         """Complete an extent to which all tensors were added; `extent` then returns it."""
         source = self.source
         status = self.own_status()
+        if status is Status.COMPLETE and any(finding.code == "limit" for finding in self.findings):
+            status = Status.UNSUPPORTED
         extent.document_status = status
         there = extent.actual or 0
         extent.expected = there
