@@ -27,6 +27,7 @@ from pparse.parsers.protobuf.window import Window
 from pparse.tree.entry import SCALAR
 from pparse.tree.key_table import KeyTable, key_hash
 from pparse.viewers.onnx.nodes import BODIES, BODY, SPARSE, SPARSES, TENSOR, TENSORS, Attribute, read_node
+from pparse.viewers.onnx.rows import kids_of, text_of
 from pparse.viewers.onnx.tensors import NAME, Head, read_head
 
 TYPE_CHECKING = False
@@ -92,8 +93,8 @@ class Places:
         self.maker = maker
         self.make = parser.make
         self._sparse_type = schema.message("onnx.SparseTensorProto")
-        self._node_type = schema.message("onnx.NodeProto")
-        self._attribute_type = schema.message("onnx.AttributeProto")
+        self.node_type = schema.message("onnx.NodeProto")
+        self.attribute_type = schema.message("onnx.AttributeProto")
         # By the hash of names: numbers of scopes, lists and elements. The budget may drop it at any time.
         self._table: tuple[KeyTable, list[Scope], array[int], array[int], bytearray] | None = None
         self._charge: Charge | None = None
@@ -116,6 +117,15 @@ class Places:
                 if graph is not None:
                     yield Scope(graph.path, f"training[{number}].{key}/")
 
+    def scopes(self) -> Iterator[Scope]:
+        """Yield all graphs, bodies and functions: the main graph first, each before those in it."""
+        known: list[Scope] = []
+        told = 0
+        for _ in self.places(scopes=known):
+            yield from known[told:]
+            told = len(known)
+        yield from known[told:]
+
     def places(self, *, most: int | None = None, scopes: list[Scope] | None = None) -> Iterator[Place]:
         """Yield where each tensor is, with its name, which may not be unique, of at most ``most`` elements of lists.
 
@@ -130,7 +140,7 @@ class Places:
                 try:
                     found = next(waiting[-1], None)
                 except LimitError as error:
-                    self._note(error, "limit")
+                    self.note(error, "limit")
                     found = None
                 if found is None:
                     waiting.pop()
@@ -164,7 +174,7 @@ class Places:
         except PASSING_OR_LIMIT:
             raise
         except PparseError as error:
-            self._note(error, "malformed", scope.path)
+            self.note(error, "malformed", scope.path)
 
     def _node(self, path: str) -> Node:
         """Return the node of a scope; the last one is held, as it is asked for again soon."""
@@ -187,7 +197,8 @@ class Places:
         else:
             yield from self._of_node(scope, elements, ordinal, pieces, window)
 
-    def _note(self, error: PparseError, code: str, path: str = "") -> None:
+    def note(self, error: PparseError, code: str, path: str = "") -> None:
+        """Record what cannot be read."""
         source = self.make.extraction.name
         self.parser.result.findings.add(
             Finding(
@@ -202,8 +213,15 @@ class Places:
 
     # -- initializers ------------------------------------------------------------------------------------------------
 
+    def own_name(self, key: str, ordinal: int, pieces: Sequence[Piece], window: Window | None) -> str:
+        """Return the name of an initializer of the list ``key``."""
+        if key == "initializer":
+            return self._initializer("", ordinal, pieces, window).name
+        place = next(self._sparse(f"[{ordinal}]", pieces, window, ""))
+        return place.name.removesuffix(".values")
+
     def _initializer(self, prefix: str, ordinal: int, pieces: Sequence[Piece], window: Window | None) -> Place:
-        part = self._plain(pieces)
+        part = self.plain(pieces)
         if part is not None and window is not None and part.data is window.data:
             size = part.end - part.start
             at = window.at(part.start)
@@ -214,7 +232,7 @@ class Places:
         name = self._text(Message(self.make, pieces, self.maker.type, window), NAME)
         return Place(prefix + (name or f"[{ordinal}]"), pieces, window)
 
-    def _plain(self, pieces: Sequence[Piece]) -> Range | None:
+    def plain(self, pieces: Sequence[Piece]) -> Range | None:
         """Return the one stretch of bytes that a message consists of, if all of it is there; else None."""
         part = pieces[0] if len(pieces) == 1 else None
         if not isinstance(part, Range) or isinstance(part, ChunkRange) or part.end > self.make.data_end(part):
@@ -253,7 +271,7 @@ class Places:
     def _of_node(
         self, scope: Scope, elements: Node, ordinal: int, pieces: Sequence[Piece], window: Window | None
     ) -> Iterator[Place | Scope]:
-        part = self._plain(pieces)
+        part = self.plain(pieces)
         label: str | None = None
         found: list[Attribute] = []
         base = 0
@@ -292,14 +310,14 @@ class Places:
         self, ordinal: int, pieces: Sequence[Piece], window: Window | None
     ) -> tuple[str, list[Attribute], Window | None]:
         """Return the label and the attributes of a node that is large, in parts, or not whole."""
-        message = Message(self.make, pieces, self._node_type, window)
+        message = Message(self.make, pieces, self.node_type, window)
         names = [self._text(message, 3), *self._outputs(message)]
         output = names[1] if len(names) > 1 else ""
         constant = self._text(message, 4) == "Constant" and self._text(message, 7) in ("", "ai.onnx")
         found: list[Attribute] = []
         try:
             for at, part in enumerate(message.elements(5)):
-                attribute = Message(self.make, part, self._attribute_type, message.near)
+                attribute = Message(self.make, part, self.attribute_type, message.near)
                 name = self._text(attribute, 1)
                 for kind in (TENSOR, BODY, SPARSE):
                     inner = attribute.pieces(kind)
@@ -316,7 +334,7 @@ class Places:
         except PASSING_OR_LIMIT:
             raise
         except PparseError as error:
-            self._note(error, "malformed")
+            self.note(error, "malformed")
         return names[0] or output or f"[{ordinal}]", found, message.near
 
     def _outputs(self, message: Message) -> list[str]:
@@ -410,22 +428,8 @@ def is_value(name: str, item: Attribute) -> bool:
     return (name == "value" and item.kind == TENSOR) or (name == "sparse_value" and item.kind == SPARSE)
 
 
-def kids_of(node: Node | None) -> Iterator[Node]:
-    """Yield the children of a node; none if there is no node, or it is damaged and not a container."""
-    return node.children() if node is not None and node.shape != SCALAR else iter(())
-
-
 def function_name(function: Node) -> str:
     """Return ``domain.name:overload`` of a function; ``[3]`` if its name cannot be read."""
-    texts = []
-    for key in ("domain", "name", "overload"):
-        try:
-            found = function.find(key)
-            texts.append(str(found.load()) if found is not None else "")
-        except PASSING_OR_LIMIT:
-            raise
-        except PparseError:
-            texts.append("")
-    domain, name, overload = texts
+    domain, name, overload = (text_of(function, key) for key in ("domain", "name", "overload"))
     shown = f"{domain}.{name}" if domain and name else name or f"[{function.ordinal}]"
     return f"{shown}:{overload}" if overload else shown

@@ -5,12 +5,13 @@ from __future__ import annotations
 from itertools import islice
 
 from pparse.document.downloads import Resume
-from pparse.errors import PparseError
+from pparse.errors import PathError, PparseError
 from pparse.findings import Finding, Status
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.tree.entry import SCALAR
-from pparse.viewers.onnx.places import Places, function_name, kids_of
+from pparse.viewers.onnx.places import Places, function_name
+from pparse.viewers.onnx.rows import kids_of
 from pparse.viewers.onnx.tensors import OnnxMaker
 from pparse.viewers.tensor_proto.viewer import ProtoViewer
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.document.extraction import Extraction
+    from pparse.graphs.graph import Graph
     from pparse.tensors.viewer import Extent
     from pparse.tree.node import Node
 
@@ -40,6 +42,27 @@ class OnnxViewer(ProtoViewer):
         self._maker = OnnxMaker(self.source, self.parser.make, schema, self)
         self.constants = Places(self.parser, self._maker, schema)
         self._settled = False
+        self._graph: Graph | None = None
+
+    @property
+    def graph(self) -> Graph:
+        """The main graph: its nodes, edges, inputs and outputs, bodies and functions."""
+        if self._graph is None:
+            self._graph = self.graph_of()
+        return self._graph
+
+    def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
+        """Return the main graph, the only one that has a number."""
+        from pparse.graphs.graph import Graph
+        from pparse.graphs.source import MAX_NODES
+        from pparse.viewers.onnx.graph import OnnxGraph
+
+        root = self.root.find("graph")
+        if root is None or number:
+            raise PathError(
+                "the model has no graph" if root is None else "an ONNX model has one main graph", path="graph"
+            )
+        return Graph(OnnxGraph(self.constants, root), MAX_NODES if max_nodes is None else max_nodes)
 
     # -- what the file says of itself --------------------------------------------------------------------------------
 

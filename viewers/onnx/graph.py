@@ -1,0 +1,279 @@
+"""ONNX graphs for `pparse.graphs`: the main graph, bodies of nodes, functions, graphs of training (docs/IR.md).
+
+Values have names. An input of a node is the name of a value: an output of another node, an input of the graph, an
+initializer, or in a body a value of a graph around it, which the node with the body then *captures*. An empty name is
+an optional input that is not given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+
+from pparse.errors import PparseError, UnsupportedError
+from pparse.graphs.source import GraphSource, Value
+from pparse.parsers.protobuf.lists import ListIndex
+from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
+from pparse.tree.key_table import KeyTable, key_hash
+from pparse.viewers.onnx.element_types import type_name
+from pparse.viewers.onnx.rows import initializer_names, kids_of, read_row, rows_of, text_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any, Final
+
+    from pparse.budget import Charge
+    from pparse.graphs.source import Row
+    from pparse.tree.node import Node
+    from pparse.viewers.onnx.places import Places, Scope
+
+# Lists of a graph whose elements give types of values.
+_TYPED: Final = ("input", "output", "value_info")
+# Memory of a name in a table of bodies.
+_NAME_COST: Final = 250
+_MAX_NESTING: Final = 32
+
+
+class OnnxGraph(GraphSource):
+    """A GraphProto or FunctionProto; ``root`` is its node."""
+
+    format = "ONNX"
+    where = "domain"
+    names_values = True
+
+    def __init__(self, places: Places, root: Node, name: str = "", outer: OnnxGraph | None = None) -> None:
+        super().__init__(places.parser.result.extraction, name)
+        self.root = root
+        self._places = places
+        self._outer = outer
+        self._is_function = root.kind == "onnx.FunctionProto"
+        self.kind = "function" if self._is_function else "body" if name else "graph"
+        self._nodes = root.find("node")
+        self._inputs: list[str] | None = None
+        self._types: tuple[KeyTable, Charge] | None = None
+
+    # -- nodes -------------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._nodes) if self._nodes is not None else 0
+
+    def rows(self) -> Iterator[Row]:
+        """Yield a row for each NodeProto."""
+        return rows_of(self._places, self._nodes) if self._nodes is not None else iter(())
+
+    def row(self, ordinal: int) -> Row:
+        """Return the row of one NodeProto."""
+        index = self._nodes.index_to(None).note if self._nodes is not None else None
+        if self._nodes is None or not isinstance(index, ListIndex):
+            raise IndexError(f"there is no node {ordinal}")
+        return read_row(self._places, self._nodes, ordinal, index.pieces_at(ordinal), None)
+
+    def node(self, ordinal: int) -> Node:
+        """Return the node of one NodeProto."""
+        if self._nodes is None:
+            raise IndexError(f"there is no node {ordinal}")
+        return self._nodes.child(ordinal)
+
+    def path_of(self, ordinal: int | None) -> str:
+        """Return the path of a NodeProto, or of their list."""
+        path = self._nodes.path if self._nodes is not None else self.root.path
+        return path if ordinal is None else f"{path}[{ordinal}]"
+
+    def attributes(self, ordinal: int) -> dict[str, Node]:
+        """Return the AttributeProtos of a node by name."""
+        return {text_of(kid, "name"): kid for kid in kids_of(self.node(ordinal).find("attribute"))}
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def inputs(self) -> Sequence[str]:
+        """Return the inputs that have no initializer: in models of IR version 3 each initializer is an input, too."""
+        if self._inputs is None:
+            names = self._names("input")
+            wanted = set(names)
+            stored = {name for name in initializer_names(self._places, self.root) if name in wanted} if names else ()
+            self._inputs = [name for name in names if name not in stored]
+        return self._inputs
+
+    def all_inputs(self) -> list[str]:
+        """Return all inputs, those with initializers too."""
+        return self._names("input")
+
+    def constants(self) -> Iterator[str]:
+        """Yield the names of the initializers, dense and sparse."""
+        return initializer_names(self._places, self.root)
+
+    def results(self) -> Mapping[str, str]:
+        """Return the outputs."""
+        return {name: name for name in self._names("output")}
+
+    def _names(self, key: str) -> list[str]:
+        found = self.root.find(key)
+        if self._is_function:  # a list of texts
+            return [_loaded(kid) for kid in kids_of(found)]
+        return [text_of(kid, "name") for kid in kids_of(found)]
+
+    def producer(self, text: str) -> str | None:
+        """Return the name of the value; None if it is omitted."""
+        return text or None
+
+    def value(self, name: str, ordinal: int | None) -> Value | None:
+        """Return type and shape of a value: those of a ValueInfoProto, or of an initializer."""
+        info = self.type_of(name)
+        if info is not None:
+            dtype, shape = _type_of(info.find("type"))
+            return Value(name, dtype, shape)
+        if self.kind != "graph" or ordinal is None or ordinal < len(self) + len(self.inputs()):
+            return None
+        tensor = self._places.maker.owner.find(name)
+        return Value(name, tensor.type_name, tensor.shape) if tensor is not None else None
+
+    def type_of(self, name: str) -> Node | None:
+        """Return the node of the ValueInfoProto of a value; None if it has none."""
+        lists = [self.root.find(key) for key in _TYPED if not (self._is_function and key != "value_info")]
+        if self._types is None:
+            budget = self.extraction.session.budget
+            table = KeyTable(key_hash(text_of(kid, "name")) for kids in lists for kid in kids_of(kids))
+            self._types = table, budget.charge(12 * table.covered, "the types of values")
+        for number in self._types[0].candidates(name):
+            for kids in lists:
+                count = len(kids) if kids is not None else 0
+                if kids is not None and number < count:
+                    kid = kids.child(number)
+                    if text_of(kid, "name") == name:
+                        return kid
+                    break
+                number -= count
+        return None
+
+    # -- other graphs ------------------------------------------------------------------------------------------------
+
+    def bodies(self) -> Mapping[str, OnnxGraph]:
+        """Return functions, bodies of nodes at any depth, and graphs of training, by name; of the main graph only."""
+        return Bodies(self._places, self) if self.kind == "graph" else {}
+
+    def functions(self) -> Mapping[str, OnnxGraph]:
+        """Return the functions."""
+        return Bodies(self._places, self, functions=True) if self.kind == "graph" else {}
+
+    @property
+    def outer(self) -> OnnxGraph | None:
+        """The graph around a body, whose values it may use."""
+        return self._outer
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def write_part(
+        self, marks: bytes | bytearray | None, outputs: Sequence[str], write: Callable[[bytes], object]
+    ) -> int:
+        """Write the marked nodes with what they need as a model; return the number of bytes."""
+        if self.kind != "graph":
+            raise UnsupportedError(f"the {self.kind} {self.name!r} cannot be written as a model of its own")
+        from pparse.viewers.onnx.part import write_model
+
+        return write_model(self, marks, outputs, write)
+
+
+class Bodies(Mapping[str, OnnxGraph]):
+    """The functions and bodies of a model by name.
+
+    ``domain.function``, ``LABEL.then_branch``, ``LABEL.body/INNER.body``, ``training[0].algorithm``.
+    """
+
+    def __init__(self, places: Places, main: OnnxGraph, *, functions: bool = False) -> None:
+        self._places = places
+        self._main = main
+        self._functions = functions
+        self._known: dict[str, str] | None = None
+        self._charge: Charge | None = None
+
+    def _paths(self) -> dict[str, str]:
+        """Return the path of each, by name; read once."""
+        if self._known is None:
+            known: dict[str, str] = {}
+            self._charge = self._main.extraction.session.budget.charge(0, "the names of bodies")
+            room = 0
+            for name, scope in self._scopes():
+                room += _NAME_COST + len(name) + len(scope.path)
+                if not len(known) & 0xFF:
+                    self._charge.resize(room)
+                known.setdefault(name, scope.path)
+            self._known = known
+        return self._known
+
+    def _scopes(self) -> Iterator[tuple[str, Scope]]:
+        roots: Any = self._places.roots() if self._functions else self._places.scopes()
+        for scope in roots:
+            if scope.prefix and (not self._functions or scope.prefix[0] == "@"):
+                yield scope.prefix.removeprefix("@").removesuffix("/"), scope
+
+    def __len__(self) -> int:
+        return len(self._paths())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths())
+
+    def __getitem__(self, name: str) -> OnnxGraph:
+        return self._at(name, self._paths()[name])
+
+    def _at(self, name: str, path: str) -> OnnxGraph:
+        """Return the graph at a path, with the graphs around it."""
+        outer: OnnxGraph | None = None
+        around = ".attribute["
+        cut = path.rfind(around)
+        chain: list[str] = []
+        while cut > 0:
+            inner = path[:cut].rpartition(".node[")[0]
+            chain.append(inner)
+            cut = inner.rfind(around)
+        for number, inner in enumerate(reversed(chain)):
+            label = "" if inner == "graph" else name if number else inner
+            outer = OnnxGraph(self._places, self._places.parser.result.root.at(inner), label, outer)
+        return OnnxGraph(self._places, self._places.parser.result.root.at(path), name, outer)
+
+
+def _loaded(node: Node) -> str:
+    try:
+        return str(node.load())
+    except PASSING_OR_LIMIT:
+        raise
+    except PparseError:
+        return ""
+
+
+def _type_of(node: Node | None) -> tuple[str, tuple[int | str | None, ...] | None]:
+    """Return the element type of a TypeProto in words, and its shape; None: the rank is unknown."""
+    words = ""
+    for _ in range(_MAX_NESTING):
+        if node is None:
+            return words, None
+        kind = next((kid for kid in node.children() if str(kid.key).endswith("_type")), None)
+        if kind is None:
+            return words, None
+        key = str(kind.key)
+        if key in ("tensor_type", "sparse_tensor_type"):
+            number = kind.find("elem_type")
+            word = type_name(int(number.load()) if number is not None else 0)
+            sparse = "sparse " if key == "sparse_tensor_type" else ""
+            return f"{words}{sparse}{word}", _shape_of(kind.find("shape"))
+        if key == "map_type":
+            number = kind.find("key_type")
+            words += f"map from {type_name(int(number.load()) if number is not None else 0)} to "
+            node = kind.find("value_type")
+        elif key == "opaque_type":
+            return f"{words}opaque {text_of(kind, 'name')}", None
+        else:
+            words += f"{key.removesuffix('_type')} of "
+            node = kind.find("elem_type")
+    return words, None
+
+
+def _shape_of(node: Node | None) -> tuple[int | str | None, ...] | None:
+    if node is None:
+        return None
+    sizes: list[int | str | None] = []
+    for dim in islice(kids_of(node.find("dim")), 255):
+        size = dim.find("dim_value")
+        name = dim.find("dim_param")
+        sizes.append(int(size.load()) if size is not None else (str(name.load()) or None) if name is not None else None)
+    return tuple(sizes)

@@ -1,0 +1,240 @@
+"""NodeProtos as rows of a graph, streamed without tree nodes, and what bodies of nodes capture."""
+
+from __future__ import annotations
+
+from pparse.errors import MalformedError, PparseError
+from pparse.kernels.wire import LEN, PADDING, read_length, read_tag, skip_payload
+from pparse.parsers.protobuf.index import OverlayField
+from pparse.parsers.protobuf.lists import ListIndex
+from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Message
+from pparse.parsers.protobuf.window import Window
+from pparse.tree.entry import SCALAR
+from pparse.viewers.onnx.nodes import ATTRIBUTE, BODIES, BODY, DOMAIN, INPUT, NODE_NAME, OP_TYPE, OUTPUT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any, Final
+
+    from pparse.graphs.source import Row
+    from pparse.parsers.protobuf.index import Piece
+    from pparse.tree.node import Node
+    from pparse.viewers.onnx.places import Places
+
+_SMALL: Final = 16 << 10
+_TAGS: Final = {number << 3 | LEN: number for number in (INPUT, OUTPUT, NODE_NAME, OP_TYPE, DOMAIN)}
+_TAG_ATTRIBUTE: Final = ATTRIBUTE << 3 | LEN
+_TAG_BODIES: Final = (BODY << 3 | LEN, BODIES << 3 | LEN)
+_KEYS: Final = {INPUT: "input", OUTPUT: "output", NODE_NAME: "name", OP_TYPE: "op_type", DOMAIN: "domain"}
+# Memory of a name while it is found out what bodies capture.
+_NAME_COST: Final = 150
+
+
+def rows_of(places: Places, nodes: Node) -> Iterator[Row]:
+    """Yield a row for each NodeProto of a list."""
+    index = nodes.index_to(None).note
+    if not isinstance(index, ListIndex):
+        return
+    check = places.parser.result.extraction.session.check_cancelled
+    for ordinal, pieces, window in index.messages():
+        if not ordinal & 0xFFF:
+            check()
+        yield read_row(places, nodes, ordinal, pieces, window)
+
+
+def read_row(places: Places, nodes: Node, ordinal: int, pieces: Sequence[Piece], window: Window | None) -> Row:
+    """Return the row of one NodeProto; fields that cannot be read are empty."""
+    part = places.plain(pieces)
+    found = None
+    if part is not None and part.end - part.start <= _SMALL:
+        window = window if window is not None and window.data is part.data else Window(part.data, part.end)
+        window.at(part.start)
+        raw = window.read(part.start, part.end)
+        found = _read(raw + PADDING, len(raw))
+    if found is None:
+        found = _by_message(places, pieces)
+    texts, has_body = found
+    outputs = texts[OUTPUT]
+    name = (texts[NODE_NAME] or [""])[-1] or next(filter(None, outputs), "") or f"[{ordinal}]"
+    beside: Sequence[str] = ()
+    if has_body:
+        beside = captured(places, nodes, ordinal)
+    op, domain = ((texts[number] or [""])[-1] for number in (OP_TYPE, DOMAIN))
+    return ordinal, name, op, texts[INPUT], domain, beside, outputs
+
+
+def _read(raw: bytes, size: int) -> tuple[dict[int, list[str]], bool] | None:
+    """Return the texts of a NodeProto by field number, and whether it has bodies; None: look closer."""
+    texts: dict[int, list[str]] = {INPUT: [], OUTPUT: [], NODE_NAME: [], OP_TYPE: [], DOMAIN: []}
+    has_body = False
+    pos = 0
+    try:
+        while pos < size:
+            tag = raw[pos]
+            if tag >= 0x80:
+                tag, pos = read_tag(raw, pos)
+            else:
+                pos += 1
+            if tag & 7 != LEN:
+                pos = skip_payload(raw, pos, tag & 7)
+                continue
+            length, pos = read_length(raw, pos)
+            end = pos + length
+            if end > size:
+                return None
+            number = _TAGS.get(tag)
+            if number is not None:
+                texts[number].append(raw[pos:end].decode())
+            elif tag == _TAG_ATTRIBUTE and not has_body:
+                has_body = _has_body(raw, pos, end)
+            pos = end
+    except (MalformedError, UnicodeDecodeError, IndexError):
+        return None
+    return (texts, has_body) if pos == size else None
+
+
+def _has_body(raw: bytes, pos: int, end: int) -> bool:
+    while pos < end:
+        tag, pos = read_tag(raw, pos)
+        if tag in _TAG_BODIES:
+            return True
+        pos = skip_payload(raw, pos, tag & 7)
+    return False
+
+
+def _by_message(places: Places, pieces: Sequence[Piece]) -> tuple[dict[int, list[str]], bool]:
+    """Return what `_read` does, of a NodeProto that is large, in parts, or not whole."""
+    message = Message(places.make, pieces, places.node_type)
+    texts: dict[int, list[str]] = {}
+    limits = places.parser.result.extraction.session.limits
+    for number in (INPUT, OUTPUT, NODE_NAME, OP_TYPE, DOMAIN):
+        texts[number] = found = []
+        for item in message.fields.get(number, ()):
+            if isinstance(item, OverlayField):
+                continue
+            window = message.window(item[0])
+            try:
+                for at in item[0].fields(number, 0, window):
+                    limits.check("name_bytes", at.end - at.start, "a name in a node", offset=at.start)
+                    found.append(window.read(at.start, at.end).decode("utf-8", "replace"))
+            except PASSING_OR_LIMIT:
+                raise
+            except PparseError as error:
+                places.note(error, "truncated" if isinstance(error, EOFError) else "malformed")
+    has_body = False
+    try:
+        for part in message.elements(ATTRIBUTE):
+            attribute = Message(places.make, part, places.attribute_type, message.near)
+            has_body = has_body or BODY in attribute.fields or BODIES in attribute.fields
+    except PASSING_OR_LIMIT:
+        raise
+    except PparseError as error:
+        places.note(error, "malformed")
+    return texts, has_body
+
+
+# -- bodies ------------------------------------------------------------------------------------------------------------
+
+
+class _Frame:
+    """One body that is gone through: what it uses and defines so far."""
+
+    def __init__(self, graph: Node) -> None:
+        self.graph = graph
+        self.waiting: Iterator[Any] = iter(())
+        self.used: set[str] = set()
+        self.made: set[str] = set()
+
+
+def captured(places: Places, nodes: Node, ordinal: int) -> list[str]:
+    """Return the names that the bodies of a node use and do not define, at any depth, sorted."""
+    session = places.parser.result.extraction.session
+    found: set[str] = set()
+    with session.budget.charge(0, "the values that bodies use") as charge:
+        stack: list[_Frame] = []
+        waiting = _bodies_of(nodes.child(ordinal))
+        names = 0
+        while True:
+            body = next(waiting, None)
+            if body is not None:
+                frame = _Frame(body)
+                stack.append(frame)
+                frame.made.update(text_of(kid, "name") for kid in kids_of(body.find("input")))
+                frame.made.update(initializer_names(places, body))
+                inner: list[int] = []
+                inner_nodes = body.find("node")
+                for at, text_inputs, outputs, has_body in _uses(places, inner_nodes):
+                    frame.used.update(text_inputs)
+                    frame.made.update(outputs)
+                    if has_body:
+                        inner.append(at)
+                names += len(frame.used) + len(frame.made)
+                charge.resize(_NAME_COST * names)
+                session.check_cancelled()
+                frame.waiting = waiting
+                waiting = _bodies_below(inner_nodes, inner)
+                continue
+            if not stack:
+                break
+            frame = stack.pop()
+            used = frame.used - frame.made
+            (stack[-1].used if stack else found).update(used)
+            waiting = frame.waiting
+    found.discard("")
+    return sorted(found)
+
+
+def _uses(places: Places, nodes: Node | None) -> Iterator[tuple[int, list[str], list[str], bool]]:
+    index = nodes.index_to(None).note if nodes is not None and nodes.shape != SCALAR else None
+    if not isinstance(index, ListIndex):
+        return
+    for ordinal, pieces, window in index.messages():
+        part = places.plain(pieces)
+        found = None
+        if part is not None and part.end - part.start <= _SMALL and window is not None and window.data is part.data:
+            window.at(part.start)
+            raw = window.read(part.start, part.end)
+            found = _read(raw + PADDING, len(raw))
+        texts, has_body = found or _by_message(places, pieces)
+        yield ordinal, texts[INPUT], texts[OUTPUT], has_body
+
+
+def _bodies_below(nodes: Node | None, numbers: Sequence[int]) -> Iterator[Node]:
+    for number in numbers:
+        if nodes is not None:
+            yield from _bodies_of(nodes.child(number))
+
+
+def _bodies_of(node: Node) -> Iterator[Node]:
+    """Yield the graphs in the attributes of a node."""
+    for attribute in kids_of(node.find("attribute")):
+        body = attribute.find("g") if attribute.shape != SCALAR else None
+        if body is not None:
+            yield body
+        yield from kids_of(attribute.find("graphs") if attribute.shape != SCALAR else None)
+
+
+def initializer_names(places: Places, graph: Node) -> Iterator[str]:
+    """Yield the names of the initializers of a graph, dense, then sparse."""
+    for key in ("initializer", "sparse_initializer"):
+        elements = graph.find(key)
+        index = elements.index_to(None).note if elements is not None and elements.shape != SCALAR else None
+        if isinstance(index, ListIndex):
+            for ordinal, pieces, window in index.messages():
+                yield places.own_name(key, ordinal, pieces, window)
+
+
+def kids_of(node: Node | None) -> Iterator[Node]:
+    """Yield the children of a node; none if there is no node, or it is damaged and not a container."""
+    return node.children() if node is not None and node.shape != SCALAR else iter(())
+
+
+def text_of(node: Node, key: str) -> str:
+    """Return the text at ``key`` of a node; empty if it is not set, or cannot be read."""
+    try:
+        found = node.find(key) if node.shape != SCALAR else None
+        return str(found.load()) if found is not None else ""
+    except PASSING_OR_LIMIT:
+        raise
+    except PparseError:
+        return ""
