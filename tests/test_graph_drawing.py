@@ -211,6 +211,20 @@ def test_no_box_covers_another_and_all_are_in_the_picture(igraph, seed, depth):
             assert right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top
 
 
+def test_parts_that_no_edge_joins_stand_side_by_side_and_in_rows(igraph):
+    nodes = {}
+    for number in range(30):
+        nodes |= {f"from_{number}": "A", f"to_{number}": f"B from_{number}"}
+    root, places, _ = picture(graph_of(graph_def(**nodes)))
+    assert len(places) == 60 + 1  # and one for 30 outputs
+    assert float(root.get("width")) < 1_600
+    assert len({(left, top) for left, top, _, _ in places}) == len(places)
+    for number, (left, top, right, bottom) in enumerate(places):
+        assert all(
+            right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top for other in places[:number]
+        )
+
+
 def test_counts_on_edges_do_not_cover_each_other(igraph):
     root, _, _ = picture(graph_of(random_scopes(1)), depth=1)
     found = [

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # Points of edges between layers, in all; the longest edges beyond that are drawn straight.
 _POINTS: Final = 6_000
-_SWEEPS: Final = 24
+_SWEEPS: Final = 40
 _GAP: Final = 24.0
 _POINT: Final = 10.0
 # Parts that no edge joins stand side by side up to this width.

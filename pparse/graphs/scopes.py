@@ -32,7 +32,7 @@ _ALIKE: Final = 6
 _BEFORE: Final = 16_000
 _EDGES: Final = 50_000
 # Edges from one input to more boxes, and control edges from more boxes to one, are told, not drawn.
-_DRAWN: Final = 12
+_DRAWN: Final = 8
 # Memory of a box, and of an edge between two.
 _BOX_BYTES: Final = 600
 _EDGE_BYTES: Final = 300
