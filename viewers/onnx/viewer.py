@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
     from pparse.document.extraction import Extraction
     from pparse.graphs.graph import Graph
+    from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Extent
     from pparse.tree.node import Node
+    from pparse.viewers.onnx.places import Place
 
 _FACTS: Final = ("ir_version", "producer_name", "producer_version", "domain", "model_version", "doc_string")
 # The most values of a list that `metadata` has.
@@ -63,6 +65,11 @@ class OnnxViewer(ProtoViewer):
                 "the model has no graph" if root is None else "an ONNX model has one main graph", path="graph"
             )
         return Graph(OnnxGraph(self.constants, root), MAX_NODES if max_nodes is None else max_nodes)
+
+    def placed(self) -> Iterator[tuple[Place, Tensor]]:
+        """Yield every tensor in file order, with its place."""
+        for place, name in self._numbered():
+            yield place, self.constants.tensor(place, name)
 
     # -- what the file says of itself --------------------------------------------------------------------------------
 
