@@ -134,7 +134,6 @@ class OnnxViewer(ProtoViewer):
         lacking = [(name, file) for name, file in self._maker.external if file.lacks]
         if not lacking or self.own_status() is not Status.COMPLETE:
             return super().close_extent(extent)
-        extent.document_status = Status.TRUNCATED
         extent.actual = (extent.actual or 0) + sum(file.there for _, file in self._maker.external)
         extent.expected = extent.actual
         for name, file in lacking:
