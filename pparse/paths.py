@@ -237,12 +237,14 @@ def join_extraction(parts: Iterable[str]) -> str:
 
     The first part is a file name and is never quoted: an existing file of that literal name takes precedence.
     """
-    import json
-
     out: list[str] = []
     for part in parts:
-        quote = bool(out) and ("::" in part or part.startswith('"') or part.endswith(":") or not part)
-        out.append(json.dumps(part) if quote else part)
+        if out and ("::" in part or part.startswith('"') or part.endswith(":") or not part):
+            from json import dumps
+
+            out.append(dumps(part))
+        else:
+            out.append(part)
     return "::".join(out)
 
 

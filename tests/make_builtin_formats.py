@@ -30,6 +30,7 @@ PARSERS = (
     "pparse.parsers.tensorflow:MetaGraphParser",
     "pparse.parsers.tensorflow:SavedModelFolderParser",
     "pparse.parsers.onnx.parser:OnnxParser",
+    "pparse.parsers.onnx.json_model:OnnxJsonParser",
     "pparse.parsers.protobuf.parser:ProtobufParser",
     "pparse.parsers.tfrecord.parser:TfrecordParser",
     "pparse.parsers.gguf.parser:GgufParser",
@@ -45,6 +46,7 @@ PARSERS = (
     "pparse.parsers.msgpack.flax:FlaxParser",
     "pparse.parsers.zip.parser:ZipParser",
     "pparse.parsers.tar.parser:TarParser",
+    "pparse.parsers.model_folder:ModelFolderParser",
 )
 HEAD = '''"""What the parsers' classes say, for the registry: written by ``python tests/make_builtin_formats.py``."""
 
@@ -73,6 +75,7 @@ def row(dotted: str) -> tuple[object, ...]:
         parser.named_is_enough,
         # What refines a format is not looked for where even that one does not begin.
         not parser.refines and parser.match_further.__func__ is not Parser.match_further.__func__,  # type: ignore[attr-defined]
+        parser.is_data_set,
     )
 
 

@@ -924,7 +924,18 @@ def test_json_of_tensors(cut, run, model):
     assert run("ls", path, "--jsonl").jsonl == found["tensors"]
 
     info = run("info", path, "--json").json
-    assert set(info) == {"schema", "file", "format", "description", "status", "size", "extent", "metadata", "findings"}
+    assert set(info) == {
+        "schema",
+        "file",
+        "format",
+        "description",
+        "status",
+        "size",
+        "extent",
+        "graph",
+        "metadata",
+        "findings",
+    }
     assert (info["extent"], info["status"]) == (found["extent"], found["status"])
 
     check = run("check", path, "--json").json

@@ -18,6 +18,7 @@ import pparse
 from pparse import PathError, PparseError, Status, TruncatedTensorError, UnsupportedError
 from pparse.data.base import IoStats
 from pparse.kernels.text_starts import text_starts
+from pparse.parsers.gguf import parser as gguf_parser
 from pparse.parsers.gguf.places import Layout, TensorPlace
 from tests.gguf_files import F32, Q4_0, Q8_0, Writer, plain
 from tests.rows import rows
@@ -219,6 +220,27 @@ def test_each_name_that_is_shown_is_that_of_one_tensor(keys, shown):
             assert model.metadata[name] == model.fact_node(name).load() == number
         others = ("a#4", "a#2#4", "a#2#2#3", "a#02", "a#1", "a#2#1", "a#", "b#2", "a#" + "9" * 5000)
         assert [name for name in others if name in model or model.fact_node(name) is not None] == []
+
+
+@rows("most", [10, 1 << 14])
+def test_a_table_is_read_twice_to_be_listed_and_knows_its_repeated_names(most, monkeypatch):
+    names = [f"blk.{number}" for number in range(298)]
+    names[7:7] = ["a"]
+    taken = []
+    take = gguf_parser.GgufParser._take_tensor
+    monkeypatch.setattr(gguf_parser.GgufParser, "_take_tensor", lambda self, ctx: (take(self, ctx), taken.append(1)))
+    monkeypatch.setattr(gguf_parser, "_MOST_HASHES", most)
+    content = Writer().file([], [(name, (1,), F32, 32 * number) for number, name in enumerate(names)], bytes(9568))
+    with pparse.view(content) as model:
+        assert [tensor.name for tensor in model.values()] == names
+        if most > len(names):
+            assert len(taken) < 2.2 * len(names)
+    names[290] = names[297] = "a"
+    content = Writer().file([], [(name, (1,), F32, 32 * number) for number, name in enumerate(names)], bytes(9568))
+    names[290], names[297] = "a#2", "a#3"
+    with pparse.view(content) as model:
+        assert [tensor.name for tensor in model.values()] == names
+        assert model["a#3"].spans[0].offset == model["a"].spans[0].offset + 290 * 32
 
 
 @rows(
@@ -611,12 +633,33 @@ def test_of_a_split_model_whose_first_part_is_cut_key_values_are_not_copied(tmp_
         assert (len(model), list(model.check())) == (13, [])
 
 
-def test_what_cannot_be_decoded_is_told_so(tmp_path):
-    report = pparse.convert(DATA / "types.gguf", tmp_path / "out.gguf", skip_unsupported=True)
+@rows(("target", "dtype"), [("out.gguf", "F16"), ("out.safetensors", None), ("out.npz", None)])
+def test_what_cannot_be_decoded_is_told_so(target, dtype, tmp_path):
+    with np.errstate(all="ignore"):
+        report = pparse.convert(DATA / "types.gguf", tmp_path / target, dtype=dtype, skip_unsupported=True)
     assert {entry.reason for entry in report.left_out} == {
         f"its type {name!r} cannot be decoded (numpy(raw=True) gives its blocks)" for name in ("Q8_1", "Q8_K", "Q1_0")
     }
-    assert report.notes == []  # all key-values are there, the long ones, too
+
+
+def test_blocks_that_nothing_decodes_are_copied_from_gguf_to_gguf(tmp_path):
+    report = pparse.convert(DATA / "types.gguf", tmp_path / "out.gguf")
+    assert (report.left_out, report.notes) == ([], [])  # all key-values are there, the long ones, too
+    with pparse.view(DATA / "types.gguf") as one, pparse.view(tmp_path / "out.gguf") as other:
+        assert {tensor.name: tensor.type_name for tensor in other.values()} == {
+            tensor.name: tensor.type_name for tensor in one.values()
+        }
+        for name in ("any.Q8_1", "any.Q8_K", "any.Q1_0"):
+            assert other[name].dtype is None
+            assert other[name].numpy(raw=True).tobytes() == one[name].numpy(raw=True).tobytes()
+        assert list(other.metadata) == [key for key in one.metadata if key != "general.alignment"]
+
+
+def test_blocks_of_a_big_endian_file_that_nothing_decodes_are_not_copied(tmp_path):
+    q8_1 = 9
+    source = Writer(order=">").file([], [("w", (2, 32), q8_1, 0)], bytes(80))
+    with pytest.raises(UnsupportedError, match="'Q8_1' cannot be decoded"):
+        pparse.convert(source, tmp_path / "out.gguf")
 
 
 def test_only_gguf_files_are_quantised(tmp_path):

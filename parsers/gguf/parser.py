@@ -21,15 +21,18 @@ States::
 
 from __future__ import annotations
 
+from array import array
 from struct import calcsize, unpack_from
 
-from pparse.errors import MalformedError
+from pparse.errors import LimitError, MalformedError
 from pparse.findings import Finding, Status
 from pparse.kernels.text_starts import text_starts
+from pparse.parsers.gguf.parts import part_of
 from pparse.parsers.gguf.places import Layout, TensorPlace
 from pparse.parsers.gguf.types import ARRAY, LAYOUTS, NAMES, TEXT, TYPES
 from pparse.tree.context import DONE, decode_text
 from pparse.tree.entry import LIST, MAP, Entry
+from pparse.tree.key_table import key_hash, repeated_hashes
 from pparse.tree.listing import Listing
 from pparse.tree.parser import Parser
 from pparse.tree.recognition import Signature
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
 
     from pparse.tree.context import NodeContext, Step
     from pparse.tree.entry import Key
+    from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
     from pparse.tree.result import Result
 
@@ -51,6 +55,9 @@ ALIGNMENT: Final = "general.alignment"
 # ggml has at most 4 dimensions, numpy 64; its texts and arrays at most 2^30 bytes or elements, keys at most 2^16.
 _MOST_DIMENSIONS, _MOST, _LONGEST_KEY = 64, 1 << 30, 1 << 16
 _UINT32: Final = 4
+# So many names are hashed while the table is read; each takes so many bytes while the repeated ones are found.
+_MOST_HASHES: Final = 1 << 14
+_SET: Final = 80
 
 
 class GgufParser(Parser, Listing):
@@ -88,6 +95,12 @@ class GgufParser(Parser, Listing):
         """Where the tensors lie, once the table was read."""
         self.length = "Q"
         """Layout of a count or length."""
+
+    @classmethod
+    def model_name(cls, name: str) -> str:
+        """Return the name without the number of the part, for a part of a split model."""
+        found = part_of(name)
+        return name if found is None else f"{found[0]}-of-{found[2]:05}.gguf"
 
     def begin(self, ctx: NodeContext) -> Step:
         """Begin a container with the state of its children, the root with its magic."""
@@ -185,9 +198,16 @@ class GgufParser(Parser, Listing):
 
     def expect_tensor(self, ctx: NodeContext, block: bytes, base: int) -> Step:
         """Take the description of a tensor; what is wrong with one does not concern the others."""
-        if ctx.emitted == ctx.node.note:
-            self.layout = ctx.scratch or self.layout
-            return ctx.pos, DONE, 0
+        while ctx.emitted < ctx.node.note:
+            self._take_tensor(ctx)
+            if ctx.satisfied:
+                return ctx.pos, self.expect_tensor, 0
+        if ctx.scratch is not None:
+            self.layout, hashes = ctx.scratch
+            self._keep_repeated(ctx.index, ctx.emitted, hashes)
+        return ctx.pos, DONE, 0
+
+    def _take_tensor(self, ctx: NodeContext) -> None:
         at = ctx.pos
         name = self._take_name(ctx, "name")
         (rank,) = ctx.take(self.order + "I")
@@ -200,10 +220,20 @@ class GgufParser(Parser, Listing):
             entry.status = Status.DAMAGED if kind in TYPES else Status.UNSUPPORTED
             entry.finding = Finding("bad-entry", place.problem or "", path=name, offset=at)
         if ctx.is_indexing:
-            ctx.scratch = ctx.scratch or Layout(self.alignment)
-            ctx.scratch.add(place)
+            layout, hashes = ctx.scratch = ctx.scratch or (Layout(self.alignment), array("q"))
+            layout.add(place)
+            if len(hashes) < _MOST_HASHES:
+                hashes.append(key_hash(name))
         ctx.emit(entry)
-        return ctx.pos, self.expect_tensor, 0
+
+    def _keep_repeated(self, index: ChildIndex | None, count: int, hashes: array[int]) -> None:
+        """Keep with ``index`` which of ``count`` names are repeated, if all were hashed: so they are not read again."""
+        if index is not None and len(hashes) == count:
+            try:
+                with self.result.extraction.session.budget.charge(_SET * count, "finding repeated keys"):
+                    index.keep_repeated(frozenset(repeated_hashes(hashes, 0, 1)))
+            except LimitError:
+                pass  # they are found in as many passes as there is room for, once they are asked for
 
     def expect_data(self, ctx: NodeContext, block: bytes, base: int) -> Step:
         """Take the data as one child."""

@@ -171,6 +171,11 @@ class DamagedText(Parser):
                 self.result.findings.add(stretch.finding(self.result.extraction.name))
         return self._mended
 
+    @property
+    def is_mended(self) -> bool:
+        """Whether containers were found to be damaged, and have children that are told by other means."""
+        return bool(self._mended)
+
     def fill(self, node: Node, index: ChildIndex) -> bool:
         """Index a damaged container from what is known about it; return False for any other."""
         if self._mended is None and not self._is_large and self._is_suspect():

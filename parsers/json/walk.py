@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 _LEAF: Final = 64 << 10
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL).match
 _WORD: Final = re.compile(rb"[^ \t\n\r,:\[\]{}\"]++").match
+_NOT_SCALAR: Final = re.compile(rb"[\[{\\]").search
 _STRING_TEXT: Final = re.compile(rb'[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+').match
 _HALF_PAIR: Final = re.compile(rb".*\\u[dD][89abAB][0-9a-fA-F]{2}", re.DOTALL).fullmatch
 _CUT_ESCAPE: Final = re.compile(rb"(?:\\(?:u[0-9a-fA-F]{0,3})?)?").fullmatch
@@ -72,7 +73,7 @@ def walk_document(parser: JsonParser, node: Node, *, detail: bool) -> Iterator[V
     before = parser.decoder.duplicates
     walk.push(walk.data.pread(node.start, 1)[0])
     walk.pos += 1
-    yield from _tokens(walk, detail)
+    yield from tokens(walk, detail)
     if parser.decoder.duplicates > before and not detail:
         walk.note(
             "duplicate-key",
@@ -114,7 +115,7 @@ def assemble(parser: JsonParser, node: Node) -> Any:
     stack: list[tuple[bool, Key, list[Any]]] = [(node.kind == "object", None, [])]
     walk.push(walk.data.pread(node.start, 1)[0])
     walk.pos += 1
-    for visit in _tokens(walk, detail=True):
+    for visit in tokens(walk, detail=True):
         _refuse_fault(walk)
         _close_to(stack, visit.depth)
         if visit.shape != SCALAR:
@@ -130,6 +131,27 @@ def assemble(parser: JsonParser, node: Node) -> Any:
     _refuse_fault(walk)
     walk.charge.release()
     return _close_to(stack, 0)
+
+
+def following_scalars(walk: TextWalk) -> list[Any]:
+    """Return the elements after the one that was just visited, as far as the block shows them to be plain scalars.
+
+    The visits go on behind them. A quick way through long arrays of numbers.
+    """
+    text = walk.block[walk.pos - walk.base :]
+    end = text.find(b"]")
+    end = text.rfind(b",") if end < 0 else end
+    if end <= 0 or walk.level is None or text[:1] != b"," or _NOT_SCALAR(text, 0, end) is not None:
+        return []
+    try:
+        found = walk.parser.decoder.decode(b"[%s]" % text[1:end], walk.pos)
+    except PASSING:
+        raise
+    except PparseError:
+        return []  # the visits tell what is wrong, and where
+    walk.pos += end
+    walk.level.count += len(found)
+    return list(found)
 
 
 def _close_to(stack: list[tuple[bool, Key, list[Any]]], depth: int) -> Any:
@@ -157,7 +179,8 @@ def _refuse_fault(walk: TextWalk) -> None:
     raise kind(fault.reason, path=fault.path, offset=fault.offset, source=walk.source)
 
 
-def _tokens(walk: TextWalk, detail: bool) -> Iterator[Visit]:
+def tokens(walk: TextWalk, detail: bool) -> Iterator[Visit]:
+    """Yield the visits of what is below the bracket that ``walk`` just opened, until it is closed or the text ends."""
     session = walk.parser.result.extraction.session
     expect = "first-key" if walk.brackets[0] == 0x7B else "first-value"
     while walk.brackets:

@@ -6,10 +6,11 @@ any member for an array that begins as one (numpy/lib/npyio.py, `NpzFile`).
 
 from __future__ import annotations
 
-from pparse.errors import PASSING, PparseError
-from pparse.findings import Severity
+from pparse.data.range_status import Proofs
+from pparse.errors import PASSING, DataChangedError, PparseError
+from pparse.findings import Severity, Status
 from pparse.lazy import lazy_pattern
-from pparse.limits import count_words
+from pparse.limits import LITTLE, LITTLE_UNPACKED, count_words
 from pparse.parsers.zip.note import ZipNote
 from pparse.parsers.zip.parser import ZipParser
 from pparse.parsers.zip.small_members import first_content
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
+    from pparse.containers.content import Sink, Skip, Verdict
     from pparse.containers.member import ArchiveMember
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
     from pparse.tree.node import Node
     from pparse.tree.recognition import Excerpt
+    from pparse.tree.result import Result
 
 EXTENSION: Final = ".npy"
 # An entry of a directory, up to its name (APPNOTE.TXT 4.3.12).
@@ -48,6 +51,11 @@ class NpzParser(ZipParser):
         "arrays of Python objects are pickles: they are shown as trees (FILE::NAME.npy::pickle), not as arrays",
         "bfloat16, float8 and the like are saved as bytes of their width (V2, V1): the file does not name them",
     )
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        self._proofs = Proofs()  # of members whose checksum agrees, by their ``at``; 16 bytes each
+        self._revision = self.extraction.data.revision  # of the archive when they were read
 
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
@@ -148,6 +156,57 @@ class NpzParser(ZipParser):
         known = self._opened.get(member.at)
         return known if known is not None else self.open_member(member)
 
+    def known_opened(self, at: int) -> Extraction | None:
+        """Return the content of the member at ``at`` if it is in use; else None."""
+        return self._opened.get(at)
+
+    def member_at(self, at: int) -> ArchiveMember:
+        """Return the member whose directory entry is at ``at``. Raises `DataChangedError` if there is none any more."""
+        member = self.listed_member(at)
+        if member is None:
+            reason = "an entry of the directory that was read before is not there any more"
+            raise DataChangedError(reason, offset=at, source=self.extraction.name)
+        self.recall(member)
+        return member
+
+    # -- checksums ---------------------------------------------------------------------------------------------------
+
+    def verify(self, member: ArchiveMember, sink: Sink | None = None, skip: Skip | None = None) -> Verdict:
+        """Do what `ArchiveParser.verify` does, and remember that the checksum agrees."""
+        verdict = super().verify(member, sink, skip)
+        self._note_proof(member, verdict)
+        return verdict
+
+    def _note_proof(self, member: ArchiveMember, verdict: Verdict) -> None:
+        if verdict.verified is not True or verdict.status is not Status.COMPLETE or member.checksum is None:
+            return
+        revision = self.extraction.data.revision
+        if revision != self._revision:
+            self._proofs, self._revision = Proofs(), revision
+        self._proofs.add(member.at, member.at + 1)
+
+    def is_proved(self, at: int) -> bool:
+        """Return whether the checksum of the member at ``at`` agreed when it was read; never reads."""
+        return self._proofs.covers(at, at + 1) and self._revision == self.extraction.data.revision
+
+    def confirm_array(self, member: ArchiveMember) -> Extraction | None:
+        """Compare the checksum of an array that is not opened, if that costs little and was not done.
+
+        Return its content, of which it is known then what is wrong, if the checksum does not agree; else None.
+        """
+        if self.is_proved(member.at) or not is_little(member):
+            return None
+        verdict = self.examine(member, None, None)
+        self._note_proof(member, verdict)
+        if verdict.verified is True and verdict.status is Status.COMPLETE:
+            return None
+        opened = self.opened(member)
+        finding = self.prove(opened)
+        opened.proved = True
+        if finding is not None:
+            self.result.findings.add(finding)
+        return opened
+
     def prove_arrays(self) -> None:
         """Compare the checksums of all arrays: from then on, their statuses are final."""
         for _, member in self.arrays():
@@ -166,3 +225,8 @@ class NpzParser(ZipParser):
             more = ", …" if len(others) > _NAMED else ""
             are = "is no array" if len(others) == 1 else "are no arrays"
             yield "others", f"{count_words(len(others), 'member')} {are}: {', '.join(others[:_NAMED])}{more}"
+
+
+def is_little(member: ArchiveMember) -> bool:
+    """Say whether a member is small enough to be read just to compare its checksum."""
+    return member.size is not None and member.size <= LITTLE_UNPACKED and member.compressed_size <= LITTLE

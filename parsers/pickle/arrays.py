@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-from pparse.parsers.pickle.joblib import WATCHED, order_of, wrapper_name
-from pparse.parsers.pickle.values import Call, Global
+from pparse.parsers.pickle.dtypes import described_type
+from pparse.parsers.pickle.joblib import WATCHED, wrapper_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,18 +13,22 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data
     from pparse.parsers.pickle.between import RawArray
+    from pparse.parsers.pickle.values import Call
 
 _MODULES: Final = ("numpy.core.", "numpy._core.")
 _RECONSTRUCT: Final = frozenset(f"{module}multiarray._reconstruct" for module in _MODULES)
 _FROM_BUFFER: Final = frozenset(f"{module}numeric._frombuffer" for module in _MODULES)
 SCALARS: Final = frozenset(f"{module}multiarray.scalar" for module in _MODULES)
-_SCALAR_TYPES: Final = {"M8": "datetime64", "m8": "timedelta64"}
+_MASKED: Final = "numpy.ma.core._mareconstruct"
+# Where the bytes of a masked array stand in its state, and those of its mask (numpy/ma/core.py, ``__getstate__``).
+MASKED_CONTENT: Final = 4
+MASKED_MASK: Final = 5
 
 
 class Array:
     """A numpy array, as its pickle describes it."""
 
-    __slots__ = ("big_endian", "content", "doubt", "dtype", "fortran", "objects", "place", "shape", "what")
+    __slots__ = ("big_endian", "content", "doubt", "dtype", "fortran", "objects", "place", "reason", "shape", "what")
 
     def __init__(self, shape: tuple[int, ...], what: str) -> None:
         self.shape = shape
@@ -32,7 +36,9 @@ class Array:
         self.what = what
         """numpy's word for the type of the elements, such as ``f4``."""
         self.dtype: str | None = None
-        """The same as a type string of numpy, in the order of this machine; None: structures and the like."""
+        """The same as `pparse.tensors.DType.of` takes it; None: it cannot be read."""
+        self.reason = ""
+        """Why elements of this type cannot be read."""
         self.big_endian = False
         """Whether the elements are stored with the highest byte first."""
         self.fortran = False
@@ -64,6 +70,31 @@ def array_of(call: Call) -> Array | None:
     return None
 
 
+class MaskedArray:
+    """A masked array of numpy: its elements, which of them are masked, and what stands for those."""
+
+    __slots__ = ("elements", "fill", "mask")
+
+    def __init__(self, elements: Array, mask: Array, fill: Any) -> None:
+        self.elements = elements
+        """All elements, masked ones too."""
+        self.mask = mask
+        """True for those that are masked; of a structure, for each of its fields."""
+        self.fill = fill
+        """The value that stands for masked ones, an array without dimensions; None: the default of its type."""
+
+
+def masked_of(call: Call) -> MaskedArray | None:
+    """Return the masked array that ``call`` would make; None if it would make none, or one that is not described."""
+    state = call.state
+    if call.name != _MASKED or not isinstance(state, tuple) or len(state) != 7:
+        return None
+    _, shape, dtype, fortran, content, masked, fill = state
+    elements = _array(shape, dtype, bool(fortran), content)
+    mask = _array(shape, dtype, bool(fortran), masked, mask=True)
+    return None if elements is None or mask is None else MaskedArray(elements, mask, fill)
+
+
 def _array_of_joblib(place: RawArray, state: Any) -> Array | None:
     """Return an array whose bytes stand between the opcodes."""
     if not isinstance(state, dict):
@@ -82,16 +113,17 @@ def scalar_of(call: Call) -> Array | None:
     return None
 
 
-def _array(shape: Any, dtype: Any, fortran: bool, content: Any) -> Array | None:
+def _array(shape: Any, dtype: Any, fortran: bool, content: Any, *, mask: bool = False) -> Array | None:
     if type(shape) is int:
         shape = (shape,)
     if not isinstance(shape, tuple) or not all(type(length) is int and length >= 0 for length in shape):
         return None
-    known = _dtype(dtype)
+    known = described_type(dtype, mask=mask)
     if known is None:
         return None
-    found = Array(shape, known[0])
-    found.dtype, found.big_endian, found.fortran = known[1], known[2], fortran and len(shape) > 1
+    found = Array(shape, known.what)
+    found.dtype, found.big_endian, found.reason = known.dtype, known.big_endian, known.reason
+    found.fortran = fortran and len(shape) > 1
     if isinstance(content, list):
         found.objects = content if len(content) == prod(shape) else None
         return found if found.objects is not None else None
@@ -104,41 +136,3 @@ def _array(shape: Any, dtype: Any, fortran: bool, content: Any) -> Array | None:
         return None
     found.content = bytes(content)
     return found
-
-
-def _dtype(value: Any) -> tuple[str, str | None, bool] | None:
-    """Return numpy's word for a type, its type string, and whether it is big-endian; None: it is no type."""
-    if not isinstance(value, Call) or value.name != "numpy.dtype" or not isinstance(value.args, tuple):
-        return None
-    word = value.args[0] if value.args else None
-    if isinstance(word, bytes):
-        word = word.decode("latin-1")
-    if isinstance(word, Global) and word.module == "ml_dtypes":
-        return word.name, word.name, False
-    if not isinstance(word, str) or len(word) > 40:
-        return None
-    state = value.state
-    order = order_of(state)
-    if order is None:
-        return None
-    if isinstance(state, tuple) and len(state) > 4 and (state[2] is not None or state[3] is not None):
-        return word, None, False  # parts of its own: an array, or a structure
-    if order == "=" and word[:1] in ("<", ">"):  # without a state
-        order, word = word[0], word[1:]
-    text: str | None = word
-    if word[:2] in _SCALAR_TYPES:
-        text = _time(word, state[-1] if isinstance(state, tuple) else None)
-    elif word[:1] in "VO":
-        text = None
-    return word, text, order == ">"
-
-
-def _time(word: str, facts: Any) -> str | None:
-    """Return the type string of times, whose unit stands in the last part of the state: ``({}, (unit, n, 1, 1))``."""
-    unit = facts[1] if isinstance(facts, tuple) and len(facts) == 2 else None
-    if not isinstance(unit, tuple) or len(unit) < 2 or type(unit[1]) is not int:
-        return None
-    name = unit[0].decode("latin-1") if isinstance(unit[0], bytes) else unit[0]
-    if not isinstance(name, str) or not name.isalpha():
-        return None
-    return f"{word}[{unit[1] if unit[1] != 1 else ''}{name}]"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, Final
 
+    from pparse.data.base import Data
     from pparse.parsers.protobuf.entries import ValueEntries
     from pparse.parsers.protobuf.index import Contribution, Piece
     from pparse.parsers.protobuf.window import Field
@@ -123,10 +124,16 @@ class Message:
         return found
 
     def _scan_small(self, part: Range, there: int, near: Window | None, found: PartScan) -> bool:
-        if near is not None and near.data is part.data:
-            block = near.read(part.start, there) if there > part.start else b""
-        else:
-            block = part.data.pread(part.start, there - part.start) if there > part.start else b""
+        block = b""
+        try:
+            if there > part.start and near is not None and near.data is part.data:
+                block = near.read(part.start, there)
+            elif there > part.start:
+                block = part.data.pread(part.start, there - part.start)
+        except (EndOfDataError, GapError):
+            pass
+        if len(block) < there - part.start:
+            return self._scan_large(part, there, None, found)  # a gap in a payload does not matter
         window = Window(part.data, part.end)
         window.base, window.block, window.size = part.start, block + PADDING, len(block)
         self._windows[id(found)] = window
@@ -134,7 +141,7 @@ class Message:
             pos, _ = scan(window.block, 0, len(block), found.found, found.groups, part.start)
         finally:
             found.complete(part.start)
-        return part.start + pos > part.end or len(block) < there - part.start or bool(found.groups)
+        return part.start + pos > part.end or bool(found.groups)
 
     def _scan_large(self, part: Range, there: int, near: Window | None, found: PartScan) -> bool:
         """Scan a part block by block, jumping over payloads; return whether it ends inside a field."""
@@ -142,13 +149,13 @@ class Message:
         if near is not None and near.data is part.data and 0 <= part.start - near.base < near.size - _ENOUGH:
             window.base, window.block, window.size = near.base, near.block, near.size
         else:
-            window.base, window.size = part.start, min(_FIRST_BLOCK, there - part.start)
-            window.block = part.data.read_exact(part.start, window.size) + PADDING
+            head = _readable(part.data, part.start, min(_FIRST_BLOCK, there - part.start))
+            window.base, window.block, window.size = part.start, head + PADDING, len(head)
         self._windows[id(found)] = window
         pos, size = part.start, _FIRST_BLOCK
         block = window.block[pos - window.base : window.size]
         while pos < there:
-            block = block or part.data.read_exact(pos, min(size, there - pos))
+            block = block or _readable(part.data, pos, min(size, there - pos))
             final = pos + len(block) >= there
             stop = len(block) if final else len(block) - SLACK + 1
             try:
@@ -271,3 +278,9 @@ class Message:
         for entry in map_entries(self.make, Origin(field, contributions=found, key=number)):
             if entry.key is not None or entry.status is None:
                 yield entry.key, list(entry.note.pieces)
+
+
+def _readable(data: Data, pos: int, length: int) -> bytes:
+    """Return bytes at ``pos``: ``length``, or those before a gap. Raise `GapError` if these do not hold a field."""
+    block = data.pread(pos, length)
+    return block if len(block) == length or len(block) >= SLACK else data.read_exact(pos, length)

@@ -437,6 +437,12 @@ class ProtobufParser(Parser, Listing):
             return decode(None, _WIRES[node.kind], payload)
         return decode_text(payload) if node.kind == "text" else payload
 
+    def json_form(self, node: Node) -> Any:
+        """Return a node with a schema in the JSON form of protocol buffers."""
+        from pparse.parsers.protobuf.json_form import json_form
+
+        return json_form(node)
+
     # -- everything --------------------------------------------------------------------------------------------------
 
     def check(self, *, strict: bool = False) -> Iterator[Visit]:

@@ -1,6 +1,6 @@
 """A folder that holds one PyTorch model: an index with its shards, shards without an index, or one checkpoint.
 
-As of safetensors (`pparse.parsers.safetensors.folder`, which has the states), with other names. Since many files are
+As of safetensors (`pparse.parsers.shards.folder`, which has the states), with other names. Since many files are
 called ``.bin``, those that no index names count only if they are checkpoints.
 """
 
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from pparse.errors import CancelledError, ClosedError, DataChangedError, PparseError
 from pparse.parsers.pytorch.index import PyTorchIndexParser
-from pparse.parsers.safetensors.folder import NUMBERED, SafetensorsFolderParser, grouped
+from pparse.parsers.safetensors.index import SafetensorsIndexParser
+from pparse.parsers.shards.folder import NUMBERED, ShardFolderParser, grouped
 from pparse.tree.entry import MAP
 
 TYPE_CHECKING = False
@@ -24,14 +25,14 @@ _MOST_GROUPS: Final = 64
 _MOST_FILES: Final = 3
 
 
-class PyTorchFolderParser(SafetensorsFolderParser):
+class PyTorchFolderParser(ShardFolderParser):
     """A folder with the checkpoints of one model."""
 
     name = "pytorch-folder"
     description = "folder with a PyTorch model (index and shards, shards alone, or one checkpoint)"
     viewer = "pparse.viewers.pytorch.sharded:PyTorchSetViewer"
     index_parser = PyTorchIndexParser
-    shapes = {**SafetensorsFolderParser.shapes, "pytorch-folder": MAP}
+    shapes = {**ShardFolderParser.shapes, "pytorch-folder": MAP}
 
     @classmethod
     def groups_in(cls, folder: FolderExtraction) -> list[list[str]]:
@@ -44,7 +45,7 @@ class PyTorchFolderParser(SafetensorsFolderParser):
             return []
         numbered = [name for name in members if NUMBERED.fullmatch(name)]
         groups = cls._of_checkpoints(folder, numbered)
-        if groups or any(name.endswith(SafetensorsFolderParser.index_parser.endings) for name in folder.members):
+        if groups or any(name.endswith(SafetensorsIndexParser.endings) for name in folder.members):
             return groups
         return cls._of_checkpoints(folder, [name for name in members if name not in numbered])
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pparse.parsers.safetensors.index import SafetensorsIndexParser
+from pparse.parsers.shards.index import ShardIndexParser
 from pparse.tree.entry import MAP
-from pparse.tree.recognition import Confidence
 
 
-class PyTorchIndexParser(SafetensorsIndexParser):
+class PyTorchIndexParser(ShardIndexParser):
     """An index and the checkpoints that it names."""
 
     name = "pytorch-index"
@@ -16,5 +15,4 @@ class PyTorchIndexParser(SafetensorsIndexParser):
     viewer = "pparse.viewers.pytorch.sharded:PyTorchSetViewer"
     suffix = ".bin.index.json"
     endings = (".bin", ".pt", ".pth")
-    if_empty = Confidence.NO
-    shapes = {**SafetensorsIndexParser.shapes, "pytorch-index": MAP}
+    shapes = {**ShardIndexParser.shapes, "pytorch-index": MAP}

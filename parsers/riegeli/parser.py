@@ -88,6 +88,7 @@ class RiegeliParser(ChunkParser, Listing):
     name = "riegeli"
     description = "Riegeli records (array_record files too)"
     extensions = (".riegeli", ".array_record", ".arrayrecord")
+    is_data_set = True
     signatures = (Signature(FILE_SIGNATURE[:8]),)
     is_generic = True
     media_type = "application/x-riegeli"

@@ -94,6 +94,7 @@ class TfrecordParser(ProtobufParser):
     name = "tfrecord"
     description = "TFRecord file (tf.train.Example and others)"
     extensions: ClassVar[tuple[str, ...]] = (".tfrecord", ".tfrecords")
+    is_data_set = True
     is_generic = False
     media_type = "application/x-tfrecord"
     references: ClassVar[tuple[str, ...]] = (

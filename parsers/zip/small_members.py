@@ -14,7 +14,7 @@ from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError
 from pparse.findings import Status
 from pparse.limits import KIB
 from pparse.parsers.zip.descriptors import values_agree
-from pparse.parsers.zip.records import DEFLATE, LOCAL, LOCAL_FIELDS, LOCAL_SIZE, STORED
+from pparse.parsers.zip.records import DEFLATE, FULL, LOCAL, LOCAL_FIELDS, LOCAL_SIZE, STORED, with_zip64
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,6 +115,9 @@ def _agrees(block: bytes, end: int, member: ArchiveMember, note: ZipNote, crc: i
     _, _, flags, method, _, _, said_crc, compressed_size, size, name_length, _ = LOCAL_FIELDS.unpack_from(block)
     if block[LOCAL_SIZE : LOCAL_SIZE + name_length] != member.raw_name:
         return False
+    if FULL in (compressed_size, size):  # as numpy writes all: it does not know beforehand how large they become
+        extra = block[LOCAL_SIZE + name_length : end - member.compressed_size]
+        size, compressed_size = with_zip64(extra, size, compressed_size)
     said, meant = (said_crc, compressed_size, size), (crc, member.compressed_size, member.size)
     return values_agree(note, flags, method, said, meant, lambda: block[end:])
 

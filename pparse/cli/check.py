@@ -12,7 +12,7 @@ from copy import copy
 
 from pparse.cli.common import add_files, add_json, each_file, open_file, row_of
 from pparse.cli.exit_codes import DAMAGED, OK, USAGE
-from pparse.cli.output import cut_to_dict, report_cut, report_document_cut
+from pparse.cli.output import cut_to_dict, findings_of, report_cut, report_document_cut
 from pparse.display.text import safe
 from pparse.document.registry import viewer_for
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError, UnsupportedError
@@ -145,12 +145,16 @@ def _check_one(options: Any, out: Output) -> int:
             words = None
             if not damaged and not limits:
                 words = compared(document, extent, digests)
-            out.line(_summary(document, counts, damaged, unasked, words, options, out))
+            unread = status is Status.UNSUPPORTED and not odd and not document.findings.errors
+            out.line(_summary(document, counts, damaged and not unread, unasked, words, options, out))
         return DAMAGED if damaged else USAGE if limits or unasked else OK
 
 
 def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
     yield from document.check(strict=options.strict)
+    if (viewer := viewer_for(document)) is not None:
+        extent = viewer.extent()
+        yield from findings_of(viewer, extent)[len(viewer.findings) :]
     if options.recursive:
         from pparse.containers.archive import documents_below
 

@@ -43,6 +43,7 @@ EXAMPLES: Final = """examples:
   pparse get model.safetensors -p '*.attn.*' -o attention.npz
   pparse get model.safetensors metadata.format
   pparse get config.json 'quantization.bits'
+  pparse get model.onnx --json --bare -o model.onnx.json
   pparse get records.riegeli 64/3 --raw -o record.bin
   pparse get records.riegeli '64/3[0:16]'
 """
@@ -73,6 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--raw", action="store_true", help="the bytes as they are stored")
     form.add_argument("--npy", action="store_true", help="a numpy .npy file")
     form.add_argument("--json", action="store_true", help="JSON")
+    parser.add_argument("--bare", action="store_true", help="with --json, of a node: its value alone")
     parser.add_argument(
         "--partial",
         choices=("prefix", "fill"),
@@ -140,6 +142,8 @@ def _refuse_contradictions(options: Any) -> None:
     named = form_of(options.output)
     if said is not None and named not in (None, said):
         raise OptionError(f"{options.output} asks for {named}, and --{said[1:]} for {said}: leave one of them out")
+    if options.bare and not options.json and named != ".json":
+        raise OptionError("--bare leaves out what --json says about a value: give both")
     if options.raw and options.dtype is not None:
         raise OptionError("--dtype converts values, and --raw writes bytes as they are stored: leave one of them out")
 

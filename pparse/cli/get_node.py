@@ -18,7 +18,7 @@ from pparse.document.registry import viewer_for
 from pparse.errors import PASSING, EndOfDataError, OptionError, PathError, PparseError
 from pparse.findings import UNSURE_NUMBER, Status
 from pparse.limits import LITTLE, MIB
-from pparse.tree.entry import SCALAR
+from pparse.tree.entry import SCALAR, UNLOADED_VALUE
 from pparse.tree.parser import Parser
 
 TYPE_CHECKING = False
@@ -62,7 +62,7 @@ def give_node(node: Node, options: Any, out: Output) -> int:
         return OK if _known_status(node) in (None, Status.COMPLETE) else DAMAGED
     if options.partial == "prefix" and node.shape == SCALAR and _known_status(node) is Status.TRUNCATED:
         return give_slice(node, (slice(None),), options, out)
-    text = _node_json(node, options.file) if options.json else _node_text(node, options.output)
+    text = _node_json(node, options) if options.json else _node_text(node, options.output)
     if options.output:
         write(options.output, out, lambda stream: write_lines(text, stream))
     elif options.json or not sys.stdout.isatty():
@@ -234,13 +234,18 @@ def _node_text(node: Node, output: str | None) -> str:
     return deep_dumps(value, indent=2, ensure_ascii=False, default=_hex)
 
 
-def _node_json(node: Node, file: str) -> str:
+def _node_json(node: Node, options: Any) -> str:
     from pparse.cli.deep_json import deep_dumps
 
-    value = _node_value(node)
+    value = node.to_json(node.extraction.session.limits.scalar_bytes)
+    if value is UNLOADED_VALUE:
+        value = _node_value(node)
+    if options.bare:
+        return deep_dumps(value, default=_hex)
     status = _known_status(node) or Status.COMPLETE
     return deep_dumps(
-        {"schema": 1, "file": file, "path": node.path, "kind": node.kind, "status": status.value, "value": value},
+        {"schema": 1, "file": options.file, "path": node.path, "kind": node.kind, "status": status.value}
+        | {"value": value},
         default=_hex,
     )
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pparse.cli.common import add_files, add_json, add_strict, each_file, open_file
 from pparse.cli.exit_codes import OK, exit_code_for
-from pparse.cli.output import cut_to_dict, parameters_words, report_cut, report_document_cut
+from pparse.cli.graph_values import graph_facts, graph_words
+from pparse.cli.output import cut_to_dict, findings_of, parameters_words, report_cut, report_document_cut
 from pparse.display.text import safe
 from pparse.document.registry import viewer_for
 from pparse.findings import Status
@@ -93,8 +94,9 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
                     "status": extent.status.value,
                     "size": extent.actual,
                     "extent": extent.to_dict(),
+                    "graph": graph_facts(viewer),
                     "metadata": metadata,
-                    "findings": [finding.to_dict() for finding in viewer.findings],
+                    "findings": [finding.to_dict() for finding in findings_of(viewer, extent)],
                 },
                 indent=2,
                 default=str,  # what a plug-in's metadata may hold
@@ -109,6 +111,8 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
         _field(out, label, value)
     _field(out, "tensors", f"{extent.count:,} in {format_size(extent.tensor_bytes)}")
     _field(out, "parameters", parameters_words(extent.parameters, noun=False))
+    for label, value in graph_words(viewer):
+        _field(out, label, value)
     facts = sorted(_facts(metadata), key=_rank)
     for name, value in facts[:_SHOWN]:
         text = safe(value)
@@ -124,7 +128,7 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
     _field(out, "status", out.status(extent.status, extent.all_verified))
     hit = viewer.find(extent.first_hit) if extent.first_hit is not None else None
     report_cut(out, extent, document, hit if hit is not None and hit.status is Status.TRUNCATED else None)
-    out.findings((finding for finding in viewer.findings if finding.code != "truncated"), limit=10)
+    out.findings((finding for finding in findings_of(viewer, extent) if finding.code != "truncated"), limit=10)
     return code
 
 

@@ -12,7 +12,7 @@ from sys import getsizeof
 from pparse.cli.common import add_files, add_json, add_strict, each_file, open_file, row_of, split_files
 from pparse.cli.exit_codes import BUG, USAGE, exit_code_for
 from pparse.cli.matching import Matcher
-from pparse.cli.output import Table, parameters_words, report_cut, report_document_cut
+from pparse.cli.output import Table, findings_of, parameters_words, report_cut, report_document_cut
 from pparse.cli.rows import SORT_UP_TO, Held, in_order, member_weight, tensor_weight
 from pparse.display.text import safe, shape_words
 from pparse.findings import Status
@@ -201,7 +201,7 @@ def _sum_up(listing: _Listing, extent: Extent, size: Callable[[int], str], out: 
             f"{listing.unwritten_first.offset} ({safe(listing.unwritten_first.path)}); "
             "'pparse check' lists the ranges"
         )
-    out.findings((finding for finding in viewer.findings if finding.code != "truncated"), limit=10)
+    out.findings((item for item in findings_of(viewer, extent) if item.code != "truncated"), limit=10)
 
 
 def _show_groups(tensors: Iterable[Tensor], size: Callable[[int], str], charge: Charge, out: Output) -> None:

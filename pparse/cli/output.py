@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.findings import Finding
     from pparse.tensors.tensor import Tensor
-    from pparse.tensors.viewer import Extent
+    from pparse.tensors.viewer import Extent, Viewer
 
 _COLORS: Final = {"red": "31", "yellow": "33", "green": "32", "dim": "2", "bold": "1"}
 
@@ -245,6 +245,18 @@ def report_document_cut(out: Output, document: Extraction, status: Status) -> No
     out.line(f"{out.paint('truncated', 'red')}: {cut}; {known}; {safe(first)}")
     for line in more:
         out.line(safe(line))
+
+
+def findings_of(viewer: Viewer, extent: Extent) -> list[Finding]:
+    """Return what was found wrong with a model, and why the first tensors that cannot be read cannot."""
+    found = list(viewer.findings)
+    told = {(finding.code, text) for finding in found for text in (finding.path, finding.reason)}
+    new = (
+        finding
+        for finding in extent.unread
+        if told.isdisjoint(((finding.code, finding.path), (finding.code, finding.reason)))
+    )
+    return [*found, *new]
 
 
 def _is_packed(document: Extraction) -> bool:

@@ -15,7 +15,7 @@ from pparse.conversion.items import Item
 from pparse.display.text import shorten
 from pparse.kernels.ggml_blocks import q8_0_of
 from pparse.limits import count_words
-from pparse.parsers.gguf.types import TEXT, TYPES, decoder
+from pparse.parsers.gguf.types import TEXT, TYPES
 from pparse.tensors.block_tensor import BlockTensor
 from pparse.tensors.dtype import DType
 
@@ -74,11 +74,15 @@ class GgufForm:
             return f"ggml reads at most {_MOST_DIMENSIONS} dimensions"
         return None
 
+    def copies(self, tensor: BlockTensor) -> bool:
+        """Say whether the blocks of a tensor are written as they stand, whether or not anything decodes them."""
+        return self._wanted is None and tensor.block_order == "little"
+
     def item(self, tensor: Tensor, name: str, dtype: DType, number: int) -> Item:
         """Return the item of a tensor that is to have ``dtype``."""
         self.scalars += not tensor.shape
         if isinstance(tensor, BlockTensor):
-            if self._wanted is None and _is_copied(tensor):
+            if self.copies(tensor):
                 return _Blocks(tensor, name, number, tensor.stored_dtype)
             self._retyped = True
         if dtype == Q8_0:
@@ -163,7 +167,8 @@ class _Blocks(Item):
         known = _NUMBERS[kind]
         super().__init__(tensor, name, DType.of("float32"), number, packed=True)
         self.nbytes = tensor.size // known.block_size * known.block_bytes
-        self.is_straight = isinstance(tensor, BlockTensor) and tensor.stored_dtype == kind and _is_copied(tensor)
+        same = isinstance(tensor, BlockTensor) and tensor.block_order == "little"
+        self.is_straight = same and tensor.stored_dtype == kind
 
     def _computed(self, start: int, count: int) -> Iterator[memoryview]:
         """Yield the blocks of ``count`` elements at a time; ``start`` is a multiple of theirs, or the end."""
@@ -174,11 +179,6 @@ class _Blocks(Item):
         first, step = start // known.block_bytes * size, max(size, count // size * size)
         for block in self.tensor.blocks(step * self.tensor.itemsize, start=first):
             yield memoryview(q8_0_of(block.astype(np.float32, copy=False).reshape(-1, size)).reshape(-1).data)
-
-
-def _is_copied(tensor: BlockTensor) -> bool:
-    """Say whether the blocks of a tensor are those of a little-endian file, which can be copied."""
-    return tensor.decode is not None and tensor.decode is decoder(tensor.stored_dtype, "little")
 
 
 def _text(text: str) -> bytes:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Final
 
+    from pparse.tensors.block_tensor import BlockTensor
     from pparse.tensors.dtype import DType
     from pparse.tensors.tensor import Tensor
 
@@ -43,6 +44,10 @@ class NpzForm:
         if len(name.encode("utf-8", "surrogatepass")) > _FULL16 - len(".npy"):
             return "the name is longer than a zip file can hold"
         return None
+
+    def copies(self, tensor: BlockTensor) -> bool:
+        """Say whether the blocks of a tensor are written as they stand: no, only GGUF has blocks."""
+        return False
 
     def item(self, tensor: Tensor, name: str, dtype: DType, number: int) -> Item:
         """Return the item of a tensor that is to have ``dtype``."""

@@ -18,6 +18,7 @@ from pparse.errors import LimitError, NotWholeError, OptionError, UnsupportedErr
 from pparse.findings import Severity, Status
 from pparse.limits import MIB, count_words, format_size
 from pparse.tensors.block_tensor import BlockTensor
+from pparse.tensors.dtype import DTYPES
 from pparse.tensors.remark import Remark
 
 TYPE_CHECKING = False
@@ -180,7 +181,9 @@ class Plan:
             return LeftOut(tensor.name, *flaw)
         name = self.options.renamed(tensor.name, self._used)
         dtype = tensor.dtype
-        reason = _unwritable(tensor, name)
+        if isinstance(tensor, BlockTensor) and self.form.copies(tensor):
+            dtype = DTYPES["float32"]  # what the blocks stand for, though perhaps nothing decodes them
+        reason = _unwritable(tensor, name, dtype)
         if reason is None and dtype is not None:
             dtype = self._target_type(dtype)
             reason = self.form.refusal(name, dtype, tensor.shape, tensor.size)
@@ -372,7 +375,7 @@ class Plan:
     # -- what is known of it -------------------------------------------------------------------------------------------
 
     def sources(self) -> list[Data]:
-        """Return the data that tensors are read from, and the document itself."""
+        """Return the data in which tensors are found, and the document itself."""
         found: dict[int, Data] = {}
         for data in (
             self.viewer.extraction.data,
@@ -383,8 +386,8 @@ class Plan:
         for file in self.files:
             for item in file.items:
                 for span in item.tensor.spans:
-                    if span.data is not None:
-                        found[id(span.data)] = span.data
+                    if (source := span.found_in) is not None:
+                        found[id(source)] = source
         return list(found.values())
 
     def work(self) -> list[tuple[int, Item]]:
@@ -481,15 +484,15 @@ def flaw_of(tensor: Tensor) -> tuple[Status, str] | None:
     return status, there if finding is None else finding.reason
 
 
-def _unwritable(tensor: Tensor, name: str) -> str | None:
-    """Return why no target can hold a tensor; None if one may."""
+def _unwritable(tensor: Tensor, name: str, dtype: DType | None) -> str | None:
+    """Return why no target can hold a tensor of elements that are ``dtype``; None if one may."""
     if tensor.status is Status.UNSUPPORTED:
         return tensor.finding.reason if tensor.finding is not None else "it cannot be read"
     if tensor.is_text:
         return "its elements are texts, not numbers"
-    if isinstance(tensor, BlockTensor) and tensor.decode is None:
+    if isinstance(tensor, BlockTensor) and dtype is None:
         return f"its type {tensor.stored_dtype!r} cannot be decoded (numpy(raw=True) gives its blocks)"
-    if tensor.dtype is None:
+    if dtype is None:
         return f"its type {tensor.stored_dtype!r} is not known"
     if not _is_text(name):
         return "UTF-8 cannot hold its name"
@@ -503,7 +506,7 @@ def _place_of(item: Item) -> object | None:
     if not item.nbytes or not spans or tensor.encoding != "raw":
         return None
     return (
-        tuple((id(span.data), span.offset, span.length) for span in spans),
+        tuple(span.place for span in spans),
         tensor.dtype,
         tensor.shape,
         tensor.strides,
@@ -514,7 +517,7 @@ def _place_of(item: Item) -> object | None:
 
 def _first_byte(item: Item, known: Mapping[int, int]) -> tuple[int, int]:
     spans = item.tensor.spans
-    return (known.get(id(spans[0].data), 0), spans[0].offset) if spans else (0, 0)
+    return (known.get(id(spans[0].found_in), 0), spans[0].found_at) if spans else (0, 0)
 
 
 def _is_text(text: str) -> bool:

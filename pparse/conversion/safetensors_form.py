@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Final
 
+    from pparse.tensors.block_tensor import BlockTensor
     from pparse.tensors.dtype import DType
     from pparse.tensors.tensor import Tensor
 
@@ -40,6 +41,10 @@ class SafetensorsForm:
         if size * dtype.bits % 8:
             return f"{size} elements of {dtype} do not fill whole bytes"
         return None
+
+    def copies(self, tensor: BlockTensor) -> bool:
+        """Say whether the blocks of a tensor are written as they stand: no, only GGUF has blocks."""
+        return False
 
     def item(self, tensor: Tensor, name: str, dtype: DType, number: int) -> Item:
         """Return the item of a tensor that is to have ``dtype``."""

@@ -6,7 +6,7 @@ from codecs import getincrementaldecoder
 
 from pparse.data.base import Access
 from pparse.document.named_formats import named, named_folder, words
-from pparse.errors import GapError
+from pparse.errors import GapError, PparseError
 from pparse.limits import MIB
 from pparse.tree.recognition import bare_name
 
@@ -25,6 +25,12 @@ _MISTAKEN: Final = (
     (b"<HTML", "an HTML page, not a model: the download was answered with a web page"),
     (b"<?xml", "an XML document (an error message of a file server?)"),
 )
+
+# Formats whose files name others that hold their content: extensions; how many are looked into, and how far.
+_NAMING: Final = (".onnx",)
+_MOST_NAMING, _LOOKED_INTO = 16, 8 * MIB
+# A shorter name may be in any file.
+_SHORTEST: Final = 5
 
 _ZEROS: Final = MIB  # no program writes so many zeros at both ends of a file
 
@@ -122,6 +128,9 @@ def what_it_is(extraction: Host, extensions: tuple[str, ...]) -> str:
     what = known_other(extraction)
     if what is not None:
         return what
+    owner = named_by(extraction)
+    if owner is not None:
+        return f"no parser recognises it, but {owner} beside it names it: it holds the bytes of tensors; open that"
     head = head_of(extraction, 64)
     if is_text(head):
         text = head.decode("utf-8", "replace")
@@ -129,3 +138,29 @@ def what_it_is(extraction: Host, extensions: tuple[str, ...]) -> str:
     if not head.strip(b"\0"):
         return "no parser recognises it; it begins with zeros (a part that was never written?)"
     return f"no parser recognises it (it begins with {head[:16].hex(' ')}); 'pparse formats' lists them; -f names one"
+
+
+def named_by(extraction: Host) -> str | None:
+    """Return the file beside this one that names it as the place of its content; None if no such file is found.
+
+    Looks for the name in the first and last 4 MiB of a few files with the extensions of such formats.
+    """
+    folder = extraction.folder  # type: ignore[attr-defined]
+    if folder is None:
+        return None
+    wanted = extraction.name.rpartition("/")[2].encode("utf-8", "surrogateescape")
+    if len(wanted) < _SHORTEST:
+        return None
+    try:
+        names = [name for name in folder.names() or () if bare_name(name).endswith(_NAMING)]
+        # Most probable first: model.onnx for model.onnx.data or model.onnx_data.
+        names.sort(key=lambda name: not extraction.name.startswith(name))
+        for name in names[:_MOST_NAMING]:
+            data = extraction.sibling(name).data  # type: ignore[attr-defined]
+            size = data.size or 0
+            head = data.pread(0, min(size, _LOOKED_INTO // 2))
+            if wanted in head or wanted in data.pread(max(len(head), size - _LOOKED_INTO // 2), _LOOKED_INTO // 2):
+                return str(name)
+    except (PparseError, OSError):
+        return None
+    return None

@@ -26,6 +26,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         True,
         False,
+        False,
     ),
     (
         "safetensors-index",
@@ -37,6 +38,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         True,
         False,
+        False,
     ),
     (
         "safetensors-folder",
@@ -47,6 +49,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         True,
         True,
+        False,
         False,
     ),
     (
@@ -82,6 +85,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         True,
         False,
+        False,
     ),
     (
         "riegeli",
@@ -93,6 +97,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         True,
         False,
+        True,
     ),
     (
         "cpb",
@@ -100,6 +105,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         "pparse.viewers.tensorflow.viewer:TensorflowViewer",
         ((0, b"\x83\xafp\xd1\r\x88J?"),),
         (".cpb",),
+        False,
         False,
         False,
         False,
@@ -115,6 +121,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         False,
         False,
+        False,
     ),
     (
         "graph-def",
@@ -122,6 +129,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         "pparse.viewers.tensorflow.viewer:TensorflowViewer",
         (),
         (".pb",),
+        False,
         False,
         False,
         False,
@@ -137,6 +145,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         False,
         False,
+        False,
     ),
     (
         "saved-model-folder",
@@ -148,6 +157,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         True,
         True,
         False,
+        False,
     ),
     (
         "onnx",
@@ -155,6 +165,19 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         "pparse.viewers.onnx.viewer:OnnxViewer",
         ((0, b"\x08"),),
         (".onnx",),
+        False,
+        False,
+        False,
+        False,
+        False,
+    ),
+    (
+        "onnx-json",
+        "pparse.parsers.onnx.json_model:OnnxJsonParser",
+        None,
+        ((0, b"{"), (0, b" "), (0, b"\t"), (0, b"\n"), (0, b"\r"), (0, b"\xef\xbb\xbf")),
+        (".onnx.json", ".onnxjson", ".json"),
+        False,
         False,
         False,
         False,
@@ -170,6 +193,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         True,
         False,
+        False,
     ),
     (
         "tfrecord",
@@ -179,6 +203,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         (".tfrecord", ".tfrecords"),
         False,
         False,
+        True,
         True,
         True,
     ),
@@ -191,6 +216,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         False,
         True,
+        False,
         False,
     ),
     (
@@ -226,6 +252,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         True,
         False,
+        False,
     ),
     (
         "pytorch-index",
@@ -237,6 +264,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         True,
         False,
+        False,
     ),
     (
         "pytorch-folder",
@@ -247,6 +275,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         True,
         True,
+        False,
         False,
     ),
     (
@@ -268,6 +297,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         False,
         False,
+        False,
     ),
     (
         "pytorch-tar",
@@ -281,6 +311,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
             ),
         ),
         (".pt", ".pth", ".pth.tar"),
+        False,
         False,
         False,
         False,
@@ -305,6 +336,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         False,
         False,
+        False,
     ),
     (
         "npy",
@@ -315,6 +347,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         False,
         True,
+        False,
         False,
     ),
     (
@@ -332,6 +365,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
             (0, b"\x7fELF"),
         ),
         (".npz",),
+        False,
         False,
         False,
         False,
@@ -382,6 +416,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         True,
         False,
+        False,
     ),
     (
         "flax",
@@ -431,6 +466,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         False,
         False,
+        False,
     ),
     (
         "zip",
@@ -451,6 +487,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         False,
         True,
+        False,
     ),
     (
         "tar",
@@ -468,5 +505,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
         True,
         True,
+        False,
     ),
+    ("model-folder", "pparse.parsers.model_folder:ModelFolderParser", None, (), (), True, True, True, False, False),
 )

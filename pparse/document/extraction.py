@@ -253,6 +253,11 @@ class Extraction:
                 result.findings.add(note)
         return result
 
+    @property
+    def own_result(self) -> Result:
+        """What the best parser of this itself made of it, though it may only wrap another document."""
+        return self._parse(None)
+
     def assume(self, format: str) -> None:
         """Treat this as ``format`` from now on if no parser recognises it."""
         self._format = format

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from pparse.data.files import FileIdentity
 from pparse.data.local import inside
 from pparse.document.folder import Folder
+from pparse.document.registry import viewer_for
 from pparse.errors import EndOfDataError, PathError, SourceError
 from pparse.locking import RLock
 
@@ -243,14 +244,22 @@ def _part(opened: Extraction, handle: Handle) -> Extraction:
         try:
             found, taken = enter_next(found, names)
         except (PathError, EndOfDataError):
-            container = found.parse().container
-            if container is None or not container.is_set:
+            if not _is_set(found):
                 raise
             found, taken = found.sibling(names[0]), 1
         del names[:taken]
     if found.name == opened.name and found.parent is opened.parent:
         found = opened  # which may be of a format that was named
     return found.parsed if handle.unwrapped else found
+
+
+def _is_set(document: Extraction) -> bool:
+    """Say whether a document stands for files beside it, by its parser, or else its viewer."""
+    container = document.parse().container
+    if container is not None and container.is_set:
+        return True
+    viewer = viewer_for(document)
+    return viewer is not None and bool(getattr(viewer, "is_set", False))
 
 
 def at_fork() -> None:

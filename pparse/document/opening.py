@@ -312,7 +312,7 @@ def enter_next(extraction: Extraction, names: list[str]) -> tuple[Extraction, in
 
 def _enter(extraction: Extraction, name: str) -> Extraction:
     """Return the extraction ``name`` inside another one."""
-    result = extraction.parse()
+    result = extraction.own_result if extraction.is_folder else extraction.parse()
     found = result.container.enter(name) if result.container is not None else None
     if found is None:
         raise PathError(f"{extraction.name} ({result.format}) contains no {name!r}", path=extraction.path)

@@ -44,7 +44,18 @@ VIEWER_GROUP: Final = "pparse_viewers_v1"
 class Builtin:
     """A built-in parser, known without importing it; its class says the same (see `pparse.tree.parser.Parser`)."""
 
-    __slots__ = ("extensions", "folder", "further", "generic", "magic", "name", "named_is_enough", "parser", "viewer")
+    __slots__ = (
+        "extensions",
+        "folder",
+        "further",
+        "generic",
+        "is_data_set",
+        "magic",
+        "name",
+        "named_is_enough",
+        "parser",
+        "viewer",
+    )
 
     def __init__(
         self,
@@ -57,6 +68,7 @@ class Builtin:
         folder: bool = False,
         named_is_enough: bool = True,
         further: bool = False,
+        data_set: bool = False,
     ) -> None:
         self.name = name
         self.parser = parser
@@ -73,6 +85,8 @@ class Builtin:
         """Whether the extension is enough; False where several formats share it."""
         self.further = further
         """Whether to ask it again, with more than the first bytes, if nothing else matches."""
+        self.is_data_set = data_set
+        """Whether libraries read records of its files as they come."""
 
 
 BUILTINS: Final = (
@@ -175,14 +189,20 @@ def builtin(name: str) -> Builtin | None:
 
 
 def model_extensions() -> tuple[str, ...]:
-    """Return the extensions of files that libraries open as models; not ``.bin``, which any file may have."""
-    models = (known for known in BUILTINS if known.viewer and not known.generic)
-    return (
-        ".riegeli",
-        ".tfrecord",
-        ".tfrecords",
-        *(name for known in models for name in known.extensions if name != ".bin"),
-    )
+    """Return the extensions of files that libraries open as models or sets of data; not ``.bin``, which any file may
+    have."""
+    models = (known for known in BUILTINS if known.is_data_set or (known.viewer and not known.generic))
+    return tuple(dict.fromkeys(name for known in models for name in known.extensions if name != ".bin"))
+
+
+def viewed_parsers(registry: Registry) -> list[type[Parser]]:
+    """Return the parsers of files that have a viewer, built-in ones first."""
+    found = [import_dotted(known.parser) for known in BUILTINS if known.viewer and not known.folder]
+    viewers = registry.plugin_viewers()
+    for parser in registry.plugin_parsers().values():
+        if parser.reads == "file" and (parser.viewer is not None or parser.name in viewers):
+            found.append(parser)
+    return found
 
 
 def parser_class(registry: Registry, name: str) -> type[Parser]:
@@ -371,12 +391,16 @@ def hidden_format(extraction: Extraction) -> str | None:
 
 
 def _folder_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], Confidence]]:
-    for known in BUILTINS:
-        if known.folder:
-            parser = import_dotted(known.parser)
-            confidence = parser.match_folder(extraction)
-            if confidence:
-                yield parser, confidence
+    """Ask the parsers of folders; those that any format may be in only if no other one matches."""
+    found = False
+    for known in sorted((known for known in BUILTINS if known.folder), key=lambda known: known.generic):
+        if found and known.generic:
+            return
+        parser = import_dotted(known.parser)
+        confidence = parser.match_folder(extraction)
+        if confidence:
+            found = True
+            yield parser, confidence
 
 
 def _ask(parser: type[Parser], extraction: Extraction, excerpt: Excerpt) -> Confidence:

@@ -103,7 +103,7 @@ _ESCAPES: Final = {
     b'"': b'"',
     b"?": b"?",
 }
-_INTEGER_BITS: Final = {
+INTEGER_BITS: Final = {
     TYPE_INT32: (True, 32),
     TYPE_SINT32: (True, 32),
     TYPE_SFIXED32: (True, 32),
@@ -115,6 +115,7 @@ _INTEGER_BITS: Final = {
     TYPE_UINT64: (False, 64),
     TYPE_FIXED64: (False, 64),
 }
+"""Whether integers of a type are signed, and how many bits they have."""
 
 
 class Schema:
@@ -550,13 +551,13 @@ def _number(kind: int, text: str) -> int | float | bool | None:
         return None
     if kind == TYPE_BOOL:
         return {"": False, "false": False, "true": True}.get(text)
-    if kind in _INTEGER_BITS:
+    if kind in INTEGER_BITS:
         if not text:
             return 0
         if not text.removeprefix("-").isdecimal():
             return None
         value = int(text)
-        signed, bits = _INTEGER_BITS[kind]
+        signed, bits = INTEGER_BITS[kind]
         low, high = (-1 << bits - 1, 1 << bits - 1) if signed else (0, 1 << bits)
         return value if low <= value < high else None
     if text not in ("inf", "-inf", "nan") and not _FLOATS.issuperset(text):

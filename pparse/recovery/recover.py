@@ -93,7 +93,11 @@ def recover(
     the disk is full there may be no room for the report; with more room the same call continues.
     """
     result = recognise(document)  # nothing is created for a file of unknown format
-    while result.container is not None and (file := result.container.model_file()) is not None:
+    while document.is_folder:
+        container = document.own_result.container
+        file = container.model_file() if container is not None else None
+        if file is None:
+            break
         document = file  # type: ignore[assignment]
         result = recognise(document)
     if os.path.lexists(os.path.join(folder, REPORT_NAME)) and not is_unfinished(folder):

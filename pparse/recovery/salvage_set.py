@@ -18,19 +18,19 @@ from pparse.recovery.document_verdict import judge
 from pparse.recovery.report import RecoveredFile
 from pparse.recovery.salvage import salvage
 from pparse.recovery.salvage_job import Job, Rest, text_of
-from pparse.viewers.safetensors.sharded import NameTable
+from pparse.viewers.shards.name_table import NameTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pparse.document.extraction import Extraction
-    from pparse.parsers.safetensors.index import ShardSet
+    from pparse.parsers.shards.shard_set import ShardSet
     from pparse.recovery.document_verdict import DocumentVerdict
     from pparse.recovery.salvage_job import Report
     from pparse.recovery.target import Target, TargetFile
     from pparse.tree.result import Result
-    from pparse.viewers.safetensors.sharded import SafetensorsSetViewer
+    from pparse.viewers.shards.viewer import ShardSetViewer
 
     # writes a document as it is, and returns its path; None if there was nothing to write
     Plain = Callable[[Result, str, str, DocumentVerdict], str | None]
@@ -45,7 +45,7 @@ class ShardWriter:
         self._target = target
         self._report = report
         self._plain = plain
-        self._viewer: SafetensorsSetViewer = viewer_for(extraction_of(result))
+        self._viewer: ShardSetViewer = viewer_for(extraction_of(result))
         self._names = parser.shard_names()
         self._table = NameTable(parser.weight_map(), self._names) if parser.has_map else None
         self._index: TargetFile | None = None

@@ -25,7 +25,7 @@ from pparse.errors import (
     UnsupportedError,
 )
 from pparse.findings import Finding, Severity, Status
-from pparse.parsers.safetensors.index import ShardSet
+from pparse.parsers.shards.shard_set import ShardSet
 from pparse.recovery.document_verdict import judge
 from pparse.recovery.extract_messages import ExtractMessages
 from pparse.recovery.names import safe_name

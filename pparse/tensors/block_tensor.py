@@ -37,7 +37,7 @@ class BlockTensor(Tensor):
     type is unknown (`dtype` is None), and only that can be read.
     """
 
-    __slots__ = ("block_bytes", "block_size", "decode")
+    __slots__ = ("block_bytes", "block_order", "block_size", "decode")
 
     def __init__(
         self,
@@ -45,6 +45,7 @@ class BlockTensor(Tensor):
         block_size: int,
         block_bytes: int,
         decode: Decode | None,
+        block_order: str = "little",
         **more: Any,
     ) -> None:
         name, shape, spans = what
@@ -55,6 +56,8 @@ class BlockTensor(Tensor):
         """Bytes of a block."""
         self.decode = decode
         """What decodes blocks; None if nothing does."""
+        self.block_order = block_order
+        """Byte order of the numbers in the blocks: ``"little"`` or ``"big"``; elements are in that of the machine."""
 
     @property
     def type_name(self) -> str:
@@ -102,6 +105,7 @@ class BlockTensor(Tensor):
     def over(self, span: Span) -> BlockTensor:
         """Return the same tensor, claimed to be whole, with its blocks in ``span``."""
         how: Any = {"block_size": self.block_size, "block_bytes": self.block_bytes, "decode": self.decode}
+        how["block_order"] = self.block_order
         return BlockTensor(self.name, self.shape, (span,), stored_dtype=self.stored_dtype, **how)
 
     def blocks(self, max_bytes: int | str = "4MiB", *, raw: bool = False, start: int = 0) -> Iterator[NDArray[Any]]:

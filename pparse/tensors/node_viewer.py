@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any, Final
 
+    from pparse.data.base import Data
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Extent
     from pparse.tree.node import Node
@@ -33,6 +34,7 @@ class NodeViewer(Viewer):
     """A viewer that needs to know only which node holds the tensors, and what one of its children says of a tensor."""
 
     _holes: list[tuple[int, int]] | None = None
+    _holed: Data | None = None
 
     needs_name = True
 
@@ -84,6 +86,7 @@ class NodeViewer(Viewer):
         if self._holes is None:
             inner = self.extraction.parsed
             self._holes = list(islice(inner.data.holes(inner.start, inner.known_end()), _MOST_HOLES))
+            self._holed = inner.data
         return self._holes
 
     def _marked(self, node: Node, name: str) -> Tensor | None:
@@ -91,7 +94,7 @@ class NodeViewer(Viewer):
         tensor = self.tensor_of(node, name)
         if tensor is not None and self.holes and tensor.spans:
             span = tensor.spans[0]
-            if span.data is self.extraction.parsed.data:
+            if span.data is self._holed:
                 tensor.unwritten_nbytes = unwritten_in(self.holes, span.offset, span.offset + span.length)[1]
         return tensor
 
@@ -126,6 +129,10 @@ def _named(table: Node | None) -> Iterator[tuple[str, Node]]:
     no name is given twice, and none has to be remembered.
     """
     if table is None:
+        return
+    index = table.index
+    if index is not None and index.complete and index.repeated == frozenset():  # as is known from reading it
+        yield from ((str(node.key), node) for node in table.children())
         return
     for node in table.children():
         number = table.result.occurrence(table, node.ordinal, node.key)

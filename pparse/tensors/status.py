@@ -44,7 +44,7 @@ def status_of_spans(spans: tuple[Span, ...]) -> RangeStatus | None:
     """Return the worst of what is known against the bytes of ``spans``; None if there is nothing."""
     worst: RangeStatus | None = None
     for span in spans:
-        if span.data is not None and span.data.flawed:
+        if span.is_open and span.data is not None and span.data.flawed:
             found = span.data.range_status(span.offset, span.offset + span.length)
             if found.status is not Status.COMPLETE and (worst is None or worst.status is not Status.DAMAGED):
                 worst = found if worst is None or found.status is Status.DAMAGED else worst

@@ -55,6 +55,28 @@ class Span:
         size = self.data.size
         return length if size is None else max(0, min(length, size - self.offset))
 
+    @property
+    def found_in(self) -> Data | None:
+        """Data in which the bytes are found: ``data``; of content that is opened when it is read, what it lies in."""
+        return self.data
+
+    @property
+    def found_at(self) -> int:
+        """Where in `found_in` what must be read for the bytes begins."""
+        return self.offset
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """What only spans of the same bytes have in common, as long as their document is open."""
+        return id(self.data), self.offset, self.length
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether a checksum confirmed the bytes; never reads."""
+        if not self.is_open or self.data is None or not (self.is_placed or self.data.has_proofs):
+            return False
+        return self.data.is_proved(self.offset, self.offset + self.length)
+
     def prove(self) -> None:
         """Compare the checksum of these bytes alone, if there is one: called if something is known against the data."""
 
@@ -208,8 +230,7 @@ class TensorFacts:
         if self._verified is None and self._status is Status.COMPLETE:
             spans = self._sources
             for span in spans:
-                known = span.is_open and span.data and (span.is_placed or span.data.has_proofs)  # do not read for this
-                if not known or not span.data or not span.data.is_proved(span.offset, span.offset + span.length):
+                if not span.is_proved:
                     return None
             return True if spans else None
         return self._verified

@@ -400,6 +400,7 @@ class Extent:
         "resume_file",
         "tensor_bytes",
         "truncated",
+        "unread",
         "unsupported",
         "unwritten",
         "verified",
@@ -433,6 +434,8 @@ class Extent:
         """Number of whole tensors whose bytes a checksum confirmed."""
         self.unwritten = 0
         """Number of tensors that lie, wholly or in part, in holes of the file."""
+        self.unread: list[Finding] = []
+        """Why the first 10 tensors that cannot be read cannot, as far as that is known."""
         self.tensor_bytes = 0
         """Bytes of all tensors."""
         self.last_byte = 0
@@ -491,6 +494,8 @@ class Extent:
             self.damaged += 1
         else:
             self.unsupported += 1
+            self.unread.extend(filter(None, (tensor.finding,)))
+            del self.unread[10:]
         for span in spans:
             self.tensor_bytes += span.length
             end = span.offset + span.length if span.is_placed else 0
@@ -512,6 +517,7 @@ class Extent:
         self.missing += part.missing
         self.damaged += part.damaged
         self.unsupported += part.unsupported
+        self.unread += part.unread[: 10 - len(self.unread)]
         self.unwritten += part.unwritten
         self.verified += part.verified
         self.tensor_bytes += part.tensor_bytes

@@ -118,6 +118,9 @@ class Format(Protocol):
     def python_size(self, node: Node) -> int:
         """Return how many bytes `to_python` of ``node`` would read."""
 
+    def json_form(self, node: Node) -> Any:
+        """Return ``node`` in the format's own JSON form; `UNLOADED_VALUE` if it has none."""
+
     def to_python(self, node: Node) -> Any:
         """Return ``node`` and all below it as plain Python."""
 

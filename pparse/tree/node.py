@@ -450,16 +450,31 @@ class Node:
         """
         self.result.check_open()
         with self.result.lock:
-            size = self.result.parser.python_size(self)
-            if max_bytes is not None and size > max_bytes:
-                raise LimitError(
-                    f"the node covers {size} bytes",
-                    option="max_bytes=None (--limit scalar_bytes=N)",
-                    wanted=size,
-                    got=max_bytes,
-                    path=self.path,
-                )
+            self._refuse_above(max_bytes)
             return self.result.parser.to_python(self)
+
+    def to_json(self, max_bytes: int | None = 64 << 20) -> Any:
+        """Return the node and everything below it in the JSON form of its format, for `json.dumps`.
+
+        `UNLOADED_VALUE` if the format has no JSON form. Raises as `to_python` does.
+        """
+        self.result.check_open()
+        with self.result.lock:
+            if self.shape != SCALAR:
+                self._refuse_above(max_bytes)
+            return self.result.parser.json_form(self)
+
+    def _refuse_above(self, max_bytes: int | None) -> None:
+        """Raise `LimitError` if the node covers more than ``max_bytes``."""
+        size = self.result.parser.python_size(self)
+        if max_bytes is not None and size > max_bytes:
+            raise LimitError(
+                f"the node covers {size} bytes",
+                option="max_bytes=None (--limit scalar_bytes=N)",
+                wanted=size,
+                got=max_bytes,
+                path=self.path,
+            )
 
     def at(self, path: str | Iterable[Step]) -> Node:
         """Return the node at ``path`` below this one. Raises `PathError` naming the step that leads nowhere."""

@@ -55,6 +55,8 @@ class Parser(Doored):
     """Whether the extension tells it if the content tells nothing; False where formats share an extension."""
     empty_is_nothing: ClassVar[bool] = False
     """Whether an empty file with the extension is none of the format, and refused as `pparse.NothingThereError`."""
+    is_data_set: ClassVar[bool] = False
+    """Whether libraries read records of its files as they come: damaged bytes must not be left under such a name."""
     media_type: ClassVar[str] = "application/octet-stream"
     """Media type of its files."""
     refines: ClassVar[tuple[str, ...]] = ()
@@ -112,6 +114,12 @@ class Parser(Doored):
     def match_further(cls, reader: Range, *, thorough: bool) -> Confidence:
         """The same for data that no parser matches, from 64 KiB at both ends; not ``thorough``: from the last bytes."""
         return Confidence.NO
+
+    @classmethod
+    def model_name(cls, name: str) -> str:
+        """Return what the file ``name`` has in common with all files of its model, and with no other: its name, if
+        models of the format do not come in several files."""
+        return name
 
     @classmethod
     def models_in(cls, folder: Any) -> Sequence[str]:
@@ -315,6 +323,10 @@ class Parser(Doored):
                 pairs.append((self.plain_key(kid), found))
             else:
                 stack.append((kid, [], iter(kid.children())))
+
+    def json_form(self, node: Node) -> Any:
+        """Return ``node`` in the format's own JSON form, as plain Python; `UNLOADED_VALUE` if the format has none."""
+        return UNLOADED_VALUE
 
     def walk(self, node: Node, *, detail: bool = True) -> Iterator[Visit]:
         """Yield ``node`` and every node below it, depth first; findings are recorded on the way.

@@ -92,7 +92,8 @@ def test_estimators_have_their_arrays(tmp_path):
         for number, tree in enumerate(forest.estimators_):
             assert np.array_equal(viewer[f"estimators_.{number}.tree_.values"].numpy(), tree.tree_.value)
             nodes = viewer[f"estimators_.{number}.tree_.nodes"]
-            assert (nodes.status, nodes.shape) == (Status.UNSUPPORTED, (tree.tree_.node_count,))
+            assert nodes.numpy().dtype == tree.tree_.__getstate__()["nodes"].dtype
+            assert nodes.numpy().tobytes() == tree.tree_.__getstate__()["nodes"].tobytes()
 
 
 def test_a_file_on_a_file_object_behind_other_bytes():

@@ -12,26 +12,23 @@ from __future__ import annotations
 from pparse.document.extraction import extraction_of
 from pparse.errors import FormatError, MalformedError
 from pparse.findings import Severity, Status
-from pparse.lazy import lazy_pattern
 from pparse.limits import count_words
-from pparse.parsers.safetensors.index import ShardSet
+from pparse.parsers.gguf.parts import part_names, part_of
+from pparse.parsers.shards.shard_set import ShardSet
 from pparse.viewers.gguf.viewer import COUNT, TENSORS, GgufViewer
-from pparse.viewers.safetensors.sharded import SafetensorsSetViewer
+from pparse.viewers.shards.viewer import ShardSetViewer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Final
 
     from pparse.document.extraction import Extraction
-    from pparse.findings import Finding
     from pparse.tensors.viewer import Extent
     from pparse.tree.result import Result
 
 _NUMBER: Final = "split.no"
 # So many numbers of all tensors are compared; sound parts agree on one.
 _MOST_PROMISES: Final = 8
-_NAME: Final = lazy_pattern(r"(.*)-([0-9]{5})-of-([0-9]{5})\.gguf")
 
 
 class GgufParts(ShardSet):
@@ -47,7 +44,7 @@ class GgufParts(ShardSet):
         return self._names
 
 
-class GgufSplitViewer(SafetensorsSetViewer):
+class GgufSplitViewer(ShardSetViewer):
     """A mapping of tensor names to tensors over all parts; `metadata` is that of the first."""
 
     def __init__(self, extraction: Extraction) -> None:
@@ -79,7 +76,7 @@ class GgufSplitViewer(SafetensorsSetViewer):
 
     def _contradiction(self, viewer: GgufViewer) -> str | None:
         """Return why a file is not the part that its name says; None if it is, or what tells it is cut off."""
-        _, place, parts = _name_parts(viewer.extraction.name) or ("", 0, 0)
+        _, place, parts = part_of(viewer.extraction.name) or ("", 0, 0)
         number, count = viewer.split_value(_NUMBER), viewer.split_value(COUNT)
         if number is None and viewer.facts is not None and viewer.facts.status is Status.COMPLETE:
             return f"it is not the part that its name says: it has no number {_NUMBER}"
@@ -88,10 +85,6 @@ class GgufSplitViewer(SafetensorsSetViewer):
         if count is not None and count != parts:
             return f"it is not the part that its name says: {COUNT} is {count}, not {parts}"
         return None
-
-    def check(self, *, strict: bool = False) -> Iterator[Finding]:
-        """Check all parts, and yield each finding as it is made."""
-        return self.check_parts(strict=strict)
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added: compare their number with what each part says."""
@@ -108,23 +101,6 @@ class GgufSplitViewer(SafetensorsSetViewer):
         if self._misplaced:
             extent.document_status = Status.DAMAGED
         return super().close_extent(extent)
-
-
-def part_names(name: str) -> list[str]:
-    """Return the names of all parts of the model that the file ``name`` is one of; none if it is not named like one."""
-    found = _name_parts(name)
-    if found is None:
-        return []
-    stem, _, parts = found
-    return [f"{stem}-{number:05}-of-{parts:05}.gguf" for number in range(1, parts + 1)]
-
-
-def _name_parts(name: str) -> tuple[str, int, int] | None:
-    """Return what a name begins with, which part it is, from 1 on, and of how many; None if it is not one of a part."""
-    found = _NAME.fullmatch(name.rpartition("/")[2].rpartition("\\")[2])
-    if found is None or not 0 < int(found[2]) <= int(found[3]):
-        return None
-    return found[1], int(found[2]), int(found[3])
 
 
 def is_part(viewer: GgufViewer) -> bool:

@@ -37,6 +37,7 @@ class GgufViewer(NodeViewer):
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
         self.parser: GgufParser = extraction.parse().parser  # type: ignore[assignment]
+        self._path = extraction.path
         self._sharers: frozenset[int] | None = None
 
     @property
@@ -62,7 +63,7 @@ class GgufViewer(NodeViewer):
         extraction, place = self.extraction, node.note
         there = extraction.known_end()
         begin = self._data_start(there) + place.offset
-        span = Span(extraction.data, begin, place.size or 0, extraction.path, extraction.end)
+        span = Span(extraction.data, begin, place.size or 0, self._path, extraction.end)
         status, finding = node.known_status or Status.COMPLETE, node.finding
         if status is Status.COMPLETE:
             status = status_by_place(begin, begin + span.length, there)
@@ -89,8 +90,8 @@ class GgufViewer(NodeViewer):
         if known is None or known.dtype is not None:
             dtype = DTYPES[known.dtype] if known is not None and known.dtype is not None else None
             return Tensor(name, dtype, place.shape, spans, byteorder=order, **told)
-        sizes = {"block_size": known.block_size, "block_bytes": known.block_bytes}
-        return BlockTensor(name, place.shape, spans, decode=decoder(known.name, order), **sizes, **told)
+        how: dict[str, Any] = {"block_size": known.block_size, "block_bytes": known.block_bytes, "block_order": order}
+        return BlockTensor(name, place.shape, spans, decode=decoder(known.name, order), **how, **told)
 
     def _data_start(self, there: int) -> int:
         """Return where the data begin; if the table is cut, at the earliest."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
 from functools import cached_property
 
-from pparse.containers.archive import quoted
-from pparse.containers.member import NameCounter
+from pparse.containers.archive import ENTERED, quoted
+from pparse.containers.member import ArchiveMember, NameCounter
 from pparse.data.base import BytesData
 from pparse.errors import PASSING, PparseError
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.numpy.header import read_header
-from pparse.parsers.numpy.npz import EXTENSION
+from pparse.parsers.numpy.npz import EXTENSION, is_little
+from pparse.parsers.zip.note import ZipNote
 from pparse.tensors.tensor import Span, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.viewers.numpy.viewer import tensor_of
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any, Final
 
-    from pparse.containers.member import ArchiveMember
     from pparse.data.base import Data
     from pparse.document.extraction import Extraction
     from pparse.parsers.numpy.npz import NpzParser
@@ -38,6 +39,9 @@ _SPARSE: Final = {
 
 # What is decoded of a deflated array to list it: the headers of most.
 _HEAD: Final = 512
+# Memory of an array that is held, and of a member, without their names.
+_ROW: Final = 700
+_MEMBER: Final = 700
 
 
 def _numbered(name: str) -> tuple[str, int] | None:
@@ -48,15 +52,67 @@ def _numbered(name: str) -> tuple[str, int] | None:
 
 
 class MemberSpan(Span):
-    """The bytes of an array in an archive, which is opened when they are asked for; it holds what was opened."""
+    """The bytes of an array in an archive.
 
-    __slots__ = ("_member", "_opened", "_parser")
+    There may be a million of them. So a span holds an offset, by which the directory gives the member again. ``kept``
+    is the member, if there is no directory, or its content.
+    """
+
+    __slots__ = ("_at", "_kept", "_viewer")
+
+    _at: int
+    _kept: ArchiveMember | Extraction | None
+    _viewer: NpzViewer
+
+    @property
+    def member(self) -> ArchiveMember:
+        """The member."""
+        if self._kept is None:
+            return self._viewer.parser.member_at(self._at)
+        if isinstance(self._kept, ArchiveMember):
+            return self._kept
+        origin = self._kept.origin
+        assert origin is not None  # noqa: S101 -- it was opened as a member
+        member: ArchiveMember = origin[1]
+        return member
+
+    def confirm(self) -> None:
+        """Compare the checksum of the member, if that costs little."""
+        raise NotImplementedError
+
+
+class StoredSpan(MemberSpan):
+    """The bytes of an array that is stored as it is: they are those of the archive."""
+
+    __slots__ = ()
+
+    def __init__(self, viewer: NpzViewer, at: int, kept: ArchiveMember | None, span: Span) -> None:
+        super().__init__(span.data, span.offset, span.length, viewer.archive_path, span.end)
+        self._viewer = viewer
+        self._at = at
+        self._kept = kept
+
+    def confirm(self) -> None:
+        """Compare the checksum of the member, if that costs little."""
+        if not self.length or not self.is_proved:
+            parser = self._viewer.parser
+            parser.confirm_member(parser.opened(self.member))
+
+
+class ContentSpan(MemberSpan):
+    """Bytes of the content of a member, which is opened when they are asked for.
+
+    It holds the content, once that is open, if something is wrong with it, or if it is large: to open it again would
+    cost the reading of what comes before.
+    """
+
+    __slots__ = ()
 
     def __init__(
         self,
-        parser: NpzParser,
-        member: ArchiveMember,
-        opened: Extraction | None,
+        viewer: NpzViewer,
+        at: int,
+        kept: ArchiveMember | Extraction | None,
         offset: int,
         length: int,
         end: int | None = None,
@@ -64,18 +120,24 @@ class MemberSpan(Span):
         self.offset = offset
         self.length = length
         self.end = end
-        self._parser = parser
-        self._member = member
-        self._opened = opened
-        inside = "" if self.is_placed else f"::{quoted(member.name)}"
-        self.path = parser.extraction.path + inside
+        self._viewer = viewer
+        self._at = at
+        self._kept = kept
+
+    @property
+    def _held(self) -> Extraction | None:
+        return None if self._kept is None or isinstance(self._kept, ArchiveMember) else self._kept
 
     @property
     def opened(self) -> Extraction:
         """The content of the array."""
-        if self._opened is None:
-            self._opened = self._parser.opened(self._member)
-        return self._opened
+        opened = self._held or self._viewer.parser.known_opened(self._at)
+        if opened is None:
+            member = self.member
+            opened = self._viewer.opened(member)
+            if not is_little(member):
+                self._kept = opened
+        return opened
 
     @property
     def data(self) -> Data | None:  # type: ignore[override]
@@ -84,13 +146,49 @@ class MemberSpan(Span):
 
     @property
     def is_open(self) -> bool:  # type: ignore[override]
-        """Whether the content was opened."""
-        return self._opened is not None
+        """Whether the content is open."""
+        return self._held is not None or self._viewer.parser.known_opened(self._at) is not None
 
     @property
     def is_placed(self) -> bool:  # type: ignore[override]
         """Whether the offset is one in the archive: the array is stored as it is."""
-        return self._opened is not None and self._opened.data is self._parser.extraction.data
+        held = self._held
+        return held is not None and held.data is self._viewer.parser.extraction.data
+
+    @property
+    def path(self) -> str:  # type: ignore[override]
+        """What messages call the data: the member, or the archive if the offset is one in it."""
+        path = self._viewer.archive_path
+        return path if self.is_placed else f"{path}::{quoted(self.member.name)}"
+
+    @property
+    def found_in(self) -> Data | None:
+        """The data of the archive, unless the content is held."""
+        held = self._held
+        return self._viewer.parser.extraction.data if held is None else held.data
+
+    @property
+    def found_at(self) -> int:
+        """Where the member begins in the archive, unless the content is held."""
+        return self.offset if self._held is not None else self.member.start
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """The member, and the bytes in it."""
+        return id(self._viewer.parser), self._at, self.offset, self.length
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether the checksum of the member agreed."""
+        return super().is_proved or (self._held is None and self._viewer.parser.is_proved(self._at))
+
+    def confirm(self) -> None:
+        """Compare the checksum of the member, if that costs little."""
+        held, parser = self._held, self._viewer.parser
+        if held is not None:
+            parser.confirm_member(held)
+        elif not parser.is_proved(self._at):
+            self._kept = parser.confirm_array(self.member) or self._kept
 
 
 class NpzViewer(Viewer):
@@ -98,12 +196,28 @@ class NpzViewer(Viewer):
 
     parser: NpzParser
     needs_name = True
-    row_bytes = 1_500
 
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
         self.parser = extraction.parse().parser  # type: ignore[assignment]
         self._settled = False
+        self._latest: deque[Extraction] = deque(maxlen=ENTERED)  # arrays that were opened last
+
+    @property
+    def row_bytes(self) -> int:  # type: ignore[override]
+        """Approximate memory of one array: without a directory, it holds what is known of its member."""
+        return _ROW if self.parser.directory is not None else _ROW + _MEMBER
+
+    @cached_property
+    def archive_path(self) -> str:
+        """The path of the archive."""
+        return self.parser.extraction.path
+
+    def opened(self, member: ArchiveMember) -> Extraction:
+        """Return the content of a member, and keep the last 500."""
+        opened = self.parser.opened(member)
+        self._latest.append(opened)
+        return opened
 
     def size_hint(self) -> int | None:
         """Return the number of members, if there is a directory."""
@@ -198,8 +312,7 @@ class NpzViewer(Viewer):
             opened = self.parser.opened(member)
             header = read_header(opened.data, opened.start, opened.end, opened.session.limits)
             tensor = tensor_of(header, name, opened, self)
-            spans = (MemberSpan(self.parser, member, opened, at.offset, at.length, at.end) for at in tensor.spans)
-            tensor.spans = tuple(spans)
+            tensor.spans = tuple(self._span(member, opened, tensor, span) for span in tensor.spans)
         except PASSING:
             raise
         except PparseError as error:
@@ -209,6 +322,18 @@ class NpzViewer(Viewer):
         if member.status in (Status.DAMAGED, Status.UNSUPPORTED) and tensor.claimed_status is Status.COMPLETE:
             tensor.status, tensor.finding = member.status, member.finding
         return tensor
+
+    def _span(self, member: ArchiveMember, opened: Extraction, tensor: Tensor, span: Span) -> MemberSpan:
+        """Return a span of the content of a member, that holds as little as it can."""
+        kept: ArchiveMember | Extraction | None = opened
+        sound = member.status is Status.COMPLETE and member.finding is None and not opened.data.flawed
+        if sound and tensor.claimed_status is Status.COMPLETE:
+            kept = None if isinstance(member.extra, ZipNote) and member.extra.listed else member
+            if opened.data is self.parser.extraction.data:
+                return StoredSpan(self, member.at, kept, span)
+            if not is_little(member):
+                kept = opened
+        return ContentSpan(self, member.at, kept, span.offset, span.length, span.end)
 
     def _peeked(self, name: str, member: ArchiveMember) -> Tensor | None:
         """Return a deflated array of which nothing is wrong so far, without opening it; None for any other."""
@@ -222,7 +347,7 @@ class NpzViewer(Viewer):
             name,
             header.dtype,
             header.shape,
-            (MemberSpan(self.parser, member, None, header.end, header.nbytes),),
+            (ContentSpan(self, member.at, None, header.end, header.nbytes),),
             stored_dtype=header.descr,
             strides=header.strides(),
             byteorder=header.byteorder,
@@ -234,7 +359,7 @@ class NpzViewer(Viewer):
         super().confirm(tensor)
         for span in tensor.spans:
             if isinstance(span, MemberSpan) and tensor.claimed_status is Status.COMPLETE:
-                self.parser.confirm_member(span.opened)
+                span.confirm()
 
     def settle(self) -> None:
         """From now on, let `tensors` first compare the checksums of all arrays, once."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pparse.data.base import Data
 from pparse.errors import PASSING, EndOfDataError, GapError, MalformedError, PparseError
-from pparse.parsers.pickle.arrays import Array, array_of
+from pparse.parsers.pickle.arrays import MASKED_CONTENT, MASKED_MASK, Array, array_of, masked_of
 from pparse.parsers.pickle.payload import payload
 from pparse.parsers.pickle.values import Call
 
@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
+    from pparse.parsers.pickle.arrays import MaskedArray
     from pparse.tree.node import Node
 
 # Where the bytes stand in the arguments or the state of the calls that make arrays.
@@ -88,9 +89,7 @@ def _large_array(node: Node) -> Array | None:
     if content.kind not in ("bytes", "bytearray", "str"):
         return None
     try:
-        known: list[Any] = [
-            kid.to_python() if kid.shape != "scalar" else kid.load() for kid in values if kid is not content
-        ]
+        known: list[Any] = [_value_of(kid) for kid in values if kid is not content]
     except PASSING:
         raise
     except PparseError:
@@ -101,6 +100,12 @@ def _large_array(node: Node) -> Array | None:
     found = array_of(call)
     if found is None:
         return None
+    _set_place(found, content)
+    return found
+
+
+def _set_place(found: Array, content: Node) -> None:
+    """Let an array have its bytes where the node of its content is."""
     found.content = None
     data = content.extraction.data
     place_of = payload(data, content.start, content.end or content.start)
@@ -109,7 +114,38 @@ def _large_array(node: Node) -> Array | None:
         found.place = TextBytes(content, size), 0, size
     else:
         found.place = data, *place_of
+
+
+def large_masked(node: Node) -> MaskedArray | None:
+    """Return the masked array that a large ``call`` would make; None if it would make none, or cannot be read."""
+    try:
+        return _large_masked(node)
+    except PASSING:
+        raise
+    except PparseError:
+        return None
+
+
+def _large_masked(node: Node) -> MaskedArray | None:
+    parts = {kid.key: kid for kid in node.children()}
+    state = parts.get("state")
+    if "callable" not in parts or "args" not in parts or state is None or state.kind != "tuple":
+        return None
+    kids = list(state.children())
+    contents = {at: kids[at] for at in (MASKED_CONTENT, MASKED_MASK) if at < len(kids)}
+    if any(kid.kind not in ("bytes", "bytearray", "str") for kid in contents.values()):
+        return None
+    call = Call(parts["callable"].load(), ())
+    call.state = tuple(b"" if at in contents else _value_of(kid) for at, kid in enumerate(kids))
+    found = masked_of(call)
+    if found is not None:
+        _set_place(found.elements, contents[MASKED_CONTENT])
+        _set_place(found.mask, contents[MASKED_MASK])
     return found
+
+
+def _value_of(node: Node) -> Any:
+    return node.load() if node.shape == "scalar" else node.to_python()
 
 
 def large_objects(parts: list[Node]) -> Node | None:

@@ -225,15 +225,15 @@ class TensorMaker:
 
     def of_numpy(self, name: str, array: Array, wanted: str | None = None) -> Tensor:
         """Return a numpy array, whose bytes are in the pickle; ``wanted``: the type that it is to have."""
-        if wanted is not None and array.dtype is not None and array.content is not None:
+        if wanted is not None and array.dtype is not None and array.content is not None and array.dtype[0] != "[":
             array = _as_type(array, wanted)
         if array.dtype is None or (array.content is None and array.place is None):
-            reason = f"numpy's type {array.what} is not one of numbers, texts or times"
+            reason = array.reason or f"of the type {array.what} of numpy there are no elements"
             return self.unreadable(name, "unknown-type", reason, array.shape, None, array.what)
         try:
             dtype = DType.of(array.dtype)
-        except ValueError:
-            return self.unreadable(name, "unknown-type", f"{array.dtype} is no type", array.shape, None, array.what)
+        except ValueError as error:
+            return self.unreadable(name, "unknown-type", str(error), array.shape, None, array.what)
         distance, strides = dtype.itemsize, []
         for length in array.shape if array.fortran else ():
             strides.append(distance)

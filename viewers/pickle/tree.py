@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pparse.errors import LimitError
-from pparse.parsers.pickle.arrays import array_of
+from pparse.parsers.pickle.arrays import array_of, masked_of
 from pparse.parsers.pickle.values import Call, Persistent
 from pparse.parsers.pytorch.rebuild import Odd, tensors_of, with_storage
 from pparse.tensors.node_names import join
@@ -124,6 +124,10 @@ class _Builder:
         array = array_of(value)
         if array is not None and array.objects is None:
             return viewer._make(name, array, None)
+        masked = masked_of(value)
+        if masked is not None and masked.elements.objects is None:
+            both = {"elements": (name, masked.elements), "mask": (join(name, "mask"), masked.mask)}
+            return {key: viewer._make(*part, None) for key, part in both.items()}
         return SavedObject(value.name)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pparse.display.text import shorten
 from pparse.errors import PASSING, EndOfDataError, GapError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Status
-from pparse.parsers.pickle.arrays import SCALARS, Array, array_of
+from pparse.parsers.pickle.arrays import SCALARS, Array, array_of, masked_of
 from pparse.parsers.pickle.joblib import file_beside
 from pparse.parsers.pickle.values import Call, Ordered, Persistent
 from pparse.parsers.pytorch.rebuild import (
@@ -25,13 +25,14 @@ from pparse.parsers.pytorch.rebuild import (
 from pparse.tensors.node_names import join
 from pparse.tree.entry import SCALAR
 from pparse.tree.node import Node
-from pparse.viewers.pickle.large import large_array, large_objects
+from pparse.viewers.pickle.large import large_array, large_masked, large_objects
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, Final
 
+    from pparse.parsers.pickle.arrays import MaskedArray
     from pparse.parsers.pickle.parser import PickleParser
     from pparse.parsers.pickle.program import Program
     from pparse.parsers.pytorch.rebuild import Parts
@@ -119,7 +120,8 @@ class Walk:
                 if array is not None:
                     yield Found(name, value, array=array)
                     continue
-                stack.append(self._parts_of_node(name, value))
+                masked = large_masked(value) if value.kind == "call" else None
+                stack.append(self._parts_of_node(name, value) if masked is None else _parts_of_masked(name, masked))
                 trail.append(0)
                 continue
             if isinstance(value, Call):
@@ -267,35 +269,41 @@ def _leaf(name: str, value: Any) -> Found | None:
     """Return ``value`` as a leaf; None if it has parts."""
     if isinstance(value, Odd):
         return Found(name, value)
+    if isinstance(value, Array):
+        return Found(name, value, array=value) if value.objects is None else None
     if isinstance(value, Call | Persistent | StorageId):
-        try:
-            tensors = tensors_of(value)
-        except Odd as odd:
-            return Found(name, odd, at=getattr(value, "start", 0))
-        if tensors is not None:
-            return Found(name, value, tensors, getattr(value, "start", 0)) if wrapped_state(value) is None else None
-        if not isinstance(value, Call):
-            return Found(name, value)
-        inside = numpy_inside(value)
-        if inside is not None and isinstance(inside[0], Call):
-            leaf = Found(name, value, at=value.start, array=array_of(inside[0]))
-            leaf.dtype = inside[1]
-            return leaf
-        beside = file_beside(value)
-        if beside is not None:
-            reason = f"joblib before 0.10 wrote it to a file beside this one, {shorten(beside, 80)!r}: that is not read"
-            return Found(name, Beside(reason), at=value.start)
-        array = array_of(value)
-        if array is not None:
-            return None if array.objects is not None else Found(name, value, at=value.start, array=array)
-        if value.name in SCALARS:
-            return Found(name, value, at=value.start)
-        return None if _has_parts(value) else Found(name, value, at=value.start)
+        return _leaf_of_object(name, value)
     if isinstance(value, dict | list | tuple) and value:
         return None
     if isinstance(value, set | frozenset) and any(isinstance(part, Call | Persistent) for part in value):
         return None
     return Found(name, value)
+
+
+def _leaf_of_object(name: str, value: Call | Persistent | StorageId) -> Found | None:
+    try:
+        tensors = tensors_of(value)
+    except Odd as odd:
+        return Found(name, odd, at=getattr(value, "start", 0))
+    if tensors is not None:
+        return Found(name, value, tensors, getattr(value, "start", 0)) if wrapped_state(value) is None else None
+    if not isinstance(value, Call):
+        return Found(name, value)
+    inside = numpy_inside(value)
+    if inside is not None and isinstance(inside[0], Call):
+        leaf = Found(name, value, at=value.start, array=array_of(inside[0]))
+        leaf.dtype = inside[1]
+        return leaf
+    beside = file_beside(value)
+    if beside is not None:
+        reason = f"joblib before 0.10 wrote it to a file beside this one, {shorten(beside, 80)!r}: that is not read"
+        return Found(name, Beside(reason), at=value.start)
+    array = array_of(value)
+    if array is not None:
+        return None if array.objects is not None else Found(name, value, at=value.start, array=array)
+    if value.name in SCALARS:
+        return Found(name, value, at=value.start)
+    return None if _has_parts(value) else Found(name, value, at=value.start)
 
 
 def _has_parts(call: Call) -> bool:
@@ -320,8 +328,19 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, list | tuple | set | frozenset):
         for number, part in enumerate(value):
             yield join(name, number), part
+    elif isinstance(value, Array):
+        yield from _parts(name, value.objects)
     elif isinstance(value, Call):
-        yield from _parts_of_object(name, value)
+        masked = masked_of(value)
+        yield from _parts_of_object(name, value) if masked is None else _parts_of_masked(name, masked)
+
+
+def _parts_of_masked(name: str, masked: MaskedArray) -> Iterator[tuple[str, Any]]:
+    """Yield the elements of a masked array, under its name, its mask, and what stands for masked elements."""
+    yield name, masked.elements
+    yield join(name, "mask"), masked.mask
+    if masked.fill is not None:
+        yield join(name, "fill_value"), masked.fill
 
 
 def _parts_of_object(name: str, call: Call) -> Iterator[tuple[str, Any]]:

@@ -6,18 +6,17 @@ from array import array
 
 from pparse.errors import FormatError, PparseError
 from pparse.viewers.pytorch.viewer import PyTorchViewer
-from pparse.viewers.safetensors.sharded import SafetensorsSetViewer
+from pparse.viewers.shards.viewer import ShardSetViewer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from pparse.document.extraction import Extraction
-    from pparse.findings import Finding
     from pparse.tensors.tensor import Tensor
 
 
-class PyTorchSetViewer(SafetensorsSetViewer):
+class PyTorchSetViewer(ShardSetViewer):
     """A mapping of tensor names to tensors over all shards."""
 
     settles_late = True
@@ -57,7 +56,3 @@ class PyTorchSetViewer(SafetensorsSetViewer):
         if not found.startswith("pytorch") or found == self.format:
             raise FormatError(f"its format is {found}, not pytorch")
         return PyTorchViewer(shard)
-
-    def check(self, *, strict: bool = False) -> Iterator[Finding]:
-        """Check all shards, and yield each finding as it is made."""
-        return self.check_parts(strict=strict)

@@ -1,0 +1,110 @@
+"""ONNX models in JSON form, as ``onnx.save(model, "model.json")`` writes them.
+
+The text is a JSON document (`pparse.parsers.json.parser` has the states), the model in it that of `onnx`; see
+`pparse.parsers.protobuf.json_layer`. It is recognised by its first keys: all are fields of ``onnx.ModelProto``, and the
+version of the format is among them. Source: onnx/onnx serialization.py, https://protobuf.dev/programming-guides/json/.
+"""
+
+from __future__ import annotations
+
+from array import array
+from math import prod
+
+from pparse.kernels.json_fold import Carry, scan
+from pparse.kernels.wire import LEN, VARINT, read_length, read_tag, read_value, skip_payload
+from pparse.lazy import lazy_pattern
+from pparse.parsers.json.text import BOM, WHITESPACE
+from pparse.parsers.protobuf.json_layer import MessageJsonParser
+from pparse.tree.recognition import Confidence, signatures
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import ClassVar, Final
+
+    from pparse.protobuf.schema import FieldType, MessageType
+    from pparse.tree.recognition import Excerpt
+
+_HEAD: Final = 16 << 10
+_KEY: Final = lazy_pattern(rb'[ \t\n\r]*+"([A-Za-z_]{1,40})"[ \t\n\r]*+:[ \t\n\r]*+(.?)')
+_VERSION: Final = "ir_version"
+# What a model has besides; the version alone might be that of anything.
+_COMPANIONS: Final = frozenset(("graph", "producer_name", "opset_import"))
+_NUMBERS: Final = tuple(bytes((byte,)) for byte in b'"0123456789')
+_DIMS, _DATA_TYPE = 1 << 3 | LEN, 2 << 3 | VARINT
+# Bits of an element by TensorProto.DataType, where it has as many in raw_data.
+_BITS: Final = (
+    (2, (25, 26)),
+    (4, (21, 22, 23)),
+    (8, (2, 3, 9, 17, 18, 19, 20, 24)),
+    (16, (4, 5, 10, 16)),
+    (32, (1, 6, 12)),
+    (64, (7, 11, 13, 14)),
+    (128, (15,)),
+)
+
+
+class OnnxJsonParser(MessageJsonParser):
+    """An ONNX model in JSON form."""
+
+    name = "onnx-json"
+    description = "ONNX model in JSON form"
+    extensions: ClassVar[tuple[str, ...]] = (".onnx.json", ".onnxjson", ".json")
+    media_type = "application/json"
+    named_is_enough = False
+    signatures = signatures(b"{", b" ", b"\t", b"\n", b"\r", BOM)
+    message_name = "onnx.ModelProto"
+    inner_format = "onnx"
+
+    @classmethod
+    def match(cls, excerpt: Excerpt) -> Confidence:
+        """LIKELY if the first keys are those of a model."""
+        return Confidence.LIKELY if _is_model(excerpt.head(_HEAD)) else Confidence.NO
+
+    def missing_bytes(self, type: MessageType, field: FieldType, message: bytes, there: int) -> int:
+        """Return how many bytes of a tensor are missing, by its type and shape."""
+        if type.full_name != "onnx.TensorProto" or field.name != "raw_data":
+            return 1
+        dims, data_type = _shape(message)
+        bits = next((bits for bits, types in _BITS if data_type in types), 0)
+        return max(1, -(-prod(dims) * bits // 8) - there) if all(0 <= dim < 1 << 62 for dim in dims) else 1
+
+
+def _is_model(head: bytes) -> bool:
+    """Return whether a text begins with an object whose keys are fields of a model."""
+    text = head.removeprefix(BOM).lstrip(WHITESPACE)
+    if text[:1] != b"{":
+        return False
+    from pparse.protos import schema
+
+    type = schema().message(OnnxJsonParser.message_name)
+    names = {field.json_name: field.name for field in type.fields.values()} | {name: name for name in type.by_name}
+    starts = array("q", [1])
+    scan(text, 1, Carry(), 0, starts)
+    found: set[str | None] = set()
+    for number, start in enumerate(starts):
+        match = _KEY.match(text, start)
+        if match is None and number and number == len(starts) - 1:
+            break  # it is cut
+        name = names.get(match[1].decode()) if match is not None else None
+        if name is None or (name == _VERSION and match is not None and match[2] not in _NUMBERS):
+            return False
+        found.add(name)
+    return _VERSION in found and not _COMPANIONS.isdisjoint(found)
+
+
+def _shape(message: bytes) -> tuple[list[int], int]:
+    """Return the dimensions and the type of a TensorProto that `pparse.parsers.protobuf.json_reader` began to make."""
+    dims: list[int] = []
+    data_type = pos = 0
+    while pos < len(message):
+        tag, pos = read_tag(message, pos)
+        if tag == _DATA_TYPE:
+            data_type, _ = read_value(message, pos)
+        elif tag == _DIMS:
+            size, at = read_length(message, pos)
+            stop = at + size
+            while at < min(stop, len(message)):
+                dim, at = read_value(message, at)
+                dims.append(dim)
+        pos = skip_payload(message, pos, tag & 7)
+    return dims, data_type

@@ -1,0 +1,201 @@
+"""A message of the tree in the JSON form of protocol buffers, as plain Python for `json.dumps`.
+
+Fields have the names of the ``.proto`` file. Left out are, as protobuf's own library does, fields that are not set, and
+those that the schema does not have. Integers of 64 bits are texts, bytes are base64, values of enums their names,
+numbers that JSON lacks ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``; a float has the fewest digits that read back as
+the same 32 bits. Source: https://protobuf.dev/programming-guides/json/.
+"""
+
+from __future__ import annotations
+
+import struct
+from binascii import b2a_base64
+
+from pparse.errors import UnsupportedError
+from pparse.findings import Status
+from pparse.parsers.protobuf.index import Origin
+from pparse.protobuf.schema import (
+    TYPE_BOOL,
+    TYPE_BYTES,
+    TYPE_DOUBLE,
+    TYPE_ENUM,
+    TYPE_FIXED64,
+    TYPE_FLOAT,
+    TYPE_INT64,
+    TYPE_SFIXED64,
+    TYPE_SINT64,
+    TYPE_UINT64,
+    MessageType,
+)
+from pparse.tree.entry import LIST, SCALAR, UNLOADED_VALUE
+from pparse.tree.node import Node
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Final
+
+    from pparse.parsers.protobuf.parser import ProtobufParser
+    from pparse.protobuf.schema import FieldType
+
+_TEXTS: Final = frozenset((TYPE_INT64, TYPE_UINT64, TYPE_FIXED64, TYPE_SFIXED64, TYPE_SINT64))
+_FLOATS: Final = (TYPE_FLOAT, TYPE_DOUBLE)
+_FLOAT: Final = struct.Struct("<f")
+
+WRAPPERS: Final = frozenset(
+    f"google.protobuf.{name}Value"
+    for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+)
+"""Messages that JSON writes as the value of their only field."""
+ANY: Final = "google.protobuf.Any"
+"""The message that holds a message of any type."""
+OWN_FORMS: Final = frozenset(
+    f"google.protobuf.{name}" for name in ("Timestamp", "Duration", "FieldMask", "Struct", "Value", "ListValue")
+)
+"""Messages that have a JSON form of their own, which is neither written nor read here."""
+
+
+def json_form(node: Node) -> Any:
+    """Return ``node`` and everything below it in JSON form; `UNLOADED_VALUE` for one without a schema.
+
+    Raises `UnsupportedError` for a message that has a JSON form of its own, and the error of the first node that is not
+    whole.
+    """
+    origin: Origin = node.note
+    if node.shape == SCALAR:
+        return UNLOADED_VALUE if origin.field is None else json_scalar(origin.field, node.load())
+    if origin.type is None and origin.field is None:
+        return UNLOADED_VALUE
+    # Open containers, outermost first: the node, its key in the one around it, its pairs or items so far, its children.
+    stack: list[tuple[Node, str, list[Any], Iterator[Any]]] = [(node, "", [], _children(node))]
+    while True:
+        parent, name, items, children = stack[-1]
+        found = next(children, None)
+        if found is not None:
+            key, kid, value = found
+            if value is UNLOADED_VALUE:
+                stack.append((kid, key, [], _children(kid)))
+            else:
+                items.append((key, value))
+            continue
+        stack.pop()
+        made = _closed(parent, items)
+        if not stack:
+            return made
+        if made is not UNLOADED_VALUE:
+            stack[-1][2].append((name, made))
+
+
+def _children(node: Node) -> Iterator[tuple[str, Node | None, Any]]:
+    """Yield the key and the value of each child that JSON has; for a container its node, without a value."""
+    parent: Origin = node.note
+    field, is_list = parent.field, node.shape == LIST
+    in_map = not is_list and parent.type is None
+    if parent.type is not None and parent.type.full_name in OWN_FORMS:
+        reason = f"{parent.type.full_name} has a JSON form of its own, which is not written"
+        raise UnsupportedError(reason, path=node.path, offset=node.start)
+    if parent.type is not None and parent.type.full_name == ANY:
+        yield from _in_any(node)
+        return
+    for ordinal, entry in node.result.entries_from(node, 0):
+        origin: Origin = entry.note
+        known = origin.field if origin is not None else None
+        if known is None and (is_list or in_map):
+            known = field.map_value if in_map and field is not None else field
+        if not is_list and not in_map and not isinstance(entry.key, str):
+            continue  # a field that the schema does not have
+        if known is None:
+            node.child(ordinal).load()  # raises: it is damaged
+            continue
+        key = _map_key(entry.key) if in_map else str(entry.key)
+        if node.result.parser.shape(entry.kind) != SCALAR:
+            yield key, node.child(ordinal), UNLOADED_VALUE
+            continue
+        value = entry.value
+        if value is UNLOADED_VALUE or entry.status is not Status.COMPLETE:
+            value = node.child(ordinal).load()
+        if is_list or in_map or known.has_presence or not _is_default(known, value):
+            yield key, None, json_scalar(known, value)
+
+
+def _closed(node: Node, items: list[tuple[str, Any]]) -> Any:
+    """Return the form of a container that was read; `UNLOADED_VALUE` for a list or map that is not set."""
+    if node.status in (Status.TRUNCATED, Status.DAMAGED):
+        node._refuse_if_not_whole()
+    origin: Origin = node.note
+    if node.shape == LIST:
+        return [value for _, value in items] or UNLOADED_VALUE
+    type = origin.type
+    if type is None:
+        return dict(items) or UNLOADED_VALUE
+    if type.full_name in WRAPPERS:
+        field = type.by_name["value"]
+        return items[0][1] if items else json_scalar(field, _default(field))
+    return dict(items)
+
+
+def _in_any(node: Node) -> Iterator[tuple[str, Node | None, Any]]:
+    """Yield the type of the message in an Any, and its fields; as one value if JSON writes the message as that."""
+    said, content = node.find("type_url"), node.find("value")
+    if said is None and content is None:
+        return
+    url = "" if said is None else str(said.load())
+    origin: Origin = node.note
+    type = origin.type.schema.find(url.rpartition("/")[2]) if origin.type is not None else None
+    if not isinstance(type, MessageType) or type.full_name == ANY:
+        raise UnsupportedError(f"it holds a message of type {url!r}, which is not known", path=node.path)
+    yield "@type", None, url
+    parser: ProtobufParser = node.result.parser  # type: ignore[assignment]
+    pieces = () if content is None else (content.open(),)
+    inside = Node(node.result, node, 0, parser.make.merged("value", Origin(None, type, pieces=pieces)))
+    if type.full_name in WRAPPERS:
+        yield "value", inside, UNLOADED_VALUE
+    else:
+        yield from _children(inside)
+        _closed(inside, [])  # raises if it is not whole
+
+
+def json_scalar(field: FieldType, value: Any) -> Any:
+    """Return the JSON form of a scalar."""
+    type = field.type
+    if type in _TEXTS:
+        return str(value)
+    if type == TYPE_BYTES:
+        return b2a_base64(value, newline=False).decode()
+    if type not in _FLOATS:
+        return value
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    return shortest(value) if type == TYPE_FLOAT else value
+
+
+def shortest(value: float) -> float:
+    """Return the float64 with the shortest text that is, as a float of 32 bits, ``value``."""
+    for digits in (6, 7, 8):
+        text = float(f"{value:.{digits}g}")
+        try:
+            if _FLOAT.unpack(_FLOAT.pack(text))[0] == value:
+                return text
+        except OverflowError:  # rounded up, beyond the largest
+            continue
+    return float(f"{value:.9g}")
+
+
+def _map_key(key: Any) -> str:
+    """Return the text of the key of a map."""
+    return key if isinstance(key, str) else "true" if key is True else "false" if key is False else str(key)
+
+
+def _default(field: FieldType) -> Any:
+    """Return the default of a field, as values are in the tree."""
+    value = field.default
+    return field.enum.names.get(value, value) if field.enum is not None and isinstance(value, int) else value
+
+
+def _is_default(field: FieldType, value: Any) -> bool:
+    """Return whether ``value`` is that of a field which is not set; -0.0 is not."""
+    if field.type in _FLOATS:
+        return not value and str(value)[:1] != "-"
+    return bool(value == _default(field)) if field.type in (TYPE_ENUM, TYPE_BOOL) else not value

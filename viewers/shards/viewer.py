@@ -1,0 +1,397 @@
+"""The tensors of a model in several files: an index with its shards, a folder of them, or the files alone."""
+
+from __future__ import annotations
+
+import errno
+from abc import abstractmethod
+from itertools import chain
+
+from pparse.document.downloads import Resume
+from pparse.document.extraction import extraction_of
+from pparse.errors import CancelledError, ClosedError, DataChangedError, PparseError, SourceError
+from pparse.findings import Finding, Severity, Status
+from pparse.limits import count_words
+from pparse.tensors.tensor import Tensor
+from pparse.tensors.viewer import Extent, Viewer
+from pparse.viewers.shards.name_table import NameTable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any, Final
+
+    from pparse.document.extraction import Extraction
+    from pparse.parsers.shards.index import ShardIndexParser
+    from pparse.parsers.shards.shard_set import ShardSet
+
+
+# Errors that say nothing about a shard.
+_PASSING: Final = (CancelledError, ClosedError, DataChangedError)
+# Up to this many names are tracked with the number of shards that have them.
+_MAX_OTHERS: Final = 100_000
+
+
+class ShardSetViewer(Viewer):
+    """A mapping of tensor names to tensors over all shards: base of those of each format."""
+
+    is_set = True
+
+    def __init__(self, extraction: Extraction) -> None:
+        super().__init__(extraction)
+        self.parser: ShardSet = extraction.parse().parser  # type: ignore[assignment]
+        self._last: tuple[str, Any] | None = None
+        self._settled = False
+
+    def shard_viewer(self, name: str) -> Any:
+        """Return the viewer of one shard. Raises the error of opening it."""
+        if self._last is not None and self._last[0] == name:
+            return self._last[1]
+        viewer = self.open_shard(self.parser.shard(name))
+        self._last = (name, viewer)
+        if self._settled:
+            self.settle_shard(name, viewer)
+        return viewer
+
+    def settle_shard(self, name: str, viewer: Any) -> None:
+        """Find out what the statuses of the tensors of one shard depend on."""
+        viewer.settle()
+
+    @abstractmethod
+    def open_shard(self, shard: Extraction) -> Any:
+        """Return the viewer of ``shard``. Raises `FormatError` if it is not one."""
+
+    def _beside(self, name: str) -> str:
+        """Return the path of a file of the set, as the caller who opened the set would write it."""
+        folder = self.extraction.folder
+        return name if folder is None else folder.path_of(name)
+
+    def _note(self, code: str, reason: str, severity: Severity = Severity.ERROR, **where: Any) -> Finding:
+        finding = Finding(code, reason, severity=severity, source=self.extraction.name, **where)
+        self.findings.add(finding)
+        return finding
+
+    def settle(self) -> None:
+        """From now on, read the header of each shard in full before its tensors are listed."""
+        self._settled, self._last = True, None
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield the tensors shard by shard, then those that the index names and no shard has."""
+        extent = self.new_extent()
+        yield from self._all_tensors(extent)
+        self.close_extent(extent)
+
+    def _all_tensors(self, extent: Extent) -> Iterator[Tensor]:
+        parser = self.parser
+        names = parser.shard_names()
+        table = NameTable(parser.weight_map(), names) if parser.has_map else None
+        if parser.index is not None and table is None:
+            self._note("no-weight-map", "the index has no weight_map object: it names no tensors")
+        if parser.is_alone:
+            yield from self._unread(extent)
+            return
+        others: dict[int, int] = {}  # hashes of names found in other shards than the index says, with counts
+        missing: dict[str, Finding] = {}
+        fetched = 0
+        for number, name in enumerate(names):
+            fetched = parser.fetch_ahead(names, number, fetched)
+            try:
+                viewer = self.shard_viewer(name)
+            except _PASSING:
+                raise
+            except PparseError as error:
+                extent.missing_files += 1
+                missing[name] = self._note("missing-shard", f"a shard cannot be read: {error.reason}", path=name)
+                # Only a missing file can be fetched; a download mends neither a wrong file in its place nor a bad name.
+                absent = isinstance(error, SourceError) and error.errno == errno.ENOENT
+                if absent:
+                    extent.resume.append(Resume(self._beside(name), 0))
+                continue
+            cut_before = extent.at_least
+            extent.at_least = False
+            yield from self._shard_tensors(number, name, viewer, table, names, extent, others)
+            if extent.at_least:  # its header is cut: which tensors it names is unknown
+                missing[name] = self._note("truncated", "the shard is cut inside its header", path=name)
+            extent.at_least |= cut_before
+        if table is not None and not table.all_seen:
+            for tensor in self._unseen(table, missing):
+                extent.add(tensor)
+                yield tensor
+        for name in parser.extra_files():
+            self._note("extra-shard", "a shard that the index does not name", Severity.WARNING, path=name)
+
+    def _unread(self, extent: Extent) -> Iterator[Tensor]:
+        """Yield what the map names if the shards are not looked for."""
+        finding = self._alone()
+        for name, _ in self.parser.weight_map():
+            tensor = Tensor(name, None, (), (), status=Status.UNSUPPORTED, finding=finding, owner=self)
+            extent.add(tensor)
+            yield tensor
+
+    def _alone(self) -> Finding:
+        reason = "its shards were not read, as it does not lie in a folder; open them one by one"
+        return self._note("shards-not-read", reason, Severity.NOTE)
+
+    def _note_unnamed(self, index: ShardIndexParser, status: Status) -> None:
+        """Report shards in the folder that the damaged index no longer names."""
+        end = index.result.extraction.known_end()
+        source = extraction_of(index.result).name
+        where = f"ends early: resume its download at byte {end}" if status is Status.TRUNCATED else "is damaged"
+        unnamed = index.unnamed_shards()
+        names = ", ".join(unnamed[:3]) + ", …" * (len(unnamed) > 3)
+        verb = "is" if len(unnamed) == 1 else "are"
+        reason = (
+            f"the index {where}; {count_words(len(unnamed), 'shard')} that it does not name ({names}) {verb} beside "
+            f"it, and {verb} shown too"
+        )
+        self.findings.add(Finding("extra-shard", reason, source=source, offset=end))
+
+    def _shard_tensors(
+        self,
+        number: int,
+        name: str,
+        viewer: Any,
+        table: NameTable | None,
+        names: list[str],
+        extent: Extent,
+        others: dict[int, int],
+    ) -> Iterator[Tensor]:
+        own = viewer.new_extent()
+        index = self.parser.index
+        unnamed = index.unnamed_shards() if index is not None else []
+        for tensor in viewer.tensors():
+            own.add(tensor)
+            if table is None:
+                self._rename(tensor, None, others)
+            else:
+                place = table.see(tensor.name)
+                if place == number:
+                    pass
+                elif place is None:
+                    self._rename(tensor, None, others)
+                    if name not in unnamed:
+                        self._attach(tensor, "unmapped", f"{name} has this tensor, but the index does not name it")
+                else:
+                    where = repr(names[place]) if place >= 0 else "no shard"
+                    self._rename(tensor, names[place] if place >= 0 else None, others)
+                    self._attach(tensor, "misplaced", f"{name} has this tensor, but the index says it is in {where}")
+            yield tensor
+        own = viewer.close_extent(own)
+        extent.add_all(own)
+        for finding in viewer.findings:
+            self.findings.add(finding)
+        extent.actual = (extent.actual or 0) + (own.actual or 0)
+        if own.expected is not None and extent.expected is not None:
+            extent.expected += own.expected
+        else:
+            extent.expected = None
+        extent.at_least |= own.at_least
+        if own.document_status is not Status.COMPLETE and extent.document_status is not Status.DAMAGED:
+            extent.document_status = own.document_status
+        if own.missing_bytes:
+            extent.cut_files += 1
+            self.findings.add(viewer.truncation(own))
+        if own.resume_at is not None:
+            extent.resume.append(Resume(self._beside(name), own.resume_at, hole=bool(own.unwritten)))
+        if not self._held(viewer):
+            # There may be 5,000 shards: their headers are read again when needed.
+            viewer.extraction.results.clear()
+            viewer.extraction.children.clear()
+
+    def _held(self, viewer: Any) -> bool:
+        result = viewer.extraction.results.get(viewer.format)
+        return result is None or bool(result.root._kids)
+
+    def _rename(self, tensor: Tensor, mapped: str | None, others: dict[int, int]) -> None:
+        """Name a tensor ``name#2`` if it is not where the index says and another one has its name."""
+        name, number = tensor.name, hash(tensor.name)
+        before = others.get(number)
+        if before is None:
+            if len(others) >= _MAX_OTHERS:
+                return
+            before = int(mapped is not None and self._in_shard(mapped, name) is not None)
+        others[number] = before + 1
+        if before:
+            tensor.name = f"{name}#{before + 1}"
+
+    def _in_shard(self, shard: str, name: str) -> Tensor | None:
+        try:
+            found: Tensor | None = self.shard_viewer(shard).find(name)
+            return found
+        except _PASSING:
+            raise
+        except PparseError:
+            return None
+
+    def _attach(self, tensor: Tensor, code: str, reason: str) -> None:
+        tensor.finding = tensor.finding or Finding(
+            code, reason, severity=Severity.WARNING, path=tensor.name, source=self.extraction.name
+        )
+        self.findings.add(tensor.finding)
+
+    def _unseen(self, table: NameTable, missing: dict[str, Finding]) -> Iterator[Tensor]:
+        """Yield what the map names and no shard has."""
+        for name, shard in self.parser.weight_map():
+            if table.seen(name):
+                continue
+            finding = missing.get(shard) if shard is not None else None
+            if finding is None:
+                reason = (
+                    f"the index says it is in {shard!r}, which has no such tensor"
+                    if shard is not None
+                    else "the index names no shard for it"
+                )
+                finding = self._note("stale-entry", reason, path=name)
+            yield Tensor(name, None, (), (), status=Status.MISSING, finding=finding, owner=self)
+
+    def find(self, name: str) -> Tensor | None:
+        """Return the tensor with that name from the shard that the index names, or from any other that has it."""
+        parser = self.parser
+        shard = parser.map_lookup(name)
+        if shard is not None and parser.is_alone:
+            return Tensor(name, None, (), (), status=Status.UNSUPPORTED, finding=self._alone(), owner=self)
+        if shard is not None:
+            try:
+                tensor: Tensor | None = self.shard_viewer(shard).find(name)
+            except _PASSING:
+                raise
+            except PparseError as error:
+                finding = Finding(
+                    "missing-shard",
+                    f"its shard {shard!r} cannot be read: {error.reason}",
+                    path=name,
+                    source=self.extraction.name,
+                )
+                return Tensor(name, None, (), (), status=Status.MISSING, finding=finding, owner=self)
+            if tensor is not None:
+                return tensor
+        names, fetched = parser.shard_names(), 0
+        for number, candidate in enumerate(names):
+            fetched = parser.fetch_ahead(names, number, fetched) if number else 0
+            tensor = self._in_shard(candidate, name)
+            if tensor is not None:
+                return tensor
+        tensor = self._find_other(name)
+        if tensor is not None:
+            return tensor
+        if shard is not None:
+            finding = Finding(
+                "stale-entry",
+                f"the index says it is in {shard!r}, which has no such tensor",
+                path=name,
+                source=self.extraction.name,
+            )
+            return Tensor(name, None, (), (), status=Status.MISSING, finding=finding, owner=self)
+        return None
+
+    def _find_other(self, name: str) -> Tensor | None:
+        """Return the tensor ``name#2`` (or 3 …): the second one, if several shards have the name."""
+        base, mark, number = name.rpartition("#")
+        if not (mark and number.isascii() and number.isdigit() and len(number) < 10 and int(number) > 1):
+            return None
+        left, mapped = int(number), self.parser.map_lookup(base)
+        for shard in sorted(self.parser.shard_names(), key=lambda shard: shard != mapped):  # the right one first
+            tensor = self._in_shard(shard, base)
+            left -= tensor is not None
+            if tensor is not None and not left:
+                tensor.name = name
+                return tensor
+        return None
+
+    def size_hint(self) -> int | None:
+        """Return the number of tensors that the index names."""
+        return self.parser.map_size()
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The metadata of the index; without an index, those of the first shard."""
+        found = self.parser.index_metadata()
+        if not found and not self.parser.has_map:
+            for name in self.parser.shard_names()[:1]:
+                try:
+                    return self.shard_viewer(name).metadata  # type: ignore[no-any-return]
+                except _PASSING:
+                    raise
+                except PparseError:
+                    return {}
+        return found
+
+    def metadata_of_parts(self) -> Iterator[Mapping[str, Any]]:
+        """Yield the metadata of each shard that can be read."""
+        for name in self.parser.shard_names():
+            try:
+                yield self.shard_viewer(name).metadata
+            except _PASSING:
+                raise
+            except PparseError:  # what is wrong with it is a finding
+                continue
+
+    def check(self, *, strict: bool = False) -> Iterator[Finding]:
+        """Check each shard by the rules of its own viewer, and yield each finding as it is made."""
+        seen = 0
+        for number, _ in enumerate(chain(self.tensors(), self._check_shards(strict=strict))):
+            while seen < len(self.findings) - self.findings.omitted:
+                yield self.findings[seen]
+                seen += 1
+            if not number & 0xFFF:
+                self.extraction.session.check_cancelled()
+        while seen < len(self.findings) - self.findings.omitted:
+            yield self.findings[seen]
+            seen += 1
+
+    def _check_shards(self, *, strict: bool) -> Iterator[None]:
+        """Check each shard, and add what is found."""
+        for name in self.parser.shard_names():
+            try:
+                viewer = self.shard_viewer(name)
+            except (CancelledError, ClosedError, DataChangedError):
+                raise
+            except PparseError:
+                continue  # listing the tensors told it
+            for finding in viewer.check(strict=strict):
+                self.findings.add(finding)
+                yield
+
+    def extent(self) -> Extent:
+        """Return how large all shards are and should be, and where they were cut."""
+        extent = self.kept_extent
+        while extent is None:
+            for _ in self.tensors():
+                pass
+            extent = self._extent  # also has what was learned meanwhile, shard by shard
+        return extent
+
+    def new_extent(self) -> Extent:
+        """Return an empty extent."""
+        return Extent(0, 0, self.extraction.session.stats.discoveries)
+
+    def close_extent(self, extent: Extent) -> Extent:
+        """Complete an extent to which all tensors were added: compare the index's total size."""
+        if extent.missing_files:
+            extent.at_least = True
+            extent.document_status = (
+                Status.TRUNCATED if extent.document_status is Status.COMPLETE else extent.document_status
+            )
+        index = self.parser.index
+        status = index.text_status() if index is not None else Status.COMPLETE
+        if index is not None and status is not Status.COMPLETE:
+            extent.document_status = status
+            for finding in index.json.findings:
+                self.findings.add(finding)
+            if index.unnamed_shards():
+                self._note_unnamed(index, status)
+            if status is Status.TRUNCATED:
+                source = extraction_of(index.result)
+                extent.resume.append(
+                    Resume(source.name if source.parent is None else self._beside(source.name), source.known_end())
+                )
+        promised = self.parser.index_metadata().get("total_size")
+        known = not extent.missing_files and not extent.at_least and not self.parser.is_alone
+        if known and type(promised) is int and promised != extent.tensor_bytes:
+            self._note(
+                "total-size",
+                "the index's total_size is not the sum of its tensors' bytes",
+                Severity.WARNING,
+                wanted=promised,
+                got=extent.tensor_bytes,
+            )
+        return self.keep_extent(extent)
