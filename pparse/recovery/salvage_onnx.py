@@ -74,7 +74,7 @@ class ModelWriter:
         job.report(file, status, text_of(self._reason(model, location)))
 
     def _reason(self, model: RebuiltModel, location: str) -> str:
-        reason = f"the graph with {count_words(model.kept, 'whole initializer')}"
+        reason = "the graph with " + (count_words(model.kept, "whole initializer") if model.kept else "no initializer")
         if model.needs_file:
             reason += f", most of whose bytes are in {location}: keep both in one folder"
         lost = model.inputs

@@ -117,8 +117,10 @@ class RebuiltModel:
     def _see_whole(self) -> None:
         """Raise `MalformedError` unless everything but the initializers is there."""
         viewer = self._viewer
+        part = viewer.source.data.range(viewer.source.start, viewer.source.known_end())
         status = viewer.own_status()
         if status is not Status.COMPLETE:
+            self._certain(part, None)
             raise MalformedError(f"the message of the model is {status}: what follows its initializers may be lost")
         root = viewer.root
         if root.find("ir_version") is None or not any(True for _ in kids_of(root.find("opset_import"))):

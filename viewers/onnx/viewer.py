@@ -113,6 +113,11 @@ class OnnxViewer(ProtoViewer):
             for _ in self._check_files():
                 pass
 
+    def confirm(self, tensor: Tensor) -> None:
+        """Compare the checksums that cover the bytes of ``tensor``, if that costs little, before they are returned."""
+        super().confirm(tensor)
+        self._maker.external.confirm(tensor)
+
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Parse everything, look at each tensor, and compare the files beside the model with their checksums."""
         yield from super().check(strict=strict)
