@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     from pparse.viewers.tensor_proto.tensor import ProtoTensor
 
 DIMS, DATA_TYPE, SEGMENT, NAME, RAW_DATA, EXTERNAL_DATA, DATA_LOCATION = 1, 2, 3, 8, 9, 13, 14
-_EXTERNAL: Final = 1
+EXTERNAL: Final = 1
+"""The value of ``data_location`` for bytes in another file."""
+PAYLOAD: Final = frozenset((4, 5, 6, 7, RAW_DATA, 10, 11, EXTERNAL_DATA, DATA_LOCATION))
+"""The fields that hold the elements, or say where they are."""
 _MAX_RANK: Final = 64  # of what is read quickly
 _TAG_DIM, _TAG_DIMS, _TAG_TYPE = DIMS << 3, DIMS << 3 | LEN, DATA_TYPE << 3
 _TAG_NAME, _TAG_RAW = NAME << 3 | LEN, RAW_DATA << 3 | LEN
@@ -82,7 +85,7 @@ class OnnxMaker(TensorMaker):
             )
         if wrong is not None or known is None:
             return self.new(name, known.dtype if known is not None else None, shape, (), stored, wrong)
-        if message.scalar(DATA_LOCATION) in (_EXTERNAL, "EXTERNAL"):
+        if message.scalar(DATA_LOCATION) in (EXTERNAL, "EXTERNAL"):
             return self._external(name, message, known, shape)
         if known.dtype is None:
             return self._text(name, message, shape)
@@ -105,7 +108,7 @@ class OnnxMaker(TensorMaker):
         if SEGMENT in message.fields:
             return Problem(Status.UNSUPPORTED, "it is a segment of a larger tensor, which no reader puts together")
         location = message.scalar(DATA_LOCATION)
-        if location in (0, _EXTERNAL, "DEFAULT", "EXTERNAL"):
+        if location in (0, EXTERNAL, "DEFAULT", "EXTERNAL"):
             return None
         return Problem(Status.DAMAGED, f"its data_location is {location}")
 
