@@ -168,7 +168,8 @@ class ExternalFiles:
             behind = folder.behind(path) if folder is not None and path is not None and is_absent(error) else None
             if behind is None:
                 raise
-            return behind.enter(name, extraction)  # type: ignore[no-any-return]
+            entered: Extraction = behind.enter(name, extraction)
+            return entered
 
     def confirm(self, tensor: Tensor) -> None:
         """Compare the checksum of an archive for the file that has the bytes of a tensor, if that costs little."""
