@@ -158,7 +158,7 @@ class ExternalFiles:
     def _entered(self, name: str) -> Extraction:
         extraction = self._extraction
         if extraction.folder is None and (folder := self._folder) is not None:
-            return folder.enter(name, extraction)
+            return folder.enter(name, extraction)  # type: ignore[no-any-return]
         try:
             found = extraction.sibling(name)
             found.known_end()  # a file is opened when it is asked
