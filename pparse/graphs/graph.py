@@ -272,6 +272,8 @@ class Graph(_Part):
         for port, text in enumerate(row[3]):
             if source.producer(text) is not None:
                 yield self._edge_from(text, target, port)
+        for text in row[5]:  # what bodies of the node capture
+            yield self._edge_from(text, target, None)
 
     @property
     def _known_labels(self) -> Labels:
