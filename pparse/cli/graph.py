@@ -108,6 +108,8 @@ def run(options: Any, out: Output) -> int:
             size = part.save(options.output)
             if not options.quiet:
                 out.line(f"{safe(options.output)}: {_nodes(graph, part)} nodes, {count_words(size, 'byte')}")
+                for note in graph.source.notes_on_part(part.wanted or ()):
+                    out.error(f"note: {safe(note)}")
         elif options.inputs:
             for name in inputs_of(graph, part):
                 out.line(safe(name))

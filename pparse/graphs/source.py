@@ -205,6 +205,10 @@ class GraphSource(ABC):
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
+    def notes_on_part(self, outputs: Sequence[str]) -> Iterator[str]:
+        """Yield what a person should know of a part with these outputs that was written."""
+        yield from ()
+
     def write_part(
         self, marks: bytes | bytearray | None, outputs: Sequence[str], write: Callable[[bytes], object]
     ) -> int:

@@ -79,8 +79,8 @@ class Place:
 class Scope:
     """A graph or a function: the ``path`` of its node in the tree, and the ``prefix`` of names in it.
 
-    ``around`` is the list of the nodes that it was found in, as long as it was not entered: from there it is near, while
-    the path leads through all the graphs around it.
+    ``around`` is the list of the nodes that it was found in, as long as it was not entered: from there it is near,
+    while the path leads through all the graphs around it.
     """
 
     __slots__ = ("around", "path", "prefix")
