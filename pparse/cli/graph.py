@@ -108,7 +108,7 @@ def run(options: Any, out: Output) -> int:
             size = part.save(options.output)
             if not options.quiet:
                 out.line(f"{safe(options.output)}: {_nodes(graph, part)} nodes, {count_words(size, 'byte')}")
-                for note in graph.source.notes_on_part(part.wanted or ()):
+                for note in graph.source.notes_on_part((not isinstance(part, Graph) and part.wanted) or ()):
                     out.error(f"note: {safe(note)}")
         elif options.inputs:
             for name in inputs_of(graph, part):

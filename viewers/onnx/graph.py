@@ -172,7 +172,9 @@ class OnnxGraph(GraphSource):
                 f"the model states no type for {shown}: onnxruntime finds it out, onnx.checker refuses the file "
                 "(run onnx.shape_inference on the model first)"
             )
-        files = [name for name, _ in self._places.maker.external]
+        external = self._places.maker.external
+        any(external for _ in self._places.maker.owner.tensors())  # up to the first that is in another file
+        files = [name for name, _ in external]
         if files:
             shown = ", ".join(files[:4]) + (" …" if len(files) > 4 else "")
             yield f"bytes of tensors may be in {shown}: keep the part beside them"
