@@ -1,7 +1,8 @@
-"""ONNX models that are made to mislead: what contradicts itself, reaches out of its folder, is cut, flipped or endless."""
+"""ONNX models made to mislead: what contradicts itself, reaches out of its folder, is cut, flipped or endless."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from struct import pack
 from time import process_time
@@ -45,7 +46,12 @@ def is_refused(found):
     assert found.status is not Status.COMPLETE
     assert found.finding is not None
     assert found.finding.reason
-    reads = [found.numpy, lambda: found.numpy(raw=True), lambda: found.numpy(partial="fill"), lambda: list(found.blocks())]
+    reads = [
+        found.numpy,
+        lambda: found.numpy(raw=True),
+        lambda: found.numpy(partial="fill"),
+        lambda: list(found.blocks()),
+    ]
     if found.status is Status.TRUNCATED:
         reads = reads[:2]
     for read in reads:
@@ -110,7 +116,10 @@ def test_what_contradicts_itself_is_damaged_and_never_read(name):
 def test_what_contradicts_itself_in_an_attribute_is_damaged(name):
     dims, type, listed, raw = WRONG[name]
     attribute = tensor_attribute("value", tensor("", dims, type, listed, raw=raw))
-    nodes = [node("Constant", "", ["c"], [attribute]), node("Constant", "", ["d"], [tensor_attribute("value", floats("", 4))])]
+    nodes = [
+        node("Constant", "", ["c"], [attribute]),
+        node("Constant", "", ["d"], [tensor_attribute("value", floats("", 4))]),
+    ]
     with view(model_of(nodes=nodes)) as found:
         assert found["c"].status is Status.DAMAGED
         is_refused(found["c"])
@@ -160,10 +169,13 @@ def test_a_segment_is_not_taken_for_the_whole(segment):
         assert found["good"].numpy().tolist() == [1]
 
 
-def test_more_dimensions_than_arrays_have():
-    with view(model_of(tensor("deep", [1] * 100_000, UINT8, raw=b"a"), tensor("many", [1] * 65, UINT8, raw=b"a"))) as found:
-        for name in ("deep", "many"):
-            is_refused(found[name])
+@rows("count", [65, 254, 255, 100_000])
+def test_more_dimensions_than_arrays_have(count):
+    with view(
+        model_of(tensor("deep", [1] * count, UINT8, raw=b"a"), tensor("most", [1] * 64, UINT8, raw=b"b"))
+    ) as found:
+        assert found["most"].numpy().shape == (1,) * 64
+        is_refused(found["deep"])
 
 
 # -- data in other files -----------------------------------------------------------------------------------------------
@@ -197,7 +209,9 @@ def others_are_whole(found):
 
 def opened():
     """Return the files that are open here."""
-    found = set()
+    found: set[str] = set()
+    if not os.path.isdir("/proc/self/fd"):
+        return set()
     for number in os.listdir("/proc/self/fd"):
         try:
             found.add(os.path.basename(os.readlink(f"/proc/self/fd/{number}")))
@@ -269,7 +283,7 @@ def test_a_pipe_or_a_folder_is_no_file_of_data(folder):
         ({"location": "good.bin", "offset": 1, "length": 8}, Status.TRUNCATED),
         ({"location": "good.bin", "offset": 8, "length": 8}, Status.MISSING),
         ({"location": "good.bin", "offset": 9, "length": 8}, Status.MISSING),
-        ({"location": "good.bin", "offset": 1 << 62, "length": 8}, Status.MISSING),
+        ({"location": "good.bin", "offset": 1 << 40, "length": 8}, Status.MISSING),
         ({"location": "empty.bin", "length": 8}, Status.MISSING),
     ],
 )
@@ -291,6 +305,7 @@ def test_what_the_other_file_lacks_is_counted(place, status, folder):
         {"location": "good.bin", "offset": "0x0", "length": 8},
         {"location": "good.bin", "offset": "1e0", "length": 8},
         {"location": "good.bin", "offset": "9" * 10_000, "length": 8},
+        {"location": "good.bin", "offset": str(1 << 62), "length": 8},
         {"location": "good.bin", "offset": str(1 << 64), "length": 8},
         {"location": "good.bin", "length": "eight"},
         {"location": "good.bin", "length": "-8"},
@@ -307,6 +322,14 @@ def test_a_place_that_is_none_is_told(place, folder):
     with pparse.view(put(folder, bad=external(**place))) as found:
         is_refused(found["bad"])
         others_are_whole(found)
+
+
+def test_strings_do_not_lie_in_other_files(folder):
+    path = folder / "model.onnx"
+    path.write_bytes(model_of(tensor("s", [8], STRING, external(location="good.bin", length=8)), floats("inline", 1)))
+    with pparse.view(path) as found:
+        is_refused(found["s"])
+        assert found["inline"].numpy().tolist() == [1]
 
 
 def test_links_within_the_folder_are_followed(folder):
@@ -365,6 +388,7 @@ def test_five_thousand_bodies_in_one_another(each):
         assert found["w"].numpy().tolist() == [4_999]
         deepest = [name for name in names if name == "n.g/" * 5_000 + "w"]
         assert deepest or [finding for finding in found.check() if finding.severity.value != "note"]
+        assert deepest or found.extent().status is not Status.COMPLETE
         assert not deepest or found[deepest[0]].numpy().tolist() == [7]
     assert process_time() - started < 60
 
@@ -386,8 +410,8 @@ def test_functions_that_call_themselves_are_read_once():
         assert all(found[name].numpy().tolist() == [5] for name in found if name != "w")
 
 
-def test_a_million_empty_nodes():
-    content = wire.block(1, b"") * 1_000_000 + wire.block(5, floats("w", 3))
+def test_very_many_empty_nodes():
+    content = wire.block(1, b"") * (1_000_000 if sweep.full else 200_000) + wire.block(5, floats("w", 3))
     started = process_time()
     with view(model(content)) as found:
         assert list(found) == ["w"]
@@ -395,25 +419,26 @@ def test_a_million_empty_nodes():
     assert process_time() - started < 60
 
 
-def test_a_hundred_thousand_initializers_without_bytes():
+def test_very_many_initializers_without_bytes():
     started = process_time()
-    empty = [tensor(f"e{number}", [0], FLOAT) for number in range(50_000)]
-    without = [tensor(f"n{number}", [1], FLOAT) for number in range(50_000)]
+    half = 50_000 if sweep.full else 10_000
+    empty = [tensor(f"e{number}", [0], FLOAT) for number in range(half)]
+    without = [tensor(f"n{number}", [1], FLOAT) for number in range(half)]
     with view(model_of(*empty, *without)) as found:
-        assert len(found) == 100_000
-        assert found["e49999"].numpy().tolist() == []
-        is_refused(found["n49999"])
+        assert len(found) == 2 * half
+        assert found[f"e{half - 1}"].numpy().tolist() == []
+        is_refused(found[f"n{half - 1}"])
         statuses = [one.status for one in found.values()]
-        assert statuses.count(Status.COMPLETE) == statuses.count(Status.DAMAGED) == 50_000
+        assert statuses.count(Status.COMPLETE) == statuses.count(Status.DAMAGED) == half
     assert process_time() - started < 120
 
 
 def test_names_that_are_all_the_same_are_told_apart_in_no_time():
     started = process_time()
-    with view(model_of(*[floats("a", 1)] * 20_000)) as found:
-        assert len(set(found)) == 20_000
-        assert "a#20000" in found
-    assert process_time() - started < 60
+    with view(model_of(*[floats("a", 1)] * 10_000)) as found:
+        assert len(set(found)) == 10_000
+        assert "a#10000" in found
+    assert process_time() - started < 20
 
 
 def test_names_with_numbers_do_not_take_those_of_others():
@@ -431,11 +456,17 @@ SMALL = {
     "gamma": tensor("gamma", [2], STRING, typed(6, [b"one", b"two"])),
     "delta": wire.block(9, b"\x12\x34\x05") + wire.count(1, 5) + wire.count(2, UINT4) + wire.block(8, "delta"),
 }
-CONSTANT = node("Constant", "", ["omega"], [tensor_attribute("value", floats("", 9.0, 8.0))])
+ATTRIBUTE = floats("", 9.0, 8.0)
+CONSTANT = node("Constant", "", ["omega"], [tensor_attribute("value", ATTRIBUTE)])
 CONTENT = model(wire.graph(SMALL.values(), [CONSTANT]), wire.block(14, wire.block(1, "key") + wire.block(2, "value")))
 # Where each tensor ends, and the bytes that say anything of it.
 PLACES = {name: (CONTENT.index(body), CONTENT.index(body) + len(body)) for name, body in SMALL.items()}
+GRAPH = (CONTENT.index(b"by hand") + len("by hand"), CONTENT.rindex(wire.block(8, wire.count(2, 21))))
+BEHIND_TAGS = [start - 1 for start, _ in PLACES.values()]
 PLACES["omega"] = (CONTENT.index(CONSTANT), CONTENT.index(CONSTANT) + len(CONSTANT))
+# Where the message of each tensor ends; behind that of the constant its node goes on.
+WHOLE_AT = {name: end for name, (_, end) in PLACES.items()}
+WHOLE_AT["omega"] = CONTENT.index(ATTRIBUTE) + len(ATTRIBUTE)
 
 
 def values(found):
@@ -462,20 +493,26 @@ def test_the_small_model_is_what_was_written(whole):
 
 
 def test_a_model_that_is_cut_keeps_what_stands_before_the_cut(whole):
-    for size in sweep.some(range(1, len(CONTENT)), 2, ends=24):
+    for size in sweep.some(range(1, len(CONTENT)), 2, keep=BEHIND_TAGS, ends=24):
         with view(CONTENT[:size]) as found:
-            for name, tensor in found.items():
-                if tensor.status is Status.COMPLETE:
-                    assert values(tensor) == whole[name], (size, name)
-                elif name in whole:
-                    assert PLACES[name][1] > size, (size, name)
-                    is_refused(tensor)
             kept = [name for name, (_, end) in PLACES.items() if end <= size]
-            assert all(found[name].status is Status.COMPLETE for name in kept), size
-            graph_end = CONTENT.rindex(wire.block(8, wire.count(2, 21)))
-            if 3 + len("by hand") < size < graph_end:
-                assert found.extent().status is not Status.COMPLETE, size
+            assert set(kept) <= set(found), size
+            assert [values(found[name]) for name in kept] == [whole[name] for name in kept], size
             list(found.check())
+
+
+def test_what_is_cut_is_not_called_whole(whole):
+    """Neither the model nor a tensor whose message goes on: its name may be missing, or other data that wins."""
+    for size in sweep.some(range(1, len(CONTENT)), 2, keep=BEHIND_TAGS, ends=24):
+        with view(CONTENT[:size]) as found:
+            for name, one in found.items():
+                if one.status is not Status.COMPLETE:
+                    is_refused(one)
+                    continue
+                assert values(one) == whole.get(name), (size, name)
+                assert WHOLE_AT[name] <= size, (size, name)
+            if GRAPH[0] < size < GRAPH[1]:
+                assert found.extent().status is not Status.COMPLETE, size
 
 
 # Bits to flip: each alone, several, all.
@@ -497,20 +534,20 @@ def test_a_flipped_byte_changes_only_what_it_belongs_to(whole):
 
 def survives(found, whole, at, bits):
     """Check that tensors that are said to be whole are as they were, but where the byte was flipped."""
-    for name, tensor in found.items():
-        if tensor.status is not Status.COMPLETE:
-            assert tensor.finding is not None, (at, bits, name)
+    for name, one in found.items():
+        if one.status is not Status.COMPLETE:
+            assert one.finding is not None, (at, bits, name)
             continue
-        now = values(tensor)
+        now = values(one)
         if name in whole and now != whole[name]:
             start, end = PLACES[name]
             assert start - 8 <= at < end, (at, bits, name)
 
 
-@rows("head", [b"", b"\x08", b"\x08\x0a", b"\x3a", b"\x3a\x00", b"\x3a\x80", b"\x3a" + b"\xff" * 10, b"\0" * 64, b"\xff" * 64])
-def test_beginnings_of_models_are_no_crash(head):
-    try:
-        with view(head) as found:
-            assert not list(found)
-    except PparseError as error:
-        assert str(error)
+@rows(
+    "head",
+    [b"", b"\x08", b"\x08\x0a", b"\x3a", b"\x3a\x00", b"\x3a\x80", b"\x3a" + b"\xff" * 10, b"\0" * 64, b"\xff" * 64],
+)
+def test_beginnings_of_models_have_no_tensors(head):
+    with contextlib.suppress(PparseError), view(head) as found:
+        assert not list(found)

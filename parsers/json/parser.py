@@ -102,6 +102,7 @@ class JsonParser(ObjectMembers):
     name = "json"
     description = "JSON document"
     extensions: ClassVar[tuple[str, ...]] = (".json",)
+    empty_is_nothing = True
     signatures = signatures(b"{", b"[", b" ", b"\t", b"\n", b"\r", b'"', BOM, b"-", b"t", b"f", b"n", *_DIGITS)
     is_generic = True
     media_type = "application/json"

@@ -34,6 +34,7 @@ class MessageJsonParser(JsonParser, Container):
     A subclass names the type of the message, and the format that reads it in wire format.
     """
 
+    name = ""  # it is no format by itself
     is_generic = False
     refines: ClassVar[tuple[str, ...]] = ("json",)
     references: ClassVar[tuple[str, ...]] = ("https://protobuf.dev/programming-guides/json/",)

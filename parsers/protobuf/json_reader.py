@@ -108,6 +108,7 @@ class JsonReader:
                 self._run(tokens(walk, detail=True))
             finally:
                 walk.charge.release()
+                self._walk = walk.on_close = walk.on_note = None
             fault = walk.fault
             if fault is None or fault.code != "malformed" or not parser.mended():
                 if walk.brackets:
@@ -117,7 +118,6 @@ class JsonReader:
                     made.error = EndOfDataError("the JSON text ends early", offset=walk.end, source=made.name)
                 return made, maker.charge
             maker.charge.release()
-        self._walk = None
         maker = self._start()
         self._run(parser.walk(root))
         while len(self._stack) > 1:

@@ -1,8 +1,8 @@
 """Show the graph of a model: its nodes and edges, inputs and outputs, functions and bodies.
 
-Without --dot, --json or --jsonl, a summary. With --outputs, only the nodes that these outputs need (for TensorFlow,
-the result of extract_sub_graph); -o writes such a part as a model of its own. What only saves and restores variables
-is left out, except with --all, --outputs and in a model that is written.
+Without --dot, --svg, --json or --jsonl, a summary. With --outputs, only the nodes that these outputs need (for
+TensorFlow, the result of extract_sub_graph); -o writes such a part as a model of its own. What only saves and restores
+variables is left out, except with --all, --outputs and in a model that is written.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 EXAMPLES: Final = """examples:
   pparse graph saved_model.pb
   pparse graph model.pb --dot | dot -Tsvg > model.svg
+  pparse graph model.pb --svg --depth 3 -o model.svg
   pparse graph model.pb --outputs logits --inputs
   pparse graph model.pb --outputs logits,probabilities -o part.pb
   pparse graph saved_model.cpb --body __inference_call_42 --jsonl
@@ -46,20 +47,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--body", "--function", metavar="NAME", dest="body", help="this function or body of a node instead of the graph"
     )
     parser.add_argument(
-        "--all", action="store_true", help="also what saves and restores variables, and stored values in --dot"
+        "--all",
+        action="store_true",
+        help="also what saves and restores variables, and stored values in --dot and --svg",
     )
     parser.add_argument("--meta-graph", metavar="N", type=_number_of, default=0, help="which one of a SavedModel (0)")
     parser.add_argument(
         "--max-nodes", metavar="N", type=_number_of, default=None, help="refuse graphs with more nodes (500000)"
     )
     parser.add_argument(
-        "-o", "--output", metavar="OUT", help="write a GraphDef, or the result of --dot, --json, --jsonl, to this file"
+        "--depth",
+        metavar="N",
+        type=_number_of,
+        default=None,
+        help="cut names in --svg behind N scopes (about 200 boxes)",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT",
+        help="write a model, or the result of --dot, --svg, --json, --jsonl, to this file",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="names of nodes only")
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--json", action="store_true", help='one JSON document ("schema": 1)')
     group.add_argument("--jsonl", action="store_true", help="one JSON object a line: nodes, then edges")
     group.add_argument("--dot", action="store_true", help="for Graphviz")
+    group.add_argument("--svg", action="store_true", help="a drawing, scopes of names as boxes (needs igraph)")
 
 
 def _number_of(text: str) -> int:
@@ -76,8 +90,12 @@ def run(options: Any, out: Output) -> int:
         whole = _graph_of(document, options)
         graph = whole if options.body is None else whole.bodies[options.body]
         part = _part_of(graph, options)
-        if options.dot:
-            _emit(part.to_dot(constants=options.all), options, out)
+        if options.dot or options.svg:
+            if options.dot:
+                pieces = part.to_dot(constants=options.all)
+            else:
+                pieces = part.to_svg(_title(document, graph), options.depth, constants=options.all)
+            _emit(pieces, options, out)
             return DAMAGED if _frame(document) is not Status.COMPLETE else exit_code_for(document.findings)
         graph.check()
         if options.json:
@@ -103,7 +121,7 @@ def _part_of(graph: Graph, options: Any) -> Graph | Selection:
     """Return what is shown or written of a graph."""
     if options.outputs is not None:
         return graph.subgraph([name for name in options.outputs.split(",") if name])
-    writes = options.output is not None and not (options.dot or options.json or options.jsonl)
+    writes = options.output is not None and not (options.dot or options.svg or options.json or options.jsonl)
     if options.all or writes or graph.kind != "graph":
         return graph
     try:
@@ -112,6 +130,11 @@ def _part_of(graph: Graph, options: Any) -> Graph | Selection:
         if not options.dot:
             raise
         return graph
+
+
+def _title(document: Extraction, graph: Graph) -> str:
+    name = document.name.replace("\\", "/").rstrip("/").rpartition("/")[2] or document.name
+    return f"{name}: {graph.name}" if graph.name else name
 
 
 def _graph_of(document: Extraction, options: Any) -> Graph:

@@ -123,6 +123,16 @@ class _Part(Guarded):
 
         return to_dot(self, name, constants)
 
+    def to_svg(self, title: str = "", depth: int | None = None, *, constants: bool = False) -> Iterator[str]:
+        """Yield a drawing, a line at a time: scopes of names as boxes, cut behind ``depth`` scopes.
+
+        By default, as deep as about 200 boxes allow. Needs the package ``igraph``. Raises `LimitError` if there would
+        be too many boxes.
+        """
+        from pparse.graphs.svg import to_svg
+
+        return to_svg(self, title, depth, constants=constants)
+
     def to_json(self) -> Iterator[str]:
         """Yield pieces of one JSON object: ``nodes`` and ``edges``."""
         from pparse.graphs.text import to_json
@@ -348,6 +358,16 @@ class Graph(_Part):
         return Selection(self, self.index.reach(targets, self.extraction.session.check_cancelled), names)
 
     def _target(self, name: str) -> int:
+        found = self.number_of(name)
+        if found is None:
+            raise PathError("there is no node with this name", path=name, suggestions=self.suggest(name))
+        return found
+
+    def number_of(self, name: str) -> int | None:
+        """Return the number of the node, input or constant that an output of `subgraph` means; None if there is none.
+
+        Results of a function, and values, come before nodes.
+        """
         producer = self.source.producer
         result = self.results.get(name)
         for candidate in (name, producer(name), producer(result) if result is not None else None):
@@ -355,9 +375,7 @@ class Graph(_Part):
             if found is not None:
                 return found
         named = self.index.named(name) if self.source.names_values else ()
-        if not named:
-            raise PathError("there is no node with this name", path=name, suggestions=self.suggest(name))
-        return named[-1]
+        return named[-1] if named else None
 
     def write(self, write: Callable[[bytes], object]) -> int:
         """Write all nodes as a model of their own; return its size."""

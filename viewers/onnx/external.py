@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # The keys (onnx/external_data_helper.py, ExternalDataInfo); "basepath" is what some writers leave behind.
 _LOCATION, _OFFSET, _LENGTH, _CHECKSUM = "location", "offset", "length", "checksum"
-_DIGITS: Final = 18
+_DIGITS: Final = 19
 _BLOCK: Final = 1 << 20
 
 
@@ -107,7 +107,9 @@ class ExternalFiles:
 
     def _placed(self, content: Extraction, location: str, offset: int, length: int | None, size: int) -> Placed:
         there = content.known_end() - content.start
-        span = Span(content.data, content.start + offset, size, content.path, content.end)
+        folder = self._extraction.folder
+        path = content.path if folder is None else folder.path_of(location)
+        span = Span(content.data, content.start + offset, size, path, content.end)
         status = status_by_place(offset, offset + size, there)
         if status is not Status.COMPLETE:
             got = max(0, min(size, there - offset))

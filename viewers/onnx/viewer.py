@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from pparse.document.extraction import Extraction
     from pparse.graphs.graph import Graph
+    from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
-    from pparse.tensors.viewer import Extent
     from pparse.tree.node import Node
     from pparse.viewers.onnx.places import Place
 
@@ -137,6 +137,13 @@ class OnnxViewer(ProtoViewer):
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added; files beside the model may lack bytes, too."""
         lacking = [(name, file) for name, file in self._maker.external if file.lacks]
+        if self.root.find("graph") is None and self.own_status() is Status.COMPLETE:
+            reason = "the model has no graph: it may be cut behind its first fields"
+            self.findings.add(Finding("no-graph", reason, source=self.source.name, offset=self.source.known_end()))
+            extent.document_status, extent.at_least = Status.TRUNCATED, True
+            extent.expected = (extent.actual or 0) + 1
+            extent.resume_at = extent.actual
+            return self.keep_extent(extent)
         if not lacking or self.own_status() is not Status.COMPLETE:
             return super().close_extent(extent)
         extent.actual = (extent.actual or 0) + sum(file.there for _, file in self._maker.external)
