@@ -108,7 +108,7 @@ class OnnxMaker(TensorMaker):
         if SEGMENT in message.fields:
             return Problem(Status.UNSUPPORTED, "it is a segment of a larger tensor, which no reader puts together")
         location = message.scalar(DATA_LOCATION)
-        if location in (0, _EXTERNAL, "DEFAULT", "EXTERNAL"):
+        if location in (0, EXTERNAL, "DEFAULT", "EXTERNAL"):
             return None
         return Problem(Status.DAMAGED, f"its data_location is {location}")
 
