@@ -158,7 +158,8 @@ class ExternalFiles:
     def _entered(self, name: str) -> Extraction:
         extraction = self._extraction
         if extraction.folder is None and (folder := self._folder) is not None:
-            return folder.enter(name, extraction)
+            beside: Extraction = folder.enter(name, extraction)
+            return beside
         try:
             found = extraction.sibling(name)
             found.known_end()  # a file is opened when it is asked
