@@ -57,7 +57,7 @@ def saved(tmp_path, content: bytes, name: str = "m.onnx", beside: dict[str, byte
         recover(document, tmp_path / "out")
     report = json.loads((tmp_path / "out" / "RECOVERY.json").read_text())
     told = {entry["path"] or entry["raw_name"]: entry for entry in report["files"]}
-    paths = [path for path in (tmp_path / "out").rglob("*.onnx")]
+    paths = list((tmp_path / "out").rglob("*.onnx"))
     return (MODEL.FromString(paths[0].read_bytes()) if paths else None), told, paths[0] if paths else None
 
 
@@ -289,7 +289,7 @@ def test_a_model_in_an_archive_lies_beside_its_weights(tmp_path):
             info = tarfile.TarInfo(name)
             info.size = len(body)
             archive.addfile(info, io.BytesIO(body))
-    got, told, path = saved(tmp_path, out.getvalue(), "a.tar.gz")
+    got, _, path = saved(tmp_path, out.getvalue(), "a.tar.gz")
     assert path == tmp_path / "out" / "sub" / "m.onnx"
     assert [info.name for info in got.graph.input] == ["x", "s2"]
     whole = tensors(layers().SerializeToString())

@@ -9,7 +9,8 @@ field that holds a message, of the message's own type, such that
 - it cannot be a field of a nested message. It is not known which nested message is damaged, and the rest of that one
   may come before the field. (So in a message that holds messages of its own type, reading does not continue.)
 
-The last field before the damage is kept only if this does not contradict it: its length may be damaged.
+The last field before the damage is kept only if this does not contradict it: its length may be damaged. A large message
+that is the only one of its number is kept in any case, since all of the rest may be in it, as the graph of a model is.
 """
 
 from __future__ import annotations
@@ -149,14 +150,18 @@ class _Search:
                 break
             before.append(field)
             pos = field.next
-        if pos >= self._end or self._is_cut(pos):
+        if pos >= self._end or self._is_cut(pos) or self._overshoots(pos):
             return None
+        dropped: Field | None = None
         while before and not self._is_good(before[-1]):
-            before.pop()
+            dropped = before.pop()
         begin = after = self._start
-        if before:
+        if dropped is not None and self._holds_more(dropped):
+            begin = after = dropped.next
+            self._last = dropped.tag >> 3
+        elif before:
             begin, after, self._last = before[-1].begin, before[-1].next, before[-1].tag >> 3
-        at = next((at for at in self._candidates(begin + 1 if before else begin) if self._reaches_end(at)), None)
+        at = next((at for at in self._candidates(begin + 1 if begin < after else begin) if self._reaches_end(at)), None)
         found = self._proved(at) if at is not None else None
         if found is None:
             return None
@@ -210,6 +215,24 @@ class _Search:
             return True
         self._steps -= (self._checker.stopped - field.begin) // _LOOK
         return False
+
+    def _overshoots(self, pos: int) -> bool:
+        """Say whether a large message that is to be kept begins here, and lost bytes: its stated end lies beyond."""
+        try:
+            field = self._window.field(pos)
+        except (MalformedError, EndOfDataError, GapError):
+            return False
+        return field.next > self._end and self._holds_more(field)
+
+    def _holds_more(self, field: Field) -> bool:
+        """Say whether a field that is not sound is a message to be kept, as the only one of its number: a whole graph.
+
+        Reading continues inside of it, and behind its stated end.
+        """
+        known = self._known(field)
+        if known is None or known.repeated or known.message is None or min(field.end, self._end) - field.start < _HEAD:
+            return False
+        return self._looks_like(field, known.message)
 
     def _head(self, field: Field) -> bytes:
         length = min(field.end - field.start, _HEAD)

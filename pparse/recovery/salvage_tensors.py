@@ -122,9 +122,10 @@ def salvage_tensors(job: Job) -> bool:
             job.report(file, status, f"{reason}; {problem}" if problem else reason)
     name = job.name if sure[1] is None else sure[1].path
     leftovers = _leftovers(viewer)(job, viewer, judge, status, name, path)
-    leftovers.model = model = _model(job, viewer, judge, sure, old)
+    model = _model(job, viewer, judge, sure, old)
     if model is not None:
         model.save(status)
+        leftovers.is_held = model.holds
     found = leftovers.save()
     if not found and sure[1] is None and path is None and (model is None or model.path is None):
         job.name = old

@@ -30,12 +30,13 @@ from rows_convert import CONVERT_ROWS  # noqa: E402
 from rows_gguf import GGUF_ROWS  # noqa: E402
 from rows_msgpack import MSGPACK_ROWS  # noqa: E402
 from rows_numpy import NUMPY_ROWS  # noqa: E402
+from rows_onnx import ONNX_ROWS  # noqa: E402
 from rows_protobuf import PROTOBUF_ROWS  # noqa: E402
 from rows_pytorch import PYTORCH_ROWS  # noqa: E402
 from rows_riegeli import RIEGELI_ROWS  # noqa: E402
 from rows_tfrecord import TFRECORD_ROWS  # noqa: E402
 
-PEERS = ("safetensors", "orjson", "ijson", "msgpack", "gguf")
+PEERS = ("safetensors", "orjson", "ijson", "msgpack", "gguf", "onnx")
 BLOCK_LIMIT = 64 * MIB  # the default budget
 
 
@@ -256,6 +257,7 @@ ROWS = {
     **TFRECORD_ROWS,
     **MSGPACK_ROWS,
     **GGUF_ROWS,
+    **ONNX_ROWS,
 }
 
 

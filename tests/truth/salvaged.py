@@ -13,6 +13,7 @@ from tests.pickle_arrays import OtherObjectError, arrays_in
 from tests.tfrecord_files import sound_records
 from tests.truth.samples import SIZES
 from tests.truth.samples_gguf import KINDS
+from tests.truth.samples_onnx import read_onnx
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,21 @@ if TYPE_CHECKING:
 
 # What a saved file of a sample's format may be called.
 _MODELS = frozenset(
-    (".safetensors", ".pt", ".bin", ".npy", ".npz", ".pkl", ".msgpack", ".gguf", ".riegeli", ".tfrecord", ".cpb", ".pb")
+    (
+        ".safetensors",
+        ".pt",
+        ".bin",
+        ".npy",
+        ".npz",
+        ".pkl",
+        ".msgpack",
+        ".gguf",
+        ".onnx",
+        ".riegeli",
+        ".tfrecord",
+        ".cpb",
+        ".pb",
+    )
 )
 
 
@@ -140,6 +155,8 @@ def values_in(sample: Sample, path: Path) -> dict[str, bytes]:
         return {name: content[slice(*value.place)] for name, value in sample.values.items()}
     if sample.name == "gguf":
         return read_tensors(path.read_bytes(), dict(KINDS.values()))
+    if sample.name == "onnx":
+        return read_onnx(path)
     if sample.name == "pickle":
         return arrays_in(path.read_bytes())
     if sample.kind == "records":
@@ -154,7 +171,7 @@ def is_of_sample(sample: Sample, path: str) -> bool:
     """Whether a file that was written is the sample's, or was made of it."""
     name = path.rpartition("/")[2]
     stem = sample.file.rpartition(".")[0]
-    if sample.name.startswith(("pytorch", "pickle", "flax")) or sample.name in ("npy", "npz", "gguf"):
+    if sample.name.startswith(("pytorch", "pickle", "flax")) or sample.name in ("npy", "npz", "gguf", "onnx"):
         return name in (sample.file, f"{stem}.safetensors")
     return name == sample.file or (sample.file.endswith(".cpb") and name == f"{stem}.pb")
 

@@ -10,6 +10,7 @@ from tests.truth import (  # noqa: F401 -- which register their own
     samples_gguf,
     samples_msgpack,
     samples_numpy,
+    samples_onnx,
     samples_proto,
     samples_pytorch,
     samples_tfrecord,

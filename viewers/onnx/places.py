@@ -53,8 +53,6 @@ _VALUES, _INDICES = 1, 2
 # NodeProtos up to this size are read in one go, TensorProtos up to their data.
 _SMALL: Final = 16 << 10
 _HEAD: Final = 512
-# Bytes of a window on a list of tensors: after a jump over the data of one, its head and the next one's are read.
-_FIRST_WINDOW: Final = 1 << 10
 # Memory of one entry of the tables, and while they are made.
 _ENTRY, _MAKING = 21, 45
 

@@ -68,8 +68,9 @@ class OnnxViewer(ProtoViewer):
 
     def placed(self) -> Iterator[tuple[Place, Tensor]]:
         """Yield every tensor in file order, with its place."""
-        for place, name in self._numbered():
-            yield place, self.constants.tensor(place, name)
+        found: Any
+        for found, name in self._numbered():
+            yield found, self.constants.tensor(found, name)
 
     # -- what the file says of itself --------------------------------------------------------------------------------
 
