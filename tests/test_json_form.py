@@ -298,6 +298,14 @@ def test_a_wrong_number_among_many_is_told_with_the_place():
     assert data.range_status(0, data.size).status is Status.DAMAGED
 
 
+def test_a_fault_behind_many_numbers_has_its_path():
+    text = f'{{"int64Data": [{"1234567, " * 90_000}tru, 2]}}'.encode()
+    raw, data, findings = read(text, schema(), "onnx.TensorProto")
+    assert findings[0].path == "int64Data[90000]"
+    assert len(message_class("onnx.TensorProto").FromString(raw).int64_data) == 90_001
+    assert data.range_status(0, data.size).status is Status.DAMAGED
+
+
 def test_small_fields_are_charged_to_the_budget():
     text = b'{"floatData": [%s1]}' % (b"1," * 1_500_000)
     with pytest.raises(LimitError, match="--budget"):

@@ -21,7 +21,7 @@ from tests import sweep
 from tests.contract.test_json_contract import TestJson
 from tests.onnx_models import FLOAT, INT64, MODEL, branching, initializer, model, node
 
-LARGE = 5000  # elements: 20,000 bytes stay in the file
+LARGE = 20_000  # elements: 80,000 bytes, which stay in the file
 
 
 def small():

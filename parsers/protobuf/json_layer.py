@@ -11,8 +11,6 @@ from pparse.document.extraction import extraction_of
 from pparse.errors import PathError
 from pparse.findings import Status
 from pparse.parsers.json.parser import JsonParser
-from pparse.parsers.protobuf.json_reader import JsonReader
-from pparse.parsers.protobuf.schema import find_type
 from pparse.tree.container import Container
 
 TYPE_CHECKING = False
@@ -53,9 +51,12 @@ class MessageJsonParser(JsonParser, Container):
     def inner(self) -> Extraction:
         """Return the message in wire format as an extraction; the first call reads the text. Raise `LimitError`."""
         if self._inner is None:
+            # Every JSON document is asked whether it is such a message; few are.
+            from pparse.parsers.protobuf.json_reader import JsonReader
+            from pparse.protos import schema
+
             extraction = extraction_of(self.result)
-            type = find_type({}, self.message_name, extraction.session.limits)
-            assert type is not None  # noqa: S101 -- a name was given
+            type = schema().message(self.message_name)
             data, self._charge = JsonReader(self, type, self.missing_bytes).make()
             extraction.session.adopt(data)
             inner = extraction.child(self.content_name(), data, format=self.inner_format)

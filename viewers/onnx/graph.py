@@ -163,6 +163,34 @@ class OnnxGraph(GraphSource):
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
+    def notes_on_part(self, outputs: Sequence[str]) -> Iterator[str]:
+        """Yield which outputs have no type, and where else the bytes of tensors are."""
+        unknown = [name for name in self.output_names(outputs) if self.type_of(name) is None]
+        if unknown:
+            shown = ", ".join(unknown[:4]) + (" …" if len(unknown) > 4 else "")
+            yield (
+                f"the model states no type for {shown}: onnxruntime finds it out, onnx.checker refuses the file "
+                "(run onnx.shape_inference on the model first)"
+            )
+        external = self._places.maker.external
+        any(external for _ in self._places.maker.owner.tensors())  # up to the first that is in another file
+        files = [name for name, _ in external]
+        if files:
+            shown = ", ".join(files[:4]) + (" …" if len(files) > 4 else "")
+            yield f"bytes of tensors may be in {shown}: keep the part beside them"
+
+    def output_names(self, outputs: Sequence[str]) -> list[str]:
+        """Return the values that outputs mean: values, or the outputs of nodes; none: those of the graph."""
+        if not outputs:
+            return list(self.results())
+        wanted = dict.fromkeys(outputs)
+        labels = {
+            row[1]: [name for name in row[6] or () if name]
+            for row in self.rows()
+            if row[1] in wanted and row[1] not in (row[6] or ())
+        }
+        return [name for output in outputs for name in labels.get(output, [output])]
+
     def write_part(
         self, marks: bytes | bytearray | None, outputs: Sequence[str], write: Callable[[bytes], object]
     ) -> int:

@@ -74,19 +74,8 @@ class _Part:
         self._nodes = len(graph)
         self._inputs = graph.inputs()
         self._checker = Checker(graph.extraction.session.check_cancelled)
-        self._outputs = self._output_names(outputs)
+        self._outputs = graph.output_names(outputs)
         self._kept: set[int] | None = None
-
-    def _output_names(self, outputs: Sequence[str]) -> list[str]:
-        if not outputs:
-            return list(self._graph.results())
-        wanted = dict.fromkeys(outputs)
-        labels = {
-            row[1]: [name for name in row[6] or () if name]
-            for row in self._graph.rows()
-            if row[1] in wanted and row[1] not in (row[6] or ())
-        }
-        return [name for output in outputs for name in labels.get(output, [output])]
 
     def graph_size(self) -> int:
         """Return the size of the graph."""
