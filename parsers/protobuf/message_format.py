@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pparse.kernels.wire import SLACK
 from pparse.parsers.protobuf.fits import fits, fitting_tags, goes_on_fitting
 from pparse.parsers.protobuf.parser import ProtobufParser
 from pparse.tree.recognition import Confidence
@@ -53,7 +54,10 @@ class MessageParser(ProtobufParser):
         whole = size is not None and size <= len(head)
         type = schema().message(cls.message_name or "")
         named = excerpt.ends_with(cls.usual_names or cls.extensions)
-        fitting = head and (fits(head, type, complete=False) or (whole and fits(head, type, complete=True)))
+        if whole and len(head) <= SLACK:  # too short for more than to see that its fields are of the type
+            fitting = fits(head, type, complete=True) or fitting_tags(head, type) > 0
+        else:
+            fitting = bool(head) and (fits(head, type, complete=False) or (whole and fits(head, type, complete=True)))
         if fitting and (named or cls.shows(head, type)):
             return Confidence.LIKELY
         if not named:

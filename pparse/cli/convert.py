@@ -1,6 +1,6 @@
 """Write the tensors of any model file to a new safetensors file, a set of them, an .npz, or a GGUF file.
 
-SOURCE is anything that 'pparse ls' lists tensors of: safetensors, GGUF, PyTorch, numpy, pickle and joblib, Flax,
+SOURCE is anything that 'pparse ls' lists tensors of: safetensors, ONNX, GGUF, PyTorch, numpy, pickle and joblib, Flax,
 TensorFlow, plug-ins; single files, sets and members of archives. The
 bits stay as they are, and so does the metadata; memory stays within --budget, however large the tensors are. No file
 has its name before everything is written and found to be whole. If it is stopped, the same command continues.

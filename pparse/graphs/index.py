@@ -179,7 +179,8 @@ class GraphIndex:
     def _check_count(self) -> None:
         if self.total > self.max_nodes:
             raise LimitError(
-                f"the graph has {self.total} nodes",
+                f"the graph has {self.total} nodes"
+                + (", inputs and stored values" if self.source.names_values else ""),
                 option=f"--max-nodes {self.total} (max_nodes=)",
                 wanted=self.total,
                 got=self.max_nodes,
@@ -250,7 +251,7 @@ class GraphIndex:
         """Record missing inputs and results, and repeated names, whose texts are read again."""
         limit = self.extraction.session.limits.findings
         doubles = {number for number, _ in zip(self._table.repeated(), range(limit), strict=False)}
-        strangers = self._find_strangers()
+        strangers = self._find_strangers() if self.source.is_whole else bytearray()
         if doubles or strangers:
             self._describe(doubles, strangers, outside)
         for name, text in {**self.source.results(), **self.source.control_results()}.items():

@@ -103,6 +103,11 @@ class GraphSource(ABC):
         self._name = name
 
     @property
+    def is_whole(self) -> bool:
+        """Whether all of it is there: else what nothing makes may be behind the cut, and is no fault."""
+        return True
+
+    @property
     def name(self) -> str:
         """Name of a function or body; empty for the main graph."""
         return self._name

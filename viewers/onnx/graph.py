@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from itertools import islice
 
 from pparse.errors import PparseError, UnsupportedError
+from pparse.findings import Status
 from pparse.graphs.source import GraphSource, Value
 from pparse.parsers.protobuf.lists import ListIndex
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
@@ -52,6 +53,11 @@ class OnnxGraph(GraphSource):
         self._nodes = root.find("node")
         self._inputs: list[str] | None = None
         self._types: tuple[KeyTable, Charge] | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the message of the graph is not cut."""
+        return self.root.status is not Status.TRUNCATED
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 

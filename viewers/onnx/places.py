@@ -18,7 +18,7 @@ from __future__ import annotations
 from array import array
 
 from pparse.data.reader import Range
-from pparse.errors import EndOfDataError, LimitError, PparseError
+from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import PADDING
 from pparse.parsers.protobuf.index import ChunkRange, OverlayField
@@ -303,7 +303,7 @@ class Places:
                 for item in found:
                     item.pieces = (data.range(base + item.start, base + item.end),)
         if label is None:
-            label, found, window = self._by_messages(ordinal, pieces, window)
+            label, found, window = self._by_messages(elements.path, ordinal, pieces, window)
         label = label or f"[{ordinal}]"
         for item in found:
             yield from self._of_attribute(scope, elements, ordinal, label, item, window)
@@ -354,10 +354,13 @@ class Places:
                 yield found
 
     def _by_messages(
-        self, ordinal: int, pieces: Sequence[Piece], window: Window | None
+        self, path: str, ordinal: int, pieces: Sequence[Piece], window: Window | None
     ) -> tuple[str, list[Attribute], Window | None]:
         """Return the label and the attributes of a node that is large, in parts, or not whole."""
         message = Message(self.make, pieces, self.node_type, window)
+        if message.problem is not None and message.problem.status is Status.DAMAGED:
+            problem = message.problem
+            self.note(MalformedError(problem.reason, offset=problem.offset), "malformed", f"{path}[{ordinal}]")
         names = [self._text(message, 3), *self._outputs(message)]
         output = names[1] if len(names) > 1 else ""
         constant = self._text(message, 4) == "Constant" and self._text(message, 7) in ("", "ai.onnx")

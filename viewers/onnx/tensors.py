@@ -17,6 +17,7 @@ from pparse.kernels.wire import LEN, PADDING, read_length, read_value
 from pparse.locking import steps
 from pparse.parsers.protobuf.index import OverlayField
 from pparse.parsers.protobuf.message import Message, Problem
+from pparse.tensors.tensor import Span
 from pparse.viewers.onnx.element_types import ELEMENT_TYPES, STRING, STRING_DATA
 from pparse.viewers.onnx.external import ExternalFiles
 from pparse.viewers.tensor_proto.maker import TensorMaker, has_too_many, is_cut
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.parsers.protobuf.entries import ValueEntries
     from pparse.protobuf.schema import Schema
-    from pparse.tensors.tensor import Span
     from pparse.viewers.onnx.element_types import ElementType
     from pparse.viewers.tensor_proto.tensor import ProtoTensor
 
@@ -204,6 +204,10 @@ class OnnxMaker(TensorMaker):
         size = dtype.stored_nbytes(made.size)
         found = self.external.find(pairs, size)
         if isinstance(found, Problem):
+            if found.status is Status.MISSING:
+                made.spans = (Span(None, 0, size, pairs.get("location", "")),)
+                self.judge(made, found)
+                return made
             return self._wrong(name, known, shape, found)
         made.spans = (found.span,)
         made.status = found.status

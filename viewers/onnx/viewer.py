@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from pparse.document.downloads import Resume
-from pparse.errors import PathError, PparseError
+from pparse.errors import LimitError, PathError, PparseError
 from pparse.findings import Finding, Status
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.parsers.protobuf.schema import builtin_schema
@@ -124,6 +124,17 @@ class OnnxViewer(ProtoViewer):
         yield from super().check(strict=strict)
         self._settled = True
         yield from self._check_files()
+        yield from self._check_graph()
+
+    def _check_graph(self) -> Iterator[Finding]:
+        """Yield what is wrong with the graph: values that nothing makes show a damaged name, cycles."""
+        try:
+            found = [] if self.root.find("graph") is None else list(self.graph_of().check())
+        except LimitError:
+            return  # a graph of very many nodes: `pparse graph --max-nodes`
+        for finding in found:
+            self.findings.add(finding)
+            yield finding
 
     def _check_files(self) -> Iterator[Finding]:
         """List all tensors, so that all files are known; compare their checksums, and yield what is wrong."""

@@ -247,6 +247,8 @@ class ProtoViewer(Viewer):
                 return status
             if status is Status.TRUNCATED:
                 worst = status
+        if worst is Status.COMPLETE and any(finding.code == "malformed" for finding in self.findings):
+            return Status.DAMAGED  # a node was read since, and is damaged
         return worst
 
     def _expected(self) -> int:
