@@ -6,7 +6,7 @@ from itertools import islice
 
 from pparse.document.downloads import Resume
 from pparse.errors import LimitError, PathError, PparseError
-from pparse.findings import Finding, Status
+from pparse.findings import Finding, Severity, Status
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.tree.entry import SCALAR
@@ -124,15 +124,20 @@ class OnnxViewer(ProtoViewer):
         yield from super().check(strict=strict)
         self._settled = True
         yield from self._check_files()
-        yield from self._check_graph()
+        yield from self._check_graph(strict=strict)
 
-    def _check_graph(self) -> Iterator[Finding]:
-        """Yield what is wrong with the graph: values that nothing makes show a damaged name, cycles."""
+    def _check_graph(self, *, strict: bool) -> Iterator[Finding]:
+        """Yield what is wrong with the graph: values that nothing makes, which may show a damaged name; cycles.
+
+        A warning, as all bytes may be there; an error if ``strict``, since onnx.checker refuses such a model.
+        """
         try:
             found = [] if self.root.find("graph") is None else list(self.graph_of().check())
         except LimitError:
             return  # a graph of very many nodes: `pparse graph --max-nodes`
-        for finding in found:
+        severity = Severity.ERROR if strict else Severity.WARNING
+        for fault in found:
+            finding = Finding(fault.code, fault.reason, severity=severity, path=fault.path, source=fault.source)
             self.findings.add(finding)
             yield finding
 
