@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 # The keys (onnx/external_data_helper.py, ExternalDataInfo); "basepath" is what some writers leave behind.
 _LOCATION, _OFFSET, _LENGTH, _CHECKSUM = "location", "offset", "length", "checksum"
 _DIGITS: Final = 19
+_FARTHEST: Final = 1 << 62
 _BLOCK: Final = 1 << 20
 
 
@@ -94,6 +95,8 @@ class ExternalFiles:
                 return Problem(Status.DAMAGED, f"the {key} of its external data is {text[:40]!r}, not a number")
             place.append(None if text is None else int(text))
         offset, length = place[0] or 0, place[1]
+        if offset + size >= _FARTHEST:
+            return Problem(Status.DAMAGED, f"its external data begin at byte {offset:,}, where no file can have any")
         if length is not None and length != size:
             reason = f"its external data have {length:,} bytes; type and shape need {size:,}"
             return Problem(Status.DAMAGED, reason, offset)
