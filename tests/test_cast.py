@@ -114,6 +114,12 @@ def test_other_targets_are_refused(name):
         cast_target(name)
 
 
+@rows(("form", "held"), [("gguf", "bfloat16, Q8_0"), ("npz", "float8_e5m2fnuz"), ("safetensors", "float8_e5m2fnuz")])
+def test_the_types_of_the_target_are_named(form, held):
+    with pytest.raises(OptionError, match=rf"tensors of a \.{form} can be cast to float64, .*{held}, not to 'int8'"):
+        cast_target("int8", form)
+
+
 @rows("suffix", [".safetensors", ".npz"])
 def test_only_floating_tensors_are_cast(tmp_path, model, suffix):
     target = tmp_path / f"{len(os.listdir(tmp_path))}{suffix}"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pparse.cli import graph_values
 from pparse.protos import message_class
 from tests.test_tensorflow_graph import SMALL, graph_def, model
 
@@ -20,6 +21,12 @@ JSON_KEYS = {
     "file",
     "format",
     "function",
+    "body",
+    "hidden_count",
+    "constant_count",
+    "bodies",
+    "input_values",
+    "output_values",
     "node_count",
     "edge_count",
     "control_edge_count",
@@ -140,6 +147,135 @@ def test_json_has_all_nodes_and_edges_under_the_declared_keys(run, small, saved)
     assert whole["functions"] == ["f", "g"]
     assert whole["signatures"]["serving_default"]["outputs"] == {"y": "z:0"}
     assert run("graph", saved, "--json", "--function", "f").json["results"] == {"out": "pair:both:1"}
+
+
+# -- what saves and restores -----------------------------------------------------------------------------------------
+
+WITH_SAVER = {
+    "x": "Placeholder",
+    "w": "VariableV2",
+    "w/read": "Identity w",
+    "y": "MatMul x w/read",
+    "idle": "VarHandleOp",
+    "save/filename/input": "Const",
+    "save/filename": "PlaceholderWithDefault save/filename/input",
+    "save/shapes": "Const",
+    "save/SaveV2": "SaveV2 save/filename save/shapes w idle",
+    "save/control": "Identity save/filename ^save/SaveV2",
+    "save/RestoreV2": "RestoreV2 save/filename",
+    "save/Assign": "Assign w save/RestoreV2",
+    "save/restore_all": "NoOp ^save/Assign",
+    "reader": "Placeholder",
+    "call": "StatefulPartitionedCall reader w",
+    "after": "Identity call",
+}
+SHOWN = ["x", "w", "w/read", "y", "idle"]
+
+
+def with_saver():
+    message = message_class("tensorflow.MetaGraphDef")()
+    message.graph_def.CopyFrom(graph_def(**WITH_SAVER))
+    message.saver_def.filename_tensor_name = "reader:0"
+    message.saver_def.restore_op_name = "after"
+    for name in ("__inference__traced_save_5", "__inference__traced_restore_7", "__inference_call_1"):
+        message.graph_def.library.function.add().signature.name = name
+    return message
+
+
+@pytest.fixture
+def saving(tmp_path):
+    path = tmp_path / "model.meta"
+    path.write_bytes(with_saver().SerializeToString())
+    return path
+
+
+def test_what_saves_and_restores_is_hidden_and_counted(run, saving):
+    ran = run("graph", saving)
+    assert fields(ran)[2:10] == [
+        ["nodes", "5"],
+        ["hidden", "11 nodes that only save and restore variables (--all shows them)"],
+        ["edges", "3"],
+        ["operations", "Identity 1, MatMul 1, Placeholder 1, VarHandleOp 1, VariableV2 1"],
+        ["inputs", "x"],
+        ["outputs", "y"],
+        ["functions", "__inference_call_1"],
+        ["status", "complete, unverified"],
+    ]
+    assert run("graph", saving, "-q").lines == SHOWN
+    assert run("graph", saving, "--inputs").lines == ["x"]
+    assert len(run("graph", saving, "--jsonl").jsonl) == 5 + 3
+    assert len(run("graph", saving, "--dot").lines) == 3 + 5 + 3
+    found = run("graph", saving, "--json").json
+    assert (found["node_count"], found["hidden_count"], found["edge_count"]) == (5, 11, 3)
+    assert (found["inputs"], found["outputs"], found["functions"]) == (["x"], ["y"], ["__inference_call_1"])
+
+
+def test_all_shows_what_saves_and_restores(run, saving):
+    assert run("graph", saving, "-q", "--all").lines == list(WITH_SAVER)
+    assert ["nodes", "16"] in fields(run("graph", saving, "--all"))
+    found = run("graph", saving, "--json", "--all").json
+    assert (found["node_count"], found["hidden_count"]) == (16, 0)
+    assert found["outputs"] == ["y", "save/control", "save/restore_all", "after"]
+    assert len(found["functions"]) == 3
+    assert len(run("graph", saving, "--dot", "--all").lines) == 3 + 16 + found["edge_count"]
+
+
+def test_a_part_that_is_asked_for_or_written_is_whole(run, saving, tmp_path):
+    part = ["w", "save/filename/input", "save/filename", "save/RestoreV2", "save/Assign"]
+    assert run("graph", saving, "-q", "--outputs", "save/Assign").lines == part
+    target = tmp_path / "whole.pb"
+    assert run("graph", saving, "-o", target).code == 0
+    assert [node.name for node in GraphDef.FromString(target.read_bytes()).node] == list(WITH_SAVER)
+
+
+# -- types -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def typed(tmp_path):
+    message = model()
+    meta = message.meta_graphs[0]
+    meta.MergeFrom(message.meta_graphs[1])
+    image = meta.graph_def.node[0].attr
+    image["dtype"].type = 1
+    for size in (-1, 224, 3):
+        image["shape"].shape.dim.add(size=size)
+    info = meta.signature_def["serving_default"].outputs["y"]
+    info.dtype = 7
+    info.tensor_shape.unknown_rank = True
+    function = meta.graph_def.library.function[0]
+    function.signature.input_arg[0].type = 3
+    function.arg_attr[0].attr["_output_shapes"].list.shape.add().dim.add(size=2)
+    path = tmp_path / "saved_model.pb"
+    path.write_bytes(message.SerializeToString())
+    return path
+
+
+def test_inputs_and_outputs_are_shown_with_types_and_shapes(run, typed):
+    ran = run("graph", typed)
+    assert ["inputs", "x float32[?,224,3]"] in fields(ran)
+    assert ["outputs", "z string[…], alone"] in fields(ran)
+    assert ["inputs", "a int32[2], b"] in fields(run("graph", typed, "--body", "f"))
+    found = run("graph", typed, "--json").json
+    assert found["input_values"] == [{"name": "x", "dtype": "float32", "shape": [None, 224, 3]}]
+    assert found["output_values"] == [
+        {"name": "z", "dtype": "string", "shape": None},
+        {"name": "alone", "dtype": None, "shape": None},
+    ]
+    found = run("graph", typed, "--json", "--body", "f").json
+    assert (found["function"], found["body"]) == ("f", "f")
+
+
+def test_info_tells_nodes_inputs_and_outputs_of_a_graph(run, typed, monkeypatch):
+    lines = fields(run("info", typed))
+    assert ["graph", "7 nodes"] in lines
+    assert ["inputs", "x float32[?,224,3]"] in lines
+    assert ["outputs", "z string[…], alone"] in lines
+    facts = run("info", typed, "--json").json["graph"]
+    assert (facts["node_count"], facts["inputs"][0]["shape"], len(facts["outputs"])) == (7, [None, 224, 3], 2)
+    monkeypatch.setattr(graph_values, "_MOST", 6)
+    assert not any(line[0] == "inputs" for line in fields(run("info", typed)))
+    assert run("info", typed, "--json").json["graph"] == {"node_count": 7, "inputs": None, "outputs": None}
 
 
 def test_json_lines_are_nodes_then_edges(run, small):

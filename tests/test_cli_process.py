@@ -206,7 +206,7 @@ class ToyViewer(Viewer):
         return next((tensor for tensor in self.tensors() if tensor.name == name), None)
 
     def extent(self):
-        from pparse.tensors.viewer import Extent
+        from pparse.tensors.extent import Extent
 
         extent = Extent(0, 0)
         for tensor in self.tensors():

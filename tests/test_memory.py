@@ -234,3 +234,32 @@ def test_listing_and_checking_keep_within_the_budget(tmp_path):
         assert (result["count"], result["errors"]) == (number_of, [])
         assert result["peak"] <= 8 * MIB
         assert result["grown"] <= 8 * MIB + SLACK
+
+
+def test_a_model_in_json_form_is_listed_and_read_without_its_texts_in_memory(tmp_path):
+    """20 base64 texts of 5 MiB: none is held, and what is decoded is what is asked for."""
+    path = tmp_path / "large.onnx.json"
+    block = b"AAAAPwAAgD8AAABA" * (1 << 15)  # 0.5, 1, 2
+    with path.open("wb") as out:
+        out.write(b'{"irVersion":"8","graph":{"initializer":[')
+        for number in range(20):
+            head = b'{"dims":["983040"],"dataType":1,"name":"w%d","rawData":"' % number
+            out.write((b"," if number else b"") + head)
+            for _ in range(10):
+                out.write(block)
+            out.write(b'"}')
+        out.write(b']},"opsetImport":[{"version":"17"}]}')
+    found = run(
+        """
+        import pparse.parsers.onnx.json_model, pparse.parsers.onnx.parser, pparse.viewers.onnx.viewer
+        with pparse.view(sys.argv[1], budget="16MiB") as view:
+            rows = [(tensor.name, str(tensor.status)) for tensor in view.tensors()]
+            total = float(view["w7"][:3000].sum())
+            found = list(view.check())
+        finish(rows=len(rows), statuses=sorted({status for _, status in rows}), total=total, findings=len(found))
+        """,
+        path,
+    )
+    assert (found["rows"], found["statuses"], found["findings"]) == (20, ["complete"], 0)
+    assert found["total"] == 3500.0
+    assert found["grown"] < 16 * MIB + SLACK

@@ -207,7 +207,7 @@ def test_python_objects_are_a_pickle_and_no_array(run, tmp_path):
     with pparse.view(path) as model:
         tensor = model["things"]
         assert (tensor.status, tensor.dtype, tensor.shape) == (Status.UNSUPPORTED, None, (4,))
-        with pytest.raises(pparse.UnsupportedError, match="they are a pickle"):
+        with pytest.raises(pparse.UnsupportedError, match="they are a pickle, which NAME"):
             tensor.numpy()
         assert (model.root.status, model.root.find("data").kind) == (Status.COMPLETE, "pickle")
     assert run("check", path).code == 0
@@ -414,3 +414,20 @@ def test_a_gap_in_the_header_is_damage_and_no_cut():
     data = GappyData(npy(SIX), [(40, 10)])
     tensor = only(data, format="npy")
     assert (tensor.status, tensor.finding.code, tensor.finding.offset) == (Status.DAMAGED, "gap", 40)
+
+
+@rows(
+    ("array", "told"),
+    [
+        (np.zeros((2, 3), "<f8"), ("float64 (<f8)", "2×3", "C (the last dimension runs fastest)")),
+        (
+            np.zeros((2, 3), ">i2", "F"),
+            ("int16, big-endian (>i2)", "2×3", "Fortran (the first dimension runs fastest)"),
+        ),
+        (np.array(None), ("Python objects (|O)", "scalar", "C (the last dimension runs fastest)")),
+    ],
+)
+def test_info_tells_type_shape_and_order(array, told, tmp_path, run):
+    np.save(tmp_path / "x.npy", array)
+    lines = [" ".join(line.split()) for line in run("info", tmp_path / "x.npy").lines]
+    assert lines[3:6] == [f"dtype {told[0]}", f"shape {told[1]}", f"order {told[2]}"]

@@ -202,3 +202,18 @@ def test_buffers_outside_of_the_pickle_are_named() -> None:
     with opened(out.getvalue()) as document:
         assert isinstance(document.root.to_python()[0], OutOfBand)
         assert document.root.child(0).kind == "buffer"
+
+
+def test_in_a_cut_pickle_the_entries_of_a_group_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The value that is cut is kept apart from the others: a group without it is whole nevertheless."""
+    content = pickle.dumps({f"key{number}": number for number in range(60)}, 0)
+    calls: list[int] = []
+    entries = PickleParser.entries
+    monkeypatch.setattr(
+        PickleParser, "entries", lambda self, node, *where: calls.append(node.start) or entries(self, node, *where)
+    )
+    with pparse.open(content[:-5]) as document:
+        paths = [node.path for node in document.root.children()]
+        assert len(paths) > 55
+        assert paths[:2] == ["key0", "key1"]
+    assert len(calls) <= 3

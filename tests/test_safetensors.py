@@ -393,10 +393,28 @@ def test_second_of_a_name_is_reachable():
             with pytest.raises(DamagedTensorError, match="more than once"):
                 model[name].numpy()
         assert model["b#2"].numpy().tobytes() == b"w"
-        for name in ("a#4", "a#1", "a#0", "a#", "b", "b#3", "#2"):
+        for name in ("a#4", "a#1", "a#0", "a#", "b", "b#3", "#2", "a#2#2", "a#02", "a#" + "9" * 5000):
             assert name not in model
         codes = [finding.code for finding in model.check()]
         assert "duplicate-name" in codes
+
+
+@rows(
+    ("keys", "shown"),
+    [  # the same as in GGUF files
+        (["a#2", "a", "a"], ["a#2", "a", "a#2#2"]),
+        (["a", "a", "a#2"], ["a", "a#2#2", "a#2"]),
+        (["a", "a", "a", "a#2", "a#2", "a#2#2"], ["a", "a#2#3", "a#3", "a#2", "a#2#2#2", "a#2#2"]),
+        (["", "", "#2"], ["", "#2#2", "#2"]),
+    ],
+)
+def test_each_name_that_is_shown_is_that_of_one_tensor(keys, shown):
+    text = text_of(*((key, byte(number)) for number, key in enumerate(keys)))
+    with view(frame(text, bytes(range(len(keys))))) as model:
+        assert list(model) == shown
+        for number, name in enumerate(shown):
+            assert model[name].name == name
+            assert model[name].spans[0].offset == model[shown[0]].spans[0].offset + number
 
 
 @pytest.mark.parametrize("field", ["dtype", "shape", "data_offsets"])

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import struct
 import subprocess
 import sys
@@ -1019,3 +1020,13 @@ def test_of_many_missing_shards_ten_are_named_and_the_rest_counted(command, run,
 def test_check_names_all_missing_shards(run, lacking):
     lines = run("check", lacking).out.splitlines()
     assert sum(line.endswith("fetch it") for line in lines) == 30
+
+
+def test_an_empty_shard_is_to_be_fetched_from_its_first_byte(tmp_path):
+    shutil.copytree("docs/samples/sharded", tmp_path / "m")
+    shard = tmp_path / "m" / "model-00002-of-00003.safetensors"
+    shard.write_bytes(b"")
+    with pparse.view(tmp_path / "m") as model:
+        extent = model.extent()
+        assert [(file.file, file.at) for file in extent.resume] == [(str(shard), 0)]
+        assert (extent.missing_files, extent.cut_files, extent.missing_bytes) == (0, 1, 8)

@@ -125,6 +125,8 @@ OBJECTS = {
             "status": "of the whole document",
             "size": "bytes that exist (for a sharded model: in all shards)",
             "extent": "[extent](#extent) of a model",
+            "graph": "of a model that has one: number of nodes, and lists of [values](#value): inputs, outputs (null "
+            "above 20,000 nodes)",
             "metadata": "metadata in the file, as plain JSON",
             "kind": "of the root, if there are no tensors",
             "members": "number of members of the root, if there are no tensors",
@@ -192,20 +194,27 @@ OBJECTS = {
         | FINDINGS,
     ),
     "graph --json": (
-        "The graph of a TensorFlow model, or the part that `--outputs` need. `--jsonl` prints nodes, then edges.",
+        "The graph of a model, or the part that `--outputs` need. `--jsonl` prints nodes, then edges.",
         [(["graph", "--json", "GRAPH"], []), (["graph", "--json", "GRAPH", "--function", "twice"], [])],
         SCHEMA
         | FILE
         | FORMAT
         | {
             "function": "the function whose body it is; null for the graph",
+            "body": "the function or body of a node whose graph it is; null for the main graph",
             "node_count": "number of nodes",
+            "hidden_count": "how many more only save and restore variables; `--all` lists them",
             "edge_count": "number of edges, data and control",
             "control_edge_count": "how many of them are control edges",
+            "constant_count": "number of stored values that are no nodes",
             "operations": "number of nodes per operation, the most frequent first",
             "inputs": "names of the inputs to feed: placeholders, or the arguments of a function",
-            "outputs": "names of nodes that no other node consumes; with `--outputs`, the given ones",
+            "outputs": "names of nodes that no other node consumes, or of the outputs that a graph declares; with "
+            "`--outputs`, the given ones",
             "functions": "names of the functions of the graph",
+            "bodies": "names of the bodies of nodes (branches, loops), as `--body` takes them",
+            "input_values": "list of [values](#value): the inputs with types and shapes",
+            "output_values": "list of [values](#value): the outputs",
             "results": "of a function: name to source (`argument` or `node:output:0`)",
             "signatures": "of a SavedModel: name to [signature](#signature)",
             "nodes": "list of [graph nodes](#graph-node)",
@@ -406,7 +415,7 @@ OBJECTS = {
             "name": "of the node",
             "op": "the operation",
             "inputs": "what it consumes: `node`, `node:1`, `^node`; in a function also `argument` and `node:output:0`",
-            "device": "the device to run it on; often empty",
+            "device": "the device to run it on; often empty (ONNX: `domain`, and the names of its `outputs`)",
         },
     ),
     "edge": (
@@ -418,6 +427,15 @@ OBJECTS = {
             "target": "name of the node that it goes to",
             "input": "number of its input; null for a control edge",
             "control": "whether it is a control edge, which only orders execution",
+        },
+    ),
+    "value": (
+        "One input or output in `graph` and `info`.",
+        [(["graph", "--json", "GRAPH"], ["input_values", "*"])],
+        {
+            "name": "of the input or output",
+            "dtype": "its element type; null if nothing tells",
+            "shape": "list of sizes: a number, a name, or null (unknown); null if the rank is unknown",
         },
     ),
     "signature": (

@@ -65,7 +65,7 @@ from pparse.tree.recognition import Confidence, signatures
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any, Final
+    from typing import Any, ClassVar, Final
 
     from pparse.paths import OrdinalStep
     from pparse.tree.context import State
@@ -101,12 +101,13 @@ class JsonParser(ObjectMembers):
 
     name = "json"
     description = "JSON document"
-    extensions = (".json",)
+    extensions: ClassVar[tuple[str, ...]] = (".json",)
+    empty_is_nothing = True
     signatures = signatures(b"{", b"[", b" ", b"\t", b"\n", b"\r", b'"', BOM, b"-", b"t", b"f", b"n", *_DIGITS)
     is_generic = True
     media_type = "application/json"
-    references = ("RFC 8259",)
-    limitations = (
+    references: ClassVar[tuple[str, ...]] = ("RFC 8259",)
+    limitations: ClassVar[tuple[str, ...]] = (
         "one document per file: what follows the first value is reported, not parsed",
         "UTF-8 only (RFC 8259 §8.1)",
         "numbers beyond float64, or of more than 4,300 digits, are UNSUPPORTED",

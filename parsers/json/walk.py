@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _LEAF: Final = 64 << 10
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL).match
 _WORD: Final = re.compile(rb"[^ \t\n\r,:\[\]{}\"]++").match
-_NOT_SCALAR: Final = re.compile(rb'[\[{\\]').search
+_NOT_SCALAR: Final = re.compile(rb"[\[{\\]").search
 _STRING_TEXT: Final = re.compile(rb'[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+').match
 _HALF_PAIR: Final = re.compile(rb".*\\u[dD][89abAB][0-9a-fA-F]{2}", re.DOTALL).fullmatch
 _CUT_ESCAPE: Final = re.compile(rb"(?:\\(?:u[0-9a-fA-F]{0,3})?)?").fullmatch

@@ -84,6 +84,8 @@ class TextWalk:
         self.charge = parser.result.extraction.session.budget.charge(2 * BLOCK, "a walk over JSON text")
         self.refused_depth: int | None = None  # offset of the first bracket below the limit
         self.fault: Finding | None = None  # the first that is an error
+        self.on_close: Callable[[], object] | None = None  # called when a bracket was closed …
+        self.on_note: Callable[[Finding], object] | None = None  # … and when something was found wrong
 
     # -- text --------------------------------------------------------------------------------------------------------
 
@@ -164,6 +166,8 @@ class TextWalk:
             elif level.keys is not None:
                 self.kept -= _SET_COST * len(level.keys)
         self.brackets.pop()
+        if self.on_close is not None:
+            self.on_close()
 
     def add_key(self, key: str) -> None:
         """Record a key of the innermost object, and report it if it is a repeated one."""
@@ -238,6 +242,8 @@ class TextWalk:
         findings.add(finding)
         if severity is Severity.ERROR and self.fault is None:
             self.fault = finding
+        if self.on_note is not None:
+            self.on_note(finding)
         return finding
 
     # -- faults ------------------------------------------------------------------------------------------------------

@@ -254,7 +254,7 @@ def _take_type(header: ArrayHeader, descr: Any) -> None:
         if prod(max(1, length) for length in header.shape) * header.dtype.itemsize > _MOST:
             header.blame(Status.DAMAGED, "shape", _TOO_LARGE, header.places.get("shape", (at, at))[0])
     except ObjectsError:
-        reason = "its elements are Python objects: they are a pickle, and no array"
+        reason = "its elements are Python objects, and no array: they are a pickle, which NAME.npy::pickle shows"
         header.blame(Status.UNSUPPORTED, "objects", reason, at)
     except ValueError as error:
         header.blame(Status.UNSUPPORTED, "unknown-type", f"the type of its elements is not known: {error}", at)

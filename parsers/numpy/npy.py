@@ -16,18 +16,21 @@ from __future__ import annotations
 from functools import cached_property
 
 from pparse.data.trailing_bytes import trailing_severity
+from pparse.display.text import shape_words, shorten
 from pparse.document.extraction import extraction_of
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.numpy.header import NUMPY_MOST, read_header
 from pparse.tree.container import Container
 from pparse.tree.context import DONE
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
+from pparse.tree.listing import Listing
 from pparse.tree.parser import Parser
 from pparse.tree.recognition import Signature
 from pparse.writers.npy import MAGIC
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any, Final
 
     from pparse.document.extraction import Extraction
@@ -38,9 +41,11 @@ if TYPE_CHECKING:
 PICKLE: Final = "pickle"
 # Longer values are read when they are asked for.
 _KEPT: Final = 256
+# Letters of the type's description in `details`.
+_WORDS: Final = 120
 
 
-class NpyParser(Parser, Container):
+class NpyParser(Parser, Container, Listing):
     """An .npy file."""
 
     name = "npy"
@@ -146,6 +151,21 @@ class NpyParser(Parser, Container):
 
     def _note(self, code: str, reason: str, at: int, severity: Severity) -> None:
         self.result.findings.add(self._finding(code, reason, at, severity))
+
+    # -- what commands show ------------------------------------------------------------------------------------------
+
+    def details(self) -> Iterator[tuple[str, str]]:
+        """Yield the type of the elements, with the words of the file, the shape, and the order of the elements."""
+        header = self.header
+        if "descr" in header.places:
+            known = "Python objects" if header.is_of_objects else header.dtype.name if header.dtype is not None else "?"
+            swapped = ", big-endian" if header.dtype is not None and header.byteorder == "big" else ""
+            yield "dtype", f"{known}{swapped} ({shorten(header.descr, _WORDS)})"
+        if "shape" in header.places:
+            yield "shape", shape_words(header.shape)
+        if "fortran_order" in header.places:
+            order = "Fortran (the first" if header.fortran else "C (the last"
+            yield "order", f"{order} dimension runs fastest)"
 
     # -- values ------------------------------------------------------------------------------------------------------
 

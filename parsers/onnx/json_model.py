@@ -72,7 +72,7 @@ class OnnxJsonParser(MessageJsonParser):
 def _is_model(head: bytes) -> bool:
     """Return whether a text begins with an object whose keys are fields of a model."""
     text = head.removeprefix(BOM).lstrip(WHITESPACE)
-    if text[:1] != b"{":
+    if text[:1] != b"{" or (b'"ir_version"' not in text and b'"irVersion"' not in text):
         return False
     from pparse.protos import schema
 

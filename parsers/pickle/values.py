@@ -72,7 +72,9 @@ class Call:
         return str(self.callable) if isinstance(self.callable, Global) else ""
 
     def __repr__(self) -> str:
-        return f"<Call of {self.name or 'no global'} at {self.start}>"
+        from pparse.parsers.pickle.words import call_words
+
+        return call_words(self)
 
 
 class Persistent:

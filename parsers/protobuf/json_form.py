@@ -97,7 +97,7 @@ def _children(node: Node) -> Iterator[tuple[str, Node | None, Any]]:
     if parent.type is not None and parent.type.full_name == ANY:
         yield from _in_any(node)
         return
-    for ordinal, entry in node.result.entries_from(node, 0):  # type: ignore[attr-defined]
+    for ordinal, entry in node.result.entries_from(node, 0):
         origin: Origin = entry.note
         known = origin.field if origin is not None else None
         if known is None and (is_list or in_map):

@@ -11,18 +11,19 @@ from pparse.document.extraction import extraction_of
 from pparse.errors import PathError
 from pparse.findings import Status
 from pparse.parsers.json.parser import JsonParser
-from pparse.parsers.protobuf.json_reader import JsonReader
-from pparse.parsers.protobuf.schema import find_type
 from pparse.tree.container import Container
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import ClassVar
+    from typing import ClassVar, Final
 
     from pparse.budget import Charge
     from pparse.document.extraction import Extraction
     from pparse.protobuf.schema import FieldType, MessageType
     from pparse.tree.result import Result
+
+# Bytes decoded at a time.
+_STEP: Final = 1 << 20
 
 
 class MessageJsonParser(JsonParser, Container):
@@ -31,6 +32,7 @@ class MessageJsonParser(JsonParser, Container):
     A subclass names the type of the message, and the format that reads it in wire format.
     """
 
+    name = ""  # it is no format by itself
     is_generic = False
     refines: ClassVar[tuple[str, ...]] = ("json",)
     references: ClassVar[tuple[str, ...]] = ("https://protobuf.dev/programming-guides/json/",)
@@ -44,13 +46,17 @@ class MessageJsonParser(JsonParser, Container):
         super().__init__(result)
         self._inner: Extraction | None = None
         self._charge: Charge | None = None
+        self._drained = False
 
     def inner(self) -> Extraction:
         """Return the message in wire format as an extraction; the first call reads the text. Raise `LimitError`."""
         if self._inner is None:
+            # Every JSON document is asked whether it is such a message; few are.
+            from pparse.parsers.protobuf.json_reader import JsonReader
+            from pparse.protos import schema
+
             extraction = extraction_of(self.result)
-            type = find_type({}, self.message_name, extraction.session.limits)
-            assert type is not None  # noqa: S101 -- a name was given
+            type = schema().message(self.message_name)
             data, self._charge = JsonReader(self, type, self.missing_bytes).make()
             extraction.session.adopt(data)
             inner = extraction.child(self.content_name(), data, format=self.inner_format)
@@ -58,6 +64,19 @@ class MessageJsonParser(JsonParser, Container):
             inner.implicit = True
             self._inner = inner
         return self._inner
+
+    def drain(self, *, unless_indexed: bool = False) -> None:
+        """Decode all base64 texts, so that characters that are none are known; not for a listing."""
+        if unless_indexed or self._inner is None or self._drained:
+            return
+        data = self._inner.data
+        pos, end = 0, data.size or 0
+        while pos < end:
+            extraction_of(self.result).session.check_cancelled()
+            data.read_known(pos, min(_STEP, end - pos))
+            pos += _STEP
+        data.look()
+        self._drained = True
 
     def content_name(self) -> str:
         """Return the name of the message: that of the file without ``.json``."""

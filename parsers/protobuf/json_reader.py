@@ -18,24 +18,20 @@ that the walk finds a fault in. Source: https://protobuf.dev/programming-guides/
 
 from __future__ import annotations
 
-import struct
-
 from pparse.data.base64_data import Base64Data, UnescapedText
-from pparse.errors import MalformedError
+from pparse.errors import EndOfDataError, MalformedError
 from pparse.findings import UNSURE_NUMBER, Finding, Severity, Status
 from pparse.kernels.varint import encode_varint
-from pparse.kernels.wire import LEN
+from pparse.kernels.wire import END_GROUP, LEN, START_GROUP
 from pparse.parsers.json.text import BORN_LOADED
 from pparse.parsers.json.walk import following_scalars, tokens
 from pparse.parsers.json.walk_state import TextWalk
 from pparse.parsers.protobuf.json_form import ANY, OWN_FORMS, WRAPPERS
-from pparse.parsers.protobuf.json_values import key_of, value_of
+from pparse.parsers.protobuf.json_values import key_of, packed_at_once, value_of
 from pparse.parsers.protobuf.json_wire import WireMaker
 from pparse.parsers.protobuf.values import encode, is_message
 from pparse.protobuf.schema import (
     TYPE_BYTES,
-    TYPE_DOUBLE,
-    TYPE_FLOAT,
     TYPE_GROUP,
     TYPE_STRING,
     MessageType,
@@ -60,8 +56,10 @@ _MESSAGE, _ANY, _LIST, _MAP, _SKIPPED = range(5)
 # Texts above this size stay where they are.
 _LARGE: Final = 4 << 10
 _BLOCK: Final = 1 << 20
-_FORMATS: Final = {TYPE_FLOAT: "f", TYPE_DOUBLE: "d"}
-_START_GROUP, _END_GROUP = 3, 4
+# Fields that the schema does not have: how much a name is like that of a field if it is thought to be damaged.
+_ALIKE: Final = 0.75
+_LONGEST_NAME: Final = 80
+_MOST_UNKNOWN: Final = 1000
 
 
 class _Level:
@@ -81,8 +79,8 @@ class _Level:
 class JsonReader:
     """Makes a message of type ``type`` of the document of a JSON parser.
 
-    ``missing(type, field, message, there)`` returns how many bytes a cut value of a field lacks at least: ``message`` is
-    what came before it, ``there`` the bytes that are there.
+    ``missing(type, field, message, there)`` returns how many bytes a cut value of a field lacks at least: ``message``
+    is what came before it, ``there`` the bytes that are there.
     """
 
     def __init__(self, parser: JsonParser, type: MessageType, missing: Missing) -> None:
@@ -91,8 +89,7 @@ class JsonReader:
         self._missing = missing
         self._extraction = parser.result.extraction
         self._findings = parser.result.findings
-        self._told = 0  # how many findings there were
-        self._unknown: set[tuple[str, str]] = set()
+        self._unknown: dict[tuple[MessageType, str], str] = {}  # and how similar fields are called
         self._names: dict[MessageType, dict[str, FieldType]] = {}
         self._walk: TextWalk | None = None
         self._lacking = 1
@@ -106,21 +103,21 @@ class JsonReader:
             walk = self._walk = TextWalk(parser, root)
             walk.push(walk.data.pread(root.start, 1)[0])
             walk.pos += 1
+            walk.on_close, walk.on_note = self._close_brackets, self._note_fault
             try:
                 self._run(tokens(walk, detail=True))
             finally:
                 walk.charge.release()
+                self._walk = walk.on_close = walk.on_note = None
             fault = walk.fault
-            if fault is not None and fault.code == "malformed":
-                parser.mended()
-            if not parser.is_mended:
-                while len(self._stack) > max(1, len(walk.brackets)):
-                    self._close()
+            if fault is None or fault.code != "malformed" or not parser.mended():
                 if walk.brackets:
                     maker.cut(self._lacking)
-                return self._finished(maker), maker.charge
+                made = self._finished(maker)
+                if walk.brackets:
+                    made.error = EndOfDataError("the JSON text ends early", offset=walk.end, source=made.name)
+                return made, maker.charge
             maker.charge.release()
-        self._walk = None
         maker = self._start()
         self._run(parser.walk(root))
         while len(self._stack) > 1:
@@ -140,44 +137,49 @@ class JsonReader:
 
     def _run(self, visits: Iterator[Visit]) -> None:
         """Make a message of what the walk tells."""
-        stack = self._stack
-        self._told = len(self._findings)
+        stack, told = self._stack, len(self._findings)
         for visit in visits:
-            if not visit.depth:
-                self._told = len(self._findings)
-                continue
-            fault = self._fault()
-            if fault is not None:
-                self._maker.mark(fault)
-            while len(stack) > visit.depth:
+            if self._walk is None and visit.depth and len(self._findings) != told:
+                self._mark_fault(told)
+            while len(stack) > max(1, visit.depth):
                 self._close()
-            if fault is not None:
-                self._maker.mark(fault)
-            level = stack[-1]
-            if visit.depth > len(stack):
-                continue  # below something that is not read
-            if visit.shape != SCALAR:
-                try:
-                    self._open(level, visit)
-                except MalformedError as error:
-                    self._refuse(visit, error.reason)
-                    stack.append(_Level(_SKIPPED))
-            elif level.kind != _SKIPPED:
-                self._take(level, visit)
-            self._told = len(self._findings)
-        fault = self._fault()
-        if fault is not None:
-            self._maker.mark(fault)
+            if self._walk is None and visit.depth and len(self._findings) != told:
+                self._mark_fault(told)
+            if 0 < visit.depth <= len(stack):  # otherwise it is the root, or below something that is not read
+                self._take(stack[-1], visit)
+            told = len(self._findings)
+        if self._walk is None and len(self._findings) != told:
+            self._mark_fault(told)
 
-    def _fault(self) -> str | None:
-        """Return what the walk found wrong since the last visit; None if nothing."""
-        count = len(self._findings)
-        if count == self._told:
-            return None
-        kept = min(count, len(self._findings) - self._findings.omitted)
-        found = self._findings[kept - 1]
-        self._told = count
-        return None if found.code == "truncated" else f"{found.reason}, at offset {found.offset} of the JSON text"
+    def _take(self, level: _Level, visit: Visit) -> None:
+        if visit.shape == SCALAR:
+            if level.kind != _SKIPPED:
+                self._take_scalar(level, visit)
+            return
+        try:
+            self._open(level, visit)
+        except MalformedError as error:
+            self._refuse(visit, error.reason)
+            self._stack.append(_Level(_SKIPPED))
+
+    def _close_brackets(self) -> None:
+        """Close what the text closed."""
+        walk = self._walk
+        while walk is not None and len(self._stack) > max(1, len(walk.brackets)):
+            self._close()
+
+    def _note_fault(self, finding: Finding) -> None:
+        """Condemn the message in which the walk found something wrong, unless it is left out in any case."""
+        if finding.code == "malformed" or self._stack[-1].kind != _SKIPPED:
+            self._maker.mark(f"{finding.reason}, at offset {finding.offset} of the JSON text")
+
+    def _mark_fault(self, told: int) -> None:
+        """Condemn the innermost message for what a walk over nodes found wrong, after ``told`` findings."""
+        findings = self._findings
+        kept = len(findings) - findings.omitted
+        found = findings[min(told, kept - 1)]
+        if found.code != "truncated":
+            self._maker.mark(f"{found.reason}, at offset {found.offset} of the JSON text")
 
     def _close(self) -> None:
         level = self._stack.pop()
@@ -227,12 +229,21 @@ class JsonReader:
         return names.get(name)
 
     def _note_unknown(self, type: MessageType, name: str, visit: Visit) -> None:
-        if (type.full_name, name) not in self._unknown and len(self._unknown) < 1000:
-            self._unknown.add((type.full_name, name))
-            reason = f"{type.full_name} has no field {name[:80]!r}: left out"
-            source, at = self._extraction.name, visit.start
-            found = Finding("unknown-field", reason, severity=Severity.WARNING, source=source, offset=at)
-            self._findings.add(found)
+        """Warn of a field that the schema does not have; if it is almost called as another, its name is damaged."""
+        known = self._unknown.get((type, name))
+        if known is None and len(self._unknown) < _MOST_UNKNOWN:
+            from difflib import get_close_matches
+
+            names = [field.json_name for field in type.fields.values()]
+            close = get_close_matches(name, [*type.by_name, *names], 1, _ALIKE) if len(name) <= _LONGEST_NAME else []
+            known = self._unknown[type, name] = close[0] if close else ""
+            if not known:
+                reason = f"{type.full_name} has no field {name[:_LONGEST_NAME]!r}: left out"
+                warning = Finding("unknown-field", reason, severity=Severity.WARNING, offset=visit.start)
+                warning.source = self._extraction.name
+                self._findings.add(warning)
+        if known:
+            self._refuse(visit, f"{type.full_name} has no field {name!r}, but one called {known!r}")
 
     def _enter(self, level: _Level, visit: Visit, field: FieldType) -> int:
         """Open the entry of a map, with its key; return how many frames were opened."""
@@ -276,8 +287,8 @@ class JsonReader:
         frames = self._enter(level, visit, field)
         made = _Level(_ANY if type.full_name == ANY else _MESSAGE, type, field, frames + 1)
         if field.type == TYPE_GROUP:
-            self._maker.add(encode_varint(field.number << 3 | _START_GROUP))
-            made.frames, made.tail = frames, encode_varint(field.number << 3 | _END_GROUP)
+            self._maker.add(encode_varint(field.number << 3 | START_GROUP))
+            made.frames, made.tail = frames, encode_varint(field.number << 3 | END_GROUP)
         else:
             self._maker.open(_tag(field))
         self._stack.append(made)
@@ -298,7 +309,7 @@ class JsonReader:
 
     # -- scalars -----------------------------------------------------------------------------------------------------
 
-    def _take(self, level: _Level, visit: Visit) -> None:
+    def _take_scalar(self, level: _Level, visit: Visit) -> None:
         """Make a field of a scalar."""
         status, finding = visit.status, visit.finding
         if status is Status.TRUNCATED:
@@ -377,12 +388,9 @@ class JsonReader:
 
     def _packed(self, field: FieldType, values: list[Any], at: int) -> bytes:
         """Return numbers in wire format; ``at`` is where they begin in the text."""
-        layout = _FORMATS.get(field.type)
-        if layout is not None and set(map(type, values)) <= {int, float}:
-            try:
-                return struct.pack(f"<{len(values)}{layout}", *values)
-            except (OverflowError, struct.error):
-                pass  # one of them is out of range
+        quick = packed_at_once(field, values)
+        if quick is not None:
+            return quick
         made = bytearray()
         for value in values:
             try:
@@ -461,8 +469,8 @@ class JsonReader:
                 self._maker.add_range(text)
             return
         there = self._base64(text, visit)
-        message = level.type if level.type is not None else self.type
-        self._lacking = max(1, self._missing(message, field, before or b"", there.size or 0))
+        if level.type is not None:
+            self._lacking = max(1, self._missing(level.type, field, before or b"", there.size or 0))
         self._maker.add_range(there.range(0, there.size or 0))
 
 

@@ -20,6 +20,7 @@ import binascii
 import struct
 
 from pparse.errors import MalformedError
+from pparse.kernels.varint import encode_varint
 from pparse.lazy import lazy_pattern
 from pparse.protobuf.schema import (
     INTEGER_BITS,
@@ -29,7 +30,10 @@ from pparse.protobuf.schema import (
     TYPE_ENUM,
     TYPE_FLOAT,
     TYPE_INT32,
+    TYPE_INT64,
     TYPE_STRING,
+    TYPE_UINT32,
+    TYPE_UINT64,
 )
 
 TYPE_CHECKING = False
@@ -45,6 +49,10 @@ _WORDS: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": flo
 _FLOAT: Final = struct.Struct("<f")
 _PLAIN: Final = bytes.maketrans(b"-_", b"+/")
 _SHOWN: Final = 40
+_LAYOUTS: Final = {TYPE_FLOAT: "f", TYPE_DOUBLE: "d"}
+_VARINTS: Final = (TYPE_INT32, TYPE_INT64, TYPE_UINT32, TYPE_UINT64)
+_DIGITS: Final = frozenset("-0123456789")
+_MASK: Final = (1 << 64) - 1
 
 
 def value_of(field: FieldType, value: Any) -> Any:
@@ -64,6 +72,35 @@ def value_of(field: FieldType, value: Any) -> Any:
         if type in INTEGER_BITS:
             return _integer(type, field.type_name, value)
     raise _not(value, field.type_name)
+
+
+def packed_at_once(field: FieldType, values: list[Any]) -> bytes | None:
+    """Return many numbers in wire format, without tags; None if each must be looked at, for one may be no such number.
+
+    Takes numbers for float and double, and numbers or texts, all of one sort, for integers of varints without a zigzag.
+    """
+    types = set(map(type, values))
+    layout = _LAYOUTS.get(field.type)
+    if layout is not None and types <= {int, float}:
+        try:
+            return struct.pack(f"<{len(values)}{layout}", *values)
+        except (OverflowError, struct.error):
+            return None  # one of them is out of range
+    if field.type not in _VARINTS or len(types) != 1 or not types <= {int, str}:
+        return None
+    if str in types:
+        text = "".join(values)
+        if not _DIGITS.issuperset(text) or len(text) > 20 * len(values):
+            return None
+        try:
+            values = list(map(int, values))
+        except ValueError:
+            return None
+    signed, bits = INTEGER_BITS[field.type]
+    low, high = (-1 << bits - 1, 1 << bits - 1) if signed else (0, 1 << bits)
+    if min(values) < low or max(values) >= high:
+        return None
+    return b"".join([encode_varint(value & _MASK) for value in values])
 
 
 def key_of(field: FieldType, text: str) -> Any:

@@ -1,7 +1,7 @@
 """Messages in wire format, made of small fields in memory and of ranges of other data.
 
-Lengths come before what they count, so a message is put together when it is closed. Small values are collected in memory
-and charged to the budget; large ones stay where they are.
+Lengths come before what they count, so a message is put together when it is closed. Small values are collected in
+memory and charged to the budget; large ones stay where they are.
 """
 
 from __future__ import annotations

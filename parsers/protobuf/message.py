@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, Final
 
+    from pparse.data.base import Data
     from pparse.parsers.protobuf.entries import ValueEntries
     from pparse.parsers.protobuf.index import Contribution, Piece
     from pparse.parsers.protobuf.window import Field

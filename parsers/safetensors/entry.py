@@ -52,6 +52,15 @@ STORED_DTYPES: Final[dict[str, DType]] = {
     }.items()
 }
 
+_WORDS: Final = {dtype.name: word for word, dtype in STORED_DTYPES.items()}
+
+
+def word_of(dtype: DType) -> str | None:
+    """Return what safetensors calls a type; None if it has none, or stores it in fewer bits than these."""
+    word = _WORDS.get(dtype.name)
+    return word if word is not None and STORED_DTYPES[word].bits == dtype.bits else None
+
+
 # A member of the header: tells its level from others if brackets are damaged.
 _TEXT: Final = rb'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"'
 _BLANKS: Final = rb"[ \t\n\r]*+"

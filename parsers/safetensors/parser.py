@@ -56,6 +56,7 @@ class SafetensorsParser(HeaderParser):
     name = "safetensors"
     description = "safetensors model file"
     extensions = (".safetensors",)
+    empty_is_nothing = True
     signatures = (*signatures(b"{", b" ", b"\n", b"\t", b"\r", b"\xef\xbb\xbf", at=8), *signatures(bytes(16)))
     viewer = "pparse.viewers.safetensors.viewer:SafetensorsViewer"
     media_type = "application/octet-stream"

@@ -1,9 +1,9 @@
 """Check everything in a file, within the memory budget, and report each finding with its byte range.
 
-Exit code 4 if something is truncated, damaged, missing or never written. ``--strict`` applies the rules of the format's
-reference reader, and names what that reader would accept. ``--sha256`` compares the whole file with its published
-digest: from the file name in a download cache, an LFS pointer, a SHA256SUMS file beside it, or the command line. Exit
-code 2 if there is no digest to compare with.
+Exit code 4 if something is truncated, damaged, missing or never written, or a tensor has a type that is not known.
+``--strict`` applies the rules of the format's reference reader, and names what that reader would accept. ``--sha256``
+compares the whole file with its published digest: from the file name in a download cache, an LFS pointer, a SHA256SUMS
+file beside it, or the command line. Exit code 2 if there is no digest to compare with.
 """
 
 from __future__ import annotations

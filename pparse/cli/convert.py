@@ -61,8 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dtype",
         metavar="TYPE",
-        help="cast floating tensors (to the nearest, ties to even): bfloat16, float16, float32, float8_e4m3fn …; for "
-        "GGUF also Q8_0, for tensors with rows that 32 divides",
+        help="cast floating tensors (to the nearest, ties to even): float64, float32, float16, bfloat16; for "
+        "safetensors and npz also float8_e4m3fn, float8_e5m2 and their fnuz; for GGUF also Q8_0, for tensors with rows "
+        "that 32 divides",
     )
     parser.add_argument(
         "--rename",
@@ -125,6 +126,7 @@ def run(options: Any, out: Output) -> int:
 
     choice = _Choice(options.include, options.exclude)
     wanted = Options(
+        target=options.output,
         to=options.to,
         max_shard_size=options.max_shard_size,
         dtype=options.dtype,

@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--raw", action="store_true", help="the bytes as they are stored")
     form.add_argument("--npy", action="store_true", help="a numpy .npy file")
     form.add_argument("--json", action="store_true", help="JSON")
-    parser.add_argument("--bare", action="store_true", help="with --json, of a node: its value alone")
+    parser.add_argument("--bare", action="store_true", help="with --json: the value, without what is said about it")
     parser.add_argument(
         "--partial",
         choices=("prefix", "fill"),

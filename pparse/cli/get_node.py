@@ -196,6 +196,8 @@ def _give_text(node: Node, text: str, cut: slice, options: Any, out: Output) -> 
 def _slice_json(node: Node, start: int, value: Any, options: Any) -> str:
     from json import dumps
 
+    if options.bare:
+        return dumps(value)
     status = _known_status(node) or Status.COMPLETE
     return dumps(
         {

@@ -246,7 +246,8 @@ def _tensor_json(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, ou
         "shape": list(array.shape),
         "status": tensor.status.value,
     }
-    text = dumps(head)[:-1] + ', "data": ' + dumps(_plain(array)) + "}\n"
+    data = dumps(_plain(array))
+    text = f"{data}\n" if options.bare else dumps(head)[:-1] + f', "data": {data}}}\n'
     if options.output:
         write(options.output, out, lambda stream: stream.write(text.encode()))
     else:

@@ -1,16 +1,19 @@
-"""Show the graph of a TensorFlow model: its nodes and edges, inputs and outputs, and functions.
+"""Show the graph of a model: its nodes and edges, inputs and outputs, functions and bodies.
 
-Without --dot, --json or --jsonl, a summary. With --outputs, only the nodes that these outputs need (the result of
-TensorFlow's extract_sub_graph); -o writes such a part as a separate GraphDef.
+Without --dot, --svg, --json or --jsonl, a summary. With --outputs, only the nodes that these outputs need (for
+TensorFlow, the result of extract_sub_graph); -o writes such a part as a model of its own. What only saves and restores
+variables is left out, except with --all, --outputs and in a model that is written.
 """
 
 from __future__ import annotations
 
 from pparse.cli.common import open_file
 from pparse.cli.exit_codes import DAMAGED, exit_code_for
+from pparse.cli.graph_values import SHOWN, described, inputs_of, listed, outputs_of, typed_names
 from pparse.display.text import safe
-from pparse.errors import UnsupportedError
+from pparse.errors import LimitError, UnsupportedError
 from pparse.findings import Status
+from pparse.graphs.graph import Graph
 from pparse.limits import count_words
 from pparse.recovery.document_verdict import document_status
 
@@ -22,18 +25,17 @@ if TYPE_CHECKING:
 
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
-    from pparse.graphs.graph import Graph, Selection
+    from pparse.graphs.graph import Selection
 
 EXAMPLES: Final = """examples:
   pparse graph saved_model.pb
   pparse graph model.pb --dot | dot -Tsvg > model.svg
+  pparse graph model.pb --svg --depth 3 -o model.svg
   pparse graph model.pb --outputs logits --inputs
   pparse graph model.pb --outputs logits,probabilities -o part.pb
-  pparse graph saved_model.cpb --function __inference_call_42 --jsonl
+  pparse graph saved_model.cpb --body __inference_call_42 --jsonl
+  pparse graph saved_model.pb --all --quiet
 """
-
-# The most names that a summary shows.
-_SHOWN: Final = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,19 +43,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a file, a folder, or outer::inner")
     parser.add_argument("--outputs", metavar="NAME,...", help="only the nodes that these need (ports are ignored)")
     parser.add_argument("--inputs", action="store_true", help="only the names of the inputs to feed, one a line")
-    parser.add_argument("--function", metavar="NAME", help="the body of this function instead of the graph")
+    parser.add_argument(
+        "--body", "--function", metavar="NAME", dest="body", help="this function or body of a node instead of the graph"
+    )
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="also what saves and restores variables, and stored values in --dot and --svg",
+    )
     parser.add_argument("--meta-graph", metavar="N", type=_number_of, default=0, help="which one of a SavedModel (0)")
     parser.add_argument(
         "--max-nodes", metavar="N", type=_number_of, default=None, help="refuse graphs with more nodes (500000)"
     )
     parser.add_argument(
-        "-o", "--output", metavar="OUT", help="write a GraphDef, or the result of --dot, --json, --jsonl, to this file"
+        "--depth",
+        metavar="N",
+        type=_number_of,
+        default=None,
+        help="cut names in --svg behind N scopes (about 200 boxes)",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT",
+        help="write a model, or the result of --dot, --svg, --json, --jsonl, to this file",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="names of nodes only")
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--json", action="store_true", help='one JSON document ("schema": 1)')
     group.add_argument("--jsonl", action="store_true", help="one JSON object a line: nodes, then edges")
     group.add_argument("--dot", action="store_true", help="for Graphviz")
+    group.add_argument("--svg", action="store_true", help="a drawing, scopes of names as boxes (needs igraph)")
 
 
 def _number_of(text: str) -> int:
@@ -68,32 +88,53 @@ def run(options: Any, out: Output) -> int:
     """Run the command."""
     with open_file(options, out) as document:
         whole = _graph_of(document, options)
-        graph: Graph = whole if options.function is None else whole.bodies[options.function]
-        part: Graph | Selection = graph
-        wanted = [name for name in (options.outputs or "").split(",") if name]
-        if options.outputs is not None:
-            part = graph.subgraph(wanted)
-        if options.dot:
-            _emit(part.to_dot(), options, out)
+        graph = whole if options.body is None else whole.bodies[options.body]
+        part = _part_of(graph, options)
+        if options.dot or options.svg:
+            if options.dot:
+                pieces = part.to_dot(constants=options.all)
+            else:
+                pieces = part.to_svg(_title(document, graph), options.depth, constants=options.all)
+            _emit(pieces, options, out)
             return DAMAGED if _frame(document) is not Status.COMPLETE else exit_code_for(document.findings)
         graph.check()
         if options.json:
-            _emit(_json(document, whole, graph, part, wanted, options), options, out)
+            _emit(_json(document, whole, graph, part, options), options, out)
         elif options.jsonl:
             _emit(part.to_json_lines(), options, out)
         elif options.output is not None:
             size = part.save(options.output)
             if not options.quiet:
-                out.line(f"{safe(options.output)}: {_count(part)}, {count_words(size, 'byte')}")
+                out.line(f"{safe(options.output)}: {_nodes(graph, part)} nodes, {count_words(size, 'byte')}")
         elif options.inputs:
-            for name in _inputs(graph, part):
+            for name in inputs_of(graph, part):
                 out.line(safe(name))
         elif options.quiet:
             for row in part.rows():
                 out.line(safe(row[1]))
         else:
-            _summary(document, whole, graph, part, wanted, out)
+            _summary(document, whole, graph, part, options, out)
         return exit_code_for(graph.findings, damaged=_status(document, graph) is not Status.COMPLETE)
+
+
+def _part_of(graph: Graph, options: Any) -> Graph | Selection:
+    """Return what is shown or written of a graph."""
+    if options.outputs is not None:
+        return graph.subgraph([name for name in options.outputs.split(",") if name])
+    writes = options.output is not None and not (options.dot or options.svg or options.json or options.jsonl)
+    if options.all or writes or graph.kind != "graph":
+        return graph
+    try:
+        return graph.visible
+    except LimitError:  # --dot streams a graph of any size, whole
+        if not options.dot:
+            raise
+        return graph
+
+
+def _title(document: Extraction, graph: Graph) -> str:
+    name = document.name.replace("\\", "/").rstrip("/").rpartition("/")[2] or document.name
+    return f"{name}: {graph.name}" if graph.name else name
 
 
 def _graph_of(document: Extraction, options: Any) -> Graph:
@@ -130,18 +171,6 @@ def _emit(pieces: Iterable[str], options: Any, out: Output) -> None:
             file.stream.write(piece.encode("utf-8", "backslashreplace"))
 
 
-def _inputs(graph: Graph, part: Any) -> Iterator[str]:
-    """Yield the names of the inputs that a graph, or a part of it, needs."""
-    if part is graph:
-        yield from graph.inputs
-        return
-    wanted = graph.index.placeholders
-    yield from part.arguments
-    for row in part.rows():
-        if wanted[row[0]]:
-            yield row[1]
-
-
 # -- for people ------------------------------------------------------------------------------------------------------
 
 
@@ -149,86 +178,94 @@ def _field(out: Output, name: str, value: str) -> None:
     out.line(f"{out.paint(f'{name:11}', 'dim')} {value}")
 
 
-def _count(part: Any) -> str:
-    graph = part.graph
-    if part is graph:
-        return count_words(len(graph.source), "node")
-    return f"{part.node_count:,} of {count_words(len(graph.source), 'node')}"
+def _nodes(graph: Graph, part: Graph | Selection) -> str:
+    count = f"{len(graph.source):,}"
+    if isinstance(part, Graph):
+        return count
+    return f"{part.node_count:,}" if part.wanted is None else f"{part.node_count:,} of {count}"
 
 
-def _summary(document: Extraction, whole: Graph, graph: Graph, part: Any, wanted: list[str], out: Output) -> None:
+def _summary(
+    document: Extraction, whole: Graph, graph: Graph, part: Graph | Selection, options: Any, out: Output
+) -> None:
     """Print a summary, one field a line."""
     parser = document.parse().parser
     _field(out, "file", safe(document.path))
     _field(out, "format", f"{parser.name}: {parser.description}")
     if graph is not whole:
         _field(out, graph.kind, safe(graph.name))
-    _field(out, "nodes", _count(part).rpartition(" ")[0])
+    _field(out, "nodes", _nodes(graph, part))
+    if part is not graph and options.outputs is None:
+        hidden = f"{count_words(graph.hidden_count, 'node')} that only save and restore variables (--all shows them)"
+        _field(out, "hidden", hidden)
     operations, edges, control = _counts(graph, part)
     _field(out, "edges", f"{edges:,}" + (f" ({control:,} of control)" if control else ""))
-    shown = [f"{safe(op)} {count:,}" for op, count in list(operations.items())[:_SHOWN]]
-    _listed(out, "operations", shown, len(operations))
-    _names(out, "inputs", _inputs(graph, part))
-    _ends(graph, part, wanted, out)
-    if part is whole:
-        for name, signature in whole.signatures.items():
-            takes, makes = (
-                ", ".join(f"{safe(key)}={safe(text)}" for key, text in found.items()) or "nothing"
-                for found in (signature.inputs, signature.outputs)
-            )
-            _field(out, "signature", f"{safe(name)}: {takes} → {makes}")
-        if whole.functions:
-            _names(out, "functions", iter(whole.functions))
+    shown = [f"{safe(op)} {count:,}" for op, count in list(operations.items())[:SHOWN]]
+    _field(out, "operations", listed(shown, len(operations)))
+    constants = sum(1 for _ in part.constants())
+    if constants:
+        _field(out, "constants", f"{constants:,}")
+    _field(out, "inputs", typed_names(graph, inputs_of(graph, part)))
+    if part is graph and graph.kind == "function":
+        _names(out, "results", (f"{name}={text}" if name != text else name for name, text in graph.results.items()))
+    else:
+        _field(out, "outputs", typed_names(graph, outputs_of(graph, part)))
+    if graph is whole and options.outputs is None:
+        _around(whole, options, out)
     _field(out, "status", out.status(_status(document, graph)))
     out.findings([*document.findings, *graph.findings], limit=10)
 
 
-def _ends(graph: Graph, part: Any, wanted: list[str], out: Output) -> None:
-    """Print the outputs of a graph (all, or those asked for), or the results of a function."""
-    if part is not graph:
-        _names(out, "outputs", iter(wanted))
-    elif graph.kind == "function":
-        _names(out, "results", (f"{name}={text}" for name, text in graph.results.items()))
-    else:
-        _names(out, "outputs", iter(graph.outputs))
+def _around(whole: Graph, options: Any, out: Output) -> None:
+    """Print signatures, and the names of functions and of bodies."""
+    for name, signature in whole.signatures.items():
+        takes, makes = (
+            ", ".join(f"{safe(key)}={safe(text)}" for key, text in found.items()) or "nothing"
+            for found in (signature.inputs, signature.outputs)
+        )
+        _field(out, "signature", f"{safe(name)}: {takes} → {makes}")
+    functions = whole.functions
+    if functions:
+        _names(out, "functions", _shown(whole, functions, options))
+    if len(whole.bodies) > len(functions):
+        _names(out, "bodies", (name for name in whole.bodies if name not in functions))
 
 
-def _counts(graph: Graph, part: Any) -> tuple[dict[str, int], int, int]:
+def _shown(whole: Graph, functions: Iterable[str], options: Any) -> Iterator[str]:
+    """Yield the names of functions; without --all, not of those that save and restore."""
+    is_saver = whole.source.is_saver
+    return (name for name in functions if options.all or not is_saver(name))
+
+
+def _counts(graph: Graph, part: Graph | Selection) -> tuple[dict[str, int], int, int]:
     """Return the number of nodes per operation, of edges, and of control edges."""
     index = graph.index
     if part is graph:
         return graph.operations, index.edge_count, index.control_count
     operations: dict[str, int] = {}
     edges = control = 0
-    producer, is_control = graph.source.producer, graph.source.is_control
+    producer, mark = graph.source.producer, graph.source.control
     for row in part.rows():
         operations[row[2]] = operations.get(row[2], 0) + 1
         edges += sum(producer(text) is not None for text in row[3])
-        control += sum(map(is_control, row[3]))
+        control += sum(text.startswith(mark) for text in row[3]) if mark else 0
     return dict(sorted(operations.items(), key=lambda item: (-item[1], item[0]))), edges, control
 
 
-def _names(out: Output, label: str, names: Iterator[str]) -> None:
+def _names(out: Output, label: str, names: Iterable[str]) -> None:
     shown: list[str] = []
     count = 0
     for name in names:
         count += 1
-        if count <= _SHOWN:
+        if count <= SHOWN:
             shown.append(safe(name))
-    _listed(out, label, shown, count)
-
-
-def _listed(out: Output, label: str, shown: list[str], count: int) -> None:
-    more = f" … {count - len(shown):,} more" if count > len(shown) else ""
-    _field(out, label, (", ".join(shown) or "none") + more)
+    _field(out, label, listed(shown, count))
 
 
 # -- for programs ----------------------------------------------------------------------------------------------------
 
 
-def _json(
-    document: Extraction, whole: Graph, graph: Graph, part: Any, wanted: list[str], options: Any
-) -> Iterator[str]:
+def _json(document: Extraction, whole: Graph, graph: Graph, part: Graph | Selection, options: Any) -> Iterator[str]:
     """Yield pieces of the JSON document; lists of names are streamed, too."""
     from json import dumps
 
@@ -237,25 +274,24 @@ def _json(
         "schema": 1,
         "file": options.file,
         "format": document.format,
-        "function": options.function,
-        "node_count": _number(graph, part),
+        "function": options.body if graph.kind == "function" else None,
+        "body": options.body,
+        "node_count": part.node_count,
+        "hidden_count": graph.hidden_count if part is not graph and options.outputs is None else 0,
         "edge_count": edges,
         "control_edge_count": control,
+        "constant_count": sum(1 for _ in part.constants()),
         "operations": operations,
     }
     yield dumps(head)[:-1]
-    for label, names in (
-        ("inputs", _inputs(graph, part)),
-        ("outputs", iter(graph.outputs if part is graph else wanted)),
-        ("functions", iter(whole.functions)),
-    ):
-        yield f', "{label}": ['
-        comma = ""
-        for name in names:
-            yield comma + dumps(name)
-            comma = ", "
-        yield "]"
-    results = graph.results
+    functions = whole.functions
+    yield from _list("inputs", map(dumps, inputs_of(graph, part)))
+    yield from _list("outputs", map(dumps, outputs_of(graph, part)))
+    yield from _list("functions", map(dumps, _shown(whole, functions, options)))
+    yield from _list("bodies", (dumps(name) for name in whole.bodies if name not in functions))
+    yield from _list("input_values", (dumps(described(graph, name)) for name in inputs_of(graph, part)))
+    yield from _list("output_values", (dumps(described(graph, name)) for name in outputs_of(graph, part)))
+    results = dict(graph.results)
     yield f', "results": {dumps(results)}, "signatures": '
     yield dumps({name: signature.to_dict() for name, signature in whole.signatures.items()})
     yield ",\n"
@@ -270,5 +306,10 @@ def _json(
     yield f', "status": "{_status(document, graph)}", "findings": {dumps(found)}}}\n'
 
 
-def _number(graph: Graph, part: Any) -> int:
-    return len(graph.source) if part is graph else part.node_count
+def _list(label: str, items: Iterable[str]) -> Iterator[str]:
+    yield f', "{label}": ['
+    comma = ""
+    for item in items:
+        yield comma + item
+        comma = ", "
+    yield "]"

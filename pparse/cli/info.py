@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pparse.cli.common import add_files, add_json, add_strict, each_file, open_file
 from pparse.cli.exit_codes import OK, exit_code_for
+from pparse.cli.graph_values import graph_facts, graph_words
 from pparse.cli.output import cut_to_dict, findings_of, parameters_words, report_cut, report_document_cut
 from pparse.display.text import safe
 from pparse.document.registry import viewer_for
@@ -93,6 +94,7 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
                     "status": extent.status.value,
                     "size": extent.actual,
                     "extent": extent.to_dict(),
+                    "graph": graph_facts(viewer),
                     "metadata": metadata,
                     "findings": [finding.to_dict() for finding in findings_of(viewer, extent)],
                 },
@@ -109,6 +111,8 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
         _field(out, label, value)
     _field(out, "tensors", f"{extent.count:,} in {format_size(extent.tensor_bytes)}")
     _field(out, "parameters", parameters_words(extent.parameters, noun=False))
+    for label, value in graph_words(viewer):
+        _field(out, label, value)
     facts = sorted(_facts(metadata), key=_rank)
     for name, value in facts[:_SHOWN]:
         text = safe(value)

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
     from pparse.findings import Finding
+    from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
-    from pparse.tensors.viewer import Extent, Viewer
+    from pparse.tensors.viewer import Viewer
     from pparse.tree.visit import Member
 
 EXAMPLES: Final = """examples:

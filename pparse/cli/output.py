@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from pparse.data.base import IoStats
     from pparse.document.extraction import Extraction
     from pparse.findings import Finding
+    from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
-    from pparse.tensors.viewer import Extent, Viewer
+    from pparse.tensors.viewer import Viewer
 
 _COLORS: Final = {"red": "31", "yellow": "33", "green": "32", "dim": "2", "bold": "1"}
 

@@ -28,19 +28,31 @@ Q8_0: Final = DType("Q8_0", 8, "float")
 _BY_NUMPY: Final = ("float64", "float32", "float16")
 
 
-def cast_target(name: str) -> DType:
+def cast_target(name: str, form: str | None = None) -> DType:
     """Return the type that floating tensors are cast to; ggml's words are understood, too.
 
-    Upper and lower case are the same. Raises `OptionError` for any other than those of `CASTS`, and `Q8_0`.
+    Upper and lower case are the same. Raises `OptionError` for any other than those of `CASTS`, and `Q8_0`; it names
+    those that a file of ``form`` can hold.
     """
     if name.upper() == Q8_0.name:
         return Q8_0
     known = _WORDS.get(name.upper(), name.lower())
     if known not in CASTS:
-        raise OptionError(
-            f"floating tensors can be cast to {', '.join(CASTS)}, and for GGUF to {Q8_0.name}, not to {name!r}"
-        )
+        of = f" of a .{form}" if form is not None else ""
+        raise OptionError(f"floating tensors{of} can be cast to {_castable(form)}, not to {name!r}")
     return DTYPES[known]
+
+
+def _castable(form: str | None) -> str:
+    """Return the names of the types that floating tensors can have in a file of ``form``; None: of any."""
+    if form is None:
+        return f"{', '.join(CASTS)}, and for GGUF to {Q8_0.name}"
+    if form != "gguf":
+        return ", ".join(CASTS)
+    from pparse.parsers.gguf.types import TYPES
+
+    held = {known.dtype for known in TYPES.values()}
+    return ", ".join([name for name in CASTS if name in held] + [Q8_0.name])
 
 
 def cast(values: NDArray[Any], target: DType) -> tuple[NDArray[Any], int]:

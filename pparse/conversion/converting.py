@@ -91,6 +91,7 @@ def convert(
     from pparse.tensors.viewer import Viewer, view
 
     options = Options(
+        target=os.fspath(target),
         to=to,
         max_shard_size=None if max_shard_size is None else parse_size(max_shard_size),
         dtype=dtype,

@@ -18,7 +18,7 @@ FORMS: Final = ("safetensors", "npz", "gguf")
 def form_named(target: str, to: str | None) -> str:
     """Return what to write: ``to``, or else what the extension of ``target`` says. Raises `OptionError`."""
     if to is None:
-        to = next((form for form in FORMS if target.lower().endswith(f".{form}")), None)
+        to = _form_of(target)
         if to is None:
             raise OptionError(
                 f"{target}: the name does not say what to write; use .safetensors, .npz or .gguf, or --to"
@@ -26,6 +26,11 @@ def form_named(target: str, to: str | None) -> str:
     elif to not in FORMS:
         raise OptionError(f"cannot write {to!r}; use one of {', '.join(FORMS)}")
     return to
+
+
+def _form_of(target: str) -> str | None:
+    """Return what the extension of ``target`` says that is to be written; None if it says nothing."""
+    return next((form for form in FORMS if target.lower().endswith(f".{form}")), None)
 
 
 class Rename:
@@ -61,11 +66,15 @@ class Rename:
 
 
 class Options:
-    """What to write, of which tensors, and how; see `pparse.convert`. Raises `OptionError`."""
+    """What to write, of which tensors, and how; see `pparse.convert`. ``target`` is for messages.
+
+    Raises `OptionError`.
+    """
 
     def __init__(
         self,
         *,
+        target: str | None = None,
         to: str | None = None,
         max_shard_size: int | None = None,
         dtype: str | None = None,
@@ -76,11 +85,12 @@ class Options:
         dedupe: bool = False,
         force: bool = False,
     ) -> None:
+        written = to or (None if target is None else _form_of(target))
         self.to = to
         """``safetensors``, ``npz`` or ``gguf``; None: what the extension of the target says."""
         self.max_shard_size = max_shard_size
         """The most bytes of tensors in a file of a set; None: one file."""
-        self.dtype = None if dtype is None else cast_target(dtype)
+        self.dtype = None if dtype is None else cast_target(dtype, written if written in FORMS else None)
         """What floating tensors are cast to; None: they stay as they are."""
         self.renames = [Rename(rule) for rule in rename]
         """Rules for names: the first that fits a name changes it."""

@@ -6,7 +6,7 @@ import json
 
 from pparse.conversion.items import Item
 from pparse.errors import OptionError
-from pparse.parsers.safetensors.entry import METADATA, REFERENCE_HEADER_LIMIT, STORED_DTYPES
+from pparse.parsers.safetensors.entry import METADATA, REFERENCE_HEADER_LIMIT, STORED_DTYPES, word_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pparse.tensors.dtype import DType
     from pparse.tensors.tensor import Tensor
 
-_WORDS: Final = {dtype.name: word for word, dtype in STORED_DTYPES.items()}
 # The library sorts by type, the last one of its list first: so every tensor begins at a multiple of its item size.
 _RANKS: Final = {dtype.name: -number for number, dtype in enumerate(STORED_DTYPES.values())}
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -37,8 +36,8 @@ class SafetensorsForm:
             return f"no tensor can be called {METADATA} in a safetensors file"
         if not dtype.is_number:
             return f"its elements, of {dtype}, are not numbers"
-        if dtype.name not in _WORDS:
-            return f"safetensors has no type for {dtype}"
+        if word_of(dtype) is None:
+            return f"safetensors has no type for {dtype}" + (" in whole bytes" if dtype.name in _RANKS else "")
         if size * dtype.bits % 8:
             return f"{size} elements of {dtype} do not fill whole bytes"
         return None
@@ -95,7 +94,7 @@ class SafetensorsForm:
         for item in items:
             begin = item.at - base
             yield (
-                f'{separator}{_encode(item.name)}:{{"dtype":"{_WORDS[item.dtype.name]}",'
+                f'{separator}{_encode(item.name)}:{{"dtype":"{word_of(item.dtype)}",'
                 f'"shape":[{",".join(map(str, item.tensor.shape))}],"data_offsets":[{begin},{begin + item.nbytes}]}}'
             ).encode()
             separator = ","

@@ -1,4 +1,4 @@
-"""`Base64Data`: the bytes that a base64 text stands for, read at any offset; `UnescapedText`: the text in a JSON string.
+"""`Base64Data`: the bytes that a base64 text stands for, read at any offset; `UnescapedText`: that of a JSON string.
 
 Four characters are three bytes (RFC 4648 §4), so where a byte comes from is arithmetic: nothing is decoded before it is
 read. Both alphabets are read (§5 has ``-`` and ``_`` for ``+`` and ``/``), with padding or without. A character of
@@ -13,6 +13,7 @@ from array import array
 from bisect import bisect_right
 
 from pparse.data.base import Data, Gap, GapTable
+from pparse.data.range_status import joined
 from pparse.errors import GapError
 from pparse.lazy import lazy_pattern
 from pparse.locking import Lock
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from pparse.data.reader import Range
 
 _STEP: Final = 1 << 18  # characters decoded at a time; a multiple of 4
+# More bad groups in one step are one gap, and so are those of a step if there are so many gaps already.
+_MOST_APART: Final = 64
+_MOST_GAPS: Final = 4096
 _PLAIN: Final = bytes.maketrans(b"-_", b"+/")
 _BAD: Final = lazy_pattern(rb"[^A-Za-z0-9+/]")
 
@@ -36,6 +40,12 @@ _ESCAPES: Final = {b'\\"': b'"', b"\\\\": b"\\", b"\\/": b"/", b"\\b": b"\b", b"
 _BLANKS: Final = (b"\\n", b"\\r", b"\\t")
 # Decoded characters between two places where unescaping can begin again.
 _STRIDE: Final = 64 << 10
+
+
+def _covers(gaps: GapTable, start: int, end: int) -> bool:
+    """Return whether one of the gaps holds all of ``[start, end)``."""
+    place = gaps.place(start)
+    return place > 0 and (gaps[place - 1].end or 0) >= end
 
 
 class _OfText(Data):
@@ -87,7 +97,7 @@ class Base64Data(_OfText):
         self._count = count - (len(tail) - len(tail.rstrip(b"=")))
         super().__init__(text, name, self._count // 4 * 3 + max(0, self._count % 4 - 1), stats)
         self._lock = Lock()
-        self._lost: dict[int, int] = {}  # offsets of groups with a bad character, and of that character
+        self._lost: list[tuple[int, int]] = []  # the gaps
         self.on_bad: Callable[[int], object] | None = None
         self.odd = self._count % 4 == 1
         """Whether the last character stands alone, so that it is no byte: one is missing, or too many."""
@@ -128,29 +138,37 @@ class Base64Data(_OfText):
             return self._mended(text, group)
 
     def _mended(self, text: bytes, group: int) -> bytes:
-        """Decode a text with bad characters, and take note of them."""
+        """Decode a text with bad characters, and take note of the groups that they are in."""
         mended = bytearray(text)
-        found: dict[int, int] = {}
+        bad: dict[int, int] = {}  # by number of the group: the first bad character
         for match in _BAD.finditer(text):
-            at = match.start() // 4 * 4
-            found.setdefault(3 * (group + at // 4), match.start())
-            mended[at : at + 4] = b"AAAA"[: len(mended) - at]
+            bad.setdefault(match.start() // 4, match.start())
+        for at in bad:
+            mended[4 * at : 4 * at + 4] = b"AAAA"[: len(mended) - 4 * at]
         if len(mended) % 4 == 1:  # the last character stands alone
             del mended[-1]
-        fresh = []
-        with self._lock:
-            for offset, at in found.items():
-                if offset < (self.size or 0) and offset not in self._lost:
-                    self._lost[offset] = at
-                    fresh.append(at)
-            if fresh:
-                size = self.size or 0
-                self.gaps = GapTable(Gap(at, min(3, size - at)) for at in sorted(self._lost))
-                self.stats.discover()
-        if self.on_bad is not None:
-            for at in fresh:
-                self.on_bad(self._text.start + 4 * group + at)
+        if bad:
+            self._lose(group, bad)
         return binascii.a2b_base64(bytes(mended) + b"=" * (-len(mended) % 4))
+
+    def _lose(self, group: int, bad: dict[int, int]) -> None:
+        """Make gaps of the groups ``bad``, counted from ``group``; one of all of them if they are many."""
+        places = [(3 * (group + at), 3 * (group + at) + 3, char) for at, char in bad.items()]
+        size = self.size or 0
+        with self._lock:
+            if len(places) > _MOST_APART or len(self._lost) > _MOST_GAPS:
+                places = [(places[0][0], places[-1][1], places[0][2])]
+            known = GapTable(Gap(start, end - start) for start, end in self._lost)
+            fresh = [place for place in places if not _covers(known, place[0], min(place[1], size))]
+            if fresh:
+                more = ((start, min(end, size)) for start, end, _ in fresh if start < size)
+                self._lost = joined([*self._lost, *more])
+                self.gaps = GapTable(Gap(start, end - start) for start, end in self._lost)
+                self.stats.discover()
+        tell = self.on_bad
+        if tell is not None:
+            for _, _, char in fresh:
+                tell(self._text.start + 4 * group + char)
 
     def locate(self, offset: int, length: int) -> list[tuple[Data, int, int]]:
         """Return where the characters of these bytes lie in the outermost data."""

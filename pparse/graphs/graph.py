@@ -123,6 +123,16 @@ class _Part(Guarded):
 
         return to_dot(self, name, constants)
 
+    def to_svg(self, title: str = "", depth: int | None = None, *, constants: bool = False) -> Iterator[str]:
+        """Yield a drawing, a line at a time: scopes of names as boxes, cut behind ``depth`` scopes.
+
+        By default, as deep as about 200 boxes allow. Needs the package ``igraph``. Raises `LimitError` if there would
+        be too many boxes.
+        """
+        from pparse.graphs.svg import to_svg
+
+        return to_svg(self, title, depth, constants=constants)
+
     def to_json(self) -> Iterator[str]:
         """Yield pieces of one JSON object: ``nodes`` and ``edges``."""
         from pparse.graphs.text import to_json
@@ -189,6 +199,11 @@ class Graph(_Part):
         """``graph``, ``function`` or ``body``."""
         return self.source.kind
 
+    @property
+    def node_count(self) -> int:
+        """The number of nodes."""
+        return len(self.source)
+
     def rows(self) -> Iterator[Row]:
         """Yield ``(ordinal, name, operation, inputs, where, beside, outputs)`` of each node."""
         return self.source.rows()
@@ -242,10 +257,24 @@ class Graph(_Part):
         return Selection(self, self.index.placeholders)
 
     @property
+    def visible(self) -> Graph | Selection:
+        """The graph without what only saves and restores its variables; the graph itself if there is nothing such."""
+        saving = self.index.saving
+        return Selection(self, saving.translate(_NOT)) if saving else self
+
+    @property
+    def hidden_count(self) -> int:
+        """The number of nodes that only save and restore variables."""
+        return self.index.saving.count(1)
+
+    @property
     def outputs(self) -> Collection[str]:
         """The values that the graph returns, if it names them; else the nodes that no other consumes, a `Selection`."""
-        if self.source.names_values:
-            return self.results.keys()
+        return self.results.keys() if self.source.names_values else self.unconsumed
+
+    @property
+    def unconsumed(self) -> Selection:
+        """The nodes that no other consumes."""
         consumed = self.index.consumed
         count = self.index.count
         return Selection(self, consumed[:count].translate(_NOT) + bytes(len(consumed) - count))
@@ -329,6 +358,16 @@ class Graph(_Part):
         return Selection(self, self.index.reach(targets, self.extraction.session.check_cancelled), names)
 
     def _target(self, name: str) -> int:
+        found = self.number_of(name)
+        if found is None:
+            raise PathError("there is no node with this name", path=name, suggestions=self.suggest(name))
+        return found
+
+    def number_of(self, name: str) -> int | None:
+        """Return the number of the node, input or constant that an output of `subgraph` means; None if there is none.
+
+        Results of a function, and values, come before nodes.
+        """
         producer = self.source.producer
         result = self.results.get(name)
         for candidate in (name, producer(name), producer(result) if result is not None else None):
@@ -336,9 +375,7 @@ class Graph(_Part):
             if found is not None:
                 return found
         named = self.index.named(name) if self.source.names_values else ()
-        if not named:
-            raise PathError("there is no node with this name", path=name, suggestions=self.suggest(name))
-        return named[-1]
+        return named[-1] if named else None
 
     def write(self, write: Callable[[bytes], object]) -> int:
         """Write all nodes as a model of their own; return its size."""
@@ -427,13 +464,13 @@ class GraphNodes(Guarded, Mapping[str, GraphNode]):
 class Selection(_Part):
     """Some nodes of a graph, one bit each; iterating streams their names in the order of the graph."""
 
-    def __init__(self, graph: Graph, marks: bytes | bytearray, outputs: Sequence[str] = ()) -> None:
+    def __init__(self, graph: Graph, marks: bytes | bytearray, wanted: Sequence[str] | None = None) -> None:
         self.lock = graph.lock
         self._graph = graph
         self.marks = marks
         """A byte for each node, then each argument, then each stored constant: 1 if it is selected."""
-        self.wanted = outputs
-        """The names that were asked for, of a subgraph."""
+        self.wanted = wanted
+        """The names that were asked for, of a subgraph; else None."""
 
     @property
     def graph(self) -> Graph:
@@ -479,7 +516,12 @@ class Selection(_Part):
 
     def write(self, write: Callable[[bytes], object]) -> int:
         """Write the selected nodes as a model of their own; return its size."""
-        return self.graph.source.write_part(self.marks, self.wanted, write)
+        return self.graph.source.write_part(self.marks, self.wanted or (), write)
+
+    def only(self, marks: bytes | bytearray) -> Selection:
+        """Return what is selected here and has a mark in ``marks``, too."""
+        both = int.from_bytes(self.marks, "little") & int.from_bytes(marks, "little")
+        return Selection(self.graph, both.to_bytes(len(self.marks), "little"), self.wanted)
 
     def __iter__(self) -> Iterator[str]:
         yield from self.arguments

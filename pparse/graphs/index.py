@@ -25,9 +25,19 @@ _MANY_EDGES: Final = 50_000
 _STEP: Final = 1 << 16
 _MAX_CYCLES: Final = 100
 _SHOWN: Final = 8
+# What the operation of a node says of it.
+PLACEHOLDER: Final = 1
+LOOP: Final = 2
+SAVING: Final = 3
+STORED: Final = 4
 # Bytes of a name while the index is made, and in it, with what is kept for a node.
 _MAKING: Final = 40
 _EACH: Final = 24
+
+
+def _roles_of(source: GraphSource) -> dict[str, int]:
+    kinds = (PLACEHOLDER, source.placeholders), (LOOP, source.loops), (SAVING, source.saving), (STORED, source.stored)
+    return {op: role for role, ops in kinds for op in ops}
 
 
 class NameTable:
@@ -101,19 +111,23 @@ class _Found:
         # Who needs what besides its inputs.
         self.needing, self.beside = array("I"), array("q")
 
-    def add(self, row: Row) -> None:
-        """Add the names of a node, and what it needs besides its inputs."""
-        ordinal, name, _, _, _, needs, outputs = row
-        if self.owners is None or self.ports is None:
-            self.names.append(hash(name))
-        else:
-            for port, value in enumerate(outputs or ()):
-                if value:  # or it is omitted
-                    self.names.append(hash(value))
-                    self.owners.append(ordinal)
-                    self.ports.append(port)
-        for text in needs:
-            self.needing.append(ordinal)
+    def add_name(self, row: Row) -> None:
+        """Add the name of a node."""
+        self.names.append(hash(row[1]))
+
+    def add_values(self, row: Row) -> None:
+        """Add the names of the values that a node makes."""
+        owners, ports = self.owners, self.ports
+        for port, value in enumerate(row[6] or ()):
+            if value and owners is not None and ports is not None:  # or it is omitted
+                self.names.append(hash(value))
+                owners.append(row[0])
+                ports.append(port)
+
+    def add_beside(self, row: Row) -> None:
+        """Add what a node needs besides its inputs."""
+        for text in row[5]:
+            self.needing.append(row[0])
             self.beside.append(hash(text))
 
     @property
@@ -153,11 +167,11 @@ class GraphIndex:
         self._charge = session.budget.charge(0, "the index of a graph")
         self._starts = array("Q", [0])  # where the inputs of each node begin in _sources
         self._beside = array("I")  # pairs of nodes, one after the other: who, whom it needs besides
-        self._loops = bytearray()
         self._labels: NameTable | None = None
+        self._saving: bytearray | None = None
         self.total = self.count + len(self.arguments)
         self._check_count()
-        self.placeholders = bytearray(self.count)
+        self._roles = bytearray(self.count)
         self._read(outside)
 
     # -- making it ---------------------------------------------------------------------------------------------------
@@ -171,23 +185,30 @@ class GraphIndex:
                 got=self.max_nodes,
             )
 
-    def _read(self, outside: Callable[[str], bool]) -> None:
+    def _read(self, outside: Callable[[str], bool]) -> None:  # noqa: C901 -- hot loop: calls would cost a third
         self._account(self.total, 0, _MAKING)
-        found = _Found(names_values=self.source.names_values)
-        waiting, looping = self.source.placeholders, self.source.loops
-        for row in self.source.rows():
-            ordinal, _, op, inputs, _, _, _ = row
-            found.add(row)
-            self._add_edges(inputs, found.edges)
-            if op not in self.operations:
+        source, starts, operations = self.source, self._starts, self.operations
+        found = _Found(names_values=source.names_values)
+        add, edges = found.add_values if source.names_values else found.add_name, found.edges
+        producer, mark, special = source.producer, source.control, _roles_of(source)
+        for row in source.rows():
+            ordinal, _, op, inputs, _, beside, _ = row
+            add(row)
+            for text in inputs:
+                wanted = producer(text)
+                if wanted is not None:
+                    edges.append(hash(wanted))
+            if mark:
+                self.control_count += sum(text.startswith(mark) for text in inputs)
+            starts.append(len(edges))
+            if beside:
+                found.add_beside(row)
+            if op not in operations:
                 self._op_bytes += 120 + len(op)
-                self.operations[op] = 0
-            self.operations[op] += 1
-            if op in waiting:
-                self.placeholders[ordinal] = 1
-            elif op in looping:
-                self._loops = self._loops or bytearray(self.count)
-                self._loops[ordinal] = 1
+                operations[op] = 0
+            operations[op] += 1
+            if op in special:
+                self._roles[ordinal] = special[op]
             if not ordinal & 0xFFF:
                 self._account(max(self.total, len(found.names)), found.edge_bytes, _MAKING)
         self._add_values(found.names)
@@ -205,19 +226,9 @@ class GraphIndex:
         self._account(max(self.total, len(self._table)), 4 * len(self._sources) + 4 * len(self._beside), _EACH)
         self._find_faults(outside)
 
-    def _add_edges(self, inputs: Sequence[str], edges: array[int]) -> None:
-        producer, is_control = self.source.producer, self.source.is_control
-        for text in inputs:
-            wanted = producer(text)
-            if wanted is not None:
-                edges.append(hash(wanted))
-                self.control_count += is_control(text)
-        self._starts.append(len(edges))
-
     def _add_values(self, names: array[int]) -> None:
         """Number the inputs and constants, which are no nodes."""
         names.extend(map(hash, self.arguments))
-        self.placeholders.extend(b"\1" * len(self.arguments))
         for name in self.source.constants():
             names.append(hash(name))
             self.total += 1
@@ -225,7 +236,8 @@ class GraphIndex:
                 self._check_count()
                 self._account(max(self.total, len(names)), 12 * self._starts[-1], _MAKING)
         self._check_count()
-        self.placeholders.extend(bytes(self.total - len(self.placeholders)))
+        self._roles += bytes([PLACEHOLDER]) * len(self.arguments)
+        self._roles += bytes(self.total - len(self._roles))
 
     def _account(self, names: int, edges: int, per_name: int) -> None:
         self._charge.resize(per_name * names + edges + self._op_bytes)
@@ -315,7 +327,7 @@ class GraphIndex:
                         continue
                     places[-1] = place + 1
                     source = self._sources[place]
-                    if source >= self.count or state[source] == 2 or (self._loops and self._loops[source]):
+                    if source >= self.count or state[source] == 2 or self._roles[source] == LOOP:
                         continue
                     if state[source]:
                         yield way[way.index(source) :].tolist()
@@ -365,6 +377,24 @@ class GraphIndex:
             self._label_charge.resize(12 * self.count)
         return self._labels
 
+    def with_role(self, role: int) -> bytes:
+        """Return a mark for each node whose operation says ``role`` of it."""
+        return bytes(self._roles.translate(bytes(number == role for number in range(256))))
+
+    @property
+    def placeholders(self) -> bytes:
+        """A mark for each input, and each node that waits for one."""
+        return self.with_role(PLACEHOLDER)
+
+    @property
+    def saving(self) -> bytearray:
+        """A mark for each node that only saves and restores values; found on first use. Empty if there is none."""
+        if self._saving is None:
+            from pparse.graphs.saving import saving_nodes
+
+            self._saving = saving_nodes(self)
+        return self._saving
+
     def ordinal(self, name: str) -> int | None:
         """Return the number of the node that has this name, or makes the value of this name (the last of several)."""
         found = self._table.last(hash(name))
@@ -382,9 +412,15 @@ class GraphIndex:
         """Return the numbers of the nodes with this name, in order; not those of inputs and constants."""
         return [number for number in self.labels.all(hash(name)) if number < self.count]
 
-    def sources(self, node: int) -> array[int]:
-        """Return the numbers of what a node consumes, in the order of its inputs; `NOBODY` for what does not exist."""
-        return self._sources[self._starts[node] : self._starts[node + 1]] if node < self.count else array("I")
+    @property
+    def input_starts(self) -> array[int]:
+        """Where the inputs of each node begin in `input_numbers`, and where the last ones end."""
+        return self._starts
+
+    @property
+    def input_numbers(self) -> array[int]:
+        """The numbers of what the nodes consume, one node after the other; `NOBODY` for what does not exist."""
+        return self._sources
 
     def reach(self, targets: Iterable[int], check: Callable[[], None]) -> bytearray:
         """Return a mark for each node that a target needs: through inputs, control inputs, or what it needs beside."""

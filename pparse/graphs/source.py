@@ -17,7 +17,7 @@ from pparse.errors import UnsupportedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from typing import Any, Final
 
     from pparse.tree.host import Host
@@ -90,8 +90,12 @@ class GraphSource(ABC):
     format = "its format"  #: what a part of it is written as, for messages and help
     where = "device"  #: what the fifth field of a row is: ``device``, ``domain``
     names_values = False  #: whether nodes list the names of the values that they make
-    placeholders: Container[str] = ()  #: operations that wait for an input
-    loops: Container[str] = ()  #: operations whose outputs go back to the beginning of a loop: no fault in a cycle
+    control = ""  #: what an input begins with that only makes its node wait: no data flow
+    placeholders: Collection[str] = ()  #: operations that wait for an input
+    loops: Collection[str] = ()  #: operations whose outputs go back to the beginning of a loop: no fault in a cycle
+
+    saving: Collection[str] = ()  #: operations that only save values to files, or restore them
+    stored: Collection[str] = ()  #: operations that stand for stored values: variables, tables
 
     def __init__(self, extraction: Host, name: str = "") -> None:
         self.extraction = extraction
@@ -163,10 +167,6 @@ class GraphSource(ABC):
         Of a source that names values, that of a value; else, of a node or one of `inputs`.
         """
 
-    def is_control(self, text: str) -> bool:
-        """Return whether an input only makes its node wait: no data flow."""
-        return False
-
     def edge(self, text: str, target: str, port: int) -> Edge:
         """Return the edge for the input ``text``, number ``port``, of the node ``target``.
 
@@ -192,6 +192,16 @@ class GraphSource(ABC):
     def signatures(self) -> dict[str, Signature]:
         """Return the ways to call the model, by name."""
         return {}
+
+    # -- what only saves and restores --------------------------------------------------------------------------------
+
+    def saver(self) -> Sequence[str]:
+        """Return inputs, as in a row, that name nodes which only save and restore, besides those of `saving`."""
+        return ()
+
+    def is_saver(self, name: str) -> bool:
+        """Return whether the function ``name`` only saves or restores."""
+        return False
 
     # -- writing -----------------------------------------------------------------------------------------------------
 

@@ -41,8 +41,8 @@ def to_dot(part: Any, name: str = "", constants: bool = False) -> Iterator[str]:
             if edge.output is None and hidden is not None and hidden(edge.source):
                 continue
             yield f"  {_source(edge, named)} -> {_node(edge.target, named)}{_style(edge)};\n"
-    if named and part is graph:
-        yield from _results(graph)
+    if named:
+        yield from _results(part)
     yield "}\n"
 
 
@@ -63,11 +63,13 @@ def _value(name: str, shape: str, named: bool) -> str:
     )
 
 
-def _results(graph: Any) -> Iterator[str]:
+def _results(part: Any) -> Iterator[str]:
     """Yield what a graph whose values have names returns, with the edges from their nodes."""
-    for number, (name, edge) in enumerate(graph.result_edges()):
-        yield f"  {quoted(f'result {number}')} [shape=ellipse, peripheries=2, label={quoted(name)}];\n"
-        yield f"  {_source(edge, True)} -> {quoted(f'result {number}')}{_style(edge)};\n"
+    wanted = None if part is part.graph else part.wanted
+    for number, (name, edge) in enumerate(part.graph.result_edges()):
+        if wanted is None or name in wanted:
+            yield f"  {quoted(f'result {number}')} [shape=ellipse, peripheries=2, label={quoted(name)}];\n"
+            yield f"  {_source(edge, True)} -> {quoted(f'result {number}')}{_style(edge)};\n"
 
 
 def _style(edge: Edge) -> str:

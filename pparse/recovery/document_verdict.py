@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pparse.containers.content import Verdict
     from pparse.document.extraction import Extraction
-    from pparse.tensors.viewer import Extent
+    from pparse.tensors.extent import Extent
 
 # Statuses of a document that is not whole. UNSUPPORTED says nothing against its bytes.
 BROKEN: Final = (Status.TRUNCATED, Status.DAMAGED, Status.MISSING)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.recovery.salvage_job import Job
+    from pparse.recovery.salvage_onnx import ModelWriter
     from pparse.recovery.tensor_judge import TensorJudge
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
@@ -38,6 +39,8 @@ class Leftovers:
         self.name = name
         self._second = second
         self.written = 0
+        self.model: ModelWriter | None = None
+        """The model beside the tensors, if there is one, which has some tensors that no safetensors file can hold."""
 
     def save(self) -> int:
         """Write it, and the list; return the number of files beside the list."""
@@ -62,6 +65,8 @@ class Leftovers:
         if status is Status.COMPLETE and unfit is None:
             if self.job.kept is not None:
                 self.job.kept(tensor.name, tensor.stored_nbytes)
+            return
+        if unfit is not None and self.model is not None and self.model.holds(number, tensor):
             return
         entry = RecoveredFile(None, status, raw_name=text_of(tensor.name))
         there = length = tensor.stored_nbytes

@@ -14,10 +14,10 @@ from array import array
 from pparse.errors import PASSING, PparseError
 from pparse.findings import Status
 from pparse.limits import count_words
-from pparse.parsers.safetensors.entry import METADATA
+from pparse.parsers.safetensors.entry import METADATA, word_of
 from pparse.recovery.report import doubtful_name
 from pparse.recovery.salvage_leftovers import Leftovers
-from pparse.recovery.tensor_judge import WORDS, TensorJudge, bytes_of, unjudged
+from pparse.recovery.tensor_judge import TensorJudge, bytes_of, unjudged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.recovery.salvage_job import Job
+    from pparse.recovery.salvage_onnx import ModelWriter
     from pparse.recovery.target import TargetFile
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
@@ -45,6 +46,8 @@ class Plan:
     def __init__(self, judge: TensorJudge, viewer: Viewer, job: Job, *, is_suspect: bool) -> None:
         self.numbers, self.sizes, self.widths = array("q"), array("q"), array("B")
         self.is_suspect = is_suspect
+        self.begin = 0
+        """Where the bytes of the tensors begin in the file."""
         self.total = 0
         """Number of tensors of the model."""
         self.unfit = 0
@@ -118,8 +121,12 @@ def salvage_tensors(job: Job) -> bool:
             reason = f"{len(plan.numbers):,} of {plan.total:,} tensors are whole"
             job.report(file, status, f"{reason}; {problem}" if problem else reason)
     name = job.name if sure[1] is None else sure[1].path
-    found = _leftovers(viewer)(job, viewer, judge, status, name, path).save()
-    if not found and sure[1] is None and path is None:
+    leftovers = _leftovers(viewer)(job, viewer, judge, status, name, path)
+    leftovers.model = model = _model(job, viewer, judge, sure, old)
+    if model is not None:
+        model.save(status)
+    found = leftovers.save()
+    if not found and sure[1] is None and path is None and (model is None or model.path is None):
         job.name = old
         job.save_as_found()
     return True
@@ -134,6 +141,17 @@ def _leftovers(viewer: Viewer) -> type[Leftovers]:
 
         return CheckpointLeftovers
     return Leftovers
+
+
+def _model(
+    job: Job, viewer: Viewer, judge: TensorJudge, sure: tuple[Plan, TargetFile | None], name: str
+) -> ModelWriter | None:
+    """Return what writes a model of its own format beside the tensors; None if there is no such format."""
+    if viewer.format != "onnx":
+        return None
+    from pparse.recovery.salvage_onnx import ModelWriter
+
+    return ModelWriter(job, viewer, judge, *sure, name)  # type: ignore[arg-type]
 
 
 def _worst(viewer: Viewer) -> Status:
@@ -168,7 +186,8 @@ def _write(job: Job, viewer: Viewer, judge: TensorJudge, plan: Plan, name: str) 
     """Write the new file. If a tensor turns out not to be whole, remove the file and raise `_SpoiledError`."""
     size = sum(map(len, _header(viewer, plan)))
     padding = -size % 8
-    total = 8 + size + padding + plan.bytes
+    plan.begin = 8 + size + padding
+    total = plan.begin + plan.bytes
     with job.target.create(name) as file:
         file.write((size + padding).to_bytes(8, "little"))
         for piece in _header(viewer, plan):
@@ -191,7 +210,7 @@ def _header(viewer: Viewer, plan: Plan) -> Iterator[bytes]:
         assert tensor.dtype is not None  # noqa: S101 -- `TensorJudge.why_unfit`
         begin = plan.places[at]
         yield (
-            f',{json.dumps(tensor.name, ensure_ascii=False)}:{{"dtype":"{WORDS[tensor.dtype.name]}",'
+            f',{json.dumps(tensor.name, ensure_ascii=False)}:{{"dtype":"{word_of(tensor.dtype)}",'
             f'"shape":[{",".join(map(str, tensor.shape))}],"data_offsets":[{begin},{begin + plan.sizes[at]}]}}'
         ).encode()
     yield b"}"

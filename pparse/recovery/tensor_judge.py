@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pparse.data.hidden import HiddenData
 from pparse.findings import Status
-from pparse.parsers.safetensors.entry import METADATA, STORED_DTYPES
+from pparse.parsers.safetensors.entry import METADATA, word_of
 from pparse.tensors.tensor import Span, Tensor
 
 TYPE_CHECKING = False
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from pparse.recovery.salvage_job import Job
 
 _STEP: Final = "1MiB"
-WORDS: Final = {dtype.name: word for word, dtype in STORED_DTYPES.items()}
-"""What safetensors calls the types that it has."""
 _EVERYWHERE: Final = [(0, 1 << 62)]
 
 
@@ -46,7 +44,7 @@ class TensorJudge:
     def why_unfit(self, tensor: Tensor) -> str | None:
         """Return why a whole tensor cannot be in a safetensors file; None if it can."""
         dtype = tensor.dtype
-        if dtype is None or dtype.name not in WORDS:
+        if dtype is None or word_of(dtype) is None:
             return f"safetensors has no type for {dtype or tensor.stored_dtype}"
         if tensor.size * dtype.bits % 8:
             return f"{tensor.size} elements of {dtype} do not fill whole bytes"

@@ -7,8 +7,9 @@ from pparse.lazy import lazy_names
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pparse.tensors.dtype import DTYPES, DType
+    from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Span, Tensor
-    from pparse.tensors.viewer import Extent, Viewer
+    from pparse.tensors.viewer import Viewer
 __getattr__ = lazy_names(
     __name__,
     {

@@ -11,6 +11,7 @@ from pparse.tensors.remark import Remark
 from pparse.tensors.unwritten import last_written, unwritten_in
 from pparse.tensors.viewer import Viewer
 from pparse.tree.entry import SCALAR
+from pparse.tree.repeated_names import meant_by_name, name_of_repeated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,16 +19,14 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.data.base import Data
+    from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
-    from pparse.tensors.viewer import Extent
     from pparse.tree.node import Node
 
 
 # Longer lists are not shown in the metadata of a model.
 _MOST_SHOWN: Final = 64
 _MOST_HOLES: Final = 10_000
-# No list is so long that a number in it has more.
-_DIGITS: Final = 18
 
 
 class NodeViewer(Viewer):
@@ -123,11 +122,7 @@ class NodeViewer(Viewer):
 
 
 def _named(table: Node | None) -> Iterator[tuple[str, Node]]:
-    """Yield the children of ``table`` with their names; the second of two equal keys as ``key#2``.
-
-    If there are keys ``key#2``, that one counts as one more of them, behind the last: ``key#2#2`` if there is one. So
-    no name is given twice, and none has to be remembered.
-    """
+    """Yield the children of ``table`` with their names (`pparse.tree.repeated_names`)."""
     if table is None:
         return
     index = table.index
@@ -136,30 +131,12 @@ def _named(table: Node | None) -> Iterator[tuple[str, Node]]:
         return
     for node in table.children():
         number = table.result.occurrence(table, node.ordinal, node.key)
-        name = str(node.key)
-        if number > 1:
-            name = f"{name}#{number}"
-            while table.find(name) is not None:
-                number = 2
-                while table.find(name, number) is not None:
-                    number += 1
-                name = f"{name}#{number}"
-        yield name, node
+        yield name_of_repeated(str(node.key), number, table.find), node
 
 
 def _meant(table: Node, name: str) -> Node | None:
     """Return the child of ``table`` that `_named` calls ``name``; None if there is none."""
-    node = table.find(name)
-    while node is None:
-        base, _, digits = name.rpartition("#")
-        if not digits.isascii() or not digits.isdecimal() or digits[0] == "0" or digits == "1" or len(digits) > _DIGITS:
-            return None
-        number = int(digits)
-        node = table.find(base, number)
-        if node is None and table.find(base, number - 1) is None:
-            return None
-        name = base  # one more than there are keys ``base``: it is not one of them, but was to be called so
-    return node
+    return meant_by_name(name, table.find)
 
 
 def repeated_names(table: Node | None) -> Iterator[str]:

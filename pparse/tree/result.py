@@ -311,6 +311,9 @@ class Result:
 
     def _group(self, node: Node, index: ChildIndex, first: int, count: int, *, is_fresh: bool = False) -> list[Entry]:
         """Return entries. ``is_fresh``: the source was just checked for changes."""
+        behind = index.count - len(index.tail or ())
+        if first < behind:  # the tail is a group of its own
+            count = min(count, behind - first)
         cached = index.group
         if cached is not None and cached[0] <= first and first + count <= cached[0] + len(cached[1]):
             skip = first - cached[0]

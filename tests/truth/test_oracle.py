@@ -240,7 +240,7 @@ def plant_records_dropped(monkeypatch):
 
 
 def plant_info_believes_all(monkeypatch):
-    from pparse.tensors.viewer import Extent
+    from pparse.tensors.extent import Extent
 
     monkeypatch.setattr(Extent, "status", Status.COMPLETE)
 

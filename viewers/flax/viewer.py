@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.tensors.dtype import DType
-    from pparse.tensors.viewer import Extent
+    from pparse.tensors.extent import Extent
     from pparse.tree.node import Node
 
 # The head of an array, before its bytes: a shape of 64 numbers, and a name.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.document.extraction import Extraction
-    from pparse.tensors.viewer import Extent
+    from pparse.tensors.extent import Extent
     from pparse.tree.result import Result
 
 _NUMBER: Final = "split.no"

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.parsers.gguf.parser import GgufParser
     from pparse.parsers.gguf.places import TensorPlace
-    from pparse.tensors.viewer import Extent, Viewer
+    from pparse.tensors.extent import Extent
+    from pparse.tensors.viewer import Viewer
     from pparse.tree.node import Node
 
 COUNT: Final = "split.count"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pparse.data.base import Data
     from pparse.document.extraction import Extraction
     from pparse.parsers.numpy.npz import NpzParser
-    from pparse.tensors.viewer import Extent
+    from pparse.tensors.extent import Extent
 
 # The arrays that scipy.sparse.save_npz writes besides ``format`` and ``shape`` (scipy/sparse/_matrix_io.py).
 _SPARSE: Final = {

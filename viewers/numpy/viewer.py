@@ -30,6 +30,7 @@ class NpyViewer(Viewer):
 
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
+        self.parser = extraction.parse().parser
         self._name = ""
         self._holes: list[tuple[int, int]] | None = None
         self._header: ArrayHeader | None = None

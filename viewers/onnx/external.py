@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.document.extraction import Extraction
+    from pparse.document.folder import Folder
+    from pparse.tensors.tensor import Tensor
 
 # The keys (onnx/external_data_helper.py, ExternalDataInfo); "basepath" is what some writers leave behind.
 _LOCATION, _OFFSET, _LENGTH, _CHECKSUM = "location", "offset", "length", "checksum"
-_DIGITS: Final = 18
+_DIGITS: Final = 19
 _BLOCK: Final = 1 << 20
 
 
@@ -105,7 +107,9 @@ class ExternalFiles:
 
     def _placed(self, content: Extraction, location: str, offset: int, length: int | None, size: int) -> Placed:
         there = content.known_end() - content.start
-        span = Span(content.data, content.start + offset, size, content.path, content.end)
+        folder = self._extraction.folder
+        path = content.path if folder is None else folder.path_of(location)
+        span = Span(content.data, content.start + offset, size, path, content.end)
         status = status_by_place(offset, offset + size, there)
         if status is not Status.COMPLETE:
             got = max(0, min(size, there - offset))
@@ -130,7 +134,7 @@ class ExternalFiles:
     def _opened(self, location: str) -> ExternalFile:
         extraction = self._extraction
         name = "/".join(part for part in location.split("/") if part != ".") if "/" in location else location
-        folder = extraction.folder
+        folder = self._folder
         try:
             if folder is not None and not folder.keeps(name, extraction.data.path):
                 reason = f"its bytes are in {location}, a link that leads out of the model's folder: it is not followed"
@@ -144,8 +148,17 @@ class ExternalFiles:
                 what = "is not known, as is where the model lies (folder=)"
             return ExternalFile(None, Problem(Status.MISSING, f"its bytes are in {location}, which {what}"))
 
+    @property
+    def _folder(self) -> Folder | None:
+        """The folder of the model; also where a walk through an archive came to it: its bytes are not all in it."""
+        found = self._extraction.folder
+        origin = self._extraction.outermost.origin
+        return found if found is not None or origin is None else origin[0].folder_of(origin[1])
+
     def _entered(self, name: str) -> Extraction:
         extraction = self._extraction
+        if extraction.folder is None and (folder := self._folder) is not None:
+            return folder.enter(name, extraction)
         try:
             found = extraction.sibling(name)
             found.known_end()  # a file is opened when it is asked
@@ -157,15 +170,30 @@ class ExternalFiles:
                 raise
             return behind.enter(name, extraction)  # type: ignore[no-any-return]
 
+    def confirm(self, tensor: Tensor) -> None:
+        """Compare the checksum of an archive for the file that has the bytes of a tensor, if that costs little."""
+        for span in tensor.spans:
+            for file in self._files.values():
+                content = file.content
+                if content is not None and content.data is span.data and content.start <= span.offset:
+                    content.confirm()
+
     # -- what is wrong -------------------------------------------------------------------------------------------------
 
     def verify(self) -> Iterator[Finding]:
-        """Compare the files with their checksums, reading them; yield what is wrong."""
+        """Compare the files with their checksums, also those of archives that they lie in; yield what is wrong."""
         from hashlib import sha1
 
         for location, file in self._files.items():
             content = file.content
-            if content is None or not file.checksums:
+            if content is None:
+                continue
+            if content.origin is not None and not content.proved:
+                found = content.origin[0].prove(content)
+                content.proved = True
+                if found is not None:
+                    yield found
+            if not file.checksums:
                 continue
             digest = sha1(usedforsecurity=False)
             start, end = content.start, content.known_end()

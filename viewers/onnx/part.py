@@ -14,7 +14,7 @@ from pparse.viewers.onnx.rows import kids_of, text_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Final
 
     from pparse.data.reader import Range
@@ -27,17 +27,7 @@ if TYPE_CHECKING:
 _GRAPH: Final = 7
 # Fields of a model that a part does not have: training is of the whole.
 _LEFT_OUT: Final = frozenset((_GRAPH, 20))
-_NODE, _GRAPH_NAME, _INITIALIZER, _DOC, _INPUT, _OUTPUT, _VALUE_INFO, _ANNOTATION, _SPARSE = (
-    1,
-    2,
-    5,
-    10,
-    11,
-    12,
-    13,
-    14,
-    15,
-)
+_GRAPH_NAME, _DOC, _OUTPUT = 2, 10, 12
 _NAME: Final = 1
 
 
@@ -51,7 +41,7 @@ def write_model(graph: OnnxGraph, marks: bytes | bytearray | None, outputs: Sequ
     """
     part = _Part(graph, marks, outputs)
     size = part.graph_size()
-    written = _model_fields(graph, part, write)
+    written = sum(part.copy(found, type, write) for found, type in model_fields(graph))
     head = encode_varint(_GRAPH << 3 | LEN) + encode_varint(size)
     write(head)
     done = part.write(write)
@@ -60,10 +50,9 @@ def write_model(graph: OnnxGraph, marks: bytes | bytearray | None, outputs: Sequ
     return written + len(head) + size
 
 
-def _model_fields(graph: OnnxGraph, part: _Part, write: Write) -> int:
-    """Write the fields of the model but its graph; return their size."""
+def model_fields(graph: OnnxGraph) -> Iterator[tuple[Range, MessageType | None]]:
+    """Yield the fields of the model but its graph and training, and the type of the message that they are of."""
     root = graph.root.parent
-    done = 0
     index = root.index_to(None).note if root is not None else None
     for scan in index.parts if index is not None else ():
         if not isinstance(scan, PartScan):
@@ -73,8 +62,7 @@ def _model_fields(graph: OnnxGraph, part: _Part, write: Write) -> int:
                 for field in scan.fields(key):
                     if field.next > scan.part.end:
                         raise MalformedError("the model is not whole", offset=field.begin, source=scan.part.data.name)
-                    done += part.copy(scan.part.data.range(field.begin, field.next), scan.type, write)
-    return done
+                    yield scan.part.data.range(field.begin, field.next), scan.type
 
 
 class _Part:
@@ -135,14 +123,15 @@ class _Part:
         for name in ("name", "doc_string"):
             text = text_of(root, name)
             if text:
-                yield _field(_GRAPH_NAME if name == "name" else _DOC, text.encode())
-        yield from _joined(found for number, found in _wires(root.find("node")) if marks is None or marks[number])
+                yield field_of(_GRAPH_NAME if name == "name" else _DOC, text.encode())
+        yield from joined(found for number, found in wires(root.find("node")) if marks is None or marks[number])
         place = self._nodes + len(self._inputs)
         for key in ("initializer", "sparse_initializer"):
             elements = root.find(key)
-            yield from _joined(found for number, found in _wires(elements) if marks is None or marks[place + number])
+            yield from joined(found for number, found in wires(elements) if marks is None or marks[place + number])
             place += len(elements) if elements is not None and elements.shape != SCALAR else 0
         yield from self._typed(root)
+        yield from joined(found for _, found in wires(root.find("metadata_props")))
 
     def _typed(self, root: Node) -> Iterator[bytes | Range]:
         """Yield inputs, outputs, and the types of values of the part."""
@@ -158,19 +147,19 @@ class _Part:
             first = self._nodes + len(self._inputs)
             stored = enumerate(self._graph.constants(), first)
             wanted |= {name for number, name in stored if name in defaults and (marks is None or marks[number])}
-        yield from _joined(found for name, found in _named(root.find("input")) if name in wanted)
+        yield from joined(found for name, found in _named(root.find("input")) if name in wanted)
         for name in self._outputs:
             info = self._graph.type_of(name)
-            yield _field(_OUTPUT, _bytes_of(info) if info is not None else _field(_NAME, name.encode()))
+            yield field_of(_OUTPUT, bytes_of(info) if info is not None else field_of(_NAME, name.encode()))
         made = self._made()
         outputs = set(self._outputs)
-        yield from _joined(
+        yield from joined(
             found
             for name, found in _named(root.find("value_info"))
             if (made is None or hash(name) in made) and name not in outputs
         )
-        annotations = _wires(root.find("quantization_annotation"))
-        yield from _joined(found for _, found in annotations) if marks is None else ()
+        annotations = wires(root.find("quantization_annotation"))
+        yield from joined(found for _, found in annotations) if marks is None else ()
 
     def _made(self) -> set[int] | None:
         """Return the hashes of the names of values that the nodes of the part make; None: all."""
@@ -182,16 +171,17 @@ class _Part:
         return self._kept
 
 
-def _field(number: int, payload: bytes) -> bytes:
+def field_of(number: int, payload: bytes) -> bytes:
+    """Return a field with its tag and length."""
     return encode_varint(number << 3 | LEN) + encode_varint(len(payload)) + payload
 
 
-def _bytes_of(node: Node) -> bytes:
+def bytes_of(node: Node) -> bytes:
     """Return the bytes of a small message: the concatenation of its parts, which means the same."""
     return b"".join(part.data.read_exact(part.start, len(part)) for part in node.note.pieces)
 
 
-def _wires(elements: Node | None) -> Iterator[tuple[int, Range]]:
+def wires(elements: Node | None) -> Iterator[tuple[int, Range]]:
     """Yield the number of each message of a list, with its bytes, tag and length included."""
     index = elements.index_to(None).note if elements is not None and elements.shape != SCALAR else None
     if elements is None or not isinstance(index, ListIndex):
@@ -209,11 +199,11 @@ def _wires(elements: Node | None) -> Iterator[tuple[int, Range]]:
 
 def _named(elements: Node | None) -> Iterator[tuple[str, Range]]:
     """Yield the name of each message of a list, with its bytes, tag and length included."""
-    for kid, (_, found) in zip(kids_of(elements), _wires(elements), strict=False):
+    for kid, (_, found) in zip(kids_of(elements), wires(elements), strict=False):
         yield text_of(kid, "name"), found
 
 
-def _joined(ranges: Iterator[Range]) -> Iterator[Range]:
+def joined(ranges: Iterable[Range]) -> Iterator[Range]:
     """Yield the ranges, neighbours as one."""
     last: Range | None = None
     for found in ranges:

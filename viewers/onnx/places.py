@@ -8,6 +8,7 @@ and training graphs. Names::
     OUTPUT                   the value of a Constant, by the name of its output; OUTPUT.values … of a sparse one
     LABEL.attr, LABEL.attr[3] other attributes; LABEL: the node's name, or else its first output
     LABEL.attr/NAME          in the body that is an attribute of a node
+    @domain.function.attr    the default of an attribute of a function
     @domain.function/NAME    in a function (of the domain "" without a dot; an overload follows a colon)
     training[0].algorithm/NAME
 """
@@ -17,7 +18,7 @@ from __future__ import annotations
 from array import array
 
 from pparse.data.reader import Range
-from pparse.errors import LimitError, PparseError
+from pparse.errors import EndOfDataError, LimitError, PparseError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import PADDING
 from pparse.parsers.protobuf.index import ChunkRange, OverlayField
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     Value = Sequence[Piece] | Problem
 
 # The lists of a graph, or of a function, that have tensors in them, in the order in which they are listed.
-_LISTS: Final = ("initializer", "sparse_initializer", "node")
+_LISTS: Final = ("initializer", "sparse_initializer", "node", "attribute_proto")
 # Fields of a SparseTensorProto.
 _VALUES, _INDICES = 1, 2
 # NodeProtos up to this size are read in one go, TensorProtos up to their data.
@@ -159,9 +160,10 @@ class Places:
         """Yield the places in a scope, the scopes below it, and after each element of its lists a number."""
         number = len(known)
         known.append(scope)
-        try:
-            node = self._node(scope.path)
-            for source, key in enumerate(_LISTS):
+        node: Node | None = None
+        for source, key in enumerate(_LISTS):
+            try:
+                node = node or self._node(scope.path)
                 elements = node.find(key)
                 if elements is None or elements.shape == SCALAR:
                     continue
@@ -171,10 +173,10 @@ class Places:
                             found.scope, found.source, found.ordinal = number, source, ordinal
                         yield found
                     yield ordinal
-        except PASSING_OR_LIMIT:
-            raise
-        except PparseError as error:
-            self.note(error, "malformed", scope.path)
+            except PASSING_OR_LIMIT:
+                raise
+            except PparseError as error:  # of one list: the others may be whole
+                self.note(error, "truncated" if isinstance(error, EndOfDataError) else "malformed", scope.path)
 
     def _node(self, path: str) -> Node:
         """Return the node of a scope; the last one is held, as it is asked for again soon."""
@@ -194,8 +196,10 @@ class Places:
             yield self._initializer(scope.prefix, ordinal, pieces, window)
         elif key == "sparse_initializer":
             yield from self._sparse(f"{scope.prefix}[{ordinal}]", pieces, window, scope.prefix)
-        else:
+        elif key == "node":
             yield from self._of_node(scope, elements, ordinal, pieces, window)
+        else:
+            yield from self._of_default(scope, elements, ordinal, pieces)
 
     def note(self, error: PparseError, code: str, path: str = "") -> None:
         """Record what cannot be read."""
@@ -306,6 +310,37 @@ class Places:
             key = "g" if item.kind == BODY else f"graphs[{item.number}]"
             yield Scope(f"{elements.path}[{ordinal}].attribute[{item.at}].{key}", f"{name}/")
 
+    def _of_default(
+        self, scope: Scope, elements: Node, ordinal: int, pieces: Sequence[Piece]
+    ) -> Iterator[Place | Scope]:
+        """Yield what the default value of an attribute of a function holds."""
+        attribute = Message(self.make, pieces, self.attribute_type)
+        label = scope.prefix.removesuffix("/")
+        for item in self._held_by(attribute, ordinal):
+            name = f"{label}.{item.name}" + (f"[{item.number}]" if item.number is not None else "")
+            if item.kind in (TENSOR, TENSORS):
+                yield Place(name, item.pieces, attribute.near)
+            elif item.kind in (SPARSE, SPARSES):
+                yield from self._sparse(name, item.pieces, attribute.near)
+            else:
+                key = "g" if item.kind == BODY else f"graphs[{item.number}]"
+                yield Scope(f"{elements.path}[{ordinal}].{key}", f"{name}/")
+
+    def _held_by(self, attribute: Message, at: int) -> Iterator[Attribute]:
+        """Yield the tensors and bodies of attribute number ``at`` of a node."""
+        name = self._text(attribute, 1)
+        for kind in (TENSOR, BODY, SPARSE):
+            inner = attribute.pieces(kind)
+            if inner is not None:
+                found = Attribute(kind, name, at, None, 0, 0)
+                found.pieces = inner
+                yield found
+        for kind in (TENSORS, BODIES, SPARSES):
+            for number, inner in enumerate(attribute.elements(kind)):
+                found = Attribute(kind, name, at, number, 0, 0)
+                found.pieces = inner
+                yield found
+
     def _by_messages(
         self, ordinal: int, pieces: Sequence[Piece], window: Window | None
     ) -> tuple[str, list[Attribute], Window | None]:
@@ -318,19 +353,10 @@ class Places:
         try:
             for at, part in enumerate(message.elements(5)):
                 attribute = Message(self.make, part, self.attribute_type, message.near)
-                name = self._text(attribute, 1)
-                for kind in (TENSOR, BODY, SPARSE):
-                    inner = attribute.pieces(kind)
-                    if inner is not None:
-                        found.append(Attribute(kind, name, at, None, 0, 0))
-                        found[-1].pieces = inner
-                for kind in (TENSORS, BODIES, SPARSES):
-                    for number, inner in enumerate(attribute.elements(kind)):
-                        found.append(Attribute(kind, name, at, number, 0, 0))
-                        found[-1].pieces = inner
-                for item in found:
-                    if item.at == at and constant and output and is_value(name, item):
+                for item in self._held_by(attribute, at):
+                    if constant and output and is_value(item.name, item):
                         item.output = output
+                    found.append(item)
         except PASSING_OR_LIMIT:
             raise
         except PparseError as error:

@@ -36,8 +36,11 @@ if TYPE_CHECKING:
     from pparse.viewers.tensor_proto.tensor import ProtoTensor
 
 DIMS, DATA_TYPE, SEGMENT, NAME, RAW_DATA, EXTERNAL_DATA, DATA_LOCATION = 1, 2, 3, 8, 9, 13, 14
-_EXTERNAL: Final = 1
-_MAX_RANK: Final = 254
+EXTERNAL: Final = 1
+"""The value of ``data_location`` for bytes in another file."""
+PAYLOAD: Final = frozenset((4, 5, 6, 7, RAW_DATA, 10, 11, EXTERNAL_DATA, DATA_LOCATION))
+"""The fields that hold the elements, or say where they are."""
+_MAX_RANK: Final = 64  # of what is read quickly
 _TAG_DIM, _TAG_DIMS, _TAG_TYPE = DIMS << 3, DIMS << 3 | LEN, DATA_TYPE << 3
 _TAG_NAME, _TAG_RAW = NAME << 3 | LEN, RAW_DATA << 3 | LEN
 
@@ -74,8 +77,7 @@ class OnnxMaker(TensorMaker):
         cut = wrong or (problem if DIMS not in message.fields else None)
         if is_cut(cut):
             return self.missing(name, cut, stored)  # the number of elements is unknown
-        if wrong is None and SEGMENT in message.fields:
-            wrong = Problem(Status.UNSUPPORTED, "it is a segment of a larger tensor, which no reader puts together")
+        wrong = wrong or self._refused(message)
         if wrong is None and known is None:
             reason = f"its data_type is {number}, which onnx does not have"
             wrong = Problem(
@@ -83,7 +85,7 @@ class OnnxMaker(TensorMaker):
             )
         if wrong is not None or known is None:
             return self.new(name, known.dtype if known is not None else None, shape, (), stored, wrong)
-        if message.scalar(DATA_LOCATION) == _EXTERNAL:
+        if message.scalar(DATA_LOCATION) in (EXTERNAL, "EXTERNAL"):
             return self._external(name, message, known, shape)
         if known.dtype is None:
             return self._text(name, message, shape)
@@ -94,8 +96,21 @@ class OnnxMaker(TensorMaker):
             if raw is None:
                 where = self._empty_at(message)
                 return self.of_bytes(name, message, known.dtype, shape, stored, where, "raw_data")
-            return self.of_bytes(name, message, known.dtype, shape, stored, raw, "raw_data")
+            made = self.of_bytes(name, message, known.dtype, shape, stored, raw, "raw_data")
+            if problem is not None and made.status is Status.COMPLETE:
+                self.judge(made, problem)  # what would win over the data may be behind the cut
+            return made
         return self._listed(name, message, known, shape)
+
+    @staticmethod
+    def _refused(message: Message) -> Problem | None:
+        """Return why a whole TensorProto with a sound shape has no values; None if it has."""
+        if SEGMENT in message.fields:
+            return Problem(Status.UNSUPPORTED, "it is a segment of a larger tensor, which no reader puts together")
+        location = message.scalar(DATA_LOCATION)
+        if location in (0, EXTERNAL, "DEFAULT", "EXTERNAL"):
+            return None
+        return Problem(Status.DAMAGED, f"its data_location is {location}")
 
     def _empty_at(self, message: Message) -> Range:
         found = message.last(RAW_DATA)
@@ -107,9 +122,10 @@ class OnnxMaker(TensorMaker):
     def _shape(self, message: Message) -> tuple[tuple[int, ...], Problem | None]:
         """Return the shape, and what is wrong with it."""
         sizes: list[int] = []
+        most = self.extraction.session.limits.tensor_rank
         for size in numbers(message, DIMS):
-            if len(sizes) >= _MAX_RANK:
-                return (), Problem(Status.DAMAGED, f"the tensor has more than {_MAX_RANK} dimensions")
+            if len(sizes) >= most:
+                return (), Problem(Status.UNSUPPORTED, f"the tensor has more than {most} dimensions")
             sizes.append(size)
         shape = tuple(sizes)
         if min(shape, default=0) < 0:

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
     from pparse.document.extraction import Extraction
     from pparse.graphs.graph import Graph
-    from pparse.tensors.viewer import Extent
+    from pparse.tensors.extent import Extent
+    from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
+    from pparse.viewers.onnx.places import Place
 
 _FACTS: Final = ("ir_version", "producer_name", "producer_version", "domain", "model_version", "doc_string")
 # The most values of a list that `metadata` has.
@@ -63,6 +65,11 @@ class OnnxViewer(ProtoViewer):
                 "the model has no graph" if root is None else "an ONNX model has one main graph", path="graph"
             )
         return Graph(OnnxGraph(self.constants, root), MAX_NODES if max_nodes is None else max_nodes)
+
+    def placed(self) -> Iterator[tuple[Place, Tensor]]:
+        """Yield every tensor in file order, with its place."""
+        for place, name in self._numbered():
+            yield place, self.constants.tensor(place, name)
 
     # -- what the file says of itself --------------------------------------------------------------------------------
 
@@ -106,6 +113,11 @@ class OnnxViewer(ProtoViewer):
             for _ in self._check_files():
                 pass
 
+    def confirm(self, tensor: Tensor) -> None:
+        """Compare the checksums that cover the bytes of ``tensor``, if that costs little, before they are returned."""
+        super().confirm(tensor)
+        self._maker.external.confirm(tensor)
+
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Parse everything, look at each tensor, and compare the files beside the model with their checksums."""
         yield from super().check(strict=strict)
@@ -125,9 +137,15 @@ class OnnxViewer(ProtoViewer):
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added; files beside the model may lack bytes, too."""
         lacking = [(name, file) for name, file in self._maker.external if file.lacks]
+        if self.root.find("graph") is None and self.own_status() is Status.COMPLETE:
+            reason = "the model has no graph: it may be cut behind its first fields"
+            self.findings.add(Finding("no-graph", reason, source=self.source.name, offset=self.source.known_end()))
+            extent.document_status, extent.at_least = Status.TRUNCATED, True
+            extent.expected = (extent.actual or 0) + 1
+            extent.resume_at = extent.actual
+            return self.keep_extent(extent)
         if not lacking or self.own_status() is not Status.COMPLETE:
             return super().close_extent(extent)
-        extent.document_status = Status.TRUNCATED
         extent.actual = (extent.actual or 0) + sum(file.there for _, file in self._maker.external)
         extent.expected = extent.actual
         for name, file in lacking:

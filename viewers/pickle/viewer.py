@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pparse.parsers.pickle.parser import PickleParser
     from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
     from pparse.parsers.pytorch.storages import Stored
+    from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
-    from pparse.tensors.viewer import Extent
     from pparse.viewers.pickle.walk import Found
 
     What = StoredTensor | Array | Odd

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pparse.parsers.pickle.values import Persistent
     from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
     from pparse.parsers.pytorch.storages import Checkpoint
+    from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
-    from pparse.tensors.viewer import Extent
     from pparse.tree.node import Node
     from pparse.viewers.pickle.walk import Found
 

@@ -7,8 +7,9 @@ from pparse.errors import EndOfDataError, LimitError, MalformedError, Unsupporte
 from pparse.findings import Finding, Status
 from pparse.tensors.tensor import Span, Tensor
 from pparse.tensors.unwritten import last_written, unwritten_in
-from pparse.tensors.viewer import Extent, Viewer
+from pparse.tensors.viewer import Viewer
 from pparse.tree.entry import SCALAR
+from pparse.tree.repeated_names import meant_by_name, name_of_repeated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pparse.parsers.json.parser import JsonParser
     from pparse.parsers.safetensors.entry import TensorInfo
     from pparse.parsers.safetensors.parser import SafetensorsParser
+    from pparse.tensors.extent import Extent
     from pparse.tree.entry import Entry
 
     Info = tuple[int, str | None, TensorInfo, Entry | None]
@@ -85,12 +87,9 @@ class SafetensorsViewer(Viewer):
         seen: dict[str, int] = {}
         for ordinal, name, info, entry in infos:
             if namesakes and ordinal in namesakes and name is not None:
-                # The next free number: a tensor may really be called name#2.
                 number = 1 + (seen.get(name, 0) or bool(late and self._ordinal(name, 1) in late))
-                while number > 1 and self._ordinal(f"{name}#{number}", 1) is not None:
-                    number += 1
                 seen[name] = number
-                yield self._tensor(ordinal, name, info, entry, number)
+                yield self._tensor(ordinal, name, info, entry, name_of_repeated(name, number, self._ordinal))
             else:
                 yield self._tensor(ordinal, name, info, entry)
 
@@ -136,9 +135,9 @@ class SafetensorsViewer(Viewer):
         return json.has_more_than(header.root, count)
 
     def _tensor(
-        self, ordinal: int, name: str | None, info: TensorInfo, entry: Entry | None, occurrence: int = 1
+        self, ordinal: int, name: str | None, info: TensorInfo, entry: Entry | None, shown: str | None = None
     ) -> Tensor:
-        shown = f"header[#{ordinal}]" if name is None else name if occurrence == 1 else f"{name}#{occurrence}"
+        shown = shown or (f"header[#{ordinal}]" if name is None else name)
         if entry is not None:
             # The header itself is cut or damaged here; the rest of the entry cannot be read.
             status = Status.MISSING if entry.status is Status.TRUNCATED else entry.status or Status.DAMAGED
@@ -212,25 +211,13 @@ class SafetensorsViewer(Viewer):
         """Return the tensor with that name (``name#2``: the second with the name), or None."""
         from pparse.parsers.safetensors.entry import METADATA
 
-        if name == METADATA:
-            return None
-        found = self._find(name, 1)
-        if found is None:
-            base, mark, number = name.rpartition("#")
-            counted = number.isascii() and number.isdigit() and len(number) < 10 and int(number) > 1
-            if mark and base != METADATA and counted:
-                # Numbered as by `tensors`: skip names that tensors really have.
-                real = sum(
-                    self._ordinal(f"{base}#{taken}", 1) is not None for taken in range(2, min(int(number), 10_000))
-                )
-                found = self._find(base, int(number) - real, int(number))
-        return found
+        return meant_by_name(name, lambda key, number: None if key == METADATA else self._find(key, number, name))
 
     def _ordinal(self, name: str, occurrence: int) -> int | None:
         header = self.parser.header
         return header.find(header.root, name, occurrence)
 
-    def _find(self, name: str, occurrence: int, number: int | None = None) -> Tensor | None:
+    def _find(self, name: str, occurrence: int, shown: str) -> Tensor | None:
         try:
             header = self.parser.header
         except MalformedError:
@@ -239,11 +226,11 @@ class SafetensorsViewer(Viewer):
             return None
         seen = self.parser.peek_member(name, occurrence)
         if seen is not None:
-            return self._tensor(seen[0], name, seen[1], None, number or occurrence)
+            return self._tensor(seen[0], name, seen[1], None, shown)
         ordinal = header.find(header.root, name, occurrence)
         if ordinal is None:
             return None
-        return self._tensor(ordinal, name, *self.parser.info(ordinal), number or occurrence)
+        return self._tensor(ordinal, name, *self.parser.info(ordinal), shown)
 
     @property
     def metadata(self) -> Mapping[str, Any]:

@@ -11,8 +11,9 @@ from pparse.document.extraction import extraction_of
 from pparse.errors import CancelledError, ClosedError, DataChangedError, PparseError, SourceError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
+from pparse.tensors.extent import Extent
 from pparse.tensors.tensor import Tensor
-from pparse.tensors.viewer import Extent, Viewer
+from pparse.tensors.viewer import Viewer
 from pparse.viewers.shards.name_table import NameTable
 
 TYPE_CHECKING = False

@@ -8,8 +8,10 @@ from itertools import islice
 from pparse.errors import PparseError
 from pparse.findings import Finding, Status
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
+from pparse.tensors.extent import Extent
 from pparse.tensors.unwritten import last_written, unwritten_in
-from pparse.tensors.viewer import Extent, Viewer
+from pparse.tensors.viewer import Viewer
+from pparse.tree.repeated_names import meant_by_name, name_of_repeated
 from pparse.tree.result import near_misses
 
 TYPE_CHECKING = False
@@ -115,27 +117,11 @@ class ProtoViewer(Viewer):
                 number = counts[name] = counts.get(name, 0) + 1
             else:
                 number = 1
-            yield place, name if number == 1 else f"{name}#{number + self._taken(name, number)}"
-
-    def _taken(self, name: str, number: int) -> int:
-        """Return how many of ``name#2`` up to that of ``number`` are real names of other tensors."""
-        taken = 0
-        wanted = 2
-        while wanted <= number + taken and taken < 1_000:
-            taken += self.constants.find(f"{name}#{wanted}") is not None
-            wanted += 1
-        return taken
+            yield place, name_of_repeated(name, number, self.constants.find)
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor with that name (``name#2``: the second with the name), or None."""
-        place = self.constants.find(name)
-        if place is None:
-            base, mark, digits = name.rpartition("#")
-            if not (mark and digits.isascii() and digits.isdigit() and len(digits) < 10 and int(digits) > 1):
-                return None
-            number = int(digits)
-            real = sum(self.constants.find(f"{base}#{taken}") is not None for taken in range(2, min(number, 1_000)))
-            place = self.constants.find(base, number - real)
+        place = meant_by_name(name, self.constants.find)
         return self.constants.tensor(place, name) if place is not None else None
 
     def finding_of(self, tensor: Tensor) -> Finding | None:
@@ -231,6 +217,8 @@ class ProtoViewer(Viewer):
         """Complete an extent to which all tensors were added; `extent` then returns it."""
         source = self.source
         status = self.own_status()
+        if status is Status.COMPLETE and any(finding.code == "limit" for finding in self.findings):
+            status = Status.UNSUPPORTED
         extent.document_status = status
         there = extent.actual or 0
         extent.expected = there

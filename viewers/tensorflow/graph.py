@@ -8,16 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pparse.errors import EndOfDataError, PathError, UnsupportedError
+from pparse.errors import EndOfDataError, PathError, PparseError, UnsupportedError
 from pparse.graphs.graph import Graph
-from pparse.graphs.source import MAX_NODES, Edge, GraphSource, Signature
+from pparse.graphs.source import MAX_NODES, Edge, GraphSource, Signature, Value
 from pparse.parsers.cpb.parser import CHUNKS
+from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
+from pparse.parsers.protobuf.schema import builtin_schema
+from pparse.tree.entry import LIST, SCALAR
 from pparse.viewers.tensorflow.constants import GRAPH, META_GRAPH, SAVED_MODEL, function_name, kids_of
+from pparse.viewers.tensorflow.element_types import dtype_of
+from pparse.viewers.tensorflow.meta import shape_of, value_at
 from pparse.viewers.tensorflow.nodes import NodeDefs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from typing import Final
 
     from pparse.document.extraction import Extraction
     from pparse.graphs.source import Row
@@ -56,10 +62,38 @@ def tensorflow_graph(source: Extraction | Result | Node, *, meta_graph: int = 0,
     return Graph(MainGraph(meta.find("graph_def") if meta is not None else root, root.extraction, meta), max_nodes)
 
 
+# Functions with which TensorFlow 2 saves and restores variables.
+_SAVERS: Final = ("__inference__traced_save", "__inference__traced_restore")
+
+
 class _Defs(GraphSource):
     """A message with a list of NodeDefs; ``root`` is its node, None if there is none."""
 
     format = "TensorFlow"
+    control = "^"
+    saving = (
+        "MergeV2Checkpoints",
+        "Restore",
+        "RestoreSlice",
+        "RestoreV2",
+        "Save",
+        "SaveSlices",
+        "SaveV2",
+        "ShardedFilename",
+        "ShardedFilespec",
+    )
+    stored = (
+        "AutoReloadVariable",
+        "HashTable",
+        "HashTableV2",
+        "MutableDenseHashTable",
+        "MutableDenseHashTableV2",
+        "MutableHashTable",
+        "MutableHashTableV2",
+        "VarHandleOp",
+        "Variable",
+        "VariableV2",
+    )
     placeholders = ("Placeholder", "PlaceholderV2", "PlaceholderWithDefault")
     loops = ("NextIteration", "RefNextIteration")  # of TensorFlow 1
 
@@ -92,13 +126,22 @@ class _Defs(GraphSource):
         """Return the AttrValues of a node by name."""
         return {str(kid.key): kid for kid in kids_of(self.node(ordinal).find("attr"))}
 
+    def value(self, name: str, ordinal: int | None) -> Value | None:
+        """Return type and shape; None if nothing is known, or it cannot be read."""
+        try:
+            return self.described(name, ordinal)
+        except PASSING_OR_LIMIT:
+            raise
+        except PparseError:
+            return None
+
+    def described(self, name: str, ordinal: int | None) -> Value | None:
+        """Return type and shape. Raises what reading them raises."""
+        raise NotImplementedError
+
     def producer(self, text: str) -> str:
         """Return the name of the node in an input: of ``node``, ``node:1``, ``node:output:0``, ``^node``."""
         return text[1:] if text[:1] == "^" else text.partition(":")[0]
-
-    def is_control(self, text: str) -> bool:
-        """Return whether an input is a control input."""
-        return text[:1] == "^"
 
     def edge(self, text: str, target: str, port: int) -> Edge:
         """Return the edge for an input."""
@@ -120,6 +163,7 @@ class MainGraph(_Defs):
     def __init__(self, root: Node | None, extraction: Host, meta: Node | None = None) -> None:
         super().__init__(root, extraction)
         self.meta = meta
+        self._info_of: dict[str, Node] | None = None
 
     def bodies(self) -> Library:
         """Return the functions of the library."""
@@ -138,6 +182,38 @@ class MainGraph(_Defs):
             )
             for kid in kids_of(found)
         }
+
+    def saver(self) -> Sequence[str]:
+        """Return the tensors and the operation that a SaverDef names."""
+        saver = self.meta.find("saver_def") if self.meta is not None else None
+        names = ("filename_tensor_name", "save_tensor_name", "restore_op_name")
+        return [text for key in names if (text := str(value_at(saver, key, default="")))]
+
+    def is_saver(self, name: str) -> bool:
+        """Return whether a function only saves or restores."""
+        return name.startswith(_SAVERS)
+
+    def described(self, name: str, ordinal: int | None) -> Value | None:
+        """Return type and shape: of a node, what its attributes say, or else a signature."""
+        if ordinal is not None and ordinal < len(self):
+            attr = self.attributes(ordinal)
+            if "dtype" in attr and "shape" in attr:
+                return _value(name, value_at(attr["dtype"], "type"), attr["shape"].find("shape"))
+        info = self._infos().get(name.partition(":")[0])
+        return _value(name, value_at(info, "dtype"), info.find("tensor_shape")) if info is not None else None
+
+    def _infos(self) -> dict[str, Node]:
+        """Return the TensorInfos of all signatures by the name of the node; of several outputs, that of the first."""
+        if self._info_of is None:
+            self._info_of = {}
+            found = self.meta.find("signature_def") if self.meta is not None else None
+            for signature in kids_of(found):
+                for key in ("inputs", "outputs"):
+                    for kid in kids_of(signature.find(key)):
+                        node, _, output = str(value_at(kid, "name", default="")).partition(":")
+                        if output in ("", "0"):
+                            self._info_of.setdefault(node, kid)
+        return self._info_of
 
     def write_part(
         self, marks: bytes | bytearray | None, outputs: Sequence[str], write: Callable[[bytes], object]
@@ -164,6 +240,19 @@ class FunctionBody(_Defs):
             found = signature.find("input_arg") if signature is not None else None
             self._arguments = [_text(kid, "name") for kid in kids_of(found)]
         return self._arguments
+
+    def described(self, name: str, ordinal: int | None) -> Value | None:
+        """Return the type of an argument, and the shape that was noted when the function was made."""
+        try:
+            number = self.inputs().index(name)
+        except ValueError:
+            return None
+        signature = self.root.find("signature") if self.root is not None else None
+        arguments = signature.find("input_arg") if signature is not None else None
+        if self.root is None or arguments is None:
+            return None
+        noted = value_node(self.root, "arg_attr", number, "attr", "_output_shapes", "list", "shape", 0)
+        return _value(name, value_at(arguments.child(number), "type"), noted)
 
     def results(self) -> dict[str, str]:
         """Return the results: name to ``argument`` or ``node:output:0``."""
@@ -225,6 +314,27 @@ class Library(Mapping[str, FunctionBody]):
         if self._list is None:
             raise KeyError(name)
         return FunctionBody(self._list.child(number), self._extraction)
+
+
+def value_node(node: Node | None, *keys: str | int) -> Node | None:
+    """Return the node at keys below another, numbers being positions in a list; None if there is none."""
+    for key in keys:
+        if node is None or node.shape == SCALAR:
+            return None
+        if isinstance(key, int) and node.shape == LIST:
+            node = node.child(key) if key < len(node) else None
+        else:
+            node = node.find(key)
+    return node
+
+
+def _value(name: str, number: object, shape: Node | None) -> Value:
+    """Return a value of a type in the enum DataType; without a shape, its rank is unknown."""
+    stored = number if isinstance(number, str) else f"DT_{number}" if number else ""
+    known = dtype_of(builtin_schema().enum("tensorflow.DataType").numbers.get(stored, 0))
+    dtype = known.name if known is not None else stored.removeprefix("DT_").lower()
+    sizes = shape_of(shape)
+    return Value(name, dtype, None if sizes is None else tuple(size if size >= 0 else None for size in sizes))
 
 
 def _tensors(found: Node | None) -> dict[str, str]:

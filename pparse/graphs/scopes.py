@@ -1,0 +1,339 @@
+"""A graph collapsed by scope, small enough to be drawn: boxes for scopes, and edges between them with counts.
+
+The names of nodes are paths (``encoder/layer_0/attention/MatMul``, ``model.layers.0.mlp``): all nodes in one scope are
+one box. Scopes are cut as deep as the number of boxes allows. Where names have no scopes, neighbours in the file are
+one box.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from pparse.errors import LimitError
+from pparse.graphs.index import NOBODY
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any, Final
+
+    from pparse.graphs.graph import Graph
+
+# So many boxes are made if no depth is given; more than the second number are refused.
+BOXES: Final = 200
+_MOST: Final = 1_000
+_DEEPEST: Final = 12
+# Fewer boxes of scopes without their numbers tell less than neighbours in the file do.
+_TELLING: Final = 8
+# Inputs, outputs and constants up to this many have boxes of their own.
+_ENDS: Final = 24
+# Boxes with the same neighbours, from this many on, become one. So many are made in the hope that few remain.
+_ALIKE: Final = 6
+_BEFORE: Final = 16_000
+_EDGES: Final = 50_000
+# Edges from one input to more boxes, and control edges from more boxes to one, are told, not drawn.
+_DRAWN: Final = 8
+# Memory of a box, and of an edge between two.
+_BOX_BYTES: Final = 600
+_EDGE_BYTES: Final = 300
+# Operations that are counted in one box.
+_OPS: Final = 64
+_NO_BOX: Final = 0xFFFF
+
+NODES = "nodes"
+INPUT = "input"
+OUTPUT = "output"
+CONSTANT = "constant"
+
+
+class Box:
+    """One box: a scope, a node, or an input, output or constant."""
+
+    __slots__ = ("count", "kind", "name", "note", "operations", "others")
+
+    def __init__(self, name: str, kind: str = NODES, count: int = 0) -> None:
+        self.name = name
+        """The scope, or the name of the only node; for inputs and outputs, what they are."""
+        self.kind = kind
+        """``nodes``, ``input``, ``output`` or ``constant``."""
+        self.count = count
+        """How many nodes or values it stands for."""
+        self.operations: dict[str, int] = {}
+        """Number of nodes per operation, of up to 64 operations."""
+        self.note = ""
+        """Edges that are not drawn, in words."""
+        self.others = 0
+        """How many further boxes, which have the same neighbours, are in it."""
+
+    def add(self, op: str) -> None:
+        """Count a node."""
+        self.count += 1
+        if op in self.operations or len(self.operations) < _OPS:
+            self.operations[op] = self.operations.get(op, 0) + 1
+
+
+class Collapsed:
+    """The boxes of a graph or part of one, and the edges between them: numbers of boxes to [edges, control edges].
+
+    ``depth`` cuts names behind so many scopes. Raises `LimitError` if that makes too many boxes.
+    """
+
+    def __init__(self, part: Any, depth: int | None = None, *, constants: bool = False) -> None:
+        self.part = part
+        graph: Graph = part.graph
+        self.graph = graph
+        self.boxes: list[Box] = []
+        self.edges: dict[tuple[int, int], list[int]] = {}
+        self.depth = depth if depth is not None else self._fitting_depth()
+        """How many scopes of a name are kept; 0 if names have none to tell nodes apart."""
+        self.numbered = True
+        """Whether scopes that differ in numbers only are several."""
+        self._scoped = False
+        self._constants = constants
+        index = graph.index
+        with graph.extraction.session.budget.charge(
+            2 * index.total + _BOX_BYTES * _BEFORE + _EDGE_BYTES * _EDGES, "the boxes of a drawing"
+        ):
+            if self.depth or depth is not None:
+                self._collapse()
+            else:
+                self._collapse_flat()
+        if len(self.boxes) > _MOST:
+            raise LimitError(f"the drawing would have {len(self.boxes):,} boxes", option="a smaller --depth")
+        self._leave_out()
+
+    def _collapse_flat(self) -> None:
+        """Find another way if names have more than 200 first scopes.
+
+        Cut behind them, if few boxes remain once those that are alike are one; else take scopes that differ in numbers
+        only for one; else, or if names have no scopes, neighbours in the file.
+        """
+        self.depth = 1
+        for self.numbered in (True, False):
+            try:
+                self._collapse()
+            except LimitError:
+                continue
+            if (1 if self.numbered else _TELLING) <= len(self.boxes) <= BOXES and self._scoped:
+                return
+        self.depth, self.numbered = 0, True
+        self._collapse()
+
+    def _collapse(self) -> None:
+        self.boxes, self.edges = [], {}
+        box_of = array("H", [_NO_BOX]) * self.graph.index.total
+        self._make_boxes(box_of)
+        self._add_ends(box_of)
+        self._connect(box_of)
+        self._add_outputs(box_of)
+        self._merge_alike()
+
+    # -- boxes -------------------------------------------------------------------------------------------------------
+
+    def _fitting_depth(self) -> int:
+        """Return the greatest depth with at most 200 scopes; 0 if there is none."""
+        scopes: list[set[str]] = [set() for _ in range(_DEEPEST)]
+        fitting = _DEEPEST
+        for row in self.part.rows():
+            names = list(prefixes(row[1], fitting))
+            for depth in range(fitting):
+                scopes[depth].add(names[min(depth, len(names) - 1)])
+                if len(scopes[depth]) > BOXES:
+                    fitting = depth
+                    break
+            if not fitting:
+                return 0
+        counts = [len(found) for found in scopes[:fitting]]
+        return counts.index(counts[-1]) + 1  # deeper, there is nothing more
+
+    def _make_boxes(self, box_of: array[int]) -> None:
+        """Give each node its box. Inputs have their own, while they are few."""
+        index = self.graph.index
+        waiting = index.placeholders
+        alone = self.part.graph.inputs.only(self._marks()).node_count <= _ENDS
+        stretch = max(1, -(-self.part.node_count // BOXES))
+        known: dict[str, int] = {}
+        for number, row in enumerate(self.part.rows()):
+            is_input = alone and waiting[row[0]]
+            if is_input or (stretch == 1 and not self.depth):
+                name = f"\0{row[0]}"
+            elif self.depth:
+                *_, name = prefixes(row[1], self.depth)
+                self._scoped = self._scoped or name != row[1]
+                name = name if self.numbered else without_numbers(name)
+            else:
+                name = f"\0{number // stretch}"
+            if name not in known:
+                known[name] = self._new(name if name[:1] != "\0" else row[1], INPUT if is_input else NODES)
+            box = self.boxes[known[name]]
+            box.add(row[2])
+            if not self.depth and box.count == 2:
+                box.name += " …"
+            box_of[row[0]] = known[name]
+
+    def _marks(self) -> bytes | bytearray:
+        marks: bytes | bytearray = bytes([1]) * self.graph.index.total if self.part is self.graph else self.part.marks
+        return marks
+
+    def _new(self, name: str, kind: str, count: int = 0) -> int:
+        if len(self.boxes) >= _BEFORE:
+            raise LimitError(f"depth {self.depth} makes more than {_BEFORE:,} boxes", option="a smaller --depth")
+        self.boxes.append(Box(name, kind, count))
+        return len(self.boxes) - 1
+
+    def _add_ends(self, box_of: array[int]) -> None:
+        """Make boxes for the inputs and constants that are no nodes: one for each if they are few, else one for all."""
+        index = self.graph.index
+        marks = self._marks()
+        first = index.count
+        numbers = [number for number in range(first, index.first_constant) if marks[number]]
+        self._add_values(box_of, numbers, (index.arguments[number - first] for number in numbers), INPUT)
+        if self._constants:
+            numbers = [number for number in range(index.first_constant, index.total) if marks[number]]
+            self._add_values(box_of, numbers, self.part.constants(), CONSTANT)
+
+    def _add_values(self, box_of: array[int], numbers: Sequence[int], names: Iterator[str], kind: str) -> None:
+        if len(numbers) > _ENDS:
+            box = self._new(f"{len(numbers):,} {kind}s", kind, len(numbers))
+            for number in numbers:
+                box_of[number] = box
+            return
+        for number, name in zip(numbers, names, strict=True):
+            box_of[number] = self._new(name, kind, 1)
+
+    # -- edges -------------------------------------------------------------------------------------------------------
+
+    def _connect(self, box_of: array[int]) -> None:
+        index, source = self.graph.index, self.graph.source
+        starts, numbers = index.input_starts, index.input_numbers
+        producer, mark = source.producer, source.control
+        for row in self.part.rows():
+            place = starts[row[0]]
+            target = box_of[row[0]]
+            for text in row[3]:
+                if producer(text) is None:
+                    continue
+                number = numbers[place]
+                place += 1
+                box = box_of[number] if number != NOBODY else _NO_BOX
+                if box != target and box != _NO_BOX:
+                    self._add_edge(box, target, control=bool(mark) and text.startswith(mark))
+
+    def _add_edge(self, source: int, target: int, *, control: bool = False) -> None:
+        counts = self.edges.setdefault((source, target), [0, 0])
+        if len(self.edges) > _EDGES:
+            raise LimitError(f"the drawing would have more than {_EDGES:,} edges", option="a smaller --depth")
+        counts[control] += 1
+
+    def _add_outputs(self, box_of: array[int]) -> None:
+        """Make boxes for what the graph returns, behind the boxes that make it."""
+        found = self._outputs(box_of)
+        if len(found) > _ENDS:
+            all_of_them = self._new(f"{len(found):,} outputs", OUTPUT, len(found))
+            for _, box in found:
+                if box != _NO_BOX:
+                    self._add_edge(box, all_of_them)
+            return
+        for name, box in found:
+            number = self._new(name, OUTPUT, 1)
+            if box != _NO_BOX:
+                self._add_edge(box, number)
+
+    def _outputs(self, box_of: array[int]) -> list[tuple[str, int]]:
+        """Return names of outputs, each with the box that makes it."""
+        graph, index = self.graph, self.graph.index
+        wanted = None if self.part is graph else self.part.wanted
+        texts = dict(graph.results) if wanted is None else {name: name for name in wanted}
+        if not texts:
+            texts = {text: text for way in graph.signatures.values() for text in way.outputs.values() if text}
+        if not texts:
+            ends = graph.unconsumed.only(self._marks())
+            return [(row[1], box_of[row[0]]) for row in ends.rows() if self.boxes[box_of[row[0]]].kind == NODES]
+        found = []
+        for name, text in texts.items():
+            number = index.ordinal(graph.source.producer(text) or text)
+            number = graph.number_of(text) if number is None else number
+            found.append((name, box_of[number] if number is not None else _NO_BOX))
+        return found
+
+    # -- fewer boxes -------------------------------------------------------------------------------------------------
+
+    def _merge_alike(self) -> None:
+        """Make one box of many that have the same neighbours, such as the variables of a model."""
+        around: list[tuple[list[int], list[int]]] = [([], []) for _ in self.boxes]
+        for source, target in self.edges:
+            around[source][1].append(target)
+            around[target][0].append(source)
+        groups: dict[tuple[str, tuple[int, ...], tuple[int, ...]], list[int]] = {}
+        for number, (sources, targets) in enumerate(around):
+            key = self.boxes[number].kind, tuple(sorted(sources)), tuple(sorted(targets))
+            groups.setdefault(key, []).append(number)
+        into = list(range(len(self.boxes)))
+        for (kind, _, _), group in groups.items():
+            if len(group) < _ALIKE or kind not in (NODES, OUTPUT):
+                continue
+            first = self.boxes[group[0]]
+            first.others = len(group) - 1
+            for number in group[1:]:
+                into[number] = group[0]
+                first.count += self.boxes[number].count
+                for op, count in self.boxes[number].operations.items():
+                    first.operations[op] = first.operations.get(op, 0) + count
+        self._renumber(into)
+
+    def _renumber(self, into: list[int]) -> None:
+        """Leave out the boxes that are in others."""
+        kept = [number for number, home in enumerate(into) if home == number]
+        new = {number: place for place, number in enumerate(kept)}
+        self.boxes = [self.boxes[number] for number in kept]
+        edges, self.edges = self.edges, {}
+        for (source, target), counts in edges.items():
+            key = new[into[source]], new[into[target]]
+            if key[0] != key[1]:
+                found = self.edges.setdefault(key, [0, 0])
+                found[0] += counts[0]
+                found[1] += counts[1]
+
+    def _leave_out(self) -> None:
+        """Leave out edges that would cover everything: of an input of many boxes, and to what waits for many."""
+        lead: dict[int, list[tuple[int, int]]] = {}
+        wait: dict[int, list[tuple[int, int]]] = {}
+        for edge, (data, _) in self.edges.items():
+            if self.boxes[edge[0]].kind in (INPUT, CONSTANT):
+                lead.setdefault(edge[0], []).append(edge)
+            elif not data or self.boxes[edge[1]].kind == OUTPUT:
+                wait.setdefault(edge[1], []).append(edge)
+        for found, words in ((lead, "to"), (wait, "after")):
+            for number, edges in found.items():
+                if len(edges) > _DRAWN:
+                    self.boxes[number].note = f"{words} {len(edges):,} boxes"
+                    for edge in edges:
+                        del self.edges[edge]
+
+
+def without_numbers(name: str) -> str:
+    """Return a name with each of its numbers as ``#``."""
+    kept = "".join("#" if char.isdecimal() else char for char in name)
+    while "##" in kept:
+        kept = kept.replace("##", "#")
+    return kept
+
+
+def prefixes(name: str, most: int) -> Iterator[str]:
+    """Yield the scopes of a name, from the outermost on, then the name itself; at most so many."""
+    text = name.replace(".", "/")
+    place, given = 0, 0
+    while given < most - 1:
+        place = text.find("/", place)
+        if place < 0:
+            break
+        if place and text[place - 1] != "/":  # a name may begin with a separator
+            yield name[:place]
+            given += 1
+        place += 1
+    else:
+        end = text.find("/", place + 1) if most else -1
+        if end > 0:
+            yield name[:end]
+            return
+    yield name

@@ -1,0 +1,108 @@
+"""An ONNX model whose graph survived: beside its whole tensors, a model that finds them in the safetensors file.
+
+So there is one copy of the weights, and onnx and its runtimes read both as one model (external data).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from pparse.errors import PASSING, LimitError, PparseError
+from pparse.findings import Status
+from pparse.limits import count_words
+from pparse.recovery.report import RecoveredFile
+from pparse.recovery.salvage_job import text_of
+from pparse.recovery.tensor_judge import bytes_of
+from pparse.viewers.onnx.rebuilt import RebuiltModel, Stored
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from pparse.recovery.salvage_job import Job
+    from pparse.recovery.salvage_tensors import Plan
+    from pparse.recovery.target import TargetFile
+    from pparse.recovery.tensor_judge import TensorJudge
+    from pparse.tensors.tensor import Tensor
+    from pparse.viewers.onnx.viewer import OnnxViewer
+
+_EXTENSION: Final = ".onnx"
+_MOST_NAMES: Final = 5
+
+
+class ModelWriter:
+    """Writes the model beside the safetensors ``file`` (None: no tensor is in one), which was written as ``plan`` says.
+
+    ``name`` is that of the damaged model.
+    """
+
+    def __init__(
+        self, job: Job, viewer: OnnxViewer, judge: TensorJudge, plan: Plan, file: TargetFile | None, name: str
+    ) -> None:
+        self._job = job
+        self._viewer = viewer
+        self._judge = judge
+        self._plan = plan
+        self._file = file
+        self._name = name if name.lower().endswith(_EXTENSION) else name + _EXTENSION
+        self._seen: set[int] = set()
+        self.path: str | None = None
+        """The path of the model; None if none could be written."""
+
+    def holds(self, number: int, tensor: Tensor) -> bool:
+        """Say whether the model has a tensor that no safetensors file can hold."""
+        outside = tensor.name.startswith("training[")
+        return self.path is not None and not outside and self._stored(number, tensor) is not None
+
+    def save(self, status: Status) -> None:
+        """Write the model and report it with ``status``, or report why there is none."""
+        job = self._job
+        location = "" if self._file is None else self._file.path.rpartition("/")[2]
+        try:
+            model = RebuiltModel(self._viewer, location, self._stored)
+            with job.target.create(self._name) as file:
+                model.write(file.write)
+        except PASSING:
+            raise
+        except PparseError as error:
+            if isinstance(error, LimitError) and job.target.is_full:
+                raise
+            reason = f"no model can be written with what is left: {error.reason}"
+            job.report_as(RecoveredFile(None, Status.MISSING, raw_name=self._name, reason=text_of(reason)))
+            return
+        self.path = file.path
+        job.report(file, status, text_of(self._reason(model, location)))
+
+    def _reason(self, model: RebuiltModel, location: str) -> str:
+        reason = "the graph with " + (count_words(model.kept, "whole initializer") if model.kept else "no initializer")
+        if model.needs_file:
+            reason += f", most of whose bytes are in {location}: keep both in one folder"
+        lost = model.inputs
+        if not lost:
+            return reason
+        shown = ", ".join(lost[:_MOST_NAMES]) + (" …" if len(lost) > _MOST_NAMES else "")
+        return f"{reason}; to be fed as inputs, since they are lost: {shown}"
+
+    def _stored(self, number: int, tensor: Tensor) -> Stored | None:
+        """Return where a tensor is in the safetensors file; without a length, if it is whole and not there."""
+        at = bisect_left(self._plan.numbers, number)
+        if at < len(self._plan.numbers) and self._plan.numbers[at] == number:
+            return Stored(self._plan.begin + self._plan.places[at], self._plan.sizes[at])
+        if number in self._judge.spoiled or tensor.status is not Status.COMPLETE or tensor.unwritten_nbytes:
+            return None
+        if tensor.dtype is not None and number not in self._seen and not self._can_be_read(number, tensor):
+            return None
+        return Stored()
+
+    def _can_be_read(self, number: int, tensor: Tensor) -> bool:
+        """Read a tensor that is not in the safetensors file, once."""
+        try:
+            for _ in bytes_of(tensor):
+                pass
+        except PASSING:
+            raise
+        except PparseError:
+            self._judge.spoiled.add(number)
+            return False
+        self._seen.add(number)
+        return True

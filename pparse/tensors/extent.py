@@ -1,0 +1,189 @@
+"""`Extent`: how much of a document is there, and what its tensors are like."""
+
+from __future__ import annotations
+
+from pparse.findings import Status
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pparse.document.downloads import Resume
+    from pparse.findings import Finding
+    from pparse.tensors.tensor_facts import TensorFacts
+
+
+class Extent:
+    """How large a document is, and should be; and counts of its tensors."""
+
+    __slots__ = (
+        "_hit",
+        "actual",
+        "at_least",
+        "cut_files",
+        "damaged",
+        "document_status",
+        "expected",
+        "first_hit",
+        "known",
+        "last_byte",
+        "missing",
+        "missing_files",
+        "parameters",
+        "resume",
+        "resume_at",
+        "resume_file",
+        "tensor_bytes",
+        "truncated",
+        "unread",
+        "unsupported",
+        "unwritten",
+        "verified",
+        "whole",
+    )
+
+    def __init__(self, actual: int | None = None, expected: int | None = None, known: int = 0) -> None:
+        self.known = known
+        """How much was learned from the document's bytes when counting began."""
+        self.actual = actual
+        """Size in bytes; None: unknown."""
+        self.expected = expected
+        """Bytes that it should have; None: unknown."""
+        self.document_status = Status.COMPLETE
+        """What the tensors do not show: whether the header is cut or damaged."""
+        self.at_least = False
+        """Whether the header is cut, and may name more than ``expected`` counts."""
+        self.first_hit: str | None = None
+        """The first tensor that is not whole."""
+        self._hit = ("", 0)
+        self.resume: list[Resume] = []
+        """Every file whose download should be resumed, and at which byte."""
+        self.resume_at: int | None = None
+        """The byte to resume the first of them at."""
+        self.resume_file: str | None = None
+        """The name of that file."""
+        self.cut_files = 0  #: number of shards that are cut
+        self.missing_files = 0  #: number of shards that are missing
+        self.whole = self.truncated = self.missing = self.damaged = self.unsupported = 0
+        self.verified = 0
+        """Number of whole tensors whose bytes a checksum confirmed."""
+        self.unwritten = 0
+        """Number of tensors that lie, wholly or in part, in holes of the file."""
+        self.unread: list[Finding] = []
+        """Why the first 10 tensors that cannot be read cannot, as far as that is known."""
+        self.tensor_bytes = 0
+        """Bytes of all tensors."""
+        self.last_byte = 0
+        """Where the last tensor of a file ends, as an offset of its data."""
+        self.parameters: dict[str, int] = {}
+        """Number of elements by dtype."""
+
+    @property
+    def count(self) -> int:
+        """Number of tensors."""
+        return self.whole + self.truncated + self.missing + self.damaged + self.unsupported
+
+    @property
+    def all_verified(self) -> bool | None:
+        """True if a checksum confirmed the bytes of every tensor; else None."""
+        return True if self.count and self.verified == self.count else None
+
+    @property
+    def missing_bytes(self) -> int | None:
+        """Bytes that should exist and do not."""
+        if self.actual is None or self.expected is None:
+            return None
+        return max(0, self.expected - self.actual)
+
+    @property
+    def status(self) -> Status:
+        """The worst status among document and tensors."""
+        if self.damaged or self.document_status is Status.DAMAGED:
+            return Status.DAMAGED
+        unread = self.document_status is Status.UNSUPPORTED
+        if (
+            self.truncated
+            or self.missing
+            or self.missing_bytes
+            or not (unread or self.document_status is Status.COMPLETE)
+        ):
+            return Status.TRUNCATED
+        if self.unwritten:  # an unfinished download: the size is right, but bytes are missing
+            return Status.TRUNCATED
+        return Status.UNSUPPORTED if self.unsupported or unread else Status.COMPLETE
+
+    def add(self, tensor: TensorFacts) -> None:
+        """Count one tensor."""
+        status = tensor.status
+        spans = tensor.spans
+        if tensor.unwritten_nbytes:
+            self.unwritten += 1
+        if status is Status.COMPLETE:
+            self.whole += 1
+            self.verified += tensor.verified is True
+        elif status is Status.TRUNCATED or status is Status.MISSING:
+            if status is Status.TRUNCATED:
+                self.truncated += 1
+            else:
+                self.missing += 1
+            at = (spans[0].path, spans[0].offset) if spans else ("", 0)
+            # The order of names may differ from the order of bytes.
+            if self.first_hit is None or (spans and self._hit[0] == at[0] and at < self._hit):
+                self.first_hit = tensor.name
+                self._hit = at
+        elif status is Status.DAMAGED:
+            self.damaged += 1
+        else:
+            self.unsupported += 1
+            self.unread.extend(filter(None, (tensor.finding,)))
+            del self.unread[10:]
+        for span in spans:
+            self.tensor_bytes += span.length
+            end = span.offset + span.length if span.is_placed else 0
+            if end > self.last_byte:
+                self.last_byte = end
+        if status is Status.DAMAGED or (tensor.dtype is None and not tensor.shape):
+            return  # the number of elements is unknown
+        if tensor.is_text or (tensor.dtype is not None and not tensor.dtype.is_number):
+            return  # text is not a parameter
+        dtype = tensor.type_name
+        if len(self.parameters) > 200 and dtype not in self.parameters:
+            dtype = "other"
+        self.parameters[dtype] = self.parameters.get(dtype, 0) + tensor.size
+
+    def add_all(self, part: Extent) -> None:
+        """Add the counts of another extent."""
+        self.whole += part.whole
+        self.truncated += part.truncated
+        self.missing += part.missing
+        self.damaged += part.damaged
+        self.unsupported += part.unsupported
+        self.unread += part.unread[: 10 - len(self.unread)]
+        self.unwritten += part.unwritten
+        self.verified += part.verified
+        self.tensor_bytes += part.tensor_bytes
+        if self.first_hit is None:
+            self.first_hit, self._hit = part.first_hit, part._hit
+        for dtype, count in part.parameters.items():
+            self.parameters[dtype] = self.parameters.get(dtype, 0) + count
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the extent as plain data, for JSON."""
+        return {
+            "actual": self.actual,
+            "expected": self.expected,
+            "expected_at_least": self.at_least,
+            "missing_bytes": self.missing_bytes,
+            "first_hit": self.first_hit,
+            "resume_at": self.resume_at,
+            "resume_file": self.resume_file,
+            "resume": [file.to_dict() for file in self.resume],
+            "tensors": self.count,
+            "whole": self.whole,
+            "truncated": self.truncated,
+            "missing": self.missing,
+            "damaged": self.damaged,
+            "unsupported": self.unsupported,
+            "unwritten": self.unwritten,
+            "verified": self.verified,
+            "tensor_bytes": self.tensor_bytes,
+            "parameters": dict(self.parameters),
+        }

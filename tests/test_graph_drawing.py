@@ -1,0 +1,326 @@
+"""Graphs as drawings: which boxes there are, and a picture in which nothing covers anything else."""
+
+from __future__ import annotations
+
+import random
+import sys
+from xml.etree import ElementTree
+
+import pytest
+
+from pparse.errors import LimitError, UnsupportedError
+from pparse.graphs import scopes
+from pparse.graphs.scopes import Collapsed, prefixes, without_numbers
+from pparse.graphs.svg import escaped
+from tests.test_graphs import Graph, Lines, document  # noqa: F401 -- a fixture
+from tests.test_tensorflow_graph import SMALL, GraphDef, graph_def, graph_of, model
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture
+def igraph():
+    return pytest.importorskip("igraph")
+
+
+def layers(count, parts=("attention", "mlp")):
+    """Return a graph of layers with scopes in them."""
+    message = GraphDef()
+    message.node.add(name="x", op="Placeholder")
+    last = "x"
+    for layer in range(count):
+        for part in parts:
+            for number in range(3):
+                name = f"model/layer_{layer}/{part}/op{number}"
+                message.node.add(name=name, op=("MatMul", "Add", "Relu")[number], input=[last])
+                last = name
+    message.node.add(name="logits", op="Softmax", input=[last, "x", "^x"])
+    return message
+
+
+def boxes(collapsed):
+    return {box.name: (box.kind, box.count) for box in collapsed.boxes}
+
+
+def edges(collapsed):
+    names = [box.name for box in collapsed.boxes]
+    return {(names[source], names[target]): tuple(count) for (source, target), count in collapsed.edges.items()}
+
+
+# -- boxes -----------------------------------------------------------------------------------------------------------
+
+
+def test_scopes_of_names():
+    assert list(prefixes("a/b/c", 9)) == ["a", "a/b", "a/b/c"]
+    assert list(prefixes("/model/layers.0/mlp", 9)) == [
+        "/model",
+        "/model/layers",
+        "/model/layers.0",
+        "/model/layers.0/mlp",
+    ]
+    assert list(prefixes("a/b/c", 2)) == ["a", "a/b"]
+    assert list(prefixes("a/b/c", 1)) == ["a"]
+    assert list(prefixes("", 3)) == [""]
+    assert list(prefixes("a//", 3)) == ["a", "a//"]
+    assert without_numbers("conv12_block3") == "conv#_block#"
+
+
+def test_scopes_are_boxes_with_counts_and_so_are_edges():
+    found = Collapsed(graph_of(layers(2)), 2)
+    assert boxes(found) == {
+        "x": ("input", 1),
+        "model/layer_0": ("nodes", 6),
+        "model/layer_1": ("nodes", 6),
+        "logits": ("output", 1),
+    }
+    names = [(box.name, box.kind) for box in found.boxes]
+    assert names == [
+        ("x", "input"),
+        ("model/layer_0", "nodes"),
+        ("model/layer_1", "nodes"),
+        ("logits", "nodes"),
+        ("logits", "output"),
+    ]
+    assert {(names[a][0], names[b][0]): tuple(n) for (a, b), n in found.edges.items()} == {
+        ("x", "model/layer_0"): (1, 0),
+        ("model/layer_0", "model/layer_1"): (1, 0),
+        ("model/layer_1", "logits"): (1, 0),
+        ("x", "logits"): (1, 1),
+        ("logits", "logits"): (1, 0),
+    }
+    assert found.boxes[1].operations == {"MatMul": 2, "Add": 2, "Relu": 2}
+
+
+def test_names_are_cut_as_deep_as_the_number_of_boxes_allows():
+    assert Collapsed(graph_of(layers(2))).depth == 4
+    assert Collapsed(graph_of(layers(40))).depth == 3  # 240 nodes, 80 parts
+    assert Collapsed(graph_of(layers(150))).depth == 2
+    assert Collapsed(graph_of(layers(300))).depth == 1
+    assert len(Collapsed(graph_of(layers(300)), 2).boxes) == 300 + 3
+    assert Collapsed(graph_of(graph_def(**SMALL))).depth == 1
+
+
+def test_more_boxes_than_can_be_drawn_are_refused():
+    with pytest.raises(LimitError, match="--depth"):
+        Collapsed(graph_of(layers(1_100)), 2)
+
+
+def test_first_scopes_that_differ_in_numbers_are_one_if_there_are_too_many():
+    message = GraphDef()
+    for number in range(300):
+        for word in "abcdefghi":
+            inputs = [f"{word}{number - 1}/v"] if number else []
+            message.node.add(name=f"{word}{number}/v", op="A", input=inputs)
+    found = Collapsed(graph_of(message))
+    assert not found.numbered
+    assert boxes(found)["a#"] == ("nodes", 300)
+
+
+def test_names_without_scopes_are_grouped_by_their_order():
+    message = GraphDef()
+    for number in range(1_000):
+        message.node.add(name=f"n{number}", op="A", input=[f"n{number - 1}"] if number else [])
+    found = Collapsed(graph_of(message))
+    assert found.depth == 0
+    assert boxes(found)["n0 …"] == ("nodes", 5)
+    assert len(found.boxes) == 201
+    assert edges(found)["n0 …", "n5 …"] == (1, 0)
+
+
+def test_boxes_with_the_same_neighbours_are_one():
+    nodes = {f"var{number}": "VarHandleOp" for number in range(8)}
+    found = Collapsed(graph_of(graph_def(**nodes, call="Call " + " ".join(nodes), alone="A")))
+    assert [(box.name, box.count, box.others) for box in found.boxes if box.kind == "nodes"] == [
+        ("var0", 8, 7),
+        ("call", 1, 0),
+        ("alone", 1, 0),
+    ]
+    assert edges(found)["var0", "call"] == (8, 0)
+
+
+def test_an_input_that_leads_everywhere_and_a_node_that_waits_for_all_are_told():
+    nodes = {f"n{number}": f"A{number} x n{number - 1}" for number in range(1, 20)}
+    found = Collapsed(
+        graph_of(graph_def(x="Placeholder", n0="A x", **nodes, done="NoOp " + " ".join(f"^{n}" for n in nodes)))
+    )
+    notes = {box.name: box.note for box in found.boxes if box.note}
+    assert notes == {"x": "to 20 boxes", "done": "after 19 boxes"}
+    assert not any(source == "x" for source, _ in edges(found))
+
+
+def test_inputs_outputs_and_constants_of_values_with_names(document):  # noqa: F811
+    text = "in x\nconst w\na/b: A x w -> y\na/c: B y -> z\nout z"
+    graph = Graph(Lines(text, document))
+    assert boxes(Collapsed(graph, 1)) == {"x": ("input", 1), "a": ("nodes", 2), "z": ("output", 1)}
+    shown = Collapsed(graph, 1, constants=True)
+    assert boxes(shown)["w"] == ("constant", 1)
+    assert edges(shown) == {("x", "a"): (1, 0), ("w", "a"): (1, 0), ("a", "z"): (1, 0)}
+    assert boxes(Collapsed(graph.subgraph("y"), 1)) == {"x": ("input", 1), "a": ("nodes", 1), "y": ("output", 1)}
+    many = "\n".join(
+        [*(f"in i{n}" for n in range(30)), "a: A " + " ".join(f"i{n}" for n in range(30)) + " -> y", "out y"]
+    )
+    assert boxes(Collapsed(Graph(Lines(many, document))))["30 inputs"] == ("input", 30)
+
+
+def test_results_of_functions_and_of_signatures_are_outputs():
+    graph = graph_of(model(), "tensorflow.SavedModel", meta_graph=1)
+    assert ("z:0", "output") in [(box.name, box.kind) for box in Collapsed(graph).boxes]
+    body = Collapsed(graph.bodies["f"])
+    assert edges(body)["pair", "out"] == (1, 0)
+    assert edges(body)["a", "neg"] == (1, 0)
+
+
+# -- the picture -----------------------------------------------------------------------------------------------------
+
+
+def picture(part, **options):
+    """Return the root of a drawing, its boxes as ``(left, top, right, bottom)``, and the texts in them."""
+    root = ElementTree.fromstring("".join(part.to_svg(**options)))
+    places = []
+    for rect in root.iterfind(f"{SVG}g/{SVG}rect"):
+        x, y, width, height = (float(rect.get(key)) for key in ("x", "y", "width", "height"))
+        places.append((x, y, x + width, y + height))
+    texts = [[text.text for text in group.iterfind(f"{SVG}text")] for group in root.iterfind(f"{SVG}g")]
+    return root, places, texts
+
+
+def random_scopes(seed):
+    chooser = random.Random(seed)
+    message = GraphDef()
+    names = [f"s{chooser.randrange(12)}/t{chooser.randrange(4)}/n{number}" for number in range(300)]
+    for number, name in enumerate(names):
+        back = names[max(0, number - 40) : number + 2]
+        inputs = (
+            [chooser.choice(("", "^")) + chooser.choice(back) for _ in range(chooser.randrange(3))] if number else []
+        )
+        message.node.add(name=name, op="A", input=inputs)
+    return message
+
+
+@pytest.mark.parametrize("depth", [None, 1, 2])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_box_covers_another_and_all_are_in_the_picture(igraph, seed, depth):
+    root, places, texts = picture(graph_of(random_scopes(seed)), depth=depth)
+    assert len(places) == len(texts) > 10
+    for number, (left, top, right, bottom) in enumerate(places):
+        assert left >= 0
+        assert top >= 50  # below the title
+        assert right <= float(root.get("width"))
+        assert bottom <= float(root.get("height"))
+        for other in places[:number]:
+            assert right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top
+
+
+def test_parts_that_no_edge_joins_stand_side_by_side_and_in_rows(igraph):
+    nodes = {}
+    for number in range(30):
+        nodes |= {f"from_{number}": "A", f"to_{number}": f"B from_{number}"}
+    root, places, _ = picture(graph_of(graph_def(**nodes)))
+    assert len(places) == 60 + 1  # and one for 30 outputs
+    assert float(root.get("width")) < 1_600
+    assert len({(left, top) for left, top, _, _ in places}) == len(places)
+    for number, (left, top, right, bottom) in enumerate(places):
+        assert all(
+            right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top for other in places[:number]
+        )
+
+
+def test_counts_on_edges_do_not_cover_each_other(igraph):
+    root, _, _ = picture(graph_of(random_scopes(1)), depth=1)
+    found = [
+        (float(rect.get("x")), float(rect.get("y")), float(rect.get("width")))
+        for rect in root
+        if rect.get("class") == "back"
+    ]
+    assert len(found) > 10
+    for number, (x, y, width) in enumerate(found):
+        for other, high, wide in found[:number]:
+            assert x + width <= other + 4 or other + wide <= x + 4 or abs(y - high) >= 10
+
+
+def test_edges_go_from_top_to_bottom_where_nothing_goes_round(igraph):
+    _, places, texts = picture(graph_of(layers(3)), depth=2)
+    tops = {tuple(text): place[1] for text, place in zip(texts, places, strict=True)}
+    order = [tops["x", "input"], *(top for (name, _), top in tops.items() if "layer" in name)]
+    assert order == sorted(set(order))
+    assert max(tops.values()) == tops["logits", "output"]
+
+
+def test_text_fits_into_its_box(igraph):
+    message = graph_def(**{"a" * 100: "B" * 100, "名" * 60: "C"})
+    _, places, texts = picture(graph_of(message))
+    assert "…" in texts[0][0]
+    for (left, _, right, _), (name, what) in zip(places, texts, strict=True):
+        wide = sum(2 if ord(char) > 0x2E80 else 1 for char in name)
+        assert 7.2 * wide <= right - left
+        assert 6 * len(what) <= right - left
+
+
+def test_hostile_names_are_text(igraph):
+    name = 'x"/><script>alert(1)</script>&\x00\x1b\u202e\ud800\uffff]]>'
+    assert escaped("\x00<&\ud800\uffff") == "\\x00&lt;&amp;\\ud800\\uffff"
+    text = "".join(graph_of(graph_def(**{name.replace("\ud800", ""): "A&B"})).to_svg(title=name))
+    root = ElementTree.fromstring(text)
+    text.encode()
+    assert {element.tag.removeprefix(SVG) for element in root.iter()} <= {
+        "svg",
+        "title",
+        "style",
+        "defs",
+        "marker",
+        "path",
+        "rect",
+        "text",
+        "g",
+    }
+    assert "<script" not in text
+    assert "http" not in text.replace(SVG[1:-1], "")
+
+
+def test_an_empty_graph_is_a_title(igraph):
+    root, places, _ = picture(graph_of(GraphDef(version=1)), title="nothing")
+    assert places == []
+    assert root.find(f"{SVG}text").text == "nothing"
+
+
+def test_long_edges_beyond_the_limit_are_drawn_straight(igraph, monkeypatch):
+    from pparse.graphs import layout
+
+    graph = graph_of(layers(20))
+    edges_drawn = len(Collapsed(graph, 2).edges)
+    for most in (6_000, 0):
+        monkeypatch.setattr(layout, "_POINTS", most)
+        root, _, _ = picture(graph, depth=2)
+        paths = [path.get("d") for path in root.iterfind(f"{SVG}path")]
+        assert len(paths) == edges_drawn
+        assert max(path.count("C") for path in paths) == (21 if most else 1)
+
+
+def test_without_igraph_the_error_names_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "igraph", None)
+    with pytest.raises(UnsupportedError, match="pip install igraph"):
+        list(graph_of(graph_def(**SMALL)).to_svg())
+
+
+def test_svg_on_the_command_line(igraph, run, tmp_path):
+    path = tmp_path / "graph.pb"
+    path.write_bytes(layers(4).SerializeToString())
+    ran = run("graph", path, "--svg", "--depth", 2)
+    assert (ran.code, ran.err) == (0, "")
+    root = ElementTree.fromstring(ran.out.encode())
+    texts = [text.text for text in root.iterfind(f"{SVG}text")]
+    assert texts[:2] == ["graph.pb", "graph: 26 nodes, 7 boxes; names are cut behind 2 scopes"]
+    target = tmp_path / "graph.svg"
+    assert run("graph", path, "--svg", "--depth", 2, "-o", target).out == ""
+    assert target.read_text(encoding="utf-8") == ran.out
+    assert run("graph", path, "--svg", "--dot").code == 2
+    assert "layer_2" not in run("graph", path, "--svg", "--outputs", "model/layer_1/mlp/op2").out
+
+
+def test_memory_of_a_drawing_is_given_back():
+    graph = graph_of(layers(30))
+    _ = graph.index
+    before = graph.extraction.session.budget.used
+    Collapsed(graph)
+    assert graph.extraction.session.budget.used == before
+    assert scopes.BOXES == 200
