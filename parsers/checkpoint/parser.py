@@ -36,7 +36,7 @@ from pparse.tree.recognition import Confidence, signatures
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any, ClassVar, Final
+    from typing import ClassVar, Final
 
     from pparse.data.base import Data
     from pparse.data.reader import Range
@@ -70,6 +70,7 @@ class CheckpointParser(ProtobufParser):
 
     name = "tf-checkpoint"
     description = "TensorFlow checkpoint (its index, or a whole one of version 1)"
+    viewer = "pparse.viewers.checkpoint.viewer:CheckpointViewer"
     extensions: ClassVar[tuple[str, ...]] = (".index", ".ckpt")
     signatures = signatures(b"\0\0")
     is_generic = False
@@ -166,7 +167,7 @@ class CheckpointParser(ProtobufParser):
             if not _is_of_places(table, offset, size):
                 table.add(offset, size)
         cut = isinstance(error, EndOfDataError)
-        found = f"{count_words(len(table.offsets), 'block')} with {count_words(table.count, 'entry', 'entries')} found"
+        found = f"{count_words(len(table.offsets), 'block')} with {count_words(table.count, 'entry')} found"
         finding = Finding(
             "truncated" if cut else "malformed",
             f"{error.reason}; {found} by their checksums",
@@ -193,7 +194,7 @@ class CheckpointParser(ProtobufParser):
     def root_entry(self) -> Entry:
         """Describe the root: a map of keys to messages."""
         extraction = self.result.extraction
-        return Entry(None, self.name, extraction.start, extraction.end, status=None)
+        return Entry(None, self.name, extraction.start, extraction.end, status=None, note=Origin(None))
 
     def shape(self, kind: str) -> str:
         """Return the shape of nodes of ``kind``."""

@@ -186,7 +186,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
     (
         "tf-checkpoint",
         "pparse.parsers.checkpoint.parser:CheckpointParser",
-        None,
+        "pparse.viewers.checkpoint.viewer:CheckpointViewer",
         ((0, b"\x00\x00"),),
         (".index", ".ckpt"),
         False,
