@@ -7,9 +7,11 @@ variables is left out, except with --all, --outputs and in a model that is writt
 
 from __future__ import annotations
 
+from itertools import islice
+
 from pparse.cli.common import open_file
 from pparse.cli.exit_codes import DAMAGED, exit_code_for
-from pparse.cli.graph_values import SHOWN, described, inputs_of, listed, outputs_of, typed_names
+from pparse.cli.graph_values import MOST, SHOWN, described, inputs_of, listed, outputs_of, typed_names
 from pparse.display.text import safe
 from pparse.errors import LimitError, UnsupportedError
 from pparse.findings import Status
@@ -289,8 +291,8 @@ def _json(document: Extraction, whole: Graph, graph: Graph, part: Graph | Select
     yield from _list("outputs", map(dumps, outputs_of(graph, part)))
     yield from _list("functions", map(dumps, _shown(whole, functions, options)))
     yield from _list("bodies", (dumps(name) for name in whole.bodies if name not in functions))
-    yield from _list("input_values", (dumps(described(graph, name)) for name in inputs_of(graph, part)))
-    yield from _list("output_values", (dumps(described(graph, name)) for name in outputs_of(graph, part)))
+    yield from _list("input_values", (dumps(described(graph, name)) for name in islice(inputs_of(graph, part), MOST)))
+    yield from _list("output_values", (dumps(described(graph, name)) for name in islice(outputs_of(graph, part), MOST)))
     results = dict(graph.results)
     yield f', "results": {dumps(results)}, "signatures": '
     yield dumps({name: signature.to_dict() for name, signature in whole.signatures.items()})

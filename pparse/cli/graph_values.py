@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 # The most names that are shown.
 SHOWN: Final = 20
-# `info` looks at the inputs and outputs of graphs up to this many nodes, and lists so many of them in JSON.
-_MOST: Final = 20_000
-_MOST_NAMES: Final = 1_000
+# The most inputs or outputs that are described in JSON.
+MOST: Final = 1_000
+# `info` looks at the inputs and outputs of graphs up to this many nodes.
+_NODES: Final = 20_000
 
 
 def inputs_of(graph: Graph, part: Graph | Selection) -> Iterable[str]:
@@ -68,7 +69,7 @@ def graph_words(viewer: Viewer) -> list[tuple[str, str]]:
     if graph is None:
         return []
     facts = [("graph", count_words(graph.node_count, "node"))]
-    if graph.node_count <= _MOST:
+    if graph.node_count <= _NODES:
         part = graph.visible
         facts.append(("inputs", typed_names(graph, inputs_of(graph, part))))
         facts.append(("outputs", typed_names(graph, outputs_of(graph, part))))
@@ -81,10 +82,10 @@ def graph_facts(viewer: Viewer) -> dict[str, object] | None:
     if graph is None:
         return None
     facts: dict[str, object] = {"node_count": graph.node_count, "inputs": None, "outputs": None}
-    if graph.node_count <= _MOST:
+    if graph.node_count <= _NODES:
         part = graph.visible
         for label, ends_of in (("inputs", inputs_of), ("outputs", outputs_of)):
-            facts[label] = [described(graph, name) for name in islice(ends_of(graph, part), _MOST_NAMES)]
+            facts[label] = [described(graph, name) for name in islice(ends_of(graph, part), MOST)]
     return facts
 
 
@@ -92,7 +93,7 @@ def _graph_of(viewer: Viewer) -> Graph | None:
     """Return the graph of a model; None if there is none, or it cannot be read (`graph` tells why)."""
     try:
         graph: Graph | None = viewer.graph
-        if graph is not None and graph.node_count <= _MOST:
+        if graph is not None and graph.node_count <= _NODES:
             _ = graph.index
     except PASSING:
         raise

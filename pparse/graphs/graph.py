@@ -117,6 +117,12 @@ class _Part(Guarded):
         """The edges, streamed: data and control, in the order of their targets."""
         return Edges(self)
 
+    def stream_edges(self) -> Iterator[Edge]:
+        """Yield the edges: what iterating over `edges` does."""
+        edges_of = self.graph.edges_of
+        for row in self.rows():
+            yield from edges_of(row)
+
     def to_dot(self, name: str = "", *, constants: bool = False) -> Iterator[str]:
         """Yield the text of a Graphviz file, a line at a time; with ``constants``, stored values are in it, too."""
         from pparse.graphs.text import to_dot
@@ -160,9 +166,7 @@ class Edges(Iterable[Edge]):
         self._part = part
 
     def __iter__(self) -> Iterator[Edge]:
-        edges_of = self._part.graph.edges_of
-        for row in self._part.rows():
-            yield from edges_of(row)
+        return self._part.stream_edges()
 
     def __repr__(self) -> str:
         return f"<Edges of {self._part!r}>"

@@ -35,24 +35,30 @@ def to_dot(part: Any, name: str = "", constants: bool = False) -> Iterator[str]:
     for constant in part.constants() if constants else ():
         yield _value(constant, "note", named)
     hidden = graph.is_constant if named and not constants else None
+    identifier = _node if named else quoted
     for row in part.rows():
-        yield f"  {_node(row[1], named)} [label={quoted(row[1])[:-1]}\\n{quoted(row[2])[1:]}];\n"
+        label, target = quoted(row[1]), identifier(row[1])
+        yield f"  {target} [label={label[:-1]}\\n{quoted(row[2])[1:]}];\n"
         for edge in graph.edges_of(row):
-            if edge.output is None and hidden is not None and hidden(edge.source):
+            if not named:
+                source = quoted(edge.source)
+            elif edge.output is None and hidden is not None and hidden(edge.source):
                 continue
-            yield f"  {_source(edge, named)} -> {_node(edge.target, named)}{_style(edge)};\n"
+            else:
+                source = _source(edge)
+            yield f"  {source} -> {target}{_style(edge)};\n"
     if named:
         yield from _results(part)
     yield "}\n"
 
 
-def _node(label: str, named: bool) -> str:
-    """Return the identifier of a node; where values have names of their own, one that no value has."""
-    return quoted(f"node {label}" if named else label)
+def _node(label: str) -> str:
+    """Return the identifier of a node where values have names of their own: one that no value has."""
+    return quoted(f"node {label}")
 
 
-def _source(edge: Edge, named: bool) -> str:
-    return quoted(f"value {edge.source}") if named and edge.output is None else _node(edge.source, named)
+def _source(edge: Edge) -> str:
+    return quoted(f"value {edge.source}") if edge.output is None else _node(edge.source)
 
 
 def _value(name: str, shape: str, named: bool) -> str:
@@ -69,7 +75,7 @@ def _results(part: Any) -> Iterator[str]:
     for number, (name, edge) in enumerate(part.graph.result_edges()):
         if wanted is None or name in wanted:
             yield f"  {quoted(f'result {number}')} [shape=ellipse, peripheries=2, label={quoted(name)}];\n"
-            yield f"  {_source(edge, True)} -> {quoted(f'result {number}')}{_style(edge)};\n"
+            yield f"  {_source(edge)} -> {quoted(f'result {number}')}{_style(edge)};\n"
 
 
 def _style(edge: Edge) -> str:
