@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # The first bytes of real files, as their own libraries write them.
 FILES = {
-    "onnx": bytes.fromhex("080a1207") + b"pytorch" + bytes.fromhex("1a05322e31322e") + bytes(range(200)),
+    "ort": struct.pack("<I", 28) + b"ORTM" + bytes.fromhex("14002000") + bytes(range(200)),
     "tflite": struct.pack("<I", 28) + b"TFL3" + bytes.fromhex("14002000") + bytes(range(200)),
     "tf-checkpoint": bytes(range(1, 200)) + bytes.fromhex("57fb808b247547db"),
     "hdf5": b"\x89HDF\r\n\x1a\n" + bytes(200),
@@ -83,7 +83,7 @@ def test_formats_knows_a_format_that_is_read_by_its_extension_too(run):
 
 @pytest.mark.parametrize("name", [*FILES, "lfs"])
 def test_recover_does_not_ask_for_the_format_of_a_file_that_it_names(run, tmp_path, name):
-    path = tmp_path / "x.onnx"
+    path = tmp_path / "x.model"
     path.write_bytes(FILES.get(name, b"version https://git-lfs.github.com/spec/v1\noid sha256:00\n"))
     ran = run("recover", path, "-o", tmp_path / "out")
     assert ran.code == 3

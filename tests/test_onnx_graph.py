@@ -58,9 +58,24 @@ def test_edges_go_from_nodes_and_from_values():
     assert ("cond", None, "if_1", 0, False) in edges
 
 
+def test_what_bodies_capture_are_edges_without_an_input():
+    found = branching()
+    found.graph.node[0].attribute[0].g.node[0].input[1] = "made"
+    node(found.graph, "Neg", ["x"], ["made"], "first")
+    graph = viewer(found).graph
+    assert ("first", 0, "if_1", None, False) in list(graph.edges)
+    assert ("outer", None, "if_1", None, False) in list(graph.edges)
+    assert graph.index.edge_count == len(list(graph.edges))
+    assert '  "node first" -> "node if_1" [style=dotted];\n' in list(graph.to_dot())
+
+
 def test_an_omitted_input_is_no_edge_and_no_fault():
     body = viewer(branching()).graph.bodies["if_1.else_branch"]
-    assert [edge.source for edge in body.edges if edge.target == "loop"] == ["c", "x"]
+    assert [edge[:4] for edge in body.edges if edge.target == "loop"] == [
+        ("c", 0, "loop", 0),
+        ("x", None, "loop", 2),
+        ("outer", None, "loop", None),
+    ]
     assert not list(body.check())
 
 

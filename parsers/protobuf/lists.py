@@ -184,9 +184,8 @@ class ListIndex(IndexNote):
             if isinstance(segment, Run):
                 scan = segment.scan
                 window = scan.window()
-                fields = (
-                    enumerate(scan.fields(segment.key, 0, window)) if numbered is None else numbered(segment, window)
-                )
+                one_by_one = numbered or _all_of
+                fields = one_by_one(segment, window)
                 for number, field in fields:
                     ordinal = first + number
                     own = self.make.payload(scan.part, field)

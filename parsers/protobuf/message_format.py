@@ -28,6 +28,7 @@ class MessageParser(ProtobufParser):
     (`pparse.parsers.protobuf.parser`).
     """
 
+    name = ""
     is_generic = False
     named_is_enough = False
     refines: ClassVar[tuple[str, ...]] = ("protobuf",)

@@ -250,6 +250,7 @@ def _counts(graph: Graph, part: Graph | Selection) -> tuple[dict[str, int], int,
     for row in part.rows():
         operations[row[2]] = operations.get(row[2], 0) + 1
         edges += sum(producer(text) is not None for text in row[3])
+        edges += len(row[5]) if graph.source.names_values else 0
         control += sum(text.startswith(mark) for text in row[3]) if mark else 0
     return dict(sorted(operations.items(), key=lambda item: (-item[1], item[0]))), edges, control
 

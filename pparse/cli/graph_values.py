@@ -6,6 +6,7 @@ from itertools import islice
 
 from pparse.display.text import safe
 from pparse.errors import PASSING, PparseError
+from pparse.findings import Status
 from pparse.graphs.graph import Graph
 from pparse.limits import count_words
 
@@ -71,8 +72,10 @@ def graph_words(viewer: Viewer) -> list[tuple[str, str]]:
     facts = [("graph", count_words(graph.node_count, "node"))]
     if graph.node_count <= _NODES:
         part = graph.visible
-        facts.append(("inputs", typed_names(graph, inputs_of(graph, part))))
-        facts.append(("outputs", typed_names(graph, outputs_of(graph, part))))
+        lost = viewer.root.status is Status.TRUNCATED
+        for label, names in (("inputs", inputs_of(graph, part)), ("outputs", outputs_of(graph, part))):
+            words = typed_names(graph, names)
+            facts.append((label, "not known: the file is cut before them" if lost and words == "none" else words))
     return facts
 
 

@@ -213,7 +213,7 @@ class GraphIndex:
                 self._account(max(self.total, len(found.names)), found.edge_bytes, _MAKING)
         self._add_values(found.names)
         self._table = found.table(self.count, self.total)
-        self.edge_count = len(found.edges)
+        self.edge_count = len(found.edges) + (len(found.beside) if self.source.names_values else 0)
         self._sources = self._table.resolve(found.edges)
         found.edges = array("q")
         for who, whom in zip(found.needing, self._table.resolve(found.beside), strict=True):
@@ -223,6 +223,8 @@ class GraphIndex:
         for number in self._sources:
             if number != NOBODY:
                 self.consumed[number] = 1
+        for number in self._beside[1::2] if self.source.names_values else ():  # captured by bodies
+            self.consumed[number] = 1
         self._account(max(self.total, len(self._table)), 4 * len(self._sources) + 4 * len(self._beside), _EACH)
         self._find_faults(outside)
 
@@ -437,13 +439,13 @@ class GraphIndex:
                 for source in self._sources[self._starts[node] : self._starts[node + 1]]:
                     if source != NOBODY and not marks[source]:
                         waiting.append(source)
-                for source in self._needs(node):
+                for source in self.beside(node):
                     if not marks[source]:
                         waiting.append(source)
         check()
         return marks
 
-    def _needs(self, node: int) -> Iterator[int]:
+    def beside(self, node: int) -> Iterator[int]:
         """Yield the nodes that a node needs besides its inputs."""
         low, high = 0, len(self._beside) // 2
         while low < high:

@@ -232,5 +232,5 @@ def _igraph() -> Any:
     try:
         import igraph
     except ImportError as error:
-        raise UnsupportedError("a drawing needs the package igraph", package="igraph") from error
+        raise UnsupportedError("a drawing needs the package igraph (the extra svg)", package="igraph") from error
     return igraph

@@ -218,6 +218,9 @@ class Collapsed:
                 box = box_of[number] if number != NOBODY else _NO_BOX
                 if box != target and box != _NO_BOX:
                     self._add_edge(box, target, control=bool(mark) and text.startswith(mark))
+            for number in index.beside(row[0]) if row[5] and source.names_values else ():
+                if box_of[number] not in (target, _NO_BOX):  # captured by a body
+                    self._add_edge(box_of[number], target)
 
     def _add_edge(self, source: int, target: int, *, control: bool = False) -> None:
         counts = self.edges.setdefault((source, target), [0, 0])

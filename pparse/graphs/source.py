@@ -35,7 +35,7 @@ Edge.__doc__ = """One edge: from ``output`` of the node ``source`` to ``input`` 
 
 ``output`` is a number; in the body of a function of TensorFlow it is name and number of an output (``"out:0"``). It is
 None if ``source`` is no node: an argument, an input of the graph, a stored value, a value of an enclosing graph.
-Control edges have neither output nor input.
+Control edges have neither output nor input. If only ``input`` is None, a body of ``target`` captures the value.
 """
 
 

@@ -75,12 +75,14 @@ def _results(part: Any) -> Iterator[str]:
     for number, (name, edge) in enumerate(part.graph.result_edges()):
         if wanted is None or name in wanted:
             yield f"  {quoted(f'result {number}')} [shape=ellipse, peripheries=2, label={quoted(name)}];\n"
-            yield f"  {_source(edge)} -> {quoted(f'result {number}')}{_style(edge)};\n"
+            yield f"  {_source(edge)} -> {quoted(f'result {number}')}{_style(edge._replace(input=0))};\n"
 
 
 def _style(edge: Edge) -> str:
     if edge.control:
         return " [style=dashed]"
+    if edge.input is None and edge.output is not None:
+        return " [style=dotted]"  # captured by a body of the target
     labels = []
     if edge.output:
         labels.append(f"taillabel={quoted(str(edge.output))}")

@@ -58,7 +58,9 @@ class ExternalFile:
 
     @property
     def lacks(self) -> bool:
-        """Whether it is not there, or lacks bytes of a tensor."""
+        """Whether it is not there, or lacks bytes of a tensor; what may not be read at all, nobody has to fetch."""
+        if self.problem is not None and self.problem.status is Status.DAMAGED:
+            return False
         return self.content is None or self.there < self.wanted
 
     @property
@@ -138,10 +140,10 @@ class ExternalFiles:
         try:
             if folder is not None and not folder.keeps(name, extraction.data.path):
                 reason = f"its bytes are in {location}, a link that leads out of the model's folder: it is not followed"
-                return ExternalFile(None, Problem(Status.MISSING, reason))
+                return ExternalFile(None, Problem(Status.DAMAGED, reason))
             return ExternalFile(self._entered(name), None)
         except PathError as error:
-            return ExternalFile(None, Problem(Status.MISSING, f"its bytes are in {location!r}: {error.reason}"))
+            return ExternalFile(None, Problem(Status.DAMAGED, f"its bytes are in {location!r}: {error.reason}"))
         except (SourceError, EndOfDataError) as error:
             what = "is not there" if is_absent(error) else f"cannot be read: {error.reason}"
             if folder is None:
@@ -158,7 +160,7 @@ class ExternalFiles:
     def _entered(self, name: str) -> Extraction:
         extraction = self._extraction
         if extraction.folder is None and (folder := self._folder) is not None:
-            return folder.enter(name, extraction)
+            return folder.enter(name, extraction)  # type: ignore[no-any-return]
         try:
             found = extraction.sibling(name)
             found.known_end()  # a file is opened when it is asked
@@ -168,7 +170,8 @@ class ExternalFiles:
             behind = folder.behind(path) if folder is not None and path is not None and is_absent(error) else None
             if behind is None:
                 raise
-            return behind.enter(name, extraction)  # type: ignore[no-any-return]
+            entered: Extraction = behind.enter(name, extraction)
+            return entered
 
     def confirm(self, tensor: Tensor) -> None:
         """Compare the checksum of an archive for the file that has the bytes of a tensor, if that costs little."""

@@ -77,13 +77,18 @@ class Place:
 
 
 class Scope:
-    """A graph or a function: the ``path`` of its node in the tree, and the ``prefix`` of names in it."""
+    """A graph or a function: the ``path`` of its node in the tree, and the ``prefix`` of names in it.
 
-    __slots__ = ("path", "prefix")
+    ``around`` is the list of the nodes that it was found in, as long as it was not entered: from there it is near, while
+    the path leads through all the graphs around it.
+    """
 
-    def __init__(self, path: str, prefix: str) -> None:
+    __slots__ = ("around", "path", "prefix")
+
+    def __init__(self, path: str, prefix: str, around: Node | None = None) -> None:
         self.path = path
         self.prefix = prefix
+        self.around = around
 
 
 class Places:
@@ -163,7 +168,7 @@ class Places:
         node: Node | None = None
         for source, key in enumerate(_LISTS):
             try:
-                node = node or self._node(scope.path)
+                node = node or self._entered(scope)
                 elements = node.find(key)
                 if elements is None or elements.shape == SCALAR:
                     continue
@@ -177,6 +182,15 @@ class Places:
                 raise
             except PparseError as error:  # of one list: the others may be whole
                 self.note(error, "truncated" if isinstance(error, EndOfDataError) else "malformed", scope.path)
+
+    def _entered(self, scope: Scope) -> Node:
+        """Return the node of a scope that was just found."""
+        around, scope.around = scope.around, None
+        if around is None:
+            return self._node(scope.path)
+        found = around.at(scope.path.removeprefix(around.path))
+        self._held = scope.path, found
+        return found
 
     def _node(self, path: str) -> Node:
         """Return the node of a scope; the last one is held, as it is asked for again soon."""
@@ -308,7 +322,7 @@ class Places:
             yield from self._sparse(name, item.pieces, window)
         else:
             key = "g" if item.kind == BODY else f"graphs[{item.number}]"
-            yield Scope(f"{elements.path}[{ordinal}].attribute[{item.at}].{key}", f"{name}/")
+            yield Scope(f"{elements.path}[{ordinal}].attribute[{item.at}].{key}", f"{name}/", elements)
 
     def _of_default(
         self, scope: Scope, elements: Node, ordinal: int, pieces: Sequence[Piece]
@@ -324,7 +338,7 @@ class Places:
                 yield from self._sparse(name, item.pieces, attribute.near)
             else:
                 key = "g" if item.kind == BODY else f"graphs[{item.number}]"
-                yield Scope(f"{elements.path}[{ordinal}].{key}", f"{name}/")
+                yield Scope(f"{elements.path}[{ordinal}].{key}", f"{name}/", elements)
 
     def _held_by(self, attribute: Message, at: int) -> Iterator[Attribute]:
         """Yield the tensors and bodies of attribute number ``at`` of a node."""

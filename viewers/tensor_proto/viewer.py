@@ -26,13 +26,6 @@ if TYPE_CHECKING:
     from pparse.tree.key_table import KeyTable
     from pparse.tree.node import Node
 
-    class Place(Protocol):
-        """Where a tensor is."""
-
-        @property
-        def name(self) -> str:
-            """Its name, which need not be unique."""
-
     class Places(Protocol):
         """The tensors of a document."""
 
@@ -98,7 +91,7 @@ class ProtoViewer(Viewer):
         """Return up to three similar names from the first nodes."""
         return near_misses(name, (place.name for place in self.constants.places(most=_NEAR)))
 
-    def _numbered(self) -> Iterator[tuple[Place, str]]:
+    def _numbered(self) -> Iterator[tuple[Any, str]]:
         """Yield the places with their final names: a name that was used before gets the next free number."""
         held: dict[str, int] | None = {}
         repeated: set[int] = set()
