@@ -91,8 +91,6 @@ class CheckpointParser(ProtobufParser):
         super().__init__(result)
         self._table: Table | None = None
         self._version = 0
-        self.is_recovered = False
-        """Whether blocks were found without the index."""
 
     # -- recognising -------------------------------------------------------------------------------------------------
 
@@ -161,7 +159,6 @@ class CheckpointParser(ProtobufParser):
     def _recover(self, table: Table, error: MalformedError | EndOfDataError | GapError) -> None:
         """Find the blocks by their checksums, as index or footer are not whole."""
         extraction = self.result.extraction
-        self.is_recovered = True
         poll = extraction.session.check_cancelled
         for offset, size in find_blocks(extraction.data, table.start, table.end, poll):
             if not _is_of_places(table, offset, size):
@@ -237,6 +234,22 @@ class CheckpointParser(ProtobufParser):
         if self.version == 1:
             return schema.message(SLICES)
         return schema.message(ENTRY if key else HEADER)
+
+
+    # -- what `info` says ----------------------------------------------------------------------------------------------
+
+    def details(self) -> Iterator[tuple[str, str]]:
+        """Yield the lines of `pparse info`."""
+        table = self.table
+        yield "version", str(self.version)
+        blocks = count_words(len(table.offsets), "block")
+        if table.broken:
+            blocks += f", {len(table.broken):,} more that cannot be read"
+        yield "table", f"{count_words(table.count, 'entry')} in {blocks}"
+
+    def missing(self) -> int | None:
+        """Return None: how much of a table is missing is not known."""
+        return None
 
 
 def key_of(raw: bytes) -> str | bytes:

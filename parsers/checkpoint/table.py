@@ -1,10 +1,10 @@
 """Table files (SSTables) as TensorFlow writes them: where their blocks are, and what is in one.
 
 Layout (google/leveldb: doc/table_format.md; tensorflow/core/lib/io/table.cc): data blocks, a block of metadata, an
-index block, a footer of 48 bytes. A block is followed by a byte, 0 or 1 for Snappy, and the masked CRC-32C of the block and
-that byte. The index has an entry per data block: a key that is not less than any in it, and its *handle*, two varints:
-offset and size without the five bytes behind it. The footer holds the handles of metadata and index, zeros up to 40
-bytes, and the magic number.
+index block, a footer of 48 bytes. A block is followed by a byte, 0 or 1 for Snappy, and the masked CRC-32C of the block
+and that byte. The index has an entry per data block: a key that is not less than any in it, and its *handle*, two
+varints: offset and size without the five bytes behind it. The footer holds the handles of metadata and index, zeros up
+to 40 bytes, and the magic number.
 """
 
 from __future__ import annotations
@@ -179,4 +179,4 @@ def proves(data: Data, offset: int, size: int, poll: Callable[[], object]) -> bo
     except (EndOfDataError, GapError, LimitError):
         return False
     (stated,) = unpack_from("<I", raw)
-    return masked(crc) == stated
+    return bool(masked(crc) == stated)

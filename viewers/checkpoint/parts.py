@@ -1,7 +1,7 @@
 """Tensors in parts (partitioned variables): where each part belongs, and the bytes of the whole.
 
-A part is a box of the tensor: start and length in each dimension. Reading goes through the rows of the box that is read:
-neighbouring bytes of one part are read together.
+A part is a box of the tensor: start and length in each dimension. Reading goes through the rows of the box that is
+read: neighbouring bytes of one part are read together.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def covers(shape: Sequence[int], boxes: Sequence[tuple[tuple[int, ...], tuple[in
 
 
 def _overlap(boxes: Sequence[tuple[tuple[int, ...], tuple[int, ...]]]) -> bool:
-    """Return whether two boxes share an element; compares neighbours along the first dimension that tells them apart."""
+    """Return whether two boxes share an element, going along the first dimension."""
     ordered = sorted((starts, lengths) for starts, lengths in boxes if prod(lengths))
     open_boxes: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
     for starts, lengths in ordered:
@@ -103,7 +103,7 @@ class PartsData(Data):
         return len(view)
 
     def _runs(self, part: Part, low: int, high: int) -> Iterator[tuple[int, int, int]]:
-        """Yield where runs of a part begin in the tensor and in the part, and their lengths, in bytes, in ``[low, high)``."""
+        """Yield each run of a part in ``[low, high)``: where it begins in the tensor and in the part, and its bytes."""
         shape, lengths = self._shape, part.lengths
         inner = len(shape)
         while inner and lengths[inner - 1] == shape[inner - 1]:

@@ -55,7 +55,7 @@ class CheckpointViewer(Viewer):
     @classmethod
     def applies(cls, parser: Any) -> bool:
         """Return whether it is the index of a bundle."""
-        return parser.version == 2
+        return bool(parser.version == 2)
 
     # -- the index -----------------------------------------------------------------------------------------------------
 
@@ -196,7 +196,8 @@ class CheckpointViewer(Viewer):
             return Tensor(name, None, shape, (), status=Status.UNSUPPORTED, finding=finding, **told)
         parts: list[Part] = []
         spans: list[Span] = []
-        worst, wrong = Status.COMPLETE, None
+        worst = Status.COMPLETE
+        wrong: Finding | None = None
         try:
             boxes = [box_of(shape, extents) for extents in entry.slices]
             if not covers(shape, boxes):
@@ -348,10 +349,15 @@ class CheckpointViewer(Viewer):
         """Complete an extent to which all tensors were added: the data files count, too."""
         from pparse.document.downloads import Resume
 
-        if self.root.status is not Status.COMPLETE:
-            extent.document_status = self.root.status
         extent.actual = extent.actual or 0
         extent.expected = extent.actual
+        if self.root.status is not Status.COMPLETE:
+            extent.document_status = self.root.status
+            extent.at_least = True  # entries that are lost may name more data
+            if self.root.status is Status.TRUNCATED:
+                extent.resume.append(Resume(self.extraction.name, extent.actual))
+                extent.expected += 1
+                extent.cut_files += 1
         for shard, needed in sorted(self._needs.items()):
             file = self._files[shard]
             if not isinstance(file, Finding):
