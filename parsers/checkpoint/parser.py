@@ -105,14 +105,13 @@ class CheckpointParser(ProtobufParser):
     def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
         """LIKELY by the first entry, if the end is lost."""
         head = excerpt.head(_PROBED)
-        if _version(head) and excerpt.ends_with(cls.extensions):
-            return Confidence.LIKELY
-        found = next(
-            find_blocks(reader.data, reader.start, reader.start + min(reader.size or 0, 1 << 20), _nothing), None
-        )
-        if found is None:
-            return Confidence.NO
-        return Confidence.LIKELY if _version(head) or excerpt.ends_with(cls.extensions) else Confidence.NO
+        is_named = excerpt.ends_with(cls.extensions)
+        begins = bool(_version(head))
+        if begins == is_named:
+            return Confidence.LIKELY if begins else Confidence.NO
+        end = reader.start + min(reader.size or 0, _SEARCHED)
+        found = next(find_blocks(reader.data, reader.start, end, _nothing), None)
+        return Confidence.LIKELY if found is not None else Confidence.NO
 
     # -- the table -----------------------------------------------------------------------------------------------------
 
@@ -234,7 +233,6 @@ class CheckpointParser(ProtobufParser):
         if self.version == 1:
             return schema.message(SLICES)
         return schema.message(ENTRY if key else HEADER)
-
 
     # -- what `info` says ----------------------------------------------------------------------------------------------
 

@@ -62,7 +62,7 @@ def find_blocks(
     lost = False
     while at + TRAILER < end:
         poll()
-        size = _block_at(source, data, at, poll, lost=lost)
+        size = _block_at(source, data, at, poll, lost=lost, room=room)
         if size is not None:
             yield at, size
             at += size + TRAILER
@@ -87,18 +87,22 @@ def _next_zero(source: _Bytes, at: int) -> int:
     return source.end
 
 
-def _block_at(source: _Bytes, data: Data, at: int, poll: Callable[[], object], *, lost: bool) -> int | None:
+def _block_at(source: _Bytes, data: Data, at: int, poll: Callable[[], object], *, lost: bool, room: int) -> int | None:
     """Return the size of the block that begins at ``at``; None if none does."""
     for size in _sizes(source, at):
         trailer = source.at(at + size, TRAILER)
-        if len(trailer) == TRAILER and trailer[0] == PLAIN and proves(data, at, size, poll):
-            return size
+        if len(trailer) == TRAILER and trailer[0] == PLAIN:
+            if proves(data, at, size, poll):
+                return size
+            source.read_bytes += size
+        if source.read_bytes > room:
+            return None
     return None if lost else _snappy_size(source, data, at, poll)
 
 
 def _sizes(source: _Bytes, at: int) -> Iterator[int]:
     """Yield the sizes that the entries from ``at`` on allow for an uncompressed block."""
-    alone: list[int] = []
+    alone: set[int] = set()
     pos = at
     key_length = 0
     for number in range(_MOST_ENTRIES):
@@ -111,8 +115,10 @@ def _sizes(source: _Bytes, at: int) -> Iterator[int]:
             return
         if shared > key_length or unshared > _LONGEST_KEY or length > source.end - pos or (not number and shared):
             return
+        if number and not unshared:  # no two keys of a table are equal
+            return
         if not shared:
-            alone.append(pos - at)
+            alone.add(pos - at)
         key_length = shared + unshared
         pos += size + unshared + length
         if pos + 8 > source.end:
@@ -139,9 +145,8 @@ def _entry(head: bytes) -> tuple[int, int, int, int]:
     return found[0], found[1], found[2], pos
 
 
-def _with_restarts(source: _Bytes, at: int, pos: int, alone: list[int]) -> Iterator[int]:
+def _with_restarts(source: _Bytes, at: int, pos: int, known: set[int]) -> Iterator[int]:
     """Yield the sizes of the block if its restarts are at ``pos``: ascending offsets of entries, and their number."""
-    known = set(alone)
     count, before = 0, -1
     while True:
         raw = source.at(pos, 4)

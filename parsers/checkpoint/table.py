@@ -89,11 +89,17 @@ class Table:
     def read_index(self) -> None:
         """Find the blocks by the index. Raises `MalformedError`, `EndOfDataError` if index or footer are not whole."""
         _, (offset, size) = self.footer()
+        if offset > self.end - self.start - FOOTER or size > self.end - self.start - FOOTER - offset:
+            raise MalformedError("the footer places the index of the table beyond the file", offset=self.end - FOOTER)
         index = self.block(self.start + offset, size)
+        before = 0
         for _, start, stop in index.entries():
             (at, length), _ = read_handle(index.raw, start - index.at)
             if stop > index.at + index.end:
                 raise MalformedError("the index of the table does not fit", offset=start)
+            if at < before:  # or a short index could name one block a million times
+                raise MalformedError("the blocks that the index of the table lists overlap", offset=start)
+            before = at + length + TRAILER
             self.add(self.start + at, length)
 
     def add(self, offset: int, size: int) -> None:

@@ -214,10 +214,10 @@ class CheckpointViewer(Viewer):
                     or found.size != dtype.stored_nbytes(prod(lengths))
                 ):
                     raise MalformedError("a part of it has another type or size")
-                span, status, finding = self._span(name, found)
+                span, status, bad = self._span(name, found)
                 spans.append(span)
                 if status is not Status.COMPLETE:
-                    worst, wrong = Status.TRUNCATED, finding
+                    worst, wrong = Status.TRUNCATED, bad
                 elif span.data is not None and span.length:
                     content = span.data.range(span.offset, span.offset + span.length)
                     parts.append(Part(starts, lengths, content))
