@@ -77,6 +77,28 @@ class PartsData(Data):
         boxes = tuple((part.starts, part.lengths) for part in self._parts)
         return derived("parts", [part.content for part in self._parts], self._shape, self._itemsize, boxes)
 
+    @property
+    def flawed(self) -> bool:
+        """Whether anything is known to be wrong with the sources; never reads."""
+        return any(part.content.data.flawed for part in self._parts)
+
+    def why_suspect(self, start: int, end: int) -> str | None:
+        """Return why a part may be wrong: then all of the tensor is."""
+        for part in self._parts:
+            reason = part.content.data.why_suspect(part.content.start, part.content.end)
+            if reason is not None:
+                return reason
+        return None
+
+    @property
+    def has_proofs(self) -> bool:
+        """Whether checksums confirmed any bytes of the sources; never reads."""
+        return any(part.content.data.has_proofs for part in self._parts)
+
+    def is_proved(self, start: int, end: int) -> bool:
+        """Return whether checksums confirmed every part."""
+        return all(part.content.data.is_proved(part.content.start, part.content.end or 0) for part in self._parts)
+
     def check_unchanged(self) -> None:
         """Check the sources."""
         for part in self._parts:

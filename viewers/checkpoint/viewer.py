@@ -159,6 +159,8 @@ class CheckpointViewer(Viewer):
             return Status.DAMAGED, "its place is negative"
         if dtype is None and entry.type not in TEXT_TYPES:
             return Status.UNSUPPORTED, f"elements of type {type_name(entry.type)} are not numbers"
+        if dtype is None and not entry.slices and prod(entry.shape) > entry.size:
+            return Status.DAMAGED, f"its {entry.size:,} bytes cannot hold {prod(entry.shape):,} lengths"
         return None
 
     def _strings(
