@@ -31,6 +31,7 @@ PARSERS = (
     "pparse.parsers.tensorflow:SavedModelFolderParser",
     "pparse.parsers.onnx.parser:OnnxParser",
     "pparse.parsers.onnx.json_model:OnnxJsonParser",
+    "pparse.parsers.checkpoint.parser:CheckpointParser",
     "pparse.parsers.protobuf.parser:ProtobufParser",
     "pparse.parsers.tfrecord.parser:TfrecordParser",
     "pparse.parsers.gguf.parser:GgufParser",

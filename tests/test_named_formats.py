@@ -19,7 +19,6 @@ ROOT = Path(__file__).resolve().parent.parent
 FILES = {
     "ort": struct.pack("<I", 28) + b"ORTM" + bytes.fromhex("14002000") + bytes(range(200)),
     "tflite": struct.pack("<I", 28) + b"TFL3" + bytes.fromhex("14002000") + bytes(range(200)),
-    "tf-checkpoint": bytes(range(1, 200)) + bytes.fromhex("57fb808b247547db"),
     "hdf5": b"\x89HDF\r\n\x1a\n" + bytes(200),
 }
 

@@ -184,6 +184,18 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
         False,
     ),
     (
+        "tf-checkpoint",
+        "pparse.parsers.checkpoint.parser:CheckpointParser",
+        "pparse.viewers.checkpoint.viewer:CheckpointViewer",
+        ((0, b"\x00\x00"),),
+        (".index", ".ckpt"),
+        False,
+        False,
+        False,
+        False,
+        False,
+    ),
+    (
         "protobuf",
         "pparse.parsers.protobuf.parser:ProtobufParser",
         None,

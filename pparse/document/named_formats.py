@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from typing import Final
 
 NOT_YET: Final = "which this version does not read yet"
-# Where the SSTable of a TensorFlow checkpoint ends (its index, or a whole old one).
-_SSTABLE_END: Final = bytes.fromhex("57fb808b247547db")
 # The most names looked at to find out what an archive holds.
 MOST_NAMES: Final = 10_000
 
@@ -72,14 +70,6 @@ NAMED: Final = (
         "TFL3 at byte 4",
         "the Interpreter of tensorflow.lite or ai-edge-litert",
         _starts(b"TFL3", at=4),
-    ),
-    Named(
-        "tf-checkpoint",
-        (".index", ".ckpt"),
-        "TensorFlow checkpoint (its table)",
-        "57 fb 80 8b 24 75 47 db at its end",
-        "tf.train.load_checkpoint (package tensorflow)",
-        lambda head, tail: tail == _SSTABLE_END,
     ),
     Named(
         "hdf5",

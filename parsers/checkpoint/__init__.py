@@ -1,0 +1,1 @@
+"""TensorFlow checkpoints: tables of tensors, and the files beside them."""

@@ -1,0 +1,305 @@
+"""Checkpoints of TensorFlow: the index of a TensorBundle (version 2), and whole files of version 1.
+
+Both are tables (`pparse.parsers.checkpoint.table`) from keys to messages. In an index, the key "" has a
+BundleHeaderProto, the name of each tensor a BundleEntryProto, which says where in the data files beside it its bytes
+are; a part of a partitioned tensor has a key in OrderedCode, which begins with a zero byte. In a file of version 1, ""
+has the table of contents, each other key a SavedTensorSlices with the values of a tensor, or of a part of it
+(tensorflow/core/util/tensor_bundle, tensorflow/core/util/saved_tensor_slice.proto).
+
+The root is a map without states of its own: its children are found block by block (`fill`), and described when they are
+asked for (`entries`). Those below are messages: `pparse.parsers.protobuf.parser` has their states.
+
+Rules: the checksum of each block is compared before anything in it is returned. Without footer or index, blocks are
+found by their checksums (`pparse.parsers.checkpoint.recovered`), so what intact blocks hold is all there.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import islice
+
+from pparse.data.range_status import cut_status
+from pparse.errors import EndOfDataError, GapError, MalformedError
+from pparse.findings import Finding, Status
+from pparse.kernels.table_block import entries as block_entries
+from pparse.limits import count_words
+from pparse.parsers.checkpoint.recovered import find_blocks
+from pparse.parsers.checkpoint.table import FOOTER, MAGIC, Table
+from pparse.parsers.protobuf.fits import fits
+from pparse.parsers.protobuf.index import Origin
+from pparse.parsers.protobuf.parser import ProtobufParser
+from pparse.parsers.protobuf.schema import builtin_schema
+from pparse.tree.entry import MAP, Entry
+from pparse.tree.index import IndexNote
+from pparse.tree.recognition import Confidence, signatures
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import ClassVar, Final
+
+    from pparse.data.base import Data
+    from pparse.data.reader import Range
+    from pparse.protobuf.schema import MessageType
+    from pparse.tree.index import ChildIndex
+    from pparse.tree.node import Node
+    from pparse.tree.recognition import Excerpt
+    from pparse.tree.result import Result
+
+HEADER: Final = "tensorflow.BundleHeaderProto"
+ENTRY: Final = "tensorflow.BundleEntryProto"
+SLICES: Final = "tensorflow.SavedTensorSlices"
+_PROBED: Final = 4 << 10
+_SEARCHED: Final = 1 << 20
+
+
+class TableIndex(IndexNote):
+    """The blocks of the table."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+
+    @property
+    def memory(self) -> int:
+        """Approximate memory, in bytes."""
+        return 24 * len(self.table.offsets) + 200
+
+
+class CheckpointParser(ProtobufParser):
+    """The table of a checkpoint."""
+
+    name = "tf-checkpoint"
+    description = "TensorFlow checkpoint (its index, or a whole one of version 1)"
+    viewer = "pparse.viewers.checkpoint.viewer:CheckpointViewer"
+    extensions: ClassVar[tuple[str, ...]] = (".index", ".ckpt")
+    signatures = signatures(b"\0\0")
+    is_generic = False
+    named_is_enough = False
+    media_type = "application/x-tensorflow"
+    root_at = "back"
+    options: ClassVar[dict[str, str]] = {}
+    references: ClassVar[tuple[str, ...]] = (
+        "tensorflow/core/util/tensor_bundle/tensor_bundle.cc, tensorflow/core/protobuf/tensor_bundle.proto",
+        "tensorflow/core/util/saved_tensor_slice.proto",
+        "google/leveldb doc/table_format.md",
+    )
+    limitations: ClassVar[tuple[str, ...]] = (
+        "a block of the table is read as a whole: in files of version 1 it holds at least a whole tensor",
+    )
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        self._table: Table | None = None
+        self._version = 0
+
+    # -- recognising -------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def match(cls, excerpt: Excerpt) -> Confidence:
+        """CERTAIN by the magic number at the end, and a first entry as checkpoints have it."""
+        if excerpt.tail(FOOTER)[-len(MAGIC) :] != MAGIC:
+            return Confidence.NO
+        return Confidence.CERTAIN if _version(excerpt.head(_PROBED)) else Confidence.NO
+
+    @classmethod
+    def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
+        """LIKELY by the first entry, if the end is lost."""
+        head = excerpt.head(_PROBED)
+        is_named = excerpt.ends_with(cls.extensions)
+        begins = bool(_version(head))
+        if begins == is_named:
+            return Confidence.LIKELY if begins else Confidence.NO
+        end = reader.start + min(reader.size or 0, _SEARCHED)
+        found = next(find_blocks(reader.data, reader.start, end, _nothing), None)
+        return Confidence.LIKELY if found is not None else Confidence.NO
+
+    # -- the table -----------------------------------------------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """2 for the index of a TensorBundle, 1 for a file with values, 0 if it is neither."""
+        if not self._version:
+            extraction = self.result.extraction
+            try:
+                self._version = _version(extraction.data.pread(extraction.start, _PROBED)) or self._version_of_values()
+            except GapError:
+                self._version = self._version_of_values()
+        return self._version
+
+    def _version_of_values(self) -> int:
+        """Return the version by the first entries, if the beginning is lost."""
+        schema = builtin_schema()
+        for _, data, start, stop in islice(self.pairs(), 8):
+            raw = data.read_exact(start, min(stop - start, _PROBED))
+            whole = stop - start <= _PROBED
+            if fits(raw, schema.message(ENTRY), complete=whole):
+                return 2
+            if fits(raw, schema.message(SLICES), complete=whole):
+                return 1
+        return 2
+
+    @property
+    def table(self) -> Table:
+        """The table: its blocks are found when it is first asked for."""
+        if self._table is None:
+            extraction = self.result.extraction
+            session = extraction.session
+            start, end = extraction.start, extraction.known_end()
+            table = Table(extraction.data, start, end, session.budget, session.limits)
+            try:
+                table.read_index()
+            except (MalformedError, EndOfDataError, GapError) as error:
+                table = Table(extraction.data, start, end, session.budget, session.limits)
+                self._recover(table, error)
+            self._note_broken(table)
+            self._table = table
+        return self._table
+
+    def _recover(self, table: Table, error: MalformedError | EndOfDataError | GapError) -> None:
+        """Find the blocks by their checksums, as index or footer are not whole."""
+        extraction = self.result.extraction
+        poll = extraction.session.check_cancelled
+        for offset, size in find_blocks(extraction.data, table.start, table.end, poll):
+            if not _is_of_places(table, offset, size):
+                table.add(offset, size)
+        cut = isinstance(error, EndOfDataError)
+        found = f"{count_words(len(table.offsets), 'block')} with {count_words(table.count, 'entry')} found"
+        finding = Finding(
+            "truncated" if cut else "malformed",
+            f"{error.reason}; {found} by their checksums",
+            source=extraction.name,
+            offset=error.offset if error.offset is not None else table.end,
+        )
+        self.result.close_node(self.result.root, cut_status(damaged=not cut), finding)
+
+    def _note_broken(self, table: Table) -> None:
+        for offset, reason in table.broken:
+            finding = Finding("malformed", reason, source=self.result.extraction.name, offset=offset)
+            self.result.close_node(self.result.root, Status.DAMAGED, finding)
+
+    def pairs(self) -> Iterator[tuple[bytes, Data, int, int]]:
+        """Yield each key, and where its value is: data, begin, end. Raises `MalformedError`."""
+        table = self.table
+        for offset, size in zip(table.offsets, table.sizes, strict=True):
+            block = table.block(offset, size)
+            for key, start, stop in block.entries():
+                yield key, block.data, start, stop
+
+    # -- the root ------------------------------------------------------------------------------------------------------
+
+    def root_entry(self) -> Entry:
+        """Describe the root: a map of keys to messages."""
+        extraction = self.result.extraction
+        return Entry(None, self.name, extraction.start, extraction.end, status=None, note=Origin(None))
+
+    def shape(self, kind: str) -> str:
+        """Return the shape of nodes of ``kind``."""
+        return MAP if kind == self.name else super().shape(kind)
+
+    def fill(self, node: Node, index: ChildIndex) -> bool:
+        """Find the blocks of the table; or index a list or map below."""
+        if node.parent is not None:
+            return super().fill(node, index)
+        table = self.table
+        index.keep(TableIndex(table), table.count)
+        if node.known_status is None:
+            self.result.close_node(node, Status.COMPLETE, None)
+        return True
+
+    def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
+        """Return the entries of keys, or those below."""
+        if node.parent is not None:
+            return super().entries(node, index, first, count)
+        table = self.table
+        found: list[Entry] = []
+        number = bisect_right(table.firsts, first) - 1
+        while len(found) < count and 0 <= number < len(table.offsets):
+            block = table.block(table.offsets[number], table.sizes[number])
+            skipped = max(0, first - table.firsts[number])
+            for key, _, _, start, stop in islice(
+                block_entries(block.raw, block.end), skipped, skipped + count - len(found)
+            ):
+                found.append(self._entry(key, block.data, block.at + start, block.at + stop))
+            number += 1
+        return found
+
+    def _entry(self, key: bytes, data: Data, start: int, stop: int) -> Entry:
+        type = self.type_of(key)
+        return self.make.merged(key_of(key), Origin(None, type, pieces=(data.range(start, stop),)))
+
+    def type_of(self, key: bytes) -> MessageType:
+        """Return the type of the value at a key."""
+        schema = builtin_schema()
+        if self.version == 1:
+            return schema.message(SLICES)
+        return schema.message(ENTRY if key else HEADER)
+
+    # -- what `info` says ----------------------------------------------------------------------------------------------
+
+    def details(self) -> Iterator[tuple[str, str]]:
+        """Yield the lines of `pparse info`."""
+        table = self.table
+        yield "version", str(self.version)
+        blocks = count_words(len(table.offsets), "block")
+        if table.broken:
+            blocks += f", {len(table.broken):,} more that cannot be read"
+        yield "table", f"{count_words(table.count, 'entry')} in {blocks}"
+
+    def missing(self) -> int | None:
+        """Return None: how much of a table is missing is not known."""
+        return None
+
+
+def key_of(raw: bytes) -> str | bytes:
+    """Return a key as text, or as bytes if it is none: a part of a tensor, in OrderedCode."""
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        return raw
+    return text if "\0" not in text else raw
+
+
+def _version(head: bytes) -> int:
+    """Return the version of a checkpoint by its first entry, of the key ""; 0 if it is none."""
+    if head[:2] != b"\0\0":
+        return 0
+    try:
+        length, pos = _length(head)
+    except (MalformedError, IndexError):
+        return 0
+    value = head[pos : pos + length]
+    whole = len(value) == length
+    schema = builtin_schema()
+    if whole and length < 64 and fits(value, schema.message(HEADER), complete=True):
+        return 2
+    return 1 if value[:1] == b"\n" and fits(value, schema.message(SLICES), complete=whole) else 0
+
+
+def _length(head: bytes) -> tuple[int, int]:
+    from pparse.kernels.wire import read_length
+
+    return read_length(head + bytes(20), 2)
+
+
+def _is_of_places(table: Table, offset: int, size: int) -> bool:
+    """Return whether a block is the index, or that of metadata: without entries, or with handles of blocks."""
+    try:
+        block = table.block(offset, size)
+        first = next(block.entries(), None)
+    except (MalformedError, EndOfDataError, GapError):
+        return False
+    if first is None:
+        return True
+    from pparse.parsers.checkpoint.table import read_handle
+
+    key, start, stop = first
+    raw = block.raw[start - block.at : stop - block.at]
+    try:
+        (at, _), pos = read_handle(raw, 0)
+    except MalformedError:
+        return False
+    return bool(key) and pos == len(raw) and at == 0
+
+
+def _nothing() -> None:
+    """Poll nothing."""

@@ -1,0 +1,186 @@
+"""Blocks of a table without its footer or index: each proves itself by its checksum.
+
+Blocks lie one behind the other from the start of the file, so where one ends the next begins. What a block's content
+says of its end is tried, and the checksum decides. Behind damage, blocks are looked for at every offset where an entry
+that shares nothing may begin. The index block and the metadata are blocks, too: their values are handles, and empty.
+"""
+
+from __future__ import annotations
+
+from struct import unpack_from
+
+from pparse.errors import EndOfDataError, GapError, MalformedError
+from pparse.parsers.checkpoint.table import PLAIN, SNAPPY, TRAILER, proves
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Final
+
+    from pparse.data.base import Data
+
+_WINDOW: Final = 64 << 10
+# The longest key of a block that is searched for, and the most entries of one: real blocks have a few thousand.
+_LONGEST_KEY: Final = 64 << 10
+_MOST_ENTRIES: Final = 1 << 20
+# Behind damage, entries are read in vain: so many bytes for each byte of the file.
+_EFFORT: Final = 32
+
+
+class _Bytes:
+    """Bytes of the file at any offset, a window of them at a time."""
+
+    def __init__(self, data: Data, end: int) -> None:
+        self._data = data
+        self.end = end
+        self._base = 0
+        self._block = b""
+        self.read_bytes = 0
+
+    def at(self, offset: int, count: int) -> bytes:
+        """Return up to ``count`` bytes; fewer at the end or before a gap."""
+        index = offset - self._base
+        if index < 0 or index + count > len(self._block):
+            count = max(0, min(count, self.end - offset))
+            try:
+                self._block = self._data.pread(offset, max(count, min(_WINDOW, self.end - offset))) if count else b""
+            except GapError:
+                self._block = b""
+            self._base = offset
+            index = 0
+        self.read_bytes += count
+        return self._block[index : index + count]
+
+
+def find_blocks(
+    data: Data, start: int, end: int, poll: Callable[[], object], begin: int | None = None
+) -> Iterator[tuple[int, int]]:
+    """Yield offset and size of each block in ``[start, end)`` whose checksum agrees, in order."""
+    source = _Bytes(data, end)
+    at = start if begin is None else begin
+    room = _EFFORT * (end - start) + (1 << 20)
+    lost = False
+    while at + TRAILER < end:
+        poll()
+        size = _block_at(source, data, at, poll, lost=lost, room=room)
+        if size is not None:
+            yield at, size
+            at += size + TRAILER
+            lost = False
+            continue
+        lost = True
+        if source.read_bytes > room:
+            return
+        at = _next_zero(source, at + 1)
+
+
+def _next_zero(source: _Bytes, at: int) -> int:
+    """Return the next offset where a block may begin: an entry that shares nothing begins with 0."""
+    while at < source.end:
+        block = source.at(at, min(_WINDOW, source.end - at))
+        if not block:
+            return at + _WINDOW
+        found = block.find(0)
+        if found >= 0:
+            return at + found
+        at += len(block)
+    return source.end
+
+
+def _block_at(source: _Bytes, data: Data, at: int, poll: Callable[[], object], *, lost: bool, room: int) -> int | None:
+    """Return the size of the block that begins at ``at``; None if none does."""
+    for size in _sizes(source, at):
+        trailer = source.at(at + size, TRAILER)
+        if len(trailer) == TRAILER and trailer[0] == PLAIN:
+            if proves(data, at, size, poll):
+                return size
+            source.read_bytes += size
+        if source.read_bytes > room:
+            return None
+    return None if lost else _snappy_size(source, data, at, poll)
+
+
+def _sizes(source: _Bytes, at: int) -> Iterator[int]:
+    """Yield the sizes that the entries from ``at`` on allow for an uncompressed block."""
+    alone: set[int] = set()
+    pos = at
+    key_length = 0
+    for number in range(_MOST_ENTRIES):
+        head = source.at(pos, 20)
+        if head[:4] == b"\0\0\0\0" and number:
+            yield from _with_restarts(source, at, pos, alone)
+        try:
+            shared, unshared, length, size = _entry(head)
+        except MalformedError:
+            return
+        if shared > key_length or unshared > _LONGEST_KEY or length > source.end - pos or (not number and shared):
+            return
+        if number and not unshared:  # no two keys of a table are equal
+            return
+        if not shared:
+            alone.add(pos - at)
+        key_length = shared + unshared
+        pos += size + unshared + length
+        if pos + 8 > source.end:
+            return
+    return
+
+
+def _entry(head: bytes) -> tuple[int, int, int, int]:
+    """Return the three numbers of an entry, and their size. Raises `MalformedError`."""
+    found = []
+    pos = 0
+    for _ in range(3):
+        value = shift = 0
+        while True:
+            if pos >= len(head) or shift > 28:
+                raise MalformedError("no entry of a table")
+            byte = head[pos]
+            pos += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+        found.append(value)
+    return found[0], found[1], found[2], pos
+
+
+def _with_restarts(source: _Bytes, at: int, pos: int, known: set[int]) -> Iterator[int]:
+    """Yield the sizes of the block if its restarts are at ``pos``: ascending offsets of entries, and their number."""
+    count, before = 0, -1
+    while True:
+        raw = source.at(pos, 4)
+        if len(raw) < 4:
+            return
+        (offset,) = unpack_from("<I", raw)
+        if count and offset == count:
+            yield pos + 4 - at
+        if offset <= before or offset not in known:
+            return
+        before = offset
+        count += 1
+        pos += 4
+
+
+def _snappy_size(source: _Bytes, data: Data, at: int, poll: Callable[[], object]) -> int | None:
+    """Return the size of the compressed block that begins at ``at``: where its Snappy stream ends."""
+    from pparse.codecs import decompressor
+
+    stream = decompressor("snappy")
+    pos = at
+    try:
+        while not stream.eof:
+            piece = source.at(pos, min(_WINDOW, source.end - pos))
+            if not piece:
+                return None
+            pos += len(piece)
+            while stream.decompress(piece, _WINDOW):
+                piece = b""
+                poll()
+    except (MalformedError, EndOfDataError):
+        return None
+    size = pos - at - len(stream.unused_data)
+    trailer = source.at(at + size, TRAILER)
+    if len(trailer) == TRAILER and trailer[0] == SNAPPY and proves(data, at, size, poll):
+        return size
+    return None

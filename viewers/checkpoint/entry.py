@@ -1,0 +1,122 @@
+"""A BundleEntryProto, read without nodes: an index has hundreds of thousands (tensor_bundle.proto)."""
+
+from __future__ import annotations
+
+from struct import unpack_from
+
+from pparse.errors import MalformedError
+from pparse.kernels.wire import PADDING, read_length, read_tag, read_value, skip_payload
+
+TYPE_CHECKING = False
+
+_MAX_RANK = 254
+_TOP = 1 << 63
+
+
+class BundleEntry:
+    """What an index says of one tensor."""
+
+    __slots__ = ("crc", "offset", "shape", "shard", "size", "slices", "type", "unknown_rank")
+
+    def __init__(self) -> None:
+        self.type = 0
+        """A number of the enum DataType."""
+        self.shape: tuple[int, ...] = ()
+        self.unknown_rank = False
+        self.shard = 0
+        """Which data file …"""
+        self.offset = 0
+        """… and where the bytes begin in it."""
+        self.size = 0
+        self.crc: int | None = None
+        """Masked CRC-32C of the bytes; None if there is none."""
+        self.slices: list[tuple[tuple[int, int], ...]] = []
+        """Of a tensor in parts: start and length of each in each dimension; length -1: all of it."""
+
+
+def read_entry(raw: bytes) -> BundleEntry:
+    """Return the entry in a whole BundleEntryProto. Raises `MalformedError`."""
+    found = BundleEntry()
+    size = len(raw)
+    raw += PADDING
+    pos = 0
+    while pos < size:
+        tag, pos = read_tag(raw, pos)
+        if tag == 0x08:
+            found.type, pos = read_value(raw, pos)
+        elif tag == 0x18:
+            found.shard, pos = _signed(raw, pos)
+        elif tag == 0x20:
+            found.offset, pos = _signed(raw, pos)
+        elif tag == 0x28:
+            found.size, pos = _signed(raw, pos)
+        elif tag == 0x35:
+            (found.crc,) = unpack_from("<I", raw, pos)
+            pos += 4
+        elif tag in (0x12, 0x3A):
+            length, pos = read_length(raw, pos)
+            end = pos + length
+            if end > size:
+                raise MalformedError("a field of the entry extends beyond it")
+            if tag == 0x12:
+                found.shape += _shape(raw, pos, end, found)
+            else:
+                found.slices.append(_extents(raw, pos, end))
+            pos = end
+        else:
+            pos = skip_payload(raw, pos, tag & 7)
+    if pos != size:
+        raise MalformedError("the entry ends inside a field")
+    return found
+
+
+def _signed(raw: bytes, pos: int) -> tuple[int, int]:
+    value, pos = read_value(raw, pos)
+    return (value - 2 * _TOP if value >= _TOP else value), pos
+
+
+def _shape(raw: bytes, pos: int, end: int, found: BundleEntry) -> tuple[int, ...]:
+    sizes: list[int] = []
+    while pos < end:
+        tag, pos = read_tag(raw, pos)
+        if tag == 0x12:
+            length, pos = read_length(raw, pos)
+            sizes.append(_number(raw, pos, min(pos + length, end), 0x08))
+            pos += length
+            if len(sizes) > _MAX_RANK:
+                raise MalformedError(f"the tensor has more than {_MAX_RANK} dimensions")
+        elif tag == 0x18:
+            value, pos = read_value(raw, pos)
+            found.unknown_rank = bool(value)
+        else:
+            pos = skip_payload(raw, pos, tag & 7)
+    return tuple(sizes)
+
+
+def _number(raw: bytes, pos: int, end: int, wanted: int, default: int = 0) -> int:
+    """Return the last value of the varint field with the tag ``wanted`` in ``raw[pos:end]``."""
+    value = default
+    while pos < end:
+        tag, pos = read_tag(raw, pos)
+        if tag == wanted:
+            value, pos = _signed(raw, pos)
+        else:
+            pos = skip_payload(raw, pos, tag & 7)
+    return value
+
+
+def _extents(raw: bytes, pos: int, end: int) -> tuple[tuple[int, int], ...]:
+    """Return start and length in each dimension of a TensorSliceProto; length -1: it has all of the dimension."""
+    found: list[tuple[int, int]] = []
+    while pos < end:
+        tag, pos = read_tag(raw, pos)
+        if tag != 0x0A:
+            pos = skip_payload(raw, pos, tag & 7)
+            continue
+        length, pos = read_length(raw, pos)
+        stop = min(pos + length, end)
+        found.append((_number(raw, pos, stop, 0x08), _number(raw, pos, stop, 0x10, -1)))
+        pos += length
+        if len(found) > _MAX_RANK:
+            raise MalformedError(f"a part of the tensor has more than {_MAX_RANK} dimensions")
+    return tuple(found)

@@ -1,0 +1,409 @@
+"""The tensors of a TensorBundle: an index, and data files beside it (tensorflow/core/util/tensor_bundle).
+
+The keys of object-based checkpoints end in ``/.ATTRIBUTES/VARIABLE_VALUE``: a tensor is called by what comes before,
+and found by the whole key, too. Data files are called as the index, with ``.data-00000-of-00001`` for its ``.index``.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from pparse.errors import EndOfDataError, GapError, MalformedError, PparseError, SourceError
+from pparse.findings import Finding, Severity, Status
+from pparse.kernels.crc32c import crc32c, masked
+from pparse.tensors.status import status_by_place
+from pparse.tensors.tensor import Span, Tensor
+from pparse.tensors.viewer import Viewer
+from pparse.tree.recognition import UNFINISHED_SUFFIXES
+from pparse.viewers.checkpoint.entry import BundleEntry, read_entry
+from pparse.viewers.checkpoint.ordered_code import slice_key
+from pparse.viewers.checkpoint.parts import Part, PartsData, box_of, covers
+from pparse.viewers.checkpoint.strings import StringTensor
+from pparse.viewers.tensorflow.element_types import TEXT_TYPES, dtype_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any, Final
+
+    from pparse.data.base import Data
+    from pparse.document.extraction import Extraction
+    from pparse.parsers.checkpoint.parser import CheckpointParser
+    from pparse.tensors.dtype import DType
+    from pparse.tensors.extent import Extent
+
+VALUE: Final = "/.ATTRIBUTES/VARIABLE_VALUE"
+_MAX_SHARDS: Final = 1 << 20
+_MAX_ELEMENTS: Final = 1 << 58
+# Tensors up to this size are compared with their checksum before they are returned.
+_CONFIRMED: Final = 64 << 20
+_BLOCK: Final = 1 << 20
+
+
+class CheckpointViewer(Viewer):
+    """A mapping of names to the variables of a checkpoint of version 2."""
+
+    row_bytes = 700
+
+    def __init__(self, extraction: Extraction) -> None:
+        super().__init__(extraction)
+        self.parser: CheckpointParser = extraction.parse().parser  # type: ignore[assignment]
+        self._files: dict[int, Extraction | Finding] = {}
+        self._header: tuple[int, bool] | None = None
+        self._needs: dict[int, int] = {}
+
+    @classmethod
+    def applies(cls, parser: Any) -> bool:
+        """Return whether it is the index of a bundle."""
+        return bool(parser.version == 2)
+
+    # -- the index -----------------------------------------------------------------------------------------------------
+
+    @property
+    def header(self) -> tuple[int, bool]:
+        """Number of data files, and whether numbers are big-endian; 0 files if the header is lost."""
+        if self._header is None:
+            self._header = 0, False
+            found = self.root.find("")
+            if found is not None:
+                shards, order = (_value(found, key) for key in ("num_shards", "endianness"))
+                count = shards if isinstance(shards, int) and 0 < shards <= _MAX_SHARDS else 0
+                self._header = count, order in (1, "BIG")
+        return self._header
+
+    def _entries(self) -> Iterator[tuple[str, BundleEntry | PparseError]]:
+        """Yield the name of each tensor with its entry, or with what is wrong with that."""
+        for key, data, start, stop in self.parser.pairs():
+            if key[:1] in (b"", b"\0"):  # the header, and parts of tensors
+                continue
+            name = key.decode("utf-8", "backslashreplace")
+            try:
+                yield name, read_entry(data.read_exact(start, stop - start))
+            except (MalformedError, EndOfDataError, GapError) as error:
+                yield name, error
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield every tensor, in the order of the keys."""
+        for key, entry in self._entries():
+            yield self._tensor(shown(key), entry)
+
+    def find(self, name: str) -> Tensor | None:
+        """Return the tensor with that name, or that key; None if there is none."""
+        for key in (name, name + VALUE):
+            raw = self._lookup(key.encode("utf-8", "surrogateescape"))
+            if raw is not None and (key == name or shown(key) == name):
+                try:
+                    return self._tensor(name, read_entry(raw))
+                except (MalformedError, EndOfDataError, GapError) as error:
+                    return self._tensor(name, error)
+        return None
+
+    def _lookup(self, key: bytes) -> bytes | None:
+        """Return the value at a key; keys are in order, so few blocks are read."""
+        if key[:1] in (b"", b"\0"):
+            return None
+        return self._value_at(key)
+
+    def _value_at(self, key: bytes) -> bytes | None:
+        table = self.parser.table
+        low, high = 0, len(table.offsets)
+        while low < high:  # the last block whose first key is not greater
+            middle = (low + high) // 2
+            first = next(table.block(table.offsets[middle], table.sizes[middle]).entries(), None)
+            if first is not None and first[0] <= key:
+                low = middle + 1
+            else:
+                high = middle
+        if not low:
+            return None
+        block = table.block(table.offsets[low - 1], table.sizes[low - 1])
+        for found, start, stop in block.entries():
+            if found == key:
+                return block.data.read_exact(start, stop - start)
+        return None
+
+    # -- one tensor ----------------------------------------------------------------------------------------------------
+
+    def _tensor(self, name: str, entry: BundleEntry | PparseError) -> Tensor:
+        if not isinstance(entry, BundleEntry):
+            status = Status.TRUNCATED if isinstance(entry, EndOfDataError) else Status.DAMAGED
+            return Tensor(name, None, (), (), status=status, finding=self._bad(name, entry.reason), owner=self)
+        stored = type_name(entry.type)
+        dtype, shape = dtype_of(entry.type), entry.shape
+        wrong = self._wrong(entry, dtype)
+        told: dict[str, Any] = {"stored_dtype": stored, "owner": self}
+        if wrong is not None:
+            status, reason = wrong
+            return Tensor(name, dtype, shape, (), status=status, finding=self._bad(name, reason, status), **told)
+        if entry.slices:
+            return self._in_parts(name, entry, dtype, told)
+        span, status, finding = self._span(name, entry)
+        if dtype is None:
+            return self._strings(name, entry, span, status, finding)
+        size = dtype.stored_nbytes(prod(shape))
+        if size != entry.size:
+            reason = f"it has {entry.size:,} bytes; type and shape need {size:,}"
+            return Tensor(name, dtype, shape, (), status=Status.DAMAGED, finding=self._bad(name, reason), **told)
+        order = "big" if self.header[1] else "little"
+        return Tensor(name, dtype, shape, (span,), status=status, finding=finding, byteorder=order, **told)
+
+    def _wrong(self, entry: BundleEntry, dtype: DType | None) -> tuple[Status, str] | None:
+        """Return what is wrong with an entry by itself, or why its values are no tensor."""
+        if entry.unknown_rank or min(entry.shape, default=0) < 0:
+            return Status.DAMAGED, "its shape is not known"
+        if max((prod(entry.shape), *entry.shape)) > _MAX_ELEMENTS:
+            return Status.DAMAGED, "its shape has too many elements"
+        if len(entry.shape) > self.extraction.session.limits.tensor_rank:
+            return Status.UNSUPPORTED, f"it has {len(entry.shape)} dimensions"
+        if entry.offset < 0 or entry.size < 0 or entry.shard < 0:
+            return Status.DAMAGED, "its place is negative"
+        if dtype is None and entry.type not in TEXT_TYPES:
+            return Status.UNSUPPORTED, f"elements of type {type_name(entry.type)} are not numbers"
+        if dtype is None and not entry.slices and prod(entry.shape) > entry.size:
+            return Status.DAMAGED, f"its {entry.size:,} bytes cannot hold {prod(entry.shape):,} lengths"
+        return None
+
+    def _strings(
+        self, name: str, entry: BundleEntry, span: Span, status: Status, finding: Finding | None
+    ) -> StringTensor:
+        made = StringTensor(
+            name, None, entry.shape, (span,), stored_dtype="DT_STRING", status=status, finding=finding, owner=self
+        )
+        data = span.data
+        made._content_range = data.range(span.offset, span.offset + span.length) if data is not None else None
+        made._crc = entry.crc
+        return made
+
+    def _span(self, name: str, entry: BundleEntry) -> tuple[Span, Status, Finding | None]:
+        """Return where the bytes of a tensor are, and what is wrong with that."""
+        file = self._shard(entry.shard)
+        if isinstance(file, Finding):
+            status = Status.MISSING if entry.size else Status.COMPLETE
+            finding = self._bad(name, file.reason, status) if entry.size else None
+            return Span(None, entry.offset, entry.size, self._shard_name(entry.shard)), status, finding
+        there = file.known_end() - file.start
+        self._needs[entry.shard] = max(self._needs.get(entry.shard, 0), entry.offset + entry.size)
+        span = Span(file.data, file.start + entry.offset, entry.size, file.path, file.end)
+        status = status_by_place(entry.offset, entry.offset + entry.size, there)
+        if status is Status.COMPLETE:
+            return span, status, None
+        reason = f"its bytes end at {entry.offset + entry.size:,} of {file.name}, which has {there:,} bytes"
+        return span, status, self._bad(name, reason, status)
+
+    def _in_parts(self, name: str, entry: BundleEntry, dtype: DType | None, told: dict[str, Any]) -> Tensor:
+        """Return a tensor whose parts have entries of their own."""
+        shape = entry.shape
+        if dtype is None:
+            finding = self._bad(name, "strings in parts are not put together", Status.UNSUPPORTED)
+            return Tensor(name, None, shape, (), status=Status.UNSUPPORTED, finding=finding, **told)
+        parts: list[Part] = []
+        spans: list[Span] = []
+        worst = Status.COMPLETE
+        wrong: Finding | None = None
+        try:
+            boxes = [box_of(shape, extents) for extents in entry.slices]
+            if not covers(shape, boxes):
+                raise MalformedError("its parts overlap, or do not cover it")
+            key = self._key_of(name)
+            for (starts, lengths), extents in zip(boxes, entry.slices, strict=True):
+                raw = self._value_at(slice_key(key, extents))
+                if raw is None:
+                    raise EndOfDataError("a part of it has no entry")
+                found = read_entry(raw)
+                if (
+                    found.shape != lengths
+                    or found.type != entry.type
+                    or found.size != dtype.stored_nbytes(prod(lengths))
+                ):
+                    raise MalformedError("a part of it has another type or size")
+                span, status, bad = self._span(name, found)
+                spans.append(span)
+                if status is not Status.COMPLETE:
+                    worst, wrong = Status.TRUNCATED, bad
+                elif span.data is not None and span.length:
+                    content = span.data.range(span.offset, span.offset + span.length)
+                    parts.append(Part(starts, lengths, content))
+        except (MalformedError, EndOfDataError, GapError) as error:
+            status = Status.MISSING if isinstance(error, EndOfDataError) else Status.DAMAGED
+            return Tensor(name, dtype, shape, (), status=status, finding=self._bad(name, error.reason, status), **told)
+        order = "big" if self.header[1] else "little"
+        content_span = None
+        if worst is Status.COMPLETE:
+            data = PartsData(f"{self.extraction.name}::{name}", shape, dtype.itemsize, parts)
+            content_span = Span(data, 0, data.size or 0, data.name)
+        elif not any(span.there for span in spans):
+            worst = Status.MISSING
+        else:
+            worst = Status.DAMAGED  # what is there does not begin the array: no prefix of it is whole
+        return Tensor(
+            name, dtype, shape, tuple(spans), status=worst, finding=wrong, byteorder=order, content=content_span, **told
+        )
+
+    def _key_of(self, name: str) -> bytes:
+        """Return the key of a tensor by its name."""
+        raw = name.encode("utf-8", "surrogateescape")
+        return raw if self._value_at(raw) is not None else raw + VALUE.encode()
+
+    def _bad(self, name: str, reason: str, status: Status = Status.DAMAGED) -> Finding:
+        codes = {Status.TRUNCATED: "truncated", Status.MISSING: "missing", Status.UNSUPPORTED: "unsupported"}
+        severity = Severity.WARNING if status is Status.UNSUPPORTED else Severity.ERROR
+        code = codes.get(status, "bad-entry")
+        return Finding(code, reason, severity=severity, path=name, source=self.extraction.name)
+
+    # -- data files ----------------------------------------------------------------------------------------------------
+
+    def _shard_name(self, shard: int) -> str:
+        """Return the name of a data file beside the index."""
+        name = self.extraction.name.rpartition("/")[2]
+        for suffix in UNFINISHED_SUFFIXES:
+            name = name.removesuffix(suffix)
+        count = self.header[0] or shard + 1
+        return f"{name.removesuffix('.index')}.data-{shard:05d}-of-{count:05d}"
+
+    def _shard(self, shard: int) -> Extraction | Finding:
+        """Return a data file, or why it cannot be read."""
+        found = self._files.get(shard)
+        if found is None:
+            name = self._shard_name(shard)
+            count = self.header[0]
+            try:
+                if count and shard >= count:
+                    raise MalformedError(f"it is in data file {shard}, and there are {count}")
+                found = self.extraction.sibling(name)
+                found.known_end()  # a file is opened when it is asked
+            except (SourceError, EndOfDataError, MalformedError) as error:
+                reason = error.reason if isinstance(error, MalformedError) else f"{name} is not there: {error.reason}"
+                found = Finding("missing", reason, source=self.extraction.name)
+            self._files[shard] = found
+        return found
+
+    # -- what the file says of itself ----------------------------------------------------------------------------------
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Number of data files, byte order, and version of the writer."""
+        count, big = self.header
+        found: dict[str, Any] = {"num_shards": count, "endianness": "big" if big else "little"}
+        header = self.root.find("")
+        version = header.find("version") if header is not None else None
+        producer = _value(version, "producer") if version is not None else None
+        if producer is not None:
+            found["producer"] = producer
+        return found
+
+    # -- checksums -----------------------------------------------------------------------------------------------------
+
+    def confirm(self, tensor: Tensor) -> None:
+        """Compare the checksum of a tensor of up to 64 MiB before its bytes are returned."""
+        super().confirm(tensor)
+        if tensor.stored_nbytes <= _CONFIRMED and tensor.claimed_status is Status.COMPLETE:
+            for _ in self._compare(tensor):
+                pass
+
+    def check(self, *, strict: bool = False) -> Iterator[Finding]:
+        """Check the index, then the bytes of each tensor by their checksum."""
+        yield from super().check(strict=strict)
+        for tensor in self.tensors():
+            if tensor.finding is not None:
+                self.findings.add(tensor.finding)
+                yield tensor.finding
+            else:
+                yield from self._compare(tensor)
+
+    def settle(self) -> None:
+        """Compare all checksums, so that no status changes later."""
+        for tensor in self.tensors():
+            for _ in self._compare(tensor):
+                pass
+
+    def _compare(self, tensor: Tensor) -> Iterator[Finding]:
+        """Compare the checksums of the bytes of a tensor, each stretch once; yield what is wrong."""
+        key = self._key_of(tensor.name)
+        raw = self._value_at(key)
+        entry = read_entry(raw) if raw is not None else BundleEntry()
+        entries = [entry]
+        if entry.slices:
+            found = (self._value_at(slice_key(key, extents)) for extents in entry.slices)
+            entries = [read_entry(value) for value in found if value is not None]
+        for span, part in zip(tensor.spans, entries, strict=False):
+            data = span.data
+            if data is None or part.crc is None or not span.length:
+                continue
+            if data.range_status(span.offset, span.offset + span.length).verified is not None:
+                continue
+            if isinstance(tensor, StringTensor):
+                agrees = tensor.verify()
+            else:
+                agrees = crc_of(data, span.offset, span.length, self.extraction.session.check_cancelled) == part.crc
+            if agrees:
+                data.vouch(span.offset, span.offset + span.length)
+            elif agrees is False:
+                reason = "its checksum is wrong"
+                data.condemn(span.offset, span.offset + span.length, reason)
+                where: Any = {"offset": span.offset, "length": span.length, "source": span.path}
+                finding = Finding("hash", reason, path=tensor.name, **where)
+                self.findings.add(finding)
+                yield finding
+
+    # -- how complete it is --------------------------------------------------------------------------------------------
+
+    def close_extent(self, extent: Extent) -> Extent:
+        """Complete an extent to which all tensors were added: the data files count, too."""
+        from pparse.document.downloads import Resume
+
+        extent.actual = extent.actual or 0
+        extent.expected = extent.actual
+        if self.root.status is not Status.COMPLETE:
+            extent.document_status = self.root.status
+            extent.at_least = True  # entries that are lost may name more data
+            if self.root.status is Status.TRUNCATED:
+                extent.resume.append(Resume(self.extraction.name, extent.actual))
+                extent.expected += 1
+                extent.cut_files += 1
+        for shard, needed in sorted(self._needs.items()):
+            file = self._files[shard]
+            if not isinstance(file, Finding):
+                there = file.known_end() - file.start
+                extent.actual += there
+                extent.expected += max(needed, there)
+                if needed > there:
+                    extent.cut_files += 1
+                    extent.resume.append(Resume(file.name, there))
+        for shard, file in sorted(self._files.items()):
+            if isinstance(file, Finding) and (not self.header[0] or shard < self.header[0]):
+                extent.missing_files += 1
+                extent.at_least = True
+                extent.resume.append(Resume(self._shard_name(shard), 0))
+        if extent.resume and extent.document_status is Status.COMPLETE:
+            extent.document_status = Status.TRUNCATED
+        return self.keep_extent(extent)
+
+
+def shown(key: str) -> str:
+    """Return what a tensor is called: its key, for an object-based checkpoint without what every key ends in."""
+    return key.removesuffix(VALUE)
+
+
+def type_name(number: int) -> str:
+    """Return the name of a number of the enum DataType."""
+    from pparse.parsers.protobuf.schema import builtin_schema
+
+    return builtin_schema().enum("tensorflow.DataType").names.get(number, f"DT_{number}")
+
+
+def crc_of(data: Data, offset: int, length: int, poll: Any) -> int:
+    """Return the masked CRC-32C of bytes, read piece by piece."""
+    crc = 0
+    for at in range(offset, offset + length, _BLOCK):
+        poll()
+        crc = crc32c(data.read_exact(at, min(_BLOCK, offset + length - at)), crc)
+    return masked(crc)
+
+
+def _value(node: Any, key: str) -> Any:
+    """Return the scalar at ``key`` of a node; None if it is not set, or cannot be read."""
+    try:
+        found = node.find(key)
+        return found.load() if found is not None else None
+    except (MalformedError, EndOfDataError, GapError):
+        return None
