@@ -132,8 +132,8 @@ class SavedModelFolderParser(CpbParser, Container):
             self.result.findings.add(
                 Finding(
                     "variables",
-                    f"the variables ({sum(sizes):,} bytes in variables/) are a checkpoint, which is not supported: "
-                    "only the constants of the graph are listed",
+                    f"the variables ({sum(sizes):,} bytes in variables/) are a checkpoint: "
+                    "the constants of the graph are listed here, the variables by variables/variables.index",
                     severity=Severity.NOTE,
                     source=self.result.extraction.name,
                 )

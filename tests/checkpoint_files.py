@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import struct
-from pathlib import Path
 
 from pparse.kernels.crc32c import crc32c, masked
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MAGIC = bytes.fromhex("57fb808b247547db")
 

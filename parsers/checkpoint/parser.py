@@ -84,6 +84,9 @@ class CheckpointParser(ProtobufParser):
         "google/leveldb doc/table_format.md",
     )
     limitations: ClassVar[tuple[str, ...]] = (
+        "files of version 1 are shown as a tree, their values not as tensors yet",
+        "the index is to be named: not yet a data file, the prefix, the folder, or the file checkpoint",
+        "object-based checkpoints: tensors are called by their keys, not yet by the names of variables",
         "a block of the table is read as a whole: in files of version 1 it holds at least a whole tensor",
     )
 
