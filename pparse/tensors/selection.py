@@ -12,11 +12,13 @@ from math import prod
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any, Final
 
     import numpy as np
     from numpy.typing import NDArray
+
+    from pparse.limits import Limits
 
     Index = int | slice | Any
 
@@ -99,6 +101,35 @@ def select(index: Sequence[int | slice], shape: Sequence[int], strides: Sequence
         axes.append((count, distance))
         result.append(count)
     return Selection(offset, axes, flips, tuple(result))
+
+
+def pick(texts: Iterable[bytes], index: Sequence[int | slice], shape: Sequence[int], limits: Limits) -> Any:
+    """Return what a normalised index selects of the elements of a tensor of ``shape``, which come one after the other.
+
+    An array of objects, or one of them. Only what is selected is held; reading ends with the last of it. Raises
+    `LimitError` if that is more than fits into ``limits``.
+    """
+    import numpy as np
+
+    axes = [
+        range(item, item + 1) if isinstance(item, int) else range(*item.indices(size))
+        for item, size in zip(index, shape, strict=True)
+    ]
+    limits.check("scalar_bytes", 8 * prod(map(len, axes)), "the array of strings")
+    numbers: Any = np.zeros((), np.int64)
+    for axis, size in zip(axes, shape, strict=True):
+        numbers = numbers[..., None] * size + np.arange(axis.start, axis.stop, axis.step, dtype=np.int64)
+    kept = tuple(0 if isinstance(item, int) else slice(None) for item in index)
+    flat = numbers.ravel()
+    order = np.argsort(flat)
+    found = np.empty(flat.size, object)
+    rest = iter(texts)
+    at = 0
+    for place in order.tolist():
+        number = int(flat[place])
+        found[place] = next(itertools.islice(rest, number - at, None))
+        at = number + 1
+    return found.reshape(numbers.shape)[kept]
 
 
 def boxes(first: int, stop: int, shape: Sequence[int]) -> Iterator[list[int | slice]]:

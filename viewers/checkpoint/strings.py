@@ -65,9 +65,11 @@ class StringTensor(Tensor):
 
     def __getitem__(self, index: Any) -> Any:
         """Return what ``index`` selects: bytes, or an array of them."""
-        from pparse.tensors.selection import normalise
+        from pparse.tensors.selection import normalise, pick
 
-        return self.numpy()[tuple(normalise(index, self.shape))]
+        items = normalise(index, self.shape)
+        self._refuse_if_not_whole()
+        return pick(self.strings(), items, self.shape, self._owner.extraction.session.limits)
 
     def verify(self) -> bool | None:
         """Compare the checksums, reading all of it; None if there is none."""

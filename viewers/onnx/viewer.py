@@ -6,7 +6,7 @@ from itertools import islice
 
 from pparse.document.downloads import Resume
 from pparse.errors import LimitError, PathError, PparseError
-from pparse.findings import Finding, Severity, Status
+from pparse.findings import Finding, Status
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.tree.entry import SCALAR
@@ -124,20 +124,16 @@ class OnnxViewer(ProtoViewer):
         yield from super().check(strict=strict)
         self._settled = True
         yield from self._check_files()
-        yield from self._check_graph(strict=strict)
+        if strict and self.own_status() is Status.COMPLETE:
+            yield from self._check_graph()
 
-    def _check_graph(self, *, strict: bool) -> Iterator[Finding]:
-        """Yield what is wrong with the graph: values that nothing makes, which may show a damaged name; cycles.
-
-        A warning, as all bytes may be there; an error if ``strict``, since onnx.checker refuses such a model.
-        """
+    def _check_graph(self) -> Iterator[Finding]:
+        """Yield why onnx.checker would refuse the graph: values that nothing makes, which may show a damaged name."""
         try:
             found = [] if self.root.find("graph") is None else list(self.graph_of().check())
         except LimitError:
             return  # a graph of very many nodes: `pparse graph --max-nodes`
-        severity = Severity.ERROR if strict else Severity.WARNING
-        for fault in found:
-            finding = Finding(fault.code, fault.reason, severity=severity, path=fault.path, source=fault.source)
+        for finding in found:
             self.findings.add(finding)
             yield finding
 

@@ -127,9 +127,11 @@ class ProtoTensor(Tensor):
         """Return what ``index`` selects; for strings, bytes or an array of them, reading the list to the last one."""
         if self.dtype is not None or self._listing is None:
             return super().__getitem__(index)
-        from pparse.tensors.selection import normalise
+        from pparse.tensors.selection import normalise, pick
 
-        return self.numpy()[tuple(normalise(index, self.shape))]
+        items = normalise(index, self.shape)
+        self._refuse_if_not_whole()
+        return pick(self.strings(), items, self.shape, self._owner.extraction.session.limits)
 
     def _known_dtype(self) -> DType:
         if self.dtype is None and self._listing is not None:

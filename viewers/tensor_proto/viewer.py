@@ -210,8 +210,12 @@ class ProtoViewer(Viewer):
         """Complete an extent to which all tensors were added; `extent` then returns it."""
         source = self.source
         status = self.own_status()
-        if status is Status.COMPLETE and any(finding.code == "limit" for finding in self.findings):
-            status = Status.UNSUPPORTED
+        if status is Status.COMPLETE:
+            codes = {finding.code for finding in self.findings}
+            if "malformed" in codes:  # a node was read that is damaged
+                status = Status.DAMAGED
+            elif "limit" in codes:
+                status = Status.UNSUPPORTED
         extent.document_status = status
         there = extent.actual or 0
         extent.expected = there
@@ -247,8 +251,6 @@ class ProtoViewer(Viewer):
                 return status
             if status is Status.TRUNCATED:
                 worst = status
-        if worst is Status.COMPLETE and any(finding.code == "malformed" for finding in self.findings):
-            return Status.DAMAGED  # a node was read since, and is damaged
         return worst
 
     def _expected(self) -> int:
