@@ -6,7 +6,6 @@ import io
 import pickle
 from typing import TYPE_CHECKING, Any
 
-import joblib
 import numpy as np
 import pytest
 from numpy.lib.recfunctions import repack_fields
@@ -80,6 +79,7 @@ def by_pickle(value: object, protocol: int) -> tuple[bytes, Any]:
 
 def by_joblib(value: object, protocol: int) -> tuple[bytes, Any]:
     out = io.BytesIO()
+    joblib = pytest.importorskip("joblib")
     joblib.dump(value, out, protocol=protocol)
     return out.getvalue(), joblib.load(io.BytesIO(out.getvalue()))
 
