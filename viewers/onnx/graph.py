@@ -17,7 +17,8 @@ from pparse.parsers.protobuf.lists import ListIndex
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.tree.key_table import KeyTable, key_hash
 from pparse.viewers.onnx.element_types import type_name
-from pparse.viewers.onnx.rows import initializer_names, kids_of, read_row, rows_of, text_of
+from pparse.viewers.onnx.rows import initializer_names, read_row, rows_of, text_of
+from pparse.viewers.tensor_proto.viewer import kids_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

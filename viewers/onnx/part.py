@@ -10,7 +10,8 @@ from pparse.parsers.protobuf.check import Checker
 from pparse.parsers.protobuf.index import PartScan
 from pparse.parsers.protobuf.lists import ListIndex, Run
 from pparse.tree.entry import SCALAR
-from pparse.viewers.onnx.rows import kids_of, text_of
+from pparse.viewers.onnx.rows import text_of
+from pparse.viewers.tensor_proto.viewer import kids_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from pparse.parsers.protobuf.index import OverlayField, PartScan
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Message
 from pparse.viewers.onnx.element_types import ELEMENT_TYPES, type_name
 from pparse.viewers.onnx.part import bytes_of, field_of, joined, model_fields, wires
-from pparse.viewers.onnx.rows import kids_of
 from pparse.viewers.onnx.tensors import DATA_LOCATION, DATA_TYPE, DIMS, EXTERNAL, NAME, PAYLOAD, RAW_DATA, numbers
+from pparse.viewers.tensor_proto.viewer import kids_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Message
 from pparse.parsers.protobuf.window import Window
 from pparse.tree.entry import SCALAR
 from pparse.viewers.onnx.nodes import ATTRIBUTE, BODIES, BODY, DOMAIN, INPUT, NODE_NAME, OP_TYPE, OUTPUT
+from pparse.viewers.tensor_proto.viewer import kids_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ _SMALL: Final = 16 << 10
 _TAGS: Final = {number << 3 | LEN: number for number in (INPUT, OUTPUT, NODE_NAME, OP_TYPE, DOMAIN)}
 _TAG_ATTRIBUTE: Final = ATTRIBUTE << 3 | LEN
 _TAG_BODIES: Final = (BODY << 3 | LEN, BODIES << 3 | LEN)
-_KEYS: Final = {INPUT: "input", OUTPUT: "output", NODE_NAME: "name", OP_TYPE: "op_type", DOMAIN: "domain"}
 # Memory of a name while it is found out what bodies capture.
 _NAME_COST: Final = 150
 
@@ -44,16 +44,7 @@ def rows_of(places: Places, nodes: Node) -> Iterator[Row]:
 
 def read_row(places: Places, nodes: Node, ordinal: int, pieces: Sequence[Piece], window: Window | None) -> Row:
     """Return the row of one NodeProto; fields that cannot be read are empty."""
-    part = places.plain(pieces)
-    found = None
-    if part is not None and part.end - part.start <= _SMALL:
-        window = window if window is not None and window.data is part.data else Window(part.data, part.end)
-        window.at(part.start)
-        raw = window.read(part.start, part.end)
-        found = _read(raw + PADDING, len(raw))
-    if found is None:
-        found = _by_message(places, pieces)
-    texts, has_body = found
+    texts, has_body = _texts_of(places, pieces, window)
     outputs = texts[OUTPUT]
     name = (texts[NODE_NAME] or [""])[-1] or next(filter(None, outputs), "") or f"[{ordinal}]"
     beside: Sequence[str] = ()
@@ -61,6 +52,18 @@ def read_row(places: Places, nodes: Node, ordinal: int, pieces: Sequence[Piece],
         beside = captured(places, nodes, ordinal)
     op, domain = ((texts[number] or [""])[-1] for number in (OP_TYPE, DOMAIN))
     return ordinal, name, op, texts[INPUT], domain, beside, outputs
+
+
+def _texts_of(places: Places, pieces: Sequence[Piece], window: Window | None) -> tuple[dict[int, list[str]], bool]:
+    """Return the texts of a NodeProto by field number, and whether it has bodies."""
+    part = places.plain(pieces)
+    found = None
+    if part is not None and part.end - part.start <= _SMALL:
+        window = window if window is not None and window.data is part.data else Window(part.data, part.end)
+        window.at(part.start)
+        raw = window.read(part.start, part.end)
+        found = _read(raw + PADDING, len(raw))
+    return found or _by_message(places, pieces)
 
 
 def _read(raw: bytes, size: int) -> tuple[dict[int, list[str]], bool] | None:
@@ -139,8 +142,7 @@ def _by_message(places: Places, pieces: Sequence[Piece]) -> tuple[dict[int, list
 class _Frame:
     """One body that is gone through: what it uses and defines so far."""
 
-    def __init__(self, graph: Node) -> None:
-        self.graph = graph
+    def __init__(self) -> None:
         self.waiting: Iterator[Any] = iter(())
         self.used: set[str] = set()
         self.made: set[str] = set()
@@ -157,7 +159,7 @@ def captured(places: Places, nodes: Node, ordinal: int) -> list[str]:
         while True:
             body = next(waiting, None)
             if body is not None:
-                frame = _Frame(body)
+                frame = _Frame()
                 stack.append(frame)
                 frame.made.update(text_of(kid, "name") for kid in kids_of(body.find("input")))
                 frame.made.update(initializer_names(places, body))
@@ -189,13 +191,7 @@ def _uses(places: Places, nodes: Node | None) -> Iterator[tuple[int, list[str], 
     if not isinstance(index, ListIndex):
         return
     for ordinal, pieces, window in index.messages():
-        part = places.plain(pieces)
-        found = None
-        if part is not None and part.end - part.start <= _SMALL and window is not None and window.data is part.data:
-            window.at(part.start)
-            raw = window.read(part.start, part.end)
-            found = _read(raw + PADDING, len(raw))
-        texts, has_body = found or _by_message(places, pieces)
+        texts, has_body = _texts_of(places, pieces, window)
         yield ordinal, texts[INPUT], texts[OUTPUT], has_body
 
 
@@ -222,11 +218,6 @@ def initializer_names(places: Places, graph: Node) -> Iterator[str]:
         if isinstance(index, ListIndex):
             for ordinal, pieces, window in index.messages():
                 yield places.own_name(key, ordinal, pieces, window)
-
-
-def kids_of(node: Node | None) -> Iterator[Node]:
-    """Yield the children of a node; none if there is no node, or it is damaged and not a container."""
-    return node.children() if node is not None and node.shape != SCALAR else iter(())
 
 
 def text_of(node: Node, key: str) -> str:

@@ -11,9 +11,8 @@ from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.tree.entry import SCALAR
 from pparse.viewers.onnx.places import Places, function_name
-from pparse.viewers.onnx.rows import kids_of
 from pparse.viewers.onnx.tensors import OnnxMaker
-from pparse.viewers.tensor_proto.viewer import ProtoViewer
+from pparse.viewers.tensor_proto.viewer import ProtoViewer, kids_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,6 +110,8 @@ class OnnxViewer(ProtoViewer):
         """From now on, let checksums of external files be compared before their tensors are listed."""
         if not self._settled:
             self._settled = True
+            for _ in self.tensors():  # so that all files are known
+                pass
             for _ in self._check_files():
                 pass
 
@@ -138,10 +139,7 @@ class OnnxViewer(ProtoViewer):
             yield finding
 
     def _check_files(self) -> Iterator[Finding]:
-        """List all tensors, so that all files are known; compare their checksums, and yield what is wrong."""
-        if not self._maker.external:
-            for _ in self.tensors():
-                pass
+        """Compare the checksums of the files that listed tensors are in, and yield what is wrong."""
         for finding in self._maker.external.verify():
             self.findings.add(finding)
             self.note_damage()

@@ -11,6 +11,7 @@ from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.tensors.extent import Extent
 from pparse.tensors.unwritten import last_written, unwritten_in
 from pparse.tensors.viewer import Viewer
+from pparse.tree.entry import SCALAR
 from pparse.tree.repeated_names import meant_by_name, name_of_repeated
 from pparse.tree.result import near_misses
 
@@ -257,3 +258,8 @@ class ProtoViewer(Viewer):
         """Return the least number of bytes that the file should have, according to its fields."""
         missing = self.parser.missing()
         return self.source.known_end() - self.source.start + missing if missing is not None else 0
+
+
+def kids_of(node: Node | None) -> Iterator[Node]:
+    """Yield the children of a node; none if there is no node, or it is damaged and not a container."""
+    return node.children() if node is not None and node.shape != SCALAR else iter(())

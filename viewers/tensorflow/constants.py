@@ -24,6 +24,7 @@ from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.parsers.protobuf.window import Window
 from pparse.tree.entry import SCALAR
 from pparse.tree.key_table import KeyTable
+from pparse.viewers.tensor_proto.viewer import kids_of
 from pparse.viewers.tensorflow.names import Sought
 
 TYPE_CHECKING = False
@@ -370,11 +371,6 @@ class Base:
         """Its path."""
         self.count = count
         """Number of scopes in it."""
-
-
-def kids_of(node: Node | None) -> Iterator[Node]:
-    """Yield the children of a node; none if there is no node, or it is damaged and not a container."""
-    return node.children() if node is not None and node.shape != SCALAR else iter(())
 
 
 def count_of(node: Node | None) -> int:

@@ -15,7 +15,8 @@ from pparse.parsers.cpb.parser import CHUNKS
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.tree.entry import LIST, SCALAR
-from pparse.viewers.tensorflow.constants import GRAPH, META_GRAPH, SAVED_MODEL, function_name, kids_of
+from pparse.viewers.tensor_proto.viewer import kids_of
+from pparse.viewers.tensorflow.constants import GRAPH, META_GRAPH, SAVED_MODEL, function_name
 from pparse.viewers.tensorflow.element_types import dtype_of
 from pparse.viewers.tensorflow.meta import shape_of, value_at
 from pparse.viewers.tensorflow.nodes import NodeDefs

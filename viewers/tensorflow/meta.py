@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pparse.errors import PparseError
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.parsers.protobuf.schema import builtin_schema
-from pparse.viewers.tensorflow.constants import GRAPH, META_GRAPH, SAVED_MODEL, count_of, kids_of
+from pparse.viewers.tensor_proto.viewer import kids_of
+from pparse.viewers.tensorflow.constants import GRAPH, META_GRAPH, SAVED_MODEL, count_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pparse.parsers.cpb.parser import CHUNKS
 from pparse.parsers.protobuf.schema import builtin_schema
-from pparse.viewers.tensor_proto.viewer import ProtoViewer
-from pparse.viewers.tensorflow.constants import GRAPH, KINDS, META_GRAPH, SAVED_MODEL, Constants, kids_of
+from pparse.viewers.tensor_proto.viewer import ProtoViewer, kids_of
+from pparse.viewers.tensorflow.constants import GRAPH, KINDS, META_GRAPH, SAVED_MODEL, Constants
 from pparse.viewers.tensorflow.tensors import TensorflowMaker
 
 TYPE_CHECKING = False
