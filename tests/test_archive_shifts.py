@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import random
 import tarfile
 import zipfile
@@ -14,6 +15,7 @@ import pytest
 from safetensors.numpy import save
 
 import pparse
+from pparse.cli import main
 from pparse.findings import Status
 from tests.rows import rows
 from tests.test_tar import archive, contents, files, info, opened
@@ -118,6 +120,29 @@ def test_a_wrong_size_in_a_damaged_header_casts_no_doubt_on_the_tensors(tmp_path
     whole[124 + 4] ^= 1
     (tmp_path / "it.tar").write_bytes(whole)
     assert wrong_tensors(f"{tmp_path}/it.tar::m.safetensors", right) == (set(right), set())
+
+
+def test_commands_say_that_nodes_of_a_member_whose_bytes_have_shifted_are_in_doubt(tmp_path, capsys) -> None:
+    message = b"".join(bytes([8 * number + 2, 100]) + bytes([64 + number]) * 100 for number in (1, 2, 2, 3))
+    whole = archive([("m.binpb", message), ("next", b"next" * 300)])
+    path = tmp_path / "it.tar"
+    path.write_bytes(whole[:700] + b"x" * 100 + whole[700:])
+    assert main(["ls", "--json", f"{path}::m.binpb"]) == 4
+    listed = json.loads(capsys.readouterr().out)
+    assert [row["status"] for row in listed["members"]][:3] == ["damaged"] * 3
+    for key in ("1", "2"):
+        assert main(["get", "--raw", "-o", str(tmp_path / "out"), f"{path}::m.binpb", f"[{key}]"]) == 4
+
+
+def test_get_gives_an_array_whose_checksum_agrees_though_its_archive_has_shifted(tmp_path, capsys) -> None:
+    saved = io.BytesIO()
+    np.savez(saved, first=np.arange(40), second=np.arange(400) * 0.5, third=np.arange(40) * 2)
+    whole = archive([("m.npz", saved.getvalue()), ("next", b"next" * 300)])
+    path = tmp_path / "it.tar"
+    path.write_bytes(whole[:2_400] + b"x" * 100 + whole[2_400:])
+    assert main(["get", f"{path}::m.npz", "first"]) == 0
+    assert "complete, verified" in capsys.readouterr().out
+    assert main(["get", f"{path}::m.npz", "second"]) == 4
 
 
 def test_no_tensor_behind_a_break_of_the_stream_is_called_whole_at_the_wrong_place(tmp_path) -> None:

@@ -40,8 +40,9 @@ _LONGEST_NUMBER: Final = 16
 
 
 def _known_status(node: Node) -> Status | None:
-    """Return the known status of a node, without loading it; None if it is not known."""
-    return node.status if node.known_status is Status.COMPLETE else node.known_status
+    """Return the known status of a node, without loading it unless its bytes are in doubt; None if it is not known."""
+    known = node.known_status
+    return node.status if known is Status.COMPLETE or (known is None and node.extraction.data.flawed) else known
 
 
 def _is_member(node: Node) -> bool:

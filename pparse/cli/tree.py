@@ -164,7 +164,7 @@ class _Shower:
             node.kind,
             node.shape,
             value,
-            node.known_status,
+            node.status if node.known_status is Status.COMPLETE else node.known_status,
             node.start,
             node.end,
             node.finding.reason if node.finding is not None else None,

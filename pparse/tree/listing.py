@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pparse.data.range_status import status_of
 from pparse.errors import EndOfDataError, LimitError, MalformedError
 from pparse.findings import Status
 from pparse.locking import Doored
@@ -51,6 +52,10 @@ class Listing(Doored):
                 size = sum(len(part) for part in entry.parts)
             else:
                 size = (end if stop is None else stop) - entry.start
+            if status in (None, Status.COMPLETE):  # of itself; the bytes may be doubted, too
+                data = self.result.extraction.data
+                parts = entry.parts or (data.range(entry.start, max(entry.start, end if stop is None else stop)),)
+                status = status_of(parts) if data.flawed else Status.COMPLETE
             name = f"[{ordinal}]" if entry.key is None else str(entry.key)
             yield Member(name, entry.kind, entry.start, size, status or Status.COMPLETE)
 

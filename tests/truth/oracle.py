@@ -280,7 +280,7 @@ def vouched(attempt: Attempt, seen: Seen, truth: dict[str, Value]) -> Iterator[s
     elif untouched(attempt, seen.name):
         yield f"{what}, though the damage does not reach it"
     elif has_grown(attempt):
-        yield f"{what}, though the file is longer than its header says"
+        yield f"{what}, though bytes came into the file, or went"
     elif miscounted(attempt, value):
         yield f"{what}: an element under another one's number"
     elif (

@@ -240,20 +240,20 @@ def load(path: Path) -> None:
 
 
 def has_grown(attempt: Attempt) -> bool:
-    """Whether a safetensors file came out longer than its tensors, so that nobody can tell which of them have moved.
+    """Whether a file came out longer or shorter than it says, so that nobody can tell which of its values have moved.
 
-    Bytes came into its data; or they went, in a tar, and the header behind it tells that, and nothing where: what is
-    left of the padding counts as its own.
+    Bytes came into a member of a tar, or went, and the header behind it tells that, and nothing where: what is left of
+    the padding counts as its own. Hashed pieces are found by themselves. Of files as they are, safetensors tells it.
     """
     case = attempt.case
     damage = case.damage
-    if damage.kind not in ("insert", "remove") or damage.file or not case.sample.name.startswith("safetensors"):
+    if damage.kind not in ("insert", "remove") or damage.file or case.sample.hashed:
         return False
     if case.wrapper == "tar":
         layer = case.wrapped.files[case.wrapped.main].chain[0]
-        if damage.kind == "remove" and damage.length >= -layer.end % 512:
-            return False
         return layer.start + case.sample.header <= damage.offset <= layer.end
+    if not case.sample.name.startswith("safetensors"):
+        return False
     return damage.kind == "insert" and case.wrapper in ("plain", "folder") and damage.offset >= case.sample.header
 
 
@@ -284,7 +284,7 @@ def judge_values(attempt: Attempt, found: dict[str, bytes], row: dict[str, Any])
         elif reach.cut and not case.damage.file:
             yield f"{name!r} is not the original, though nothing is wrong but that the end is missing"
         elif has_grown(attempt):
-            yield f"{name!r} is not the original, though the file is longer than its header says"
+            yield f"{name!r} is not the original, though bytes came into the file, or went"
 
 
 def saved_values(attempt: Attempt) -> set[bytes]:
