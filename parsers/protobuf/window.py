@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pparse.data.reader import up_to_page
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.kernels.wire import (
     FIXED32,
@@ -63,8 +64,12 @@ class Window:
         index = offset - self.base
         if 0 <= index <= self.size - SLACK or (0 <= index < self.size and self.base + self.size >= self.end):
             return index
-        self.step = min(4 * self.step, _LAST_WINDOW) if 0 < index <= self.size + 64 else self.first
-        self._fill(offset, self.step)
+        if 0 < index <= self.size + 64:
+            self.step = min(4 * self.step, _LAST_WINDOW)
+            self._fill(offset, self.step)
+        else:
+            self.step = self.first
+            self._fill(offset, up_to_page(offset, self.first))
         return 0
 
     def take(self, base: int, block: bytes) -> None:

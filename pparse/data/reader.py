@@ -21,9 +21,22 @@ if TYPE_CHECKING:
 # Small reads are served from a block, small after a jump and growing while reading goes on.
 _FIRST_BLOCK: Final = 4 << 10
 _LAST_BLOCK: Final = 64 << 10
+_PAGE: Final = 4 << 10
+_LEAST: Final = 512  # worth a read of their own
 # The most readers of the process that keep a block: 2,000 cursors would hold 125 MiB.
 _BLOCKS: Final = 64
 _with_blocks: deque[tuple[weakref.ref[Reader], int]] = deque()  # with the offset of each block
+
+
+def up_to_page(offset: int, size: int) -> int:
+    """Return how much to read at ``offset``, where reading jumps to: about ``size`` bytes, up to the end of a page.
+
+    Of a file that is not in the caches, a page less is read from the disk so.
+    """
+    if size < _PAGE:
+        return size
+    rest = size - (offset + size) % _PAGE
+    return rest if rest >= _LEAST else rest + _PAGE
 
 
 def byte_view(buffer: Buffer) -> memoryview:

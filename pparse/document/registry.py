@@ -324,15 +324,22 @@ def _file_candidates(extraction: Extraction, excerpt: Excerpt) -> Iterator[tuple
         known.name: max((len(magic) for at, magic in known.magic if head.startswith(magic, at)), default=0)
         for known in files
     }
-    fitting = sorted((known for known in files if fits[known.name]), key=lambda known: fits[known.name] == 1)
-    certain = False
+    # Of those that one byte suggests, the one that the name suggests, too, comes first: if its structure fits, the
+    # others need no import.
+    fitting = sorted(
+        (known for known in files if fits[known.name]),
+        key=lambda known: (fits[known.name] == 1, not excerpt.ends_with(known.extensions)),
+    )
+    certain = likely = False
     for known in fitting:
-        if certain and fits[known.name] == 1:
+        has_name = excerpt.ends_with(known.extensions)
+        if fits[known.name] == 1 and (certain or (likely and not has_name)):
             break
         parser = import_dotted(known.parser)
         confidence = _ask(parser, extraction, excerpt) or _by_name(known, excerpt, head)
         if confidence:
             certain |= confidence is Confidence.CERTAIN and not known.generic
+            likely |= confidence is Confidence.LIKELY and not known.generic and has_name
             yield parser, confidence
     if certain:
         return

@@ -36,6 +36,7 @@ States must not recurse on input, read ahead by themselves, or keep blocks.
 
 from __future__ import annotations
 
+from pparse.data.reader import up_to_page
 from pparse.errors import EndOfDataError, EngineError, GapError, MalformedError, PparseError
 from pparse.findings import Status
 from pparse.tree.context import DONE, NeedMoreError
@@ -313,7 +314,7 @@ class _Feed:
     def _resize(self, ctx: NodeContext) -> None:
         """Set how much is read next: more than last time, if reading goes on where it ended."""
         sequential = self.block and self.base <= ctx.pos <= self.base + len(self.block)
-        self._size = min(self._size * 4, self._largest) if sequential else self._first
+        self._size = min(self._size * 4, self._largest) if sequential else up_to_page(ctx.pos, self._first)
         if ctx.need > len(self.block) and ctx.pos == self.base:
             # A state that keeps asking for more must not make us read the same bytes each time.
             self._size = max(self._size, 2 * len(self.block))
