@@ -17,7 +17,7 @@ from pparse.parsers.protobuf.lists import ListIndex
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.tree.key_table import KeyTable, key_hash
 from pparse.viewers.onnx.element_types import type_name
-from pparse.viewers.onnx.rows import initializer_names, read_row, rows_of, text_of
+from pparse.viewers.onnx.rows import initializer_names, read_row, rows_of, text_of, value_names
 from pparse.viewers.tensor_proto.viewer import kids_of
 
 TYPE_CHECKING = False
@@ -140,7 +140,7 @@ class OnnxGraph(GraphSource):
         lists = [self.root.find(key) for key in _TYPED if not (self._is_function and key != "value_info")]
         if self._types is None:
             budget = self.extraction.session.budget
-            table = KeyTable(key_hash(text_of(kid, "name")) for kids in lists for kid in kids_of(kids))
+            table = KeyTable(key_hash(name) for kids in lists for name in value_names(self._places, kids))
             self._types = table, budget.charge(12 * table.covered, "the types of values")
         for number in self._types[0].candidates(name):
             for kids in lists:

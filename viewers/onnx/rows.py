@@ -26,6 +26,7 @@ _SMALL: Final = 16 << 10
 _TAGS: Final = {number << 3 | LEN: number for number in (INPUT, OUTPUT, NODE_NAME, OP_TYPE, DOMAIN)}
 _TAG_ATTRIBUTE: Final = ATTRIBUTE << 3 | LEN
 _TAG_BODIES: Final = (BODY << 3 | LEN, BODIES << 3 | LEN)
+_TAG_VALUE_NAME: Final = 1 << 3 | LEN
 # Memory of a name while it is found out what bodies capture.
 _NAME_COST: Final = 150
 
@@ -218,6 +219,38 @@ def initializer_names(places: Places, graph: Node) -> Iterator[str]:
         if isinstance(index, ListIndex):
             for ordinal, pieces, window in index.messages():
                 yield places.own_name(key, ordinal, pieces, window)
+
+
+def value_names(places: Places, infos: Node | None) -> Iterator[str]:
+    """Yield the names of the ValueInfoProtos of a list; there may be one for each value of a model."""
+    index = infos.index_to(None).note if infos is not None and infos.shape != SCALAR else None
+    if infos is None or not isinstance(index, ListIndex):
+        return
+    for ordinal, pieces, window in index.messages():
+        part = places.plain(pieces)
+        name = None
+        if part is not None and window is not None and part.data is window.data and part.end - part.start <= _SMALL:
+            window.at(part.start)
+            raw = window.read(part.start, part.end)
+            name = _value_name(raw + PADDING, len(raw))
+        yield name if name is not None else text_of(infos.child(ordinal), "name")
+
+
+def _value_name(raw: bytes, size: int) -> str | None:
+    """Return the name of a ValueInfoProto; None: look closer."""
+    name = ""
+    pos = 0
+    try:
+        while pos < size:
+            tag, pos = read_tag(raw, pos)
+            end = skip_payload(raw, pos, tag & 7)
+            if tag == _TAG_VALUE_NAME:
+                _, pos = read_length(raw, pos)
+                name = raw[pos:end].decode()
+            pos = end
+    except (MalformedError, UnicodeDecodeError, IndexError):
+        return None
+    return name if pos == size else None
 
 
 def text_of(node: Node, key: str) -> str:

@@ -60,9 +60,8 @@ class OnnxViewer(ProtoViewer):
 
         root = self.root.find("graph")
         if root is None or number:
-            raise PathError(
-                "the model has no graph" if root is None else "an ONNX model has one main graph", path="graph"
-            )
+            reason = "the model has no graph" if root is None else "an ONNX model has one main graph"
+            raise PathError(f"{self.extraction.name}: {reason}", path="graph")
         return Graph(OnnxGraph(self.constants, root), MAX_NODES if max_nodes is None else max_nodes)
 
     def placed(self) -> Iterator[tuple[Place, Tensor]]:
