@@ -831,3 +831,46 @@ def test_our_own_descriptors():
         assert plain_of(doc.root) == plain(message_class("google.protobuf.FileDescriptorSet").FromString(raw))
         node = doc.node("file[0].message_type[0].name")
         assert doc.node(node.path) is node
+
+
+# -- large fields ------------------------------------------------------------------------------------------------------
+
+
+def told(content: bytes, **how: object) -> tuple[object, ...]:
+    """Return the tree of a message, and what was found wrong with it."""
+    with pparse.open(content, format="protobuf", **how) as document:  # type: ignore[arg-type]
+        tree = tree_of(document)
+        return tree, document.root.status, [str(finding) for finding in document.findings]
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_a_message_of_large_fields_is_read_as_in_small_blocks_whatever_its_heads_are(number) -> None:
+    rng = random.Random(number)
+    fields = [
+        (
+            tagged(rng.choice((1, 2, 3, 200)), 2, bytes(rng.choice((5_000, 9_000, 70_000)))),
+            rng.choice((b"", b"\x20\x07" * 3)),
+        )
+        for _ in range(6)
+    ]
+    message = bytearray()
+    heads = []
+    for field, behind in fields:
+        heads.append(len(message))
+        message += field + behind
+    if number:  # 0: a sound one
+        at = rng.choice(heads[1:]) + rng.randrange(4)
+        message[at] ^= 1 << rng.randrange(8)
+    if number % 3 == 2:
+        del message[rng.randrange(heads[2], len(message)) :]
+    assert told(bytes(message)) == told(bytes(message), block_size=64)
+
+
+def test_the_heads_of_large_fields_are_read_once(tmp_path) -> None:
+    path = tmp_path / "large.binpb"
+    path.write_bytes(b"".join(tagged(1, 2, bytes(100_000 + number)) for number in range(100)))
+    stats = IoStats()
+    with pparse.open(path, format="protobuf", stats=stats) as document:
+        nodes = list(document.root[1].children())
+        assert [node.end - node.start for node in nodes] == list(range(100_000, 100_100))
+        assert stats.reads < 2 * 100 + 20  # the head, and what is in it: without a schema, it may be a message

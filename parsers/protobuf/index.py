@@ -34,6 +34,9 @@ OFTEN: Final = 4_096
 STRIDE: Final = 64
 # Memory of one `Occurrences` without its offsets.
 _COST: Final = 400
+# What is kept of a large field, and of how many: up to a megabyte.
+_HEAD: Final = 192
+_MOST_HEADS: Final = 2_000
 
 
 class OverlayEntry:
@@ -194,7 +197,7 @@ class PartScan:
     the schema (protobuf then keeps it as an unknown field).
     """
 
-    __slots__ = ("found", "fresh", "groups", "part", "slots", "type")
+    __slots__ = ("found", "fresh", "groups", "heads", "part", "slots", "type")
 
     def __init__(self, part: Range, type: MessageType | None) -> None:
         self.part = part
@@ -203,6 +206,13 @@ class PartScan:
         self.fresh: dict[int, list[int]] = {}
         self.groups: list[int] = []
         self.found = _Found(self)
+        self.heads: dict[int, bytes] = {}
+        """The first bytes of large fields, by offset: who asks what they are reads nothing again."""
+
+    def keep_head(self, offset: int, block: bytes) -> None:
+        """Keep the first bytes of the field that begins at ``offset`` with ``block``, unless there are many already."""
+        if len(self.heads) < _MOST_HEADS:
+            self.heads[offset] = block[:_HEAD]
 
     def key_of(self, tag: int) -> int:
         """Return the key of the slot that a field of this tag goes to."""
@@ -218,6 +228,15 @@ class PartScan:
                 self.slots[key].add(base, begins)
                 begins.clear()
 
+    def forget(self) -> None:
+        """Forget the fields that were found since `complete` was called, when no group was open."""
+        self.groups.clear()
+        self.found.clear()
+        for key, begins in list(self.fresh.items()):
+            begins.clear()
+            if not self.slots[key].count:
+                del self.slots[key], self.fresh[key]
+
     def drop(self, offset: int) -> None:
         """Forget the field that begins at ``offset``, the last of all."""
         for key, slot in self.slots.items():
@@ -230,7 +249,8 @@ class PartScan:
     @property
     def memory(self) -> int:
         """Approximate memory, in bytes."""
-        return sum(_COST + 8 * len(slot.offsets) for slot in self.slots.values())
+        heads = (_HEAD + _COST) * len(self.heads)
+        return heads + sum(_COST + 8 * len(slot.offsets) for slot in self.slots.values())
 
     def thin_out(self) -> None:
         """Keep fewer offsets of fields that occur often; the others may have to be merged."""
@@ -240,7 +260,7 @@ class PartScan:
 
     def window(self) -> Window:
         """Return a window on the part's bytes."""
-        return Window(self.part.data, self.part.end)
+        return Window(self.part.data, self.part.end, heads=self.heads)
 
     def fields(
         self, key: int, first: int = 0, window: Window | None = None, slot: Occurrences | None = None

@@ -21,7 +21,7 @@ otherwise the rest of that part is lost. Without a schema, the content of length
 from __future__ import annotations
 
 from pparse.data.range_status import cut_status
-from pparse.data.reader import Range
+from pparse.data.reader import Range, up_to_page
 from pparse.errors import (
     EndOfDataError,
     GapError,
@@ -60,6 +60,10 @@ if TYPE_CHECKING:
     from pparse.tree.recognition import Excerpt
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
+
+# What is read of a large field to go on behind it, and how many fields before it is asked whether to stop.
+_HEAD: Final = 4 << 10
+_HOPS: Final = 1_000
 
 
 class ProtobufParser(Parser, Listing):
@@ -204,6 +208,8 @@ class ProtobufParser(Parser, Listing):
                 ctx.index.note = ctx.scratch
                 ctx.index.account()
         after = base + pos
+        if pos > size and not final and not part.groups:
+            after = self._hop(ctx, part, after)
         if after >= end:
             if base == part.part.start and final:
                 ctx.scratch.kept = (part.part, block)
@@ -212,8 +218,38 @@ class ProtobufParser(Parser, Listing):
                     return self._go_on(ctx) or (ctx.pos, DONE, 0)
                 self._note_cut(ctx, part, after)
             return self._go_on(ctx) or (ctx.pos, DONE, 0)
-        need = min(SLACK, end - after) if pos < size and not final else 1
+        need = min(SLACK, end - after) if after < base + size and not final else 1
         return after, self.expect_fields, need
+
+    def _hop(self, ctx: NodeContext, part: PartScan, after: int) -> int:
+        """Go from one large field to the next, reading their heads; return where to go on.
+
+        Saves a step of the engine for each, a third of the time. Whatever is not plain is left to `expect_fields`.
+        """
+        data = ctx.data
+        for _ in range(0 if self.result.extraction.session.block_size else _HOPS):
+            size = up_to_page(after, _HEAD)
+            if part.part.end - after <= size:
+                break
+            try:
+                block = data.pread(after, size)
+            except GapError:
+                break
+            if len(block) < size:
+                break
+            try:
+                pos, last = scan(block, 0, size - SLACK + 1, part.found, part.groups, after)
+            except MalformedError:
+                part.forget()
+                break
+            part.complete(after)
+            if pos <= size or part.groups:
+                after += pos
+                break
+            if not last:
+                part.keep_head(after, block)
+            after += pos
+        return after
 
     def _scan(self, part: PartScan, block: bytes, base: int, pos: int, stop: int, *, final: bool) -> int:
         try:

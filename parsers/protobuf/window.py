@@ -21,6 +21,7 @@ from pparse.kernels.wire import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Final
 
     from pparse.data.base import Data
@@ -48,9 +49,11 @@ class Field:
 class Window:
     """The latest bytes of a part, for mostly sequential reading; ``first`` bytes after a jump, then more."""
 
-    __slots__ = ("base", "block", "data", "end", "first", "last", "size", "step")
+    __slots__ = ("base", "block", "data", "end", "first", "heads", "last", "size", "step")
 
-    def __init__(self, data: Data, end: int, first: int = _FIRST_WINDOW) -> None:
+    def __init__(
+        self, data: Data, end: int, first: int = _FIRST_WINDOW, heads: Mapping[int, bytes] | None = None
+    ) -> None:
         self.data = data
         self.end = end
         self.base = 0
@@ -58,6 +61,7 @@ class Window:
         self.size = 0  # size of the block without padding
         self.last = False  # whether no bytes follow
         self.first = self.step = first
+        self.heads = heads or {}  # bytes that are known, by offset
 
     def at(self, offset: int) -> int:
         """Return the index in ``block`` of the byte at ``offset``; at least 20 bytes follow (zeros at the end)."""
@@ -67,9 +71,13 @@ class Window:
         if 0 < index <= self.size + 64:
             self.step = min(4 * self.step, _LAST_WINDOW)
             self._fill(offset, self.step)
-        else:
-            self.step = self.first
+            return 0
+        self.step = self.first
+        head = self.heads.get(offset)
+        if head is None:
             self._fill(offset, up_to_page(offset, self.first))
+        else:
+            self.base, self.block, self.size, self.last = offset, head + PADDING, len(head), False
         return 0
 
     def take(self, base: int, block: bytes) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _FIRST_BLOCK: Final = 4 << 10
 _LAST_BLOCK: Final = 64 << 10
 _PAGE: Final = 4 << 10
-_LEAST: Final = 512  # worth a read of their own
+_LEAST: Final = 64  # worth a read of their own: a read of two pages makes Linux read eight
 # The most readers of the process that keep a block: 2,000 cursors would hold 125 MiB.
 _BLOCKS: Final = 64
 _with_blocks: deque[tuple[weakref.ref[Reader], int]] = deque()  # with the offset of each block
