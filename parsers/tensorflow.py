@@ -7,6 +7,7 @@ states are those of a message (`pparse.parsers.protobuf.parser`).
 from __future__ import annotations
 
 from pparse.findings import Finding, Severity
+from pparse.limits import count_words
 from pparse.parsers.cpb.parser import CpbParser
 from pparse.parsers.protobuf.message_format import MessageParser
 from pparse.parsers.protobuf.parser import ProtobufParser
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     from pparse.tree.visit import Visit
 
 # Names of the model in a folder; TensorFlow also takes the first of these that exists.
-MEMBERS = ("saved_model.cpb", "saved_model.pb")
+MEMBERS = ("saved_model.cpb", "saved_model.pb", "saved_model.pbtxt")
+VARIABLES = "variables"
+ASSETS = "assets"
 
 
 class _TensorflowParser(MessageParser):
@@ -46,7 +49,7 @@ class SavedModelParser(_TensorflowParser):
     signatures = signatures(b"\x08\x01\x12")
     message_name = "tensorflow.SavedModel"
     references = ("tensorflow/core/protobuf/saved_model.proto",)
-    limitations = ("variables are in the checkpoint beside it (variables/), which is another format",)
+    limitations = ("the file alone has no variables: they are shown with the folder that it lies in",)
 
 
 class GraphDefParser(_TensorflowParser):
@@ -70,36 +73,41 @@ class MetaGraphParser(_TensorflowParser):
 
 
 class SavedModelFolderParser(CpbParser, Container):
-    """A SavedModel folder: the message in it, from ``saved_model.cpb`` or else ``saved_model.pb``."""
+    """A SavedModel folder: the message in it (``saved_model.cpb``, ``.pb`` or ``.pbtxt``), and what lies beside it."""
 
     name = "saved-model-folder"
     description = "TensorFlow SavedModel folder"
     reads = "folder"
+    viewer = "pparse.viewers.tensorflow.saved_model:SavedModelViewer"
     signatures = ()
     named_is_enough = True
     refines = ("folder",)
     extensions = ()
     message_name = "tensorflow.SavedModel"
     references = ("https://www.tensorflow.org/guide/saved_model",)
-    limitations = ("variables are in the checkpoint in variables/, which is another format",)
+    limitations = ("assets are counted, and looked for by check; their content is not shown",)
 
     def __init__(self, result: Result) -> None:
         folder: FolderExtraction = result.extraction  # type: ignore[assignment]
-        self.member: Extraction = folder.sibling(next(name for name in MEMBERS if name in folder.members))
-        self.plain = self.member.name.endswith(".pb")
+        name = next(name for name in MEMBERS if name in folder.members)
+        self.file: Extraction = folder.sibling(name)
+        """The file with the message …"""
+        self.member: Extraction = self.file.parsed if name.endswith(".pbtxt") else self.file
+        """… and the message: of a text, what it says."""
+        self.plain = not name.endswith(".cpb")
         super().__init__(result)
 
     @classmethod
     def match_folder(cls, folder: FolderExtraction) -> Confidence:
-        """LIKELY for a folder with one of the two files."""
+        """LIKELY for a folder with one of the files."""
         return Confidence.LIKELY if any(name in folder.members for name in MEMBERS) else Confidence.NO
 
     def model_file(self) -> Extraction:
-        """Return the file in the folder."""
-        return self.member
+        """Return the file with the message."""
+        return self.file
 
     def source(self) -> Range:
-        """Return the bytes of the file in the folder."""
+        """Return the bytes of the message."""
         return self.member.reader
 
     def _read_metadata(self) -> None:
@@ -108,40 +116,38 @@ class SavedModelFolderParser(CpbParser, Container):
 
     def root_entry(self) -> Entry:
         """Describe the root: the message."""
-        self._note_variables()
+        self._note_others()
         if self.plain:
             return ProtobufParser.root_entry(self)
         return super().root_entry()
 
     def details(self) -> Iterator[tuple[str, str]]:
-        """Yield the model file, its details, and the variables in the folder."""
-        yield "model", f"{self.member.name}, {self.member.size or 0:,} bytes"
+        """Yield the model file, its details, and the other files of the folder."""
+        yield "model", f"{self.file.name}, {self.file.size or 0:,} bytes"
         yield from ProtobufParser.details(self) if self.plain else super().details()
-        sizes = self._variables()
-        if sizes:
-            yield "variables", f"{len(sizes):,} files, {sum(sizes):,} bytes in variables/, a checkpoint"
+        for label, below in (("variables", VARIABLES), ("assets", ASSETS)):
+            sizes = self.sizes(below)
+            if sizes:
+                yield label, f"{count_words(len(sizes), 'file')}, {sum(sizes):,} bytes in {below}/"
 
-    def _variables(self) -> list[int]:
-        """Return the sizes of the files of the checkpoint beside the message."""
+    def sizes(self, below: str) -> list[int]:
+        """Return the sizes of the files in a folder below, ``variables`` or ``assets``."""
         folder: FolderExtraction = self.result.extraction  # type: ignore[assignment]
-        return list(folder.folder.sizes("variables"))
+        return list(folder.folder.sizes(below))
 
-    def _note_variables(self) -> None:
-        sizes = self._variables()
-        if sizes:
-            self.result.findings.add(
-                Finding(
-                    "variables",
-                    f"the variables ({sum(sizes):,} bytes in variables/) are a checkpoint: "
-                    "the constants of the graph are listed here, the variables by variables/variables.index",
-                    severity=Severity.NOTE,
-                    source=self.result.extraction.name,
-                )
-            )
+    def _note_others(self) -> None:
+        """Say that there are other files with the message, which are not read."""
+        folder: FolderExtraction = self.result.extraction  # type: ignore[assignment]
+        name = self.file.name.rpartition("/")[2]
+        others = [other for other in MEMBERS if other in folder.members and other != name]
+        if others:
+            reason = f"{' and '.join(others)} beside {name} is not read: TensorFlow takes {name}, too"
+            source = self.result.extraction.name
+            self.result.findings.add(Finding("other-model", reason, severity=Severity.WARNING, source=source))
 
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
-        """Check the message; the variables belong to another document."""
-        self._note_variables()
+        """Check the message; the variables are a document of their own."""
+        self._note_others()
         yield from ProtobufParser.check(self, strict=strict) if self.plain else super().check(strict=strict)
 
     def root_pieces(self) -> Sequence[Piece]:

@@ -321,6 +321,7 @@ def test_recover_keeps_the_whole_tensors_of_a_cut_data_file(run, tmp_path):
         assert len(model) == 12
 
 
-def test_a_file_object_without_a_folder_says_what_is_missing():
+def test_without_a_folder_the_data_files_are_not_missing_but_not_looked_for():
     with pparse.view(io.BytesIO((DATA / "object.index").read_bytes())) as model:
-        assert {tensor.status for tensor in model.tensors() if tensor.stored_nbytes} == {Status.MISSING}
+        assert {tensor.status for tensor in model.tensors()} == {Status.UNSUPPORTED}
+        assert [finding.code for finding in model.check()] == ["data-not-read"]

@@ -298,19 +298,20 @@ def test_the_last_of_two_attributes_of_one_name_counts():
     assert [(name, int(viewer[name].numpy())) for name in viewer] == [("c", 4)]
 
 
-def test_variables_beside_the_message_are_named(tmp_path):
+@pytest.mark.parametrize(("name", "code"), [("variables.index", "malformed"), ("other", "missing")])
+def test_variables_that_cannot_be_read_are_told(tmp_path, name, code):
     """Weights are in a checkpoint beside the message: a list of constants must not pass for all there is."""
     source = Path(__file__).parent / "data" / "tf" / "const_chunked" / "saved_model.cpb"
     (tmp_path / "saved_model.cpb").write_bytes(source.read_bytes())
     with pparse.open(tmp_path) as doc:
         assert list(doc.check()) == []
     (tmp_path / "variables").mkdir()
-    (tmp_path / "variables" / "variables.index").write_bytes(b"x" * 10)
+    (tmp_path / "variables" / name).write_bytes(b"x" * 10)
     with pparse.open(tmp_path) as doc:
-        (finding,) = doc.check()
-        assert (finding.code, finding.severity.value) == ("variables", "note")
-        assert "10 bytes" in finding.reason
-        assert dict(doc.parse().parser.details())["variables"].startswith("1 files")
+        assert {(finding.code, finding.severity.value) for finding in doc.check()} == {(code, "error")}
+        assert dict(doc.parse().parser.details())["variables"].startswith("1 file, 10 bytes")
+    with pparse.view(tmp_path) as model:
+        assert model.extent().status is (Status.DAMAGED if code == "malformed" else Status.TRUNCATED)
 
 
 def test_the_library_of_a_graph_is_not_read_again_for_each_function(monkeypatch):

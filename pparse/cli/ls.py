@@ -71,7 +71,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--group", action="store_true", help="collapse names that differ only in numbers")
     parser.add_argument("-R", "--recursive", action="store_true", help="also list archives inside an archive")
-    parser.add_argument("-l", "--long", action="store_true", help="mode, time, method and compressed size of members")
+    parser.add_argument(
+        "-l",
+        "--long",
+        action="store_true",
+        help="mode, time, method and compressed size of members; of a checkpoint of TensorFlow, keys of variables",
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="names only")
     parser.add_argument("--bytes", action="store_true", help="sizes in bytes")
     add_strict(parser)
@@ -112,7 +117,7 @@ class _Listing:
     def __init__(self, viewer: Any, matches: Callable[[str], bool]) -> None:
         self.viewer = viewer
         self.extent = viewer.new_extent()
-        self.streamed = not viewer.is_set
+        self.streamed = not viewer.counts_itself
         self.matches = matches
         self.shown = 0
         self.hit: Tensor | None = None
@@ -148,7 +153,14 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Callable[[str], bool], 
     budget = viewer.extraction.session.budget
     held = Held(budget, lambda tensor: tensor_weight(tensor, viewer.row_bytes), asked=options.sort is not None)
     tensors = in_order(
-        listing, how, held, out, name=lambda t: t.name, size=lambda t: t.stored_nbytes, offset=_tensor_offset
+        listing,
+        how,
+        held,
+        out,
+        name=lambda t: t.name,
+        size=lambda t: t.stored_nbytes,
+        offset=_tensor_offset,
+        rank=viewer.rank,
     )
     if options.json or options.jsonl:
         return _tensors_as_json(viewer, listing, tensors, options, out)
@@ -159,7 +171,7 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Callable[[str], bool], 
     elif options.group:
         _show_groups(tensors, size, budget.charge(0, "groups of names"), out)
     else:
-        _show_tensors(tensors, size, out)
+        _show_tensors(tensors, size, out, keys=options.long and viewer.has_keys)
     extent = listing.close()
     damaged = extent.status is not Status.COMPLETE
     if not options.quiet:
@@ -167,8 +179,9 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Callable[[str], bool], 
     return exit_code_for(viewer.findings, damaged=damaged, strict=options.strict)
 
 
-def _show_tensors(tensors: Iterable[Tensor], size: Callable[[int], str], out: Output) -> None:
-    table = Table(out, ("NAME", "DTYPE", "SHAPE", "SIZE", "STATUS"), "<<<><")
+def _show_tensors(tensors: Iterable[Tensor], size: Callable[[int], str], out: Output, *, keys: bool) -> None:
+    heads = ("NAME", "DTYPE", "SHAPE", "SIZE", "STATUS")
+    table = Table(out, (*heads, "KEY"), "<<<><<") if keys else Table(out, heads, "<<<><")
     for tensor in tensors:
         known = tensor.status
         status: str = known.value
@@ -180,7 +193,8 @@ def _show_tensors(tensors: Iterable[Tensor], size: Callable[[int], str], out: Ou
             status = out.status(known)
         dtype = tensor.type_name
         shape = shape_words(tensor.shape) if tensor.spans or tensor.shape or tensor.dtype else "?"
-        table.row(safe(tensor.name), safe(dtype), shape, size(tensor.stored_nbytes), status)
+        row = (safe(tensor.name), safe(dtype), shape, size(tensor.stored_nbytes), status)
+        table.row(*row, safe(tensor.key or tensor.name)) if keys else table.row(*row)
     table.close()
 
 
@@ -250,6 +264,8 @@ def tensor_to_dict(tensor: Tensor) -> dict[str, object]:
         "verified": tensor.verified,
         "spans": [span.to_dict() for span in tensor.spans],
     }
+    if tensor.key is not None:
+        found["key"] = tensor.key
     if tensor.finding is not None:
         found["finding"] = tensor.finding.to_dict()
     return found

@@ -92,9 +92,17 @@ class Held:
 
 
 def in_order(
-    rows: Iterable[Any], how: str | None, held: Held, out: Output, *, name: Any, size: Any, offset: Any
+    rows: Iterable[Any],
+    how: str | None,
+    held: Held,
+    out: Output,
+    *,
+    name: Any,
+    size: Any,
+    offset: Any,
+    rank: Callable[[Any], int] = lambda item: 0,
 ) -> Iterator[Any]:
-    """Yield ``rows`` sorted (``how`` None: by name); if they cannot be held, in file order with a note."""
+    """Yield ``rows`` sorted (``how`` None: by rank and name); if they cannot be held, in file order with a note."""
     if how == "none":
         yield from rows
         return
@@ -105,8 +113,10 @@ def in_order(
             items.sort(key=lambda item: (-size(item), natural(name(item))))
         elif how == "offset":
             items.sort(key=offset)
-        else:
+        elif how == "name":
             items.sort(key=lambda item: natural(name(item)))
+        else:
+            items.sort(key=lambda item: (rank(item), natural(name(item))))
     elif how is not None:
         out.error(
             f"note: more than {len(held.items):,} rows, too many to sort in the memory budget: they are in the "

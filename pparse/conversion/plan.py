@@ -162,6 +162,8 @@ class Plan:
         for number, tensor in enumerate(self.viewer.tensors()):
             if chosen is not None and not chosen(tensor.name):
                 continue
+            if self.viewer.is_bookkeeping(tensor):
+                continue
             taken += each + 4 * len(tensor.name) + 32 * tensor.ndim
             if taken > self.charge.amount:
                 self.charge.resize(taken + _STEP)

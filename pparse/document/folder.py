@@ -121,9 +121,32 @@ class Folder(ABC):
         if wanted is not None and wanted != data.identity:
             raise DataChangedError("the file is not the one that was pickled", source=self.path_of(name))
         found = beside.file(name, data)
-        if "/" not in name:
-            found.lies_in = self
+        below, mark, _ = name.rpartition("/")
+        found.lies_in = FolderBelow(self, below + mark) if mark else self
         return found
+
+
+class FolderBelow(Folder):
+    """A folder in a folder that a caller gave; it cannot be listed."""
+
+    def __init__(self, outer: Folder, prefix: str) -> None:
+        self.path = outer.path_of(prefix.rstrip("/"))
+        self.distance = outer.distance
+        self.fetches_at_once = outer.fetches_at_once
+        self._outer = outer
+        self._prefix = prefix
+
+    @property
+    def identity(self) -> object | None:  # type: ignore[override]
+        """That of the folder it is in, and its name."""
+        return None if self._outer.identity is None else ("below", self._outer.identity, self._prefix)
+
+    def list(self) -> None:
+        """Return None: the names are not known."""
+
+    def open(self, name: str) -> FileSource:
+        """Return the file ``name``."""
+        return self._outer.open(self._prefix + name)
 
 
 def several_models(folder: Folder, models: Sequence[str]) -> PathError:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     Source = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | Data | Folder | Sequence[Any]
 
+# What files end in that are called by the rest of their name: a checkpoint of TensorFlow has a prefix, not a name.
+_BEHIND_PREFIX: Final = ".index"
 # Keywords that mean nothing in another process.
 _LOCAL: Final = ("progress", "cancel", "stats")
 
@@ -250,6 +252,8 @@ def _open_path(session: Session, path: str, format: str | None) -> Extraction:
     numbered = local.numbered_parts(path)
     if numbered is not None:
         return _open_numbered(session, path, numbered, format)
+    if not local.is_there(path) and local.is_there(path + _BEHIND_PREFIX):
+        path += _BEHIND_PREFIX
     data = local.open_file(path, session.pool, session.stats)
     session.adopt(data)
     return Extraction(session, path, data, format=format)
@@ -313,7 +317,13 @@ def enter_next(extraction: Extraction, names: list[str]) -> tuple[Extraction, in
 def _enter(extraction: Extraction, name: str) -> Extraction:
     """Return the extraction ``name`` inside another one."""
     result = extraction.own_result if extraction.is_folder else extraction.parse()
-    found = result.container.enter(name) if result.container is not None else None
+    try:
+        found = result.container.enter(name) if result.container is not None else None
+    except PathError as error:
+        try:
+            return result.container.enter(name + _BEHIND_PREFIX)  # type: ignore[union-attr, return-value]
+        except PathError:
+            raise error from None
     if found is None:
         raise PathError(f"{extraction.name} ({result.format}) contains no {name!r}", path=extraction.path)
     return found  # type: ignore[return-value]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse.errors import FormatError
+from pparse.errors import PASSING, FormatError, PparseError
 from pparse.findings import Finding, Severity
 
 TYPE_CHECKING = False
@@ -68,3 +68,17 @@ def recognise(document: Extraction) -> Result:
 def base_name(path: str) -> str:
     """Return the last part of a path; "file" if it has none."""
     return path.replace("\\", "/").rstrip("/").rpartition("/")[2] or "file"
+
+
+def files_beside(document: Extraction) -> list[Extraction]:
+    """Return the other files that a document consists of; none if it cannot be read."""
+    from pparse.document.registry import viewer_for
+    from pparse.tensors.viewer import Viewer
+
+    try:
+        viewer = viewer_for(document)
+        return list(viewer.files_beside()) if isinstance(viewer, Viewer) else []
+    except PASSING:
+        raise
+    except PparseError:
+        return []

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from pparse.errors import OptionError, SourceError
 from pparse.findings import Severity
-from pparse.recovery.plan import ExtractionPlan, recognise
+from pparse.recovery.plan import ExtractionPlan, files_beside, recognise
 from pparse.recovery.report import RecoveryReport
 from pparse.recovery.steps import run_of, unlike_all
 from pparse.recovery.target import REPORT_NAME, Target, default_max_output, is_disk_full, was_stopped
@@ -93,11 +93,14 @@ def recover(
     the disk is full there may be no room for the report; with more room the same call continues.
     """
     result = recognise(document)  # nothing is created for a file of unknown format
+    beside: list[Extraction] = []
     while document.is_folder:
         container = document.own_result.container
         file = container.model_file() if container is not None else None
         if file is None:
             break
+        if file is not document.parsed:  # else they are those of the file
+            beside += files_beside(document)
         document = file  # type: ignore[assignment]
         result = recognise(document)
     if os.path.lexists(os.path.join(folder, REPORT_NAME)) and not is_unfinished(folder):
@@ -117,6 +120,8 @@ def recover(
         unpacker = Unpacker(document, target, note, plan)
         try:
             unpacker.run(result)
+            for file in beside:
+                unpacker.run_beside(file)
         except BaseException as error:
             if was_stopped(error):
                 report.discard()

@@ -29,7 +29,7 @@ from pparse.parsers.shards.shard_set import ShardSet
 from pparse.recovery.document_verdict import judge
 from pparse.recovery.extract_messages import ExtractMessages
 from pparse.recovery.names import safe_name
-from pparse.recovery.plan import base_name
+from pparse.recovery.plan import base_name, files_beside
 from pparse.recovery.provisional_verdicts import ProvisionalVerdicts
 from pparse.recovery.report import RecoveredFile
 from pparse.recovery.sink import Sink
@@ -102,6 +102,25 @@ class Unpacker:
         except BaseException as error:
             self._telling.stopped(error, self._sink)
             raise
+
+    def run_beside(self, file: Extraction) -> None:
+        """Write another file of the same model, whatever it is, or what can be saved of it."""
+        try:
+            self._steps.do(("beside", file.name), self._lists(), lambda: self._write_beside(file))
+        except BaseException as error:
+            self._telling.stopped(error, self._sink)
+            raise
+
+    def _write_beside(self, file: Extraction) -> bool:
+        try:
+            result = file.parse()
+        except PASSING:
+            raise
+        except PparseError:  # of no format that is known
+            self._write_bytes(file, file.name)
+            return False
+        self._write_document(result, file.name, file.name)
+        return False
 
     @property
     def limits(self) -> dict[str, LimitMet]:
@@ -254,7 +273,20 @@ class Unpacker:
         self, result: Result, name: str, source: str, judgement: DocumentVerdict | None, prefix: str | None = None
     ) -> str | None:
         """Write a document as it is; return its path, None if there was nothing to write."""
-        extraction = result.extraction
+        path = self._write_bytes(extraction_of(result), name, source, judgement, prefix)
+        for file in files_beside(extraction_of(result)) if self._plan.salvage and not self._levels else ():
+            self._write_bytes(file, name.rpartition("/")[0] + "/" * ("/" in name) + base_name(file.name))
+        return path
+
+    def _write_bytes(
+        self,
+        extraction: Extraction,
+        name: str,
+        source: str | None = None,
+        judgement: DocumentVerdict | None = None,
+        prefix: str | None = None,
+    ) -> str | None:
+        """Write a file as it is; return its path, None if there was nothing to write."""
         end = extraction.known_end()
         with self._open_sink(name) as sink:
             verdict = sink.reading(
@@ -263,7 +295,7 @@ class Unpacker:
         if judgement is not None:
             judgement.count_for(verdict)
         sink.conclude(verdict)
-        self._telling.file(sink, verdict, source, extraction.start, name, prefix)
+        self._telling.file(sink, verdict, source or name, extraction.start, name, prefix)
         return None if sink.file is None else sink.file.path
 
     def _write_set(self, result: Result, parser: ShardSet) -> None:

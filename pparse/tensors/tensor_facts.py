@@ -113,6 +113,7 @@ class TensorFacts:
         "byteorder",
         "dtype",
         "encoding",
+        "key",
         "name",
         "shape",
         "stored_dtype",
@@ -138,6 +139,8 @@ class TensorFacts:
     ) -> None:
         self.name = name
         """Name in the model."""
+        self.key: str | None = None
+        """What the format itself calls it, if that is not its name: a key of a checkpoint of TensorFlow, say."""
         self.dtype = dtype
         """Element type; None if the stored type is unknown."""
         self.shape = shape

@@ -50,7 +50,9 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     names_may_be_lost = True  #: whether a name that is not found may be in the part of the document that is missing
     most_facts: int | None = None  #: how many values `metadata` has at most; None: all that there are
     settles_late = False  #: whether `settle_all_but` leaves anything to be compared later
+    has_keys = False  #: whether its tensors may have a `Tensor.key` besides their name
     is_set = False  #: whether the tensors lie in several files, named by `parser.shard_names`
+    counts_itself = False  #: whether `tensors` itself counts what it yields, part by part, for `extent`
     needs_name = False  #: whether `get` is to be told what to get: all that the document holds would be its tensors
     row_bytes = 520  #: approximate memory of one tensor while it is held, without name, shape and further parts
 
@@ -158,6 +160,10 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """Return the approximate number of tensors if that is cheap to find out; else None."""
         return None
 
+    def rank(self, tensor: Tensor) -> int:
+        """Return by what sorted lists order tensors before their names: what users look for first is 0."""
+        return 0
+
     def has_more_than(self, count: int) -> bool:
         """Return whether there are more than ``count`` tensors, as far as that is cheap to find out."""
         return (self.size_hint() or 0) > count
@@ -178,6 +184,14 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """
         self.settle()
         return None
+
+    def files_beside(self) -> Iterator[Extraction]:
+        """Yield the other files that the document consists of, as far as they are there; not the shards of a set."""
+        yield from ()
+
+    def is_bookkeeping(self, tensor: Tensor) -> bool:
+        """Return whether a tensor is no value of the model, but says how it was saved; a conversion leaves it out."""
+        return False
 
     # -- what follows ------------------------------------------------------------------------------------------------
 

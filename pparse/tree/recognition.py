@@ -10,6 +10,7 @@ import enum
 
 from pparse.data.base import Access
 from pparse.errors import PASSING, GapError, PparseError
+from pparse.lazy import lazy_pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,12 +39,21 @@ MAX_TAIL: Final = (64 << 10) + 22
 UNFINISHED_SUFFIXES: Final = (".part", ".crdownload", ".incomplete", ".download", ".tmp")
 
 
+# How a name ends if the file is one of several, and what stands for all such endings.
+_NUMBERED: Final = lazy_pattern(r"-\d{5}-of-\d{5}")
+_FIRST_OF_ONE: Final = "-00000-of-00001"
+
+
 def bare_name(name: str) -> str:
-    """Return the file name in lower case, without the marks of an unfinished download."""
+    """Return the file name in lower case, without the marks of an unfinished download.
+
+    The numbers behind an extension (``.data-00003-of-00010``) are those of the first of one.
+    """
     name = name.lower()
     for suffix in UNFINISHED_SUFFIXES:
         name = name.removesuffix(suffix)
-    return name
+    tail = name[-len(_FIRST_OF_ONE) :]
+    return name[: -len(tail)] + _FIRST_OF_ONE if tail[6:10] == "-of-" and _NUMBERED.fullmatch(tail) else name
 
 
 class Confidence(enum.IntEnum):

@@ -1,14 +1,15 @@
 """The tensors of a TensorBundle: an index, and data files beside it (tensorflow/core/util/tensor_bundle).
 
-The keys of object-based checkpoints end in ``/.ATTRIBUTES/VARIABLE_VALUE``: a tensor is called by what comes before,
-and found by the whole key, too. Data files are called as the index, with ``.data-00000-of-00001`` for its ``.index``.
+A tensor is called by its key; in an object-based checkpoint, by the name of the variable
+(`pparse.viewers.checkpoint.object_graph`), and it is found by its key, too. Data files are called as the index, with
+``.data-00000-of-00001`` for its ``.index``.
 """
 
 from __future__ import annotations
 
 from math import prod
 
-from pparse.errors import EndOfDataError, GapError, MalformedError, PparseError, SourceError
+from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError, SourceError
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.crc32c import crc32c, masked
 from pparse.tensors.status import status_by_place
@@ -16,6 +17,7 @@ from pparse.tensors.tensor import Span, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.tree.recognition import UNFINISHED_SUFFIXES
 from pparse.viewers.checkpoint.entry import BundleEntry, read_entry
+from pparse.viewers.checkpoint.object_graph import GRAPH, VALUE, VariableNames, full_names, slot_of
 from pparse.viewers.checkpoint.ordered_code import slice_key
 from pparse.viewers.checkpoint.parts import Part, PartsData, box_of, covers
 from pparse.viewers.checkpoint.strings import StringTensor
@@ -23,16 +25,16 @@ from pparse.viewers.tensorflow.element_types import TEXT_TYPES, dtype_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Hashable, Iterator, Mapping
     from typing import Any, Final
 
+    from pparse.budget import Charge
     from pparse.data.base import Data
     from pparse.document.extraction import Extraction
     from pparse.parsers.checkpoint.parser import CheckpointParser
     from pparse.tensors.dtype import DType
     from pparse.tensors.extent import Extent
 
-VALUE: Final = "/.ATTRIBUTES/VARIABLE_VALUE"
 _MAX_SHARDS: Final = 1 << 20
 _MAX_ELEMENTS: Final = 1 << 58
 # Tensors up to this size are compared with their checksum before they are returned.
@@ -43,6 +45,7 @@ _BLOCK: Final = 1 << 20
 class CheckpointViewer(Viewer):
     """A mapping of names to the variables of a checkpoint of version 2."""
 
+    has_keys = True
     row_bytes = 700
 
     def __init__(self, extraction: Extraction) -> None:
@@ -51,6 +54,8 @@ class CheckpointViewer(Viewer):
         self._files: dict[int, Extraction | Finding] = {}
         self._header: tuple[int, bool] | None = None
         self._needs: dict[int, int] = {}
+        self._names: VariableNames | None = None
+        self._charge: Charge | None = None
 
     @classmethod
     def applies(cls, parser: Any) -> bool:
@@ -72,31 +77,83 @@ class CheckpointViewer(Viewer):
         return self._header
 
     def _entries(self) -> Iterator[tuple[str, BundleEntry | PparseError]]:
-        """Yield the name of each tensor with its entry, or with what is wrong with that."""
+        """Yield the key of each tensor with its entry, or with what is wrong with that."""
         for key, data, start, stop in self.parser.pairs():
             if key[:1] in (b"", b"\0"):  # the header, and parts of tensors
                 continue
-            name = key.decode("utf-8", "backslashreplace")
             try:
-                yield name, read_entry(data.read_exact(start, stop - start))
+                yield text_of(key), read_entry(data.read_exact(start, stop - start))
             except (MalformedError, EndOfDataError, GapError) as error:
-                yield name, error
+                yield text_of(key), error
 
     def tensors(self) -> Iterator[Tensor]:
         """Yield every tensor, in the order of the keys."""
+        names = self.names
         for key, entry in self._entries():
-            yield self._tensor(shown(key), entry)
+            yield self._tensor(names.name_of(key), key, entry)
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor with that name, or that key; None if there is none."""
-        for key in (name, name + VALUE):
-            raw = self._lookup(key.encode("utf-8", "surrogateescape"))
-            if raw is not None and (key == name or shown(key) == name):
-                try:
-                    return self._tensor(name, read_entry(raw))
-                except (MalformedError, EndOfDataError, GapError) as error:
-                    return self._tensor(name, error)
+        named = self.names.key_of(name)
+        for key in (name, name + VALUE) if named is None else (named,):
+            entry = self._entry(key)
+            if entry is not None:
+                return self._tensor(name, key, entry)
         return None
+
+    def _entry(self, key: str) -> BundleEntry | PparseError | None:
+        """Return the entry at a key, or what is wrong with it; None if there is none."""
+        try:
+            raw = self._lookup(bytes_of(key))
+            return None if raw is None else read_entry(raw)
+        except (MalformedError, EndOfDataError, GapError) as error:
+            return error
+
+    @property
+    def names(self) -> VariableNames:
+        """The names of the variables: read with the first tensor."""
+        if self._names is None:
+            names = self._names = VariableNames()
+            try:
+                graph = self._object_graph()
+                if graph is not None:
+                    names.give((key for key, _ in self._entries()), full_names(graph), self._content_of)
+                    self._charge = self.extraction.session.budget.charge(names.memory, "the names of the variables")
+            except (MalformedError, EndOfDataError, GapError, LimitError) as error:
+                self._names = VariableNames()
+                reason = (
+                    f"the names of the variables cannot be read, so tensors are called by their keys: {error.reason}"
+                )
+                finding = Finding("names", reason, severity=Severity.WARNING, source=self.extraction.name, path=GRAPH)
+                self.findings.add(finding)
+        return self._names
+
+    def _object_graph(self) -> bytes | None:
+        """Return the message that has the names; None if the checkpoint was saved by name.
+
+        Raises `PparseError` if it cannot be read, or its checksum is wrong.
+        """
+        entry = self._entry(GRAPH)
+        if entry is None or self.extraction.folder is None:
+            return None
+        made = self._tensor(GRAPH, GRAPH, entry)
+        if not isinstance(made, StringTensor) or made.shape:
+            raise MalformedError("the object graph is no string")
+        if made.claimed_status is not Status.COMPLETE:
+            raise EndOfDataError(made.finding.reason if made.finding is not None else "the object graph is not there")
+        size = made.stored_nbytes
+        self.extraction.session.limits.check("scalar_bytes", size, "the object graph")
+        with self.extraction.session.budget.charge(4 * size, "the object graph of the checkpoint"):
+            if made.verify() is False:
+                raise MalformedError("the checksum of the object graph is wrong")
+            return next(made.strings())
+
+    def _content_of(self, key: str) -> Hashable | None:
+        """Return what only copies of the tensor at ``key`` have in common; None if that is not known."""
+        entry = self._entry(key)
+        if not isinstance(entry, BundleEntry) or entry.crc is None or entry.slices:
+            return None
+        return entry.type, entry.shape, entry.size, entry.crc
 
     def _lookup(self, key: bytes) -> bytes | None:
         """Return the value at a key; keys are in order, so few blocks are read."""
@@ -124,7 +181,13 @@ class CheckpointViewer(Viewer):
 
     # -- one tensor ----------------------------------------------------------------------------------------------------
 
-    def _tensor(self, name: str, entry: BundleEntry | PparseError) -> Tensor:
+    def _tensor(self, name: str, key: str, entry: BundleEntry | PparseError) -> Tensor:
+        """Return the tensor of an entry."""
+        made = self._made(name, key, entry)
+        made.key = key if key != name else None
+        return made
+
+    def _made(self, name: str, key: str, entry: BundleEntry | PparseError) -> Tensor:
         if not isinstance(entry, BundleEntry):
             status = Status.TRUNCATED if isinstance(entry, EndOfDataError) else Status.DAMAGED
             return Tensor(name, None, (), (), status=status, finding=self._bad(name, entry.reason), owner=self)
@@ -135,8 +198,10 @@ class CheckpointViewer(Viewer):
         if wrong is not None:
             status, reason = wrong
             return Tensor(name, dtype, shape, (), status=status, finding=self._bad(name, reason, status), **told)
+        if self.extraction.folder is None:
+            return Tensor(name, dtype, shape, (), status=Status.UNSUPPORTED, finding=self._alone, **told)
         if entry.slices:
-            return self._in_parts(name, entry, dtype, told)
+            return self._in_parts(name, key, entry, dtype, told)
         span, status, finding = self._span(name, entry)
         if dtype is None:
             return self._strings(name, entry, span, status, finding)
@@ -190,7 +255,7 @@ class CheckpointViewer(Viewer):
         reason = f"its bytes end at {entry.offset + entry.size:,} of {file.name}, which has {there:,} bytes"
         return span, status, self._bad(name, reason, status)
 
-    def _in_parts(self, name: str, entry: BundleEntry, dtype: DType | None, told: dict[str, Any]) -> Tensor:
+    def _in_parts(self, name: str, key: str, entry: BundleEntry, dtype: DType | None, told: dict[str, Any]) -> Tensor:
         """Return a tensor whose parts have entries of their own."""
         shape = entry.shape
         if dtype is None:
@@ -204,9 +269,8 @@ class CheckpointViewer(Viewer):
             boxes = [box_of(shape, extents) for extents in entry.slices]
             if not covers(shape, boxes):
                 raise MalformedError("its parts overlap, or do not cover it")
-            key = self._key_of(name)
             for (starts, lengths), extents in zip(boxes, entry.slices, strict=True):
-                raw = self._value_at(slice_key(key, extents))
+                raw = self._value_at(slice_key(bytes_of(key), extents))
                 if raw is None:
                     raise EndOfDataError("a part of it has no entry")
                 found = read_entry(raw)
@@ -239,10 +303,13 @@ class CheckpointViewer(Viewer):
             name, dtype, shape, tuple(spans), status=worst, finding=wrong, byteorder=order, content=content_span, **told
         )
 
-    def _key_of(self, name: str) -> bytes:
-        """Return the key of a tensor by its name."""
-        raw = name.encode("utf-8", "surrogateescape")
-        return raw if self._value_at(raw) is not None else raw + VALUE.encode()
+    @property
+    def _alone(self) -> Finding:
+        """The note that the data files were not looked for."""
+        reason = (
+            "the data files were not looked for, as the index does not lie in a folder; in an archive, name it alone"
+        )
+        return Finding("data-not-read", reason, severity=Severity.NOTE, source=self.extraction.name)
 
     def _bad(self, name: str, reason: str, status: Status = Status.DAMAGED) -> Finding:
         codes = {Status.TRUNCATED: "truncated", Status.MISSING: "missing", Status.UNSUPPORTED: "unsupported"}
@@ -277,6 +344,18 @@ class CheckpointViewer(Viewer):
             self._files[shard] = found
         return found
 
+    def files_beside(self) -> Iterator[Extraction]:
+        """Yield the data files that are there."""
+        if self.extraction.folder is not None:
+            for shard in range(min(self.header[0], _MAX_SHARDS)):
+                file = self._shard(shard)
+                if not isinstance(file, Finding):
+                    yield file
+
+    def is_bookkeeping(self, tensor: Tensor) -> bool:
+        """Return whether it is the object graph, which only says how the others are called."""
+        return GRAPH in (tensor.name, tensor.key)
+
     # -- what the file says of itself ----------------------------------------------------------------------------------
 
     @property
@@ -289,7 +368,12 @@ class CheckpointViewer(Viewer):
         producer = _value(version, "producer") if version is not None else None
         if producer is not None:
             found["producer"] = producer
-        return found
+        slots: dict[str, int] = {}
+        for key, _ in self._entries():
+            slot = slot_of(key)
+            if slot is not None:
+                slots[slot] = slots.get(slot, 0) + 1
+        return {**found, "optimizer_slots": slots} if slots else found
 
     # -- checksums -----------------------------------------------------------------------------------------------------
 
@@ -303,10 +387,15 @@ class CheckpointViewer(Viewer):
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Check the index, then the bytes of each tensor by their checksum."""
         yield from super().check(strict=strict)
+        told: set[Finding] = set()
         for tensor in self.tensors():
-            if tensor.finding is not None:
-                self.findings.add(tensor.finding)
-                yield tensor.finding
+            finding = tensor.finding
+            if finding is not None:
+                if finding not in told:
+                    self.findings.add(finding)
+                    yield finding
+                if not finding.path:
+                    told.add(finding)  # it says the same of many
             else:
                 yield from self._compare(tensor)
 
@@ -318,12 +407,11 @@ class CheckpointViewer(Viewer):
 
     def _compare(self, tensor: Tensor) -> Iterator[Finding]:
         """Compare the checksums of the bytes of a tensor, each stretch once; yield what is wrong."""
-        key = self._key_of(tensor.name)
-        raw = self._value_at(key)
-        entry = read_entry(raw) if raw is not None else BundleEntry()
-        entries = [entry]
-        if entry.slices:
-            found = (self._value_at(slice_key(key, extents)) for extents in entry.slices)
+        entry = self._entry(tensor.key or tensor.name)
+        entries = [entry] if isinstance(entry, BundleEntry) else []
+        if entries and entries[0].slices:
+            key = bytes_of(tensor.key or tensor.name)
+            found = (self._value_at(slice_key(key, extents)) for extents in entries[0].slices)
             entries = [read_entry(value) for value in found if value is not None]
         for span, part in zip(tensor.spans, entries, strict=False):
             data = span.data
@@ -379,9 +467,14 @@ class CheckpointViewer(Viewer):
         return self.keep_extent(extent)
 
 
-def shown(key: str) -> str:
-    """Return what a tensor is called: its key, for an object-based checkpoint without what every key ends in."""
-    return key.removesuffix(VALUE)
+def text_of(key: bytes) -> str:
+    """Return a key as text; bytes that are none are kept."""
+    return key.decode("utf-8", "surrogateescape")
+
+
+def bytes_of(key: str) -> bytes:
+    """Return the key that `text_of` made a text of."""
+    return key.encode("utf-8", "surrogateescape")
 
 
 def type_name(number: int) -> str:

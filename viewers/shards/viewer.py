@@ -36,6 +36,7 @@ class ShardSetViewer(Viewer):
     """A mapping of tensor names to tensors over all shards: base of those of each format."""
 
     is_set = True
+    counts_itself = True
 
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)

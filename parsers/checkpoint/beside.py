@@ -1,0 +1,243 @@
+"""Files that stand for the checkpoint they belong to: a data file of a TensorBundle, and the file ``checkpoint``.
+
+``prefix.data-00000-of-00001`` has the values of the checkpoint whose index is ``prefix.index``, and nothing that tells
+which. ``checkpoint`` is a CheckpointState in text form: ``model_checkpoint_path`` names the latest of a folder's
+checkpoints by its prefix, ``all_model_checkpoint_paths`` each that was kept
+(tensorflow/python/training/checkpoint_state.proto). A path of another machine leads nowhere: its last part counts.
+
+Each is opened as the index beside it (`Container.unwrapped`); read by its own format, or without that index, it has
+these states::
+
+    state          needs  reads                                             goes to
+    expect_facts   0      nothing: the file named what it names when it     DONE
+                          was opened
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from pparse.document.extraction import extraction_of
+from pparse.errors import EndOfDataError, GapError, PathError, SourceError
+from pparse.findings import Finding, Severity, Status
+from pparse.lazy import lazy_pattern
+from pparse.tree.container import Container
+from pparse.tree.context import DONE
+from pparse.tree.entry import LIST, MAP, Entry
+from pparse.tree.parser import Parser
+from pparse.tree.recognition import UNFINISHED_SUFFIXES, Confidence, signatures
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import ClassVar, Final
+
+    from pparse.data.reader import Range
+    from pparse.document.extraction import Extraction
+    from pparse.tree.context import NodeContext, Step
+    from pparse.tree.recognition import Excerpt
+    from pparse.tree.result import Result
+
+INDEX: Final = ".index"
+STATE: Final = "checkpoint"
+DATA: Final = lazy_pattern(r"(.+)\.data-(\d{5})-of-(\d{5})")
+_FIELD: Final = lazy_pattern(rb'\b(model_checkpoint_path|all_model_checkpoint_paths)\s*:\s*"((?:[^"\\\n]|\\.)*)"')
+_ESCAPE: Final = lazy_pattern(rb"\\([0-7]{1,3}|x[0-9a-fA-F]{1,2}|.)")
+# A text with the paths of thousands of checkpoints.
+_LONGEST: Final = 1 << 20
+
+
+class StandInParser(Parser, Container):
+    """A file or folder that stands for a checkpoint: base of those of each kind."""
+
+    is_generic = False
+    media_type = "application/x-tensorflow"
+    shapes: ClassVar[dict[str, str]] = {"checkpoints": LIST}
+    references: ClassVar[tuple[str, ...]] = ("https://www.tensorflow.org/guide/checkpoint",)
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        self._found: Extraction | None = None
+        self._looked = False
+
+    @abstractmethod
+    def candidates(self) -> Sequence[str]:
+        """Return the names that the checkpoint's file may have in the folder, the most probable first."""
+
+    def unwrapped(self) -> Extraction | None:
+        """Return the file of the checkpoint: its index, or for version 1 all of it; None if it is not there."""
+        if not self._looked:
+            self._looked = True
+            if extraction_of(self.result).folder is None:
+                reason = (
+                    "the checkpoint was not looked for, as this does not lie in a folder; in an archive, name it alone"
+                )
+                source = self.result.extraction.name
+                finding = Finding("index-not-read", reason, severity=Severity.NOTE, source=source)
+                self.result.close_node(self.result.root, Status.UNSUPPORTED, finding)
+                return None
+            names = self.candidates()
+            reason = f"{names[0]} is not beside it" if names else "it names no checkpoint"
+            for name in names:
+                try:
+                    self._found = extraction_of(self.result).sibling(name)
+                    self._found.known_end()  # a file is opened when it is asked
+                    self._tell(self._found)
+                    return self._found
+                except (SourceError, EndOfDataError, PathError) as error:
+                    self._found = None
+                    reason = f"{name} is not beside it: {error.reason}" if name == names[0] else reason
+            reason += "; without the index of a checkpoint, names, types and shapes of its tensors are not known"
+            source = self.result.extraction.name
+            self.result.close_node(self.result.root, Status.MISSING, Finding("missing", reason, source=source))
+        return self._found
+
+    def _tell(self, index: Extraction) -> None:
+        """Say what else there is, when ``index`` was chosen."""
+
+    def enter(self, name: str) -> Extraction | None:
+        """Return the checkpoint, by the name of its file."""
+        found = self.unwrapped()
+        return found if found is not None and found.name == name else None
+
+    def root_entry(self) -> Entry:
+        """Describe the root."""
+        extraction = self.result.extraction
+        return Entry(None, self.name, extraction.start, extraction.end, status=None)
+
+    def shape(self, kind: str) -> str:
+        """Return the shape of nodes of ``kind``."""
+        return MAP if kind == self.name else super().shape(kind)
+
+    def begin(self, ctx: NodeContext) -> Step:
+        """Begin the root, or its list."""
+        return ctx.node.start, self.expect_facts, 0
+
+    def facts(self) -> Sequence[str]:
+        """Return the prefixes of all checkpoints that it names."""
+        return ()
+
+    def expect_facts(self, ctx: NodeContext, block: bytes, base: int) -> Step:
+        """Emit what it names."""
+        if ctx.node.kind == "checkpoints":
+            for number, prefix in enumerate(self.facts()):
+                ctx.emit(Entry(number, "string", ctx.node.start, ctx.node.start, prefix))
+        else:
+            for name in self.candidates()[:1]:
+                ctx.emit(Entry("index", "string", ctx.node.start, ctx.node.start, name))
+            if self.facts():
+                ctx.emit(Entry("checkpoints", "checkpoints", ctx.node.start, ctx.node.start))
+        return ctx.node.end or ctx.node.start, DONE, 0
+
+
+class CheckpointDataParser(StandInParser):
+    """A data file of a checkpoint."""
+
+    name = "tf-checkpoint-data"
+    description = "TensorFlow checkpoint, by a data file beside its index"
+    extensions: ClassVar[tuple[str, ...]] = (".data-00000-of-00001",)
+    named_is_enough = True
+    limitations: ClassVar[tuple[str, ...]] = ("nothing in the file itself tells what it holds: its index is needed",)
+
+    @classmethod
+    def match(cls, excerpt: Excerpt) -> Confidence:
+        """LIKELY by the name: its bytes may look like anything."""
+        return Confidence.LIKELY if DATA.fullmatch(excerpt.bare_name) else Confidence.NO
+
+    def candidates(self) -> Sequence[str]:
+        """Return the name of the index."""
+        prefix = prefix_of(self.result.extraction.name)
+        return [] if prefix is None else [prefix + INDEX]
+
+
+class CheckpointStateParser(StandInParser):
+    """The file ``checkpoint``, which names the latest checkpoint of a folder."""
+
+    name = "tf-checkpoint-state"
+    description = "TensorFlow checkpoint, by the file that names the latest one"
+    extensions: ClassVar[tuple[str, ...]] = ()
+    usual_names: ClassVar[tuple[str, ...]] = (STATE,)
+    signatures = signatures(b"model_checkpoint_path:", b"all_model_checkpoint_paths:", strength=Confidence.CERTAIN)
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        self._state: tuple[list[str], list[str]] | None = None
+
+    @property
+    def state(self) -> tuple[list[str], list[str]]:
+        """The names of files that the latest checkpoint may have, and the prefixes of all."""
+        if self._state is None:
+            self._state = read_state(self.result.extraction.reader)
+        return self._state
+
+    def candidates(self) -> Sequence[str]:
+        """Return the name of the index of the latest checkpoint, or of the whole checkpoint of version 1."""
+        return self.state[0]
+
+    def facts(self) -> Sequence[str]:
+        """Return the prefixes of all checkpoints that it names."""
+        return self.state[1]
+
+    def _tell(self, index: Extraction) -> None:
+        note_others(index, self.candidates()[0], self.facts())
+
+
+def prefix_of(name: str) -> str | None:
+    """Return the prefix of the checkpoint that a data file of this name belongs to; None if it is no such name."""
+    name = name.rpartition("/")[2]
+    for suffix in UNFINISHED_SUFFIXES:
+        name = name.removesuffix(suffix)
+    found = DATA.fullmatch(name)
+    return found[1] if found is not None else None
+
+
+def read_state(reader: Range) -> tuple[list[str], list[str]]:
+    """Return what a CheckpointState names: files that the latest checkpoint may have, and the prefixes of all.
+
+    Of paths only the last part: no file of another folder is opened.
+    """
+    try:
+        raw = reader.data.pread(reader.start, min(len(reader), _LONGEST))
+    except GapError:
+        return [], []
+    latest, kept = "", []
+    for found in _FIELD.finditer(raw):
+        path = _ESCAPE.sub(_unescaped, found[2]).decode("utf-8", "surrogateescape")
+        prefix = path.replace("\\", "/").rpartition("/")[2]
+        if found[1] == b"model_checkpoint_path":
+            latest = prefix
+        else:
+            kept.append(prefix)
+    # Version 1 in several files is named by a pattern; the first of them is opened.
+    names = [latest + INDEX, latest.replace("?????", "00000")] if latest else []
+    return names, list(dict.fromkeys(kept))
+
+
+def _unescaped(found: object) -> bytes:
+    code: bytes = found[1]  # type: ignore[index]
+    if code[:1] == b"x" and len(code) > 1:
+        return bytes((int(code[1:], 16),))
+    if code.isdigit():
+        return bytes((int(code, 8) & 0xFF,))
+    return {b"n": b"\n", b"t": b"\t", b"r": b"\r"}.get(code, code)
+
+
+def note_others(index: Extraction, latest: str, prefixes: Sequence[str]) -> None:
+    """Note which of the checkpoints of a folder is shown; ``latest`` is the index that the file ``checkpoint`` names,
+    empty if there is none."""
+    shown = index.name.rpartition("/")[2]
+    others = [prefix for prefix in prefixes if prefix not in (shown, shown.removesuffix(INDEX))]
+    severity = Severity.NOTE
+    if latest in (shown, shown + INDEX):
+        reason = f"this is {shown.removesuffix(INDEX)}, the latest checkpoint by the file {STATE}"
+    elif latest:
+        severity = Severity.WARNING
+        missing = latest.removesuffix(INDEX)
+        reason = (
+            f"the latest checkpoint by the file {STATE}, {missing}, is not here; this is {shown.removesuffix(INDEX)}"
+        )
+        others = [prefix for prefix in others if prefix != missing]
+    if not index.notes and (severity is Severity.WARNING or (latest and others)):
+        also = ", ".join(others[:4]) + (f" and {len(others) - 4} more" if len(others) > 4 else "")
+        reason += f"; there {'are' if len(others) > 1 else 'is'} also {also}" if others else ""
+        index.notes += (Finding("other-checkpoints", reason, severity=severity, source=index.name),)

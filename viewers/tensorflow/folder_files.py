@@ -1,0 +1,82 @@
+"""Small files of a SavedModel folder beside the message: ``fingerprint.pb`` and Keras's ``keras_metadata.pb``."""
+
+from __future__ import annotations
+
+from pparse.document.opening import open as open_document
+from pparse.errors import EndOfDataError, PathError, PparseError, SourceError
+from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
+from pparse.viewers.tensorflow.meta import value_at
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    from pparse.document.extraction import Extraction
+
+FINGERPRINT: Final = "fingerprint.pb"
+KERAS: Final = "keras_metadata.pb"
+_KERAS_MESSAGE: Final = "third_party.py.tf_keras.protobuf.SavedMetadata"
+_HASHES: Final = ("graph_def_program_hash", "signature_def_hash", "saved_object_graph_hash", "checkpoint_hash")
+# Longer files are not what their name says; a model's configuration can be long.
+_MAX_FINGERPRINT: Final = 1 << 16
+_MAX_KERAS: Final = 16 << 20
+_MOST_NODES: Final = 100_000
+
+
+def folder_facts(folder: Extraction) -> dict[str, Any]:
+    """Return what the files beside the message say: the fingerprint, and what Keras calls the model."""
+    found: dict[str, Any] = {}
+    raw = _content(folder, FINGERPRINT, _MAX_FINGERPRINT)
+    if raw is not None:
+        found["fingerprint"] = _fingerprint(raw)
+    raw = _content(folder, KERAS, _MAX_KERAS)
+    if raw is not None:
+        found["keras"] = _keras(raw)
+    return {name: facts for name, facts in found.items() if facts}
+
+
+def _content(folder: Extraction, name: str, most: int) -> bytes | None:
+    """Return the content of a small file of the folder; None if there is none, or it cannot be read."""
+    if name not in folder.members:  # type: ignore[attr-defined]
+        return None
+    try:
+        file = folder.sibling(name)
+        size = file.known_end() - file.start
+        return file.data.read_exact(file.start, size) if size <= most else None
+    except (SourceError, EndOfDataError, PathError):
+        return None
+
+
+def _fingerprint(raw: bytes) -> dict[str, Any]:
+    """Return the singleprint and the uuid of a FingerprintDef (TensorFlow: ``read_fingerprint``)."""
+    with open_document(raw, format="protobuf", options={"message": "tensorflow.FingerprintDef"}) as document:
+        root = document.root
+        hashes = [value_at(root, name, default=0) for name in _HASHES]
+        found = {"singleprint": "/".join(map(str, hashes))} if any(hashes) else {}
+        uuid = value_at(root, "uuid")
+        return {**found, "uuid": uuid} if uuid else found
+
+
+def _keras(raw: bytes) -> dict[str, Any]:
+    """Return name, class and number of layers of the model in a SavedMetadata."""
+    from json import loads
+
+    found: dict[str, Any] = {}
+    try:
+        with open_document(raw, format="protobuf", options={"message": _KERAS_MESSAGE}) as document:
+            nodes = document.root.find("nodes")
+            layers = 0
+            for node, _ in zip(nodes.children() if nodes is not None else (), range(_MOST_NODES), strict=False):
+                path = value_at(node, "node_path", default="")
+                layers += value_at(node, "identifier", default="") == "_tf_keras_layer"
+                if path == "root":
+                    facts = loads(value_at(node, "metadata", default="{}"))
+                    for key in ("name", "class_name", "keras_version"):
+                        if isinstance(facts, dict) and isinstance(facts.get(key), str):
+                            found[key] = facts[key]
+            found["layers"] = layers
+    except PASSING_OR_LIMIT:
+        raise
+    except (PparseError, ValueError, RecursionError):  # not what its name says: the model needs none of it
+        pass
+    return found

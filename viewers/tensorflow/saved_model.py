@@ -1,0 +1,230 @@
+"""A SavedModel folder as one model: its variables, by their names in the program, and the constants of its graph.
+
+The variables are a checkpoint in ``variables/`` (`pparse.viewers.checkpoint`); the constants are in the message
+(`pparse.viewers.tensorflow.viewer`). Variables come first. A constant that is called as a variable is ``name#2``.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from pparse.errors import EndOfDataError, PathError, PparseError, SourceError
+from pparse.findings import Finding, Status
+from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
+from pparse.tensors.extent import Extent
+from pparse.viewers.tensorflow.folder_files import FINGERPRINT, KERAS, folder_facts
+from pparse.viewers.tensorflow.viewer import TensorflowViewer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any, Final
+
+    from pparse.budget import Charge
+    from pparse.document.extraction import Extraction
+    from pparse.tensors.tensor import Tensor
+    from pparse.tensors.viewer import Viewer
+
+# Where TensorFlow's loader looks for the variables (tensorflow/python/saved_model/constants.py).
+VARIABLES: Final = "variables/variables.index"
+# Memory of the hash of a name in a set.
+_COST: Final = 80
+
+
+class SavedModelViewer(TensorflowViewer):
+    """A mapping of names to the variables and constants of a SavedModel folder."""
+
+    counts_itself = True
+    has_keys = True
+
+    def __init__(self, extraction: Extraction) -> None:
+        super().__init__(extraction)
+        self.model = TensorflowViewer(extraction)
+        """The message alone: its constants."""
+        self._variables: Viewer | None = None
+        self._opened = False
+        self._taken: tuple[frozenset[int], Charge] | None = None
+
+    @property
+    def variables(self) -> Viewer | None:
+        """The variables alone; None if there are none, or they cannot be read."""
+        if not self._opened:
+            self._opened = True
+            try:
+                index = self.extraction.sibling(VARIABLES)
+                index.known_end()  # a file is opened when it is asked
+                self._variables = index.view()
+            except SourceError as error:
+                if self.parser.sizes("variables"):  # type: ignore[attr-defined]
+                    self._note_unread("missing", f"the variables cannot be read without their index: {error.reason}")
+            except PASSING_OR_LIMIT:
+                raise
+            except PparseError as error:
+                self._note_unread("malformed", f"the variables cannot be read: {error.reason}")
+        return self._variables
+
+    def _note_unread(self, code: str, reason: str) -> None:
+        self.findings.add(Finding(code, reason, source=self.extraction.name, path=VARIABLES))
+
+    @property
+    def _parts(self) -> Iterator[Viewer]:
+        if self.variables is not None:
+            yield self.variables
+        yield self.model
+
+    # -- tensors -----------------------------------------------------------------------------------------------------
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield the variables, then the constants."""
+        extent = self.new_extent()
+        for part in self._parts:
+            own = part.new_extent()
+            for tensor in part.tensors():
+                own.add(tensor)
+                if part is self.model:
+                    tensor.name = self._free(tensor.name)
+                yield tensor
+            self._add(extent, part.close_extent(own))
+            for finding in part.findings:
+                self.findings.add(finding)
+        self.close_extent(extent)
+
+    def rank(self, tensor: Tensor) -> int:
+        """Return 0 for variables, 1 for constants."""
+        return int(tensor._owner is self.model)
+
+    def __iter__(self) -> Iterator[str]:
+        names: Iterator[Iterator[str]] = (
+            iter(part) if part is not self.model else map(self._free, part) for part in self._parts
+        )
+        return chain.from_iterable(names)
+
+    def find(self, name: str) -> Tensor | None:
+        """Return the variable with that name or key, or the constant with that name; None if there is none."""
+        variables = self.variables
+        found = variables.find(name) if variables is not None else None
+        if found is not None:
+            return found
+        constant = name
+        while (made := self.model.find(constant)) is None or self._free(constant) != name:
+            constant, mark, number = constant.rpartition("#")
+            if not mark or number != "2":
+                return None
+        made.name = name
+        return made
+
+    def _free(self, name: str) -> str:
+        """Return what a constant is called: its name, unless variables have it."""
+        while hash(name) in self._variable_names:
+            name += "#2"
+        return name
+
+    @property
+    def _variable_names(self) -> frozenset[int]:
+        """The hashes of the names of all variables."""
+        if self._taken is None:
+            names = frozenset(map(hash, self.variables)) if self.variables is not None else frozenset()
+            budget = self.extraction.session.budget
+            self._taken = names, budget.charge(_COST * len(names), "the names of the variables")
+        return self._taken[0]
+
+    def suggest(self, name: str) -> tuple[str, ...]:
+        """Return up to three similar names."""
+        found = chain.from_iterable(part.suggest(name) for part in self._parts)
+        return tuple(dict.fromkeys(found))[:3]
+
+    # -- how complete it is --------------------------------------------------------------------------------------------
+
+    def extent(self) -> Extent:
+        """Return how large message and variables are and should be, and where they were cut."""
+        extent = self.kept_extent
+        while extent is None:
+            for _ in self.tensors():
+                pass
+            extent = self._extent
+        return extent
+
+    def new_extent(self) -> Extent:
+        """Return an empty extent."""
+        return Extent(0, 0, self.extraction.session.stats.discoveries)
+
+    @staticmethod
+    def _add(extent: Extent, own: Extent) -> None:
+        """Add what is known of one part."""
+        extent.add_all(own)
+        extent.actual = (extent.actual or 0) + (own.actual or 0)
+        extent.expected = (extent.expected or 0) + (own.expected or 0)
+        extent.at_least |= own.at_least
+        extent.cut_files += own.cut_files
+        extent.missing_files += own.missing_files
+        extent.resume += own.resume
+        if own.document_status is not Status.COMPLETE and extent.document_status is not Status.DAMAGED:
+            extent.document_status = own.document_status
+
+    def close_extent(self, extent: Extent) -> Extent:
+        """Complete an extent to which all tensors were added: without their index, the variables are missing."""
+        lost = next((finding for finding in self.findings if finding.path == VARIABLES), None)
+        if self._variables is None and lost is not None:
+            extent.missing_files += 1
+            extent.at_least = True
+            if extent.document_status is not Status.DAMAGED:
+                extent.document_status = Status.TRUNCATED if lost.code == "missing" else Status.DAMAGED
+        return self.keep_extent(extent)
+
+    def check(self, *, strict: bool = False) -> Iterator[Finding]:
+        """Check the variables by their checksums, then the message."""
+        for part in self._parts:
+            for finding in part.check(strict=strict):
+                self.findings.add(finding)
+                yield finding
+        self._look_for_assets()
+        for finding in self.findings:
+            if finding.path == VARIABLES or finding.code == "asset":
+                yield finding
+
+    def _look_for_assets(self) -> None:
+        for asset in self.assets:
+            try:
+                self.extraction.sibling(f"assets/{asset.filename}").known_end()
+            except (SourceError, EndOfDataError, PathError) as error:
+                reason = f"the graph needs the file assets/{asset.filename}: {error.reason}"
+                self.findings.add(Finding("asset", reason, source=self.extraction.name, path=asset.tensor))
+
+    def settle(self) -> None:
+        """Compare all checksums, so that no status changes later."""
+        for part in self._parts:
+            part.settle()
+
+    # -- what belongs to it ------------------------------------------------------------------------------------------
+
+    def files_beside(self) -> Iterator[Extraction]:
+        """Yield the index of the variables, assets, and the small files, as far as they are there."""
+        variables = self.variables
+        if variables is not None:
+            yield variables.extraction
+        members = self.extraction.members  # type: ignore[attr-defined]
+        names = [name for name in (FINGERPRINT, KERAS) if name in members]
+        for name in (*names, *(f"assets/{asset.filename}" for asset in self.assets)):
+            try:
+                file = self.extraction.sibling(name)
+                file.known_end()
+            except (SourceError, EndOfDataError, PathError):
+                continue  # `check` tells of those that are missing
+            yield file
+
+    def is_bookkeeping(self, tensor: Tensor) -> bool:
+        """Return whether it says how the model is saved, or is a text of its graph, not a variable."""
+        if tensor._owner is self.model:
+            return tensor.is_text and self.variables is not None
+        return self.variables is not None and self.variables.is_bookkeeping(tensor)
+
+    # -- what it says of itself ----------------------------------------------------------------------------------------
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the message says, and the files beside it."""
+        found = {**super().metadata, **folder_facts(self.extraction)}
+        variables = self.variables
+        if variables is not None:
+            found["variables"] = dict(variables.metadata)
+        return found
