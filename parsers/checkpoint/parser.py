@@ -132,9 +132,9 @@ class CheckpointParser(ProtobufParser):
     def _version_of_values(self) -> int:
         """Return the version by the first entries, if the beginning is lost."""
         schema = builtin_schema()
-        for _, data, start, stop in islice(self.pairs(), 8):
-            raw = data.read_exact(start, min(stop - start, _PROBED))
-            whole = stop - start <= _PROBED
+        for _, value in islice(self.pairs(), 8):
+            raw = value[:_PROBED]
+            whole = len(value) <= _PROBED
             if fits(raw, schema.message(ENTRY), complete=whole):
                 return 2
             if fits(raw, schema.message(SLICES), complete=whole):
@@ -180,13 +180,14 @@ class CheckpointParser(ProtobufParser):
             finding = Finding("malformed", reason, source=self.result.extraction.name, offset=offset)
             self.result.close_node(self.result.root, Status.DAMAGED, finding)
 
-    def pairs(self) -> Iterator[tuple[bytes, Data, int, int]]:
-        """Yield each key, and where its value is: data, begin, end. Raises `MalformedError`."""
+    def pairs(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield each key and its value, a block at a time. Raises `MalformedError`."""
         table = self.table
         for offset, size in zip(table.offsets, table.sizes, strict=True):
             block = table.block(offset, size)
-            for key, start, stop in block.entries():
-                yield key, block.data, start, stop
+            raw = block.raw
+            for key, _, _, start, stop in block_entries(raw, block.end):
+                yield key, raw[start:stop]
 
     # -- the root ------------------------------------------------------------------------------------------------------
 

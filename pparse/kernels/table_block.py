@@ -53,6 +53,28 @@ def entries(block: bytes, end: int, pos: int = 0, key: bytes = b"") -> Iterator[
         yield key, begin, shared, pos - length, pos
 
 
+def find_entry(block: bytes, end: int, key: bytes) -> tuple[int, int] | None:
+    """Return where the value at ``key`` begins and ends in a block whose entries end at ``end``; None if it has none.
+
+    Begins at the last restart whose key is not greater: entries are in order, so few are read. Raises
+    `MalformedError` for an entry that does not fit.
+    """
+    low, high = 0, (len(block) - end) // _SIZE - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        (at,) = unpack_from("<I", block, end + _SIZE * middle)
+        first = next(entries(block, end, at), None)
+        if first is not None and first[0] <= key:
+            low = middle
+        else:
+            high = middle
+    (at,) = unpack_from("<I", block, end + _SIZE * low) if high else (0,)
+    for found, _, _, start, stop in entries(block, end, at):
+        if found >= key:
+            return (start, stop) if found == key else None
+    return None
+
+
 def count_entries(block: bytes, end: int) -> int:
     """Return the number of entries in ``block[:end]``. Raises `MalformedError`."""
     return sum(1 for _ in entries(block, end))

@@ -12,6 +12,7 @@ from math import prod
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError, SourceError
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.crc32c import crc32c, masked
+from pparse.kernels.table_block import find_entry
 from pparse.tensors.status import status_by_place
 from pparse.tensors.tensor import Span, Tensor
 from pparse.tensors.viewer import Viewer
@@ -25,7 +26,7 @@ from pparse.viewers.tensorflow.element_types import TEXT_TYPES, dtype_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Iterator, Mapping
     from typing import Any, Final
 
     from pparse.budget import Charge
@@ -39,7 +40,7 @@ _MAX_SHARDS: Final = 1 << 20
 _MAX_ELEMENTS: Final = 1 << 58
 # Tensors up to this size are compared with their checksum before they are returned.
 _CONFIRMED: Final = 64 << 20
-_BLOCK: Final = 1 << 20
+_BLOCK: Final = 256 << 10
 
 
 class CheckpointViewer(Viewer):
@@ -54,6 +55,8 @@ class CheckpointViewer(Viewer):
         self._files: dict[int, Extraction | Finding] = {}
         self._header: tuple[int, bool] | None = None
         self._needs: dict[int, int] = {}
+        self.other_names: Callable[[], dict[str, str]] = dict
+        """What gives the names of variables by key if the checkpoint's own object graph is lost."""
         self._names: VariableNames | None = None
         self._charge: Charge | None = None
 
@@ -78,13 +81,15 @@ class CheckpointViewer(Viewer):
 
     def _entries(self) -> Iterator[tuple[str, BundleEntry | PparseError]]:
         """Yield the key of each tensor with its entry, or with what is wrong with that."""
-        for key, data, start, stop in self.parser.pairs():
-            if key[:1] in (b"", b"\0"):  # the header, and parts of tensors
-                continue
+        for key, value in self._pairs():
             try:
-                yield text_of(key), read_entry(data.read_exact(start, stop - start))
-            except (MalformedError, EndOfDataError, GapError) as error:
-                yield text_of(key), error
+                yield key, read_entry(value)
+            except MalformedError as error:
+                yield key, error
+
+    def _pairs(self) -> Iterator[tuple[str, bytes]]:
+        """Yield key and value of each tensor: not the header, and not the parts of tensors."""
+        return ((text_of(key), value) for key, value in self.parser.pairs() if key[:1] not in (b"", b"\0"))
 
     def tensors(self) -> Iterator[Tensor]:
         """Yield every tensor, in the order of the keys."""
@@ -116,16 +121,16 @@ class CheckpointViewer(Viewer):
             names = self._names = VariableNames()
             try:
                 graph = self._object_graph()
-                if graph is not None:
-                    names.give((key for key, _ in self._entries()), full_names(graph), self._content_of)
-                    self._charge = self.extraction.session.budget.charge(names.memory, "the names of the variables")
+                full = full_names(graph) if graph is not None else {}
             except (MalformedError, EndOfDataError, GapError, LimitError) as error:
-                self._names = VariableNames()
-                reason = (
-                    f"the names of the variables cannot be read, so tensors are called by their keys: {error.reason}"
-                )
+                full = self.other_names()
+                by = "the names that the model itself has for them" if full else "their keys"
+                reason = f"tensors are called by {by}, as the names in the checkpoint cannot be read: {error.reason}"
                 finding = Finding("names", reason, severity=Severity.WARNING, source=self.extraction.name, path=GRAPH)
                 self.findings.add(finding)
+            if full:
+                names.give((key for key, _ in self._pairs()), full, self._content_of)
+                self._charge = self.extraction.session.budget.charge(names.memory, "the names of the variables")
         return self._names
 
     def _object_graph(self) -> bytes | None:
@@ -174,10 +179,8 @@ class CheckpointViewer(Viewer):
         if not low:
             return None
         block = table.block(table.offsets[low - 1], table.sizes[low - 1])
-        for found, start, stop in block.entries():
-            if found == key:
-                return block.data.read_exact(start, stop - start)
-        return None
+        place = find_entry(block.raw, block.end, key)
+        return None if place is None else block.raw[place[0] : place[1]]
 
     # -- one tensor ----------------------------------------------------------------------------------------------------
 
@@ -369,7 +372,7 @@ class CheckpointViewer(Viewer):
         if producer is not None:
             found["producer"] = producer
         slots: dict[str, int] = {}
-        for key, _ in self._entries():
+        for key, _ in self._pairs():
             slot = slot_of(key)
             if slot is not None:
                 slots[slot] = slots.get(slot, 0) + 1
@@ -487,9 +490,14 @@ def type_name(number: int) -> str:
 def crc_of(data: Data, offset: int, length: int, poll: Any) -> int:
     """Return the masked CRC-32C of bytes, read piece by piece."""
     crc = 0
+    # One buffer for all of it: a new one each time costs as much as the checksum.
+    buffer = memoryview(bytearray(min(_BLOCK, length)))
     for at in range(offset, offset + length, _BLOCK):
         poll()
-        crc = crc32c(data.read_exact(at, min(_BLOCK, offset + length - at)), crc)
+        view = buffer[: min(_BLOCK, offset + length - at)]
+        if data.preadinto(at, view) < len(view):
+            raise EndOfDataError("the bytes of the tensor end early", offset=at, wanted=len(view))
+        crc = crc32c(view, crc)
     return masked(crc)
 
 

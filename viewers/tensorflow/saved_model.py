@@ -12,7 +12,9 @@ from pparse.errors import EndOfDataError, PathError, PparseError, SourceError
 from pparse.findings import Finding, Status
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.tensors.extent import Extent
+from pparse.viewers.checkpoint.viewer import CheckpointViewer
 from pparse.viewers.tensorflow.folder_files import FINGERPRINT, KERAS, folder_facts
+from pparse.viewers.tensorflow.object_paths import names_by_key
 from pparse.viewers.tensorflow.viewer import TensorflowViewer
 
 TYPE_CHECKING = False
@@ -53,7 +55,9 @@ class SavedModelViewer(TensorflowViewer):
             try:
                 index = self.extraction.sibling(VARIABLES)
                 index.known_end()  # a file is opened when it is asked
-                self._variables = index.view()
+                self._variables = variables = index.view()
+                if isinstance(variables, CheckpointViewer):
+                    variables.other_names = self._names_by_key
             except SourceError as error:
                 if self.parser.sizes("variables"):  # type: ignore[attr-defined]
                     self._note_unread("missing", f"the variables cannot be read without their index: {error.reason}")
@@ -62,6 +66,13 @@ class SavedModelViewer(TensorflowViewer):
             except PparseError as error:
                 self._note_unread("malformed", f"the variables cannot be read: {error.reason}")
         return self._variables
+
+    def _names_by_key(self) -> dict[str, str]:
+        """Return the names of variables by key, as the message has them."""
+        found: dict[str, str] = {}
+        for graph in self.meta_graphs():
+            found.update(names_by_key(graph))
+        return found
 
     def _note_unread(self, code: str, reason: str) -> None:
         self.findings.add(Finding(code, reason, source=self.extraction.name, path=VARIABLES))

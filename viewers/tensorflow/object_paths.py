@@ -1,0 +1,61 @@
+"""The names of a SavedModel's variables by its own object graph, for when that of the checkpoint is lost.
+
+Keys of an object-based checkpoint are paths: the first way to an object from the root, breadth first, by the names of
+children; what an optimizer keeps for a variable is at the variable's path
+(tensorflow/python/checkpoint/trackable_view.py, tensorflow/python/trackable/trackable_utils.py).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+
+from pparse.viewers.checkpoint.object_graph import SLOT, VALUE
+from pparse.viewers.tensor_proto.viewer import kids_of
+from pparse.viewers.tensorflow.meta import value_at
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from pparse.tree.node import Node
+
+# The most objects that are looked at: this is a way out, not the usual one.
+_MOST: Final = 200_000
+
+
+def names_by_key(meta_graph: Node) -> dict[str, str]:
+    """Return the names of the variables of a MetaGraphDef by their keys in the checkpoint."""
+    graph = meta_graph.find("object_graph_def")
+    objects = list(islice(kids_of(graph.find("nodes") if graph is not None else None), _MOST))
+    paths = {0: ""} if objects else {}
+    waiting = deque(paths)
+    names: dict[int, str] = {}
+    slots: list[tuple[int, int, str, int]] = []
+    while waiting:
+        number = waiting.popleft()
+        known = objects[number]
+        name = value_at(known, "variable", "name")
+        if isinstance(name, str) and name:
+            names[number] = name
+        for child in kids_of(known.find("children")):
+            other = value_at(child, "node_id", default=0)
+            if 0 <= other < len(objects) and other not in paths:
+                local = escaped(value_at(child, "local_name", default=""))
+                paths[other] = f"{paths[number]}/{local}" if paths[number] else local
+                waiting.append(other)
+        for slot in kids_of(known.find("slot_variables")):
+            original, kept = (value_at(slot, f"{key}_variable_node_id", default=0) for key in ("original", "slot"))
+            slots.append((number, original, value_at(slot, "slot_name", default=""), kept))
+    found = {paths[number] + VALUE: name for number, name in names.items()}
+    for optimizer, original, slot_name, kept in slots:
+        if original in paths and 0 <= kept < len(objects):
+            name = value_at(objects[kept], "variable", "name")
+            if name:
+                found[f"{paths[original]}{SLOT}{paths[optimizer]}/{escaped(slot_name)}{VALUE}"] = name
+    return found
+
+
+def escaped(name: str) -> str:
+    """Return the name of a child as it stands in a path."""
+    return name.replace(".", "..").replace("/", ".S")
