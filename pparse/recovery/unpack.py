@@ -146,7 +146,7 @@ class Unpacker:
             if isinstance(result.parser, ShardSet) and not result.parser.is_alone:
                 self._write_set(result, result.parser)
             else:
-                name = base_name(inner.name) if inner.implicit else name
+                name = name if inner is self._document else base_name(inner.name)
                 self._write_document(result, name, name)
         return bool(self._levels)
 

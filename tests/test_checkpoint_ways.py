@@ -1,0 +1,254 @@
+"""TensorFlow checkpoints: names of variables, and every file or folder by which a checkpoint may be given."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tarfile
+import zipfile
+from pathlib import Path
+from threading import Thread
+
+import numpy as np
+import pytest
+
+import pparse
+from pparse import Status
+from pparse.kernels.crc32c import crc32c, masked
+from pparse.viewers.checkpoint.object_graph import VariableNames, full_names, slot_of
+from tests.checkpoint_files import entry, header, message, table, varint, write
+
+DATA = Path("tests/data/checkpoint")
+SLOTS = json.loads((DATA / "slots.json").read_text())
+DATA_1 = "ckpt-1.data-00000-of-00001"
+DATA_2 = "ckpt-2.data-00000-of-00001"
+
+
+def bytes_of(tensor) -> str:
+    return np.asarray(tensor.numpy()).tobytes().hex()
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.fixture
+def slots(tmp_path) -> Path:
+    return Path(shutil.copytree(DATA / "slots", tmp_path / "slots"))
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+def test_variables_and_slots_have_their_names_and_are_found_by_name_and_key():
+    with pparse.view(DATA / "slots") as model:
+        assert set(model) == {*SLOTS, "_CHECKPOINTABLE_OBJECT_GRAPH"}
+        for name, (key, dtype, shape, content) in SLOTS.items():
+            tensor = model[name]
+            assert (tensor.key, str(tensor.numpy().dtype), list(tensor.shape)) == (key, dtype, shape)
+            assert bytes_of(tensor) == bytes_of(model[key]) == content
+            assert bytes_of(model[key.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE")]) == content
+        assert model.metadata["optimizer_slots"] == {"m": 6, "v": 6}
+
+
+def test_ls_shows_keys_beside_names(run):
+    ran = run("ls", "-l", DATA / "slots")
+    assert "KEY" in ran.out.splitlines()[0]
+    assert "model/layer_with_weights-0/kernel/.OPTIMIZER_SLOT/optimizer/m/.ATTRIBUTES/VARIABLE_VALUE" in ran.out
+    ran = run("ls", "--jsonl", DATA / "slots", "out/bias")
+    assert json.loads(ran.out)["key"] == "model/layer_with_weights-2/bias/.ATTRIBUTES/VARIABLE_VALUE"
+
+
+def graph(*attributes: tuple[str, str]) -> bytes:
+    """Return a TrackableObjectGraph with the full names and keys of variables."""
+    nodes = (message(2, message(2, name.encode()) + message(3, key.encode())) for name, key in attributes)
+    return b"".join(message(1, node) for node in nodes)
+
+
+def test_names_are_read_from_the_object_graph():
+    assert full_names(graph(("a/b", "x/.ATTRIBUTES/VARIABLE_VALUE"), ("", "y"))) == {
+        "x/.ATTRIBUTES/VARIABLE_VALUE": "a/b"
+    }
+    with pytest.raises(pparse.MalformedError):
+        full_names(graph(("a/b", "x"))[:-1])
+
+
+@pytest.mark.parametrize(
+    ("full", "contents", "expected"),
+    [
+        ({"p": "w", "q": "w"}, {"p": 1, "q": 1}, {"p": "w", "q": "w#2", "r": "r"}),  # copies of one variable
+        ({"p": "w", "q": "w"}, {"p": 1, "q": 2}, {"p": "p", "q": "q", "r": "r"}),  # two variables
+        ({"p": "w", "q": "w"}, {}, {"p": "p", "q": "q", "r": "r"}),  # it is not known
+        ({"p": "r"}, {}, {"p": "p", "q": "q", "r": "r"}),  # a name that another one has as its key
+        ({"p": "q", "q": "r", "r": "p"}, {}, {"p": "q", "q": "r", "r": "p"}),
+    ],
+)
+def test_no_two_variables_have_one_name(full, contents, expected):
+    names = VariableNames()
+    names.give(["p", "q", "r"], full, contents.get)
+    assert {key: names.name_of(key) for key in "pqr"} == expected
+    assert {names.key_of(name): name for name in expected.values()} == expected
+
+
+def test_what_an_optimizer_keeps_is_told_by_the_key():
+    assert slot_of("a/kernel/.OPTIMIZER_SLOT/opt/m/.ATTRIBUTES/VARIABLE_VALUE") == "m"
+    assert slot_of("a/kernel/.ATTRIBUTES/VARIABLE_VALUE") is None
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip"])
+def test_without_the_object_graph_tensors_are_called_by_their_keys_and_that_is_told(slots, damage):
+    path = slots / DATA_2
+    content = bytearray(path.read_bytes())
+    if damage == "cut":
+        del content[-1:]
+    else:
+        content[-100] ^= 1  # in the object graph, which is the last
+    path.write_bytes(content)
+    with pparse.view(slots) as model:
+        kernel = model["model/layer_with_weights-0/kernel"]
+        assert bytes_of(kernel) == SLOTS["dense/kernel"][3]
+        assert "dense/kernel" not in model
+        assert [finding.code for finding in model.findings if finding.severity.value != "note"] == ["names"]
+
+
+def test_names_are_read_in_a_budget_of_a_megabyte(tmp_path):
+    """1,000 variables with names of 200 letters: the names fit; with a hundred times as many, the keys are shown."""
+    for count, named in ((1_000, True), (40_000, False)):
+        keys = [f"v{number:06d}/.ATTRIBUTES/VARIABLE_VALUE" for number in range(count)]
+        text = graph(*((f"{'n' * 200}{number:06d}", key) for number, key in enumerate(keys)))
+        lengths = len(text).to_bytes(4, "little")
+        crc = masked(crc32c(lengths)).to_bytes(4, "little")
+        content = varint(len(text)) + crc + text
+        pairs = [(b"", header()), (b"_CHECKPOINTABLE_OBJECT_GRAPH", entry(7, (), 0, len(content), None))]
+        pairs += [(key.encode(), entry(1, (), len(content), 4, None)) for key in keys]
+        (tmp_path / "m.index").write_bytes(table(pairs, per_block=1_000))
+        (tmp_path / "m.data-00000-of-00001").write_bytes(content + bytes(4))
+        with pparse.view(tmp_path / "m", budget="3MiB") as model:
+            assert (next(iter(model.keys()[1:2])) == "n" * 200 + "000000") is named
+            assert bool([finding for finding in model.findings if finding.code == "names"]) is not named
+
+
+# -- ways in -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["", "checkpoint", "ckpt-2", "ckpt-2.index", DATA_2])
+@pytest.mark.parametrize("wrapper", ["folder", "zip", "tar.gz"])
+def test_any_file_of_a_checkpoint_and_its_prefix_and_folder_open_it(slots, tmp_path, name, wrapper):
+    path = f"{slots}/{name}".rstrip("/")
+    if wrapper == "zip":
+        with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+            for member in files_in(tmp_path):
+                if member.startswith("slots"):
+                    archive.write(tmp_path / member, member)
+        path = f"{tmp_path}/a.zip::slots/{name}".rstrip("/")
+    elif wrapper == "tar.gz":
+        with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
+            archive.add(slots, "slots")
+        path = f"{tmp_path}/a.tar.gz::slots/{name}".rstrip("/")
+    if wrapper != "folder":
+        shutil.rmtree(slots)
+    with pparse.view(path) as model:
+        assert model.extraction.parse().parser.name == "tf-checkpoint"
+        for wanted, (_, _, _, content) in SLOTS.items():
+            assert bytes_of(model[wanted]) == content
+
+
+def test_the_earlier_checkpoint_is_the_one_that_is_named(slots):
+    with pparse.view(slots / "ckpt-1") as first, pparse.view(slots) as latest:
+        assert (first["save_counter"].numpy(), latest["save_counter"].numpy()) == (1, 2)
+        codes = [(finding.code, finding.severity.value) for finding in latest.findings]
+        assert codes == [("other-checkpoints", "note")]
+        assert "ckpt-1" in latest.findings[0].reason
+
+
+def test_if_the_latest_checkpoint_is_gone_the_other_one_is_shown_with_a_warning(slots):
+    (slots / "ckpt-2.index").unlink()
+    (slots / DATA_2).unlink()
+    with pparse.view(slots) as model:
+        assert model["save_counter"].numpy() == 1
+        assert [(finding.code, finding.severity.value) for finding in model.findings] == [
+            ("other-checkpoints", "warning")
+        ]
+
+
+def test_several_checkpoints_and_none_that_is_the_latest_are_listed(slots):
+    (slots / "checkpoint").unlink()
+    with pytest.raises(pparse.PathError, match=r"ckpt-1\.index, ckpt-2\.index"):
+        pparse.view(slots)
+
+
+@pytest.mark.parametrize("name", ["", "checkpoint", DATA_2])
+def test_a_checkpoint_without_its_index_says_so(run, slots, name):
+    for other in [*slots.glob("*.index"), slots / DATA_1]:
+        other.unlink()
+    ran = run("ls", slots / name)
+    assert ran.code == 4
+    assert ".index is not beside it" in ran.out + ran.err
+    ran = run("check", slots / name)
+    assert ran.code == 4
+    with pparse.open(slots / name) as document:
+        assert document.status is Status.MISSING
+
+
+def test_a_state_file_of_another_machine_leads_to_no_other_folder(slots, tmp_path):
+    write(tmp_path)
+    (slots / "checkpoint").write_text('model_checkpoint_path: "../m"\nall_model_checkpoint_paths: "/etc/passwd"\n')
+    with pparse.open(slots / "checkpoint") as document:
+        assert document.format == "tf-checkpoint-state"
+        assert document.get("index") == "m.index"
+        assert document.status is Status.MISSING
+    (slots / "checkpoint").write_text('model_checkpoint_path: "C:\\\\run\\\\ckpt-1"\n')
+    with pparse.view(slots / "checkpoint") as model:
+        assert model["save_counter"].numpy() == 1
+
+
+@pytest.mark.parametrize("text", [b"", b'model_checkpoint_path: "', b'model_checkpoint_path: ""\n', b"\xff" * 100])
+def test_a_state_file_without_a_path_is_no_reason_to_fail(run, slots, text):
+    (slots / "checkpoint").write_bytes(text)
+    ran = run("ls", slots / "checkpoint")
+    assert ran.code in (2, 3, 4)
+    assert "Traceback" not in ran.err
+
+
+def test_in_a_walk_through_an_archive_nothing_is_said_to_be_missing(run, slots, tmp_path):
+    """Files are met one by one there: that one does not see the others says nothing against it."""
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
+        archive.add(slots, "slots")
+    ran = run("check", "-R", tmp_path / "a.tar.gz")
+    assert (ran.code, "missing" in ran.out) == (0, False)
+    ran = run("recover", tmp_path / "a.tar.gz", "-o", tmp_path / "out")
+    assert ran.code == 0
+    assert files_in(tmp_path / "out" / "slots") == files_in(slots)
+    for name in files_in(slots):
+        assert (tmp_path / "out" / "slots" / name).read_bytes() == (slots / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", ["", "ckpt-2", DATA_2])
+def test_recover_of_a_whole_checkpoint_copies_index_and_data(run, slots, tmp_path, name):
+    ran = run("recover", slots / name, "-o", tmp_path / "out")
+    assert ran.code == 0
+    assert files_in(tmp_path / "out") == ["RECOVERY.json", DATA_2, "ckpt-2.index"]
+    with pparse.view(tmp_path / "out" / "ckpt-2") as model:
+        assert bytes_of(model["out/kernel"]) == SLOTS["out/kernel"][3]
+
+
+def test_convert_leaves_out_the_object_graph_and_nothing_else(run, tmp_path):
+    ran = run("convert", DATA / "slots", "-o", tmp_path / "m.safetensors")
+    assert ran.code == 0
+    with pparse.view(tmp_path / "m.safetensors") as model:
+        assert {name: bytes_of(tensor) for name, tensor in model.items()} == {
+            name: row[3] for name, row in SLOTS.items()
+        }
+
+
+def test_threads_share_one_checkpoint():
+    with pparse.view(DATA / "slots") as model:
+        found: list[dict[str, str]] = []
+        threads = [
+            Thread(target=lambda: found.append({name: bytes_of(model[name]) for name in SLOTS})) for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert found == [{name: row[3] for name, row in SLOTS.items()}] * 4
