@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from pparse.data.base import BytesData
 from pparse.document.extraction import extraction_of
-from pparse.errors import MalformedError
+from pparse.errors import EndOfDataError, MalformedError
 from pparse.findings import Finding, Status
 from pparse.lazy import lazy_pattern
 from pparse.tree.container import Container
@@ -89,19 +89,19 @@ class TensorflowTextParser(Parser, Container):
             self._charge.resize(len(content))
             data = BytesData(content, f"{extraction.name} (as a message)")
             extraction.session.adopt(data)
-            # A text that is cut makes a message that is: it should be at least one byte longer.
-            inner = extraction.child("content", data, 0, len(content) + (error is not None), format=known[0])
+            inner = extraction.child("content", data, 0, len(content), format=known[0])
             inner.go_deeper()
             inner.implicit = True
             self._inner = inner
             if error is not None:
                 status = Status.TRUNCATED if _is_at_end(raw, error) else Status.DAMAGED
                 code = "truncated" if status is Status.TRUNCATED else "malformed"
-                where = f"{error.reason}; what is before it is shown, but for the block that it is in"
-                finding = Finding(code, where, source=extraction.name, offset=error.offset)
-                self.result.close_node(self.result.root, status, finding)
-                if status is Status.DAMAGED:
-                    inner.notes = (finding,)
+                reason = f"{error.reason}; what is before it is shown, but for the block that it is in"
+                if status is Status.TRUNCATED:
+                    data.error = EndOfDataError(error.reason, offset=len(content))  # the text, not what was made of it
+                finding = Finding(code, reason, source=extraction.name, offset=error.offset)
+                for result in (self.result, inner.parse()):
+                    result.close_node(result.root, status, finding)
         return self._inner
 
     def enter(self, name: str) -> Extraction | None:

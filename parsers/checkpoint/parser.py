@@ -35,7 +35,7 @@ from pparse.tree.recognition import Confidence, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import ClassVar, Final
 
     from pparse.data.base import Data
@@ -94,6 +94,8 @@ class CheckpointParser(ProtobufParser):
         super().__init__(result)
         self._table: Table | None = None
         self._version = 0
+        self.other_names: Callable[[], dict[str, str]] = dict
+        """What gives the names of variables by key if the checkpoint's own object graph is lost."""
 
     # -- recognising -------------------------------------------------------------------------------------------------
 

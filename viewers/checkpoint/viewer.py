@@ -26,7 +26,7 @@ from pparse.viewers.tensorflow.element_types import TEXT_TYPES, dtype_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping
+    from collections.abc import Hashable, Iterator, Mapping
     from typing import Any, Final
 
     from pparse.budget import Charge
@@ -55,8 +55,6 @@ class CheckpointViewer(Viewer):
         self._files: dict[int, Extraction | Finding] = {}
         self._header: tuple[int, bool] | None = None
         self._needs: dict[int, int] = {}
-        self.other_names: Callable[[], dict[str, str]] = dict
-        """What gives the names of variables by key if the checkpoint's own object graph is lost."""
         self._names: VariableNames | None = None
         self._charge: Charge | None = None
 
@@ -123,7 +121,7 @@ class CheckpointViewer(Viewer):
                 graph = self._object_graph()
                 full = full_names(graph) if graph is not None else {}
             except (MalformedError, EndOfDataError, GapError, LimitError) as error:
-                full = self.other_names()
+                full = self.parser.other_names()
                 by = "the names that the model itself has for them" if full else "their keys"
                 reason = f"tensors are called by {by}, as the names in the checkpoint cannot be read: {error.reason}"
                 finding = Finding("names", reason, severity=Severity.WARNING, source=self.extraction.name, path=GRAPH)

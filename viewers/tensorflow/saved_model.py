@@ -57,7 +57,7 @@ class SavedModelViewer(TensorflowViewer):
                 index.known_end()  # a file is opened when it is asked
                 self._variables = variables = index.view()
                 if isinstance(variables, CheckpointViewer):
-                    variables.other_names = self._names_by_key
+                    variables.parser.other_names = self._names_by_key
             except SourceError as error:
                 if self.parser.sizes("variables"):  # type: ignore[attr-defined]
                     self._note_unread("missing", f"the variables cannot be read without their index: {error.reason}")

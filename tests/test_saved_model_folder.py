@@ -1,0 +1,292 @@
+"""SavedModel folders as one model: variables, constants, what is cut, damaged or missing; and models as text."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tarfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from google.protobuf import text_format
+
+import pparse
+from pparse import Status
+from pparse.parsers.tensorflow_text import closed, kind_of
+from pparse.protos import message_class
+
+KERAS = Path("tests/data/keras2")
+EXPECTED = json.loads(Path("tests/data/checkpoint/keras2.json").read_text())
+DATA_FILE = "variables/variables.data-00000-of-00001"
+
+
+def bytes_of(tensor) -> str:
+    return np.asarray(tensor.numpy()).tobytes().hex()
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    return Path(shutil.copytree(KERAS, tmp_path / "model"))
+
+
+def check_variables(model) -> None:
+    for name, (key, dtype, shape, content) in EXPECTED.items():
+        tensor = model[name]
+        assert (tensor.key, str(tensor.numpy().dtype), list(tensor.shape)) == (key, dtype, shape)
+        assert bytes_of(tensor) == content
+
+
+def test_variables_come_with_the_constants_of_the_graph(run):
+    with pparse.view(KERAS) as model:
+        check_variables(model)
+        names = list(model)
+        assert len(names) == len(set(names)) == len(model)
+        assert {name for name in names if not name.startswith("@")} > set(EXPECTED)
+        assert sum(tensor.status is Status.COMPLETE for tensor in model.values()) == len(names)
+        assert all(model.find(name) is not None for name in names)
+    rows = run("ls", "-q", KERAS).out.splitlines()
+    assert set(rows[: len(EXPECTED) + 1]) == {*EXPECTED, "_CHECKPOINTABLE_OBJECT_GRAPH"}
+
+
+def test_info_tells_of_all_files(run):
+    ran = run("info", KERAS)
+    assert ran.code == 0
+    for words in ("keras.name = sequential", "fingerprint.singleprint = ", "variables   2 files, 3,732 bytes"):
+        assert words in ran.out, words
+
+
+@pytest.mark.parametrize("wrapper", ["zip", "tar.gz"])
+def test_a_folder_in_an_archive_is_one_model(tmp_path, folder, wrapper):
+    if wrapper == "zip":
+        with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+            for name in files_in(folder):
+                archive.write(folder / name, f"model/{name}")
+    else:
+        with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
+            archive.add(folder, "model")
+    shutil.rmtree(folder)
+    with pparse.view(f"{tmp_path}/a.{wrapper}::model") as model:
+        check_variables(model)
+        assert model.metadata["keras"]["class_name"] == "Sequential"
+
+
+class Given(pparse.Folder):
+    """A folder that a caller gave."""
+
+    path = "given"
+
+    def list(self) -> list[str]:
+        return [path.name for path in KERAS.iterdir() if path.is_file()]
+
+    def open(self, name: str) -> bytes:
+        return (KERAS / name).read_bytes()
+
+
+def test_a_folder_that_the_caller_gave_has_its_variables():
+    with pparse.view(Given()) as model:
+        check_variables(model)
+
+
+def test_a_cut_data_file_leaves_whole_variables_under_their_names(run, folder, tmp_path):
+    """The object graph is the last tensor: what the message says of the variables names them then."""
+    size = (folder / DATA_FILE).stat().st_size
+    with pparse.view(folder) as model:
+        ends = {tensor.name: tensor.spans[0].offset + tensor.spans[0].length for tensor in model.values() if tensor.key}
+    for cut in sorted({*ends.values(), size - 1, 10, 0}):
+        with (folder / DATA_FILE).open("r+b") as file:
+            file.truncate(cut)
+        with pparse.view(folder) as model:
+            for name, (_, _, _, content) in EXPECTED.items():
+                tensor = model[name]
+                assert (tensor.status is Status.COMPLETE) == (ends[name] <= cut), (name, cut)
+                assert ends[name] > cut or bytes_of(tensor) == content
+            extent = model.extent()
+            assert extent.status is Status.COMPLETE if cut == size else Status.TRUNCATED
+        shutil.copy(KERAS / DATA_FILE, folder / DATA_FILE)
+
+
+def test_recover_of_a_cut_folder_saves_every_whole_variable(run, folder, tmp_path):
+    with (folder / DATA_FILE).open("r+b") as file:
+        file.truncate(400)
+    ran = run("recover", folder, "-o", tmp_path / "out")
+    assert ran.code == 4
+    written = files_in(tmp_path / "out")
+    assert {"saved_model.pb", "fingerprint.pb", "keras_metadata.pb", "variables/variables.safetensors"} <= set(written)
+    with pparse.view(tmp_path / "out/variables/variables.safetensors") as saved, pparse.view(folder) as model:
+        whole = {name for name in EXPECTED if model[name].status is Status.COMPLETE}
+        assert set(saved) == whole
+        assert 0 < len(whole) < len(EXPECTED)
+        assert all(bytes_of(saved[name]) == EXPECTED[name][3] for name in whole)
+
+
+def test_recover_of_a_whole_folder_copies_it(run, folder, tmp_path):
+    (folder / "assets").mkdir()
+    ran = run("recover", folder, "-o", tmp_path / "out")
+    assert ran.code == 0
+    assert files_in(tmp_path / "out") == sorted(["RECOVERY.json", *files_in(KERAS)])
+    assert all((tmp_path / "out" / name).read_bytes() == (KERAS / name).read_bytes() for name in files_in(KERAS))
+
+
+def test_convert_of_a_folder_holds_every_variable(run, tmp_path):
+    ran = run("convert", KERAS, "-o", tmp_path / "m.safetensors")
+    assert ran.code == 0, ran.err
+    with pparse.view(tmp_path / "m.safetensors") as model:
+        assert set(EXPECTED) <= set(model)
+        assert all(bytes_of(model[name]) == row[3] for name, row in EXPECTED.items())
+
+
+def test_a_flipped_byte_of_a_variable_is_found_by_check_and_never_returned(run, folder):
+    content = bytearray((folder / DATA_FILE).read_bytes())
+    with pparse.view(folder) as model:
+        at = model["dense/kernel" if "dense/kernel" in model else next(iter(EXPECTED))].spans[0].offset
+        name = next(t.name for t in model.values() if t.key and t.spans[0].offset == at)
+    content[at] ^= 0x40
+    (folder / DATA_FILE).write_bytes(content)
+    ran = run("check", folder)
+    assert (ran.code, name in ran.out) == (4, True)
+    with pparse.view(folder) as model, pytest.raises(pparse.PparseError):
+        model[name].numpy()
+
+
+def test_a_cut_message_leaves_the_variables(folder):
+    size = (folder / "saved_model.pb").stat().st_size
+    for cut in range(4, size, size // 13):
+        with (folder / "saved_model.pb").open("r+b") as file:
+            file.truncate(cut)
+        with pparse.view(folder) as model:
+            check_variables(model)
+            assert model.extent().status is Status.TRUNCATED
+        shutil.copy(KERAS / "saved_model.pb", folder / "saved_model.pb")
+
+
+def test_the_message_alone_says_that_it_has_no_variables(run):
+    ran = run("ls", KERAS / "saved_model.pb")
+    assert ran.code == 0
+    with pparse.view(KERAS / "saved_model.pb") as model:
+        assert not any(name in model for name in EXPECTED)
+
+
+def test_the_chunked_message_is_taken_and_that_is_told(folder):
+    chunked = Path("tests/data/tf/const_chunked/saved_model.cpb")
+    shutil.copy(chunked, folder / "saved_model.cpb")
+    with pparse.view(folder) as model:
+        assert dict(model.parser.details())["model"].startswith("saved_model.cpb")
+        assert "other-model" in {finding.code for finding in model.findings}
+        check_variables(model)
+
+
+def test_an_asset_that_is_not_there_is_told(tmp_path):
+    made = message_class("tensorflow.SavedModel")(saved_model_schema_version=1)
+    graph = made.meta_graphs.add()
+    graph.meta_info_def.tags.append("serve")
+    graph.asset_file_def.add(filename="words.txt").tensor_info.name = "init:0"
+    graph.asset_file_def.add(filename="../secret").tensor_info.name = "evil:0"
+    (tmp_path / "saved_model.pb").write_bytes(made.SerializeToString())
+    with pparse.open(tmp_path) as document:
+        assert {finding.path for finding in document.check()} == {"init:0", "evil:0"}
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "assets" / "words.txt").write_text("a")
+    (tmp_path / "secret").write_text("a")
+    with pparse.open(tmp_path) as document:
+        assert {finding.path for finding in document.check()} == {"evil:0"}
+
+
+@pytest.mark.parametrize("name", ["fingerprint.pb", "keras_metadata.pb"])
+@pytest.mark.parametrize("content", [b"", b"\xff" * 40, b"\x0a\x04\x1a\x04root\x2a\x02{]", b"\x0a\xff\xff\xff\xff\x0f"])
+def test_what_is_wrong_with_a_small_file_beside_the_model_keeps_nobody_from_it(run, folder, name, content):
+    (folder / name).write_bytes(content)
+    with pparse.view(folder) as model:
+        check_variables(model)
+        model.metadata  # noqa: B018 -- it is read here
+    assert run("info", folder).code == 0
+
+
+# -- text --------------------------------------------------------------------------------------------------------------
+
+
+def as_text(content: bytes, name: str) -> str:
+    return str(text_format.MessageToString(message_class(name).FromString(content)))
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return as_text((KERAS / "saved_model.pb").read_bytes(), "tensorflow.SavedModel")
+
+
+def constants(path) -> dict[str, object]:
+    with pparse.view(path) as model:
+        return {
+            tensor.name: list(tensor.strings()) if tensor.is_text else bytes_of(tensor)
+            for tensor in model.tensors()
+            if tensor.key is None and tensor.status is Status.COMPLETE
+        }
+
+
+def test_a_model_as_text_is_what_the_message_is(folder, text):
+    wanted = constants(KERAS)
+    (folder / "saved_model.pb").unlink()
+    (folder / "saved_model.pbtxt").write_text(text)
+    assert constants(folder) == wanted
+    with pparse.view(folder) as model:
+        check_variables(model)
+        assert "serving_default" in model.signatures
+    with pparse.view(folder / "saved_model.pbtxt") as model:
+        assert model.format == "saved-model"
+
+
+def test_a_text_that_ends_anywhere_has_no_wrong_value(tmp_path, text):
+    """Blocks that are open at the end are left out: a list of values that is cut would be taken for a short one."""
+    (tmp_path / "m.pbtxt").write_text(text)
+    wanted = constants(tmp_path / "m.pbtxt")
+    counts = []
+    for cut in range(200, len(text), len(text) // 60):
+        (tmp_path / "m.pbtxt").write_text(text[:cut])
+        found = constants(tmp_path / "m.pbtxt")
+        assert found.items() <= wanted.items(), cut
+        counts.append(len(found))
+        with pparse.view(tmp_path / "m.pbtxt") as model:
+            assert model.extent().status is Status.TRUNCATED
+    assert counts == sorted(counts)
+    assert counts[-1] > len(wanted) // 2
+
+
+def test_a_text_that_is_damaged_is_read_up_to_there(tmp_path, text):
+    lines = text.splitlines(keepends=True)
+    for at in range(5, len(lines), len(lines) // 25):
+        (tmp_path / "m.pbtxt").write_text("".join([*lines[:at], "  ?! {\n", *lines[at:]]))
+        with pparse.view(tmp_path / "m.pbtxt") as model:
+            assert model.extent().status is Status.DAMAGED, at
+            assert any(f"line {at + 1:,} " in str(finding) for finding in model.findings), at
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        (b"saved_model_schema_version: 1\n", "saved-model"),
+        (b"# a comment\nmeta_graphs {\n", "saved-model"),
+        (b"node {\n  name: 'a'", "graph-def"),
+        (b"meta_info_def {", "meta-graph"),
+        (b"layer {", None),
+        (b"", None),
+    ],
+)
+def test_a_text_is_recognised_by_its_first_field(head, expected):
+    assert (kind_of(head) or (None,))[0] == expected
+
+
+def test_open_blocks_are_left_out_but_for_those_of_graphs():
+    assert closed(b"meta_graphs {\n graph_def {\n node {\n a: 1\n }\n node { b: '}' c: {") == (
+        b"meta_graphs {\n graph_def {\n node {\n a: 1\n }\n \n}}"
+    )
+
+
+def test_a_text_that_is_too_long_for_the_budget_says_what_to_do(run, tmp_path, text):
+    (tmp_path / "m.pbtxt").write_text(text)
+    ran = run("ls", tmp_path / "m.pbtxt", "--budget", "1MiB")
+    assert (ran.code, "--budget" in ran.err) == (2, True)
