@@ -89,7 +89,7 @@ class TensorflowTextParser(Parser, Container):
             self._charge.resize(len(content))
             data = BytesData(content, f"{extraction.name} (as a message)")
             extraction.session.adopt(data)
-            inner = extraction.child("content", data, 0, len(content), format=known[0])
+            inner = extraction.child(self.content_name(), data, 0, len(content), format=known[0])
             inner.go_deeper()
             inner.implicit = True
             self._inner = inner
@@ -104,9 +104,14 @@ class TensorflowTextParser(Parser, Container):
                     result.close_node(result.root, status, finding)
         return self._inner
 
+    def content_name(self) -> str:
+        """Return the name of the message: that of the file, with ``.pb``."""
+        name = extraction_of(self.result).name.replace("\\", "/").rpartition("/")[2]
+        return f"{name.removesuffix('.pbtxt')}.pb"
+
     def enter(self, name: str) -> Extraction | None:
-        """Return the message, called ``content``."""
-        return self.unwrapped() if name == "content" else None
+        """Return the message, by its name."""
+        return self.unwrapped() if name in (self.content_name(), "content") else None
 
     def root_entry(self) -> Entry:
         """Describe the root."""
