@@ -94,6 +94,8 @@ class CheckpointParser(ProtobufParser):
         super().__init__(result)
         self._table: Table | None = None
         self._version = 0
+        # Where the last group of entries ended: number of the block, of the entry in it, its place, and the key before.
+        self._last: tuple[tuple[int, int], int, bytes] = (-1, 0), 0, b""
         self.other_names: Callable[[], dict[str, str]] = dict
         """What gives the names of variables by key if the checkpoint's own object graph is lost."""
 
@@ -220,13 +222,24 @@ class CheckpointParser(ProtobufParser):
         found: list[Entry] = []
         number = bisect_right(table.firsts, first) - 1
         while len(found) < count and 0 <= number < len(table.offsets):
-            block = table.block(table.offsets[number], table.sizes[number])
-            skipped = max(0, first - table.firsts[number])
-            for key, _, _, start, stop in islice(
-                block_entries(block.raw, block.end), skipped, skipped + count - len(found)
-            ):
-                found.append(self._entry(key, block.data, block.at + start, block.at + stop))
+            found += self._entries_of(number, max(0, first - table.firsts[number]), count - len(found))
             number += 1
+        return found
+
+    def _entries_of(self, number: int, skipped: int, count: int) -> list[Entry]:
+        """Return ``count`` entries of a block behind the first ``skipped``, going on where the last call ended."""
+        table = self.table
+        block = table.block(table.offsets[number], table.sizes[number])
+        (last, done), pos, key = self._last
+        if last != number or done > skipped:
+            done, pos, key = 0, 0, b""
+        found: list[Entry] = []
+        for name, _, _, start, stop in islice(block_entries(block.raw, block.end, pos, key), skipped + count - done):
+            key, pos = name, stop
+            done += 1
+            if done > skipped:
+                found.append(self._entry(name, block.data, block.at + start, block.at + stop))
+        self._last = (number, done), pos, key
         return found
 
     def _entry(self, key: bytes, data: Data, start: int, stop: int) -> Entry:
