@@ -25,6 +25,7 @@ sys.path.insert(0, str(HERE))
 
 import inputs  # noqa: E402 -- the folder was just added
 from harness import MIB, Bench, mib  # noqa: E402
+from rows_checkpoint import CHECKPOINT_ROWS  # noqa: E402
 from rows_containers import CONTAINER_ROWS  # noqa: E402
 from rows_convert import CONVERT_ROWS  # noqa: E402
 from rows_gguf import GGUF_ROWS  # noqa: E402
@@ -37,6 +38,8 @@ from rows_riegeli import RIEGELI_ROWS  # noqa: E402
 from rows_tfrecord import TFRECORD_ROWS  # noqa: E402
 
 PEERS = ("safetensors", "orjson", "ijson", "msgpack", "gguf", "onnx")
+# Large ones, installed only if their rows are asked for.
+ROW_PEERS = {"ck": ("tensorflow-cpu==2.21.0",)}
 BLOCK_LIMIT = 64 * MIB  # the default budget
 
 
@@ -258,6 +261,7 @@ ROWS = {
     **MSGPACK_ROWS,
     **GGUF_ROWS,
     **ONNX_ROWS,
+    **CHECKPOINT_ROWS,
 }
 
 
@@ -373,6 +377,9 @@ def main() -> int:
         parser.error(f"no row {', '.join(sorted(unknown))}; there are: {', '.join(ROWS)}")
     with tempfile.TemporaryDirectory(prefix="pparse-bench-") as folder:
         python = make_environment(options.environment or Path(folder))
+        for name in options.rows or ROWS:
+            if name in ROW_PEERS:
+                pip(python, "install", *ROW_PEERS[name])
         known = facts(python)
         print("\n".join(f"{name}: {value}" for name, value in known), flush=True)
         repeat = options.repeat or (3 if options.quick else 7)
