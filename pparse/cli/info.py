@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from pparse.cli.common import add_files, add_json, add_strict, each_file, open_file
 from pparse.cli.exit_codes import OK, exit_code_for
 from pparse.cli.graph_values import graph_facts, graph_words
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 # How many lines of metadata are shown, and from what length on a value comes behind the others.
 _SHOWN: Final = 20
 _LONG: Final = 200
+# Lines on how a model is called.
+_CALLS: Final = 60
 EXAMPLES: Final = """examples:
   pparse info model.safetensors
   pparse info *.safetensors -q
@@ -95,6 +99,7 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
                     "size": extent.actual,
                     "extent": extent.to_dict(),
                     "graph": graph_facts(viewer),
+                    "interface": viewer.interface(),
                     "metadata": metadata,
                     "findings": [finding.to_dict() for finding in findings_of(viewer, extent)],
                 },
@@ -111,8 +116,14 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
         _field(out, label, value)
     _field(out, "tensors", f"{extent.count:,} in {format_size(extent.tensor_bytes)}")
     _field(out, "parameters", parameters_words(extent.parameters, noun=False))
+    calls = list(islice(viewer.interface_lines(), _CALLS + 1))
     for label, value in graph_words(viewer):
-        _field(out, label, value)
+        if not calls or label == "graph":  # signatures say more than the ends of the graph
+            _field(out, label, value)
+    for label, value in calls[:_CALLS]:
+        _field(out, label, safe(value))
+    if len(calls) > _CALLS:
+        _field(out, "…", "'pparse info FILE --json' shows all signatures and functions")
     facts = sorted(_facts(metadata), key=_rank)
     for name, value in facts[:_SHOWN]:
         text = safe(value)

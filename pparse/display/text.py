@@ -58,6 +58,6 @@ def shorten(text: str, width: int = 400) -> str:
     return text if len(text) <= width else f"{text[: width // 2]} … {text[-width // 2 :]}"
 
 
-def shape_words(shape: Sequence[int]) -> str:
+def shape_words(shape: Sequence[int | str]) -> str:
     """Return a shape for display: ``4096×1024``, ``scalar``."""
     return "×".join(map(str, shape)) if shape else "scalar"

@@ -72,6 +72,14 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """Return graph ``number`` of a model that may have several; an index of more than ``max_nodes`` is refused."""
         raise UnsupportedError(f"{self.extraction.name}: {self.format} has no graph")
 
+    def interface(self) -> list[dict[str, Any]]:
+        """Return how the model is called, as plain data; nothing if the format does not say."""
+        return []
+
+    def interface_lines(self) -> Iterator[tuple[str, str]]:
+        """Yield the same as labels and texts."""
+        yield from ()
+
     @classmethod
     def applies(cls, parser: Any) -> bool:
         """Return whether this viewer fits what ``parser`` reads: a format may hold other things as well."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.graphs.graph import Graph
     from pparse.tree.node import Node
+    from pparse.viewers.tensorflow.functions import ConcreteFunction
     from pparse.viewers.tensorflow.meta import Asset, Signature
 
 
@@ -92,6 +93,29 @@ class TensorflowViewer(ProtoViewer):
         from pparse.viewers.tensorflow.meta import NodeMapping, signature_of
 
         return NodeMapping(self.meta_graphs(), "signature_def", signature_of)
+
+    @property
+    def functions(self) -> Mapping[str, list[ConcreteFunction]]:
+        """The functions that a program may call, by name, with the ways to call each; of several meta graphs, all."""
+        from pparse.viewers.tensorflow.functions import functions_of
+
+        found: dict[str, list[ConcreteFunction]] = {}
+        for graph in self.meta_graphs():
+            for name, ways in functions_of(graph):
+                found.setdefault(name, []).extend(ways)
+        return found
+
+    def interface(self) -> list[dict[str, Any]]:
+        """Return tags, signatures and functions of each meta graph."""
+        from pparse.viewers.tensorflow.interface import interface_of
+
+        return interface_of(self.meta_graphs())
+
+    def interface_lines(self) -> Iterator[tuple[str, str]]:
+        """Yield the signatures with their inputs and outputs, and what functions are callable with."""
+        from pparse.viewers.tensorflow.interface import interface_lines
+
+        return interface_lines(self.meta_graphs())
 
     @property
     def collections(self) -> Mapping[str, Any]:
