@@ -18,6 +18,7 @@ from pparse.data.identity import derived
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import PADDING, read_length, read_tag, skip_payload
+from pparse.parsers.protobuf.index import OverlayField
 from pparse.parsers.protobuf.message import Message, Problem
 from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.tensors.tensor import Span
@@ -84,7 +85,9 @@ class SliceMaker(TensorflowMaker):
         stored = self.names.get(number, f"DT_{number}")
         if number in TEXT_TYPES:
             made = self._text(name, message, shape, stored, None)
-            listed = sum(item[1].count for item in message.fields.get(STRING_FIELD, ()))  # type: ignore[union-attr]
+            listed = sum(
+                item[1].count for item in message.fields.get(STRING_FIELD, ()) if not isinstance(item, OverlayField)
+            )
             self._judge_count(made, listed)
             return made
         known = element_type(number)
@@ -187,12 +190,12 @@ class Version1Viewer(Viewer):
             for name, place in self._listed_at.items():
                 yield self._tensor(name, place)
             return
-        before = None
+        before: str | None = None
         for key in self.places:
-            name = _name_of(key)
-            if name is not None and name != before:
-                yield self._lost(name, key)
-            before = name
+            found = _name_of(key)
+            if found is not None and found != before:
+                yield self._lost(found, key)
+            before = found
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor with that name, or None."""
