@@ -70,7 +70,7 @@ class CheckpointParser(ProtobufParser):
 
     name = "tf-checkpoint"
     description = "TensorFlow checkpoint (its index, or a whole one of version 1)"
-    viewer = "pparse.viewers.checkpoint.viewer:CheckpointViewer"
+    viewer = "pparse.viewers.checkpoint.choice:viewer_of_version"
     extensions: ClassVar[tuple[str, ...]] = (".index", ".ckpt")
     signatures = signatures(b"\0\0")
     is_generic = False
@@ -84,7 +84,7 @@ class CheckpointParser(ProtobufParser):
         "google/leveldb doc/table_format.md",
     )
     limitations: ClassVar[tuple[str, ...]] = (
-        "files of version 1 are shown as a tree, their values not as tensors yet",
+        "files of version 1 without their table of contents: tensors are named, but their shapes are lost",
         "the index is to be named: not yet a data file, the prefix, the folder, or the file checkpoint",
         "object-based checkpoints: tensors are called by their keys, not yet by the names of variables",
         "a block of the table is read as a whole: in files of version 1 it holds at least a whole tensor",

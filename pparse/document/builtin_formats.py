@@ -198,7 +198,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
     (
         "tf-checkpoint",
         "pparse.parsers.checkpoint.parser:CheckpointParser",
-        "pparse.viewers.checkpoint.viewer:CheckpointViewer",
+        "pparse.viewers.checkpoint.choice:viewer_of_version",
         ((0, b"\x00\x00"),),
         (".index", ".ckpt"),
         False,

@@ -70,6 +70,37 @@ def read_entry(raw: bytes) -> BundleEntry:
     return found
 
 
+def read_listed(raw: bytes) -> tuple[bytes, BundleEntry]:
+    """Return name, and shape, type and slices, of a whole SavedSliceMeta, as a table of contents of version 1 has them.
+
+    Raises `MalformedError`.
+    """
+    found, name = BundleEntry(), b""
+    size, pos = len(raw), 0
+    raw += PADDING
+    while pos < size:
+        tag, pos = read_tag(raw, pos)
+        if tag == 0x18:
+            found.type, pos = read_value(raw, pos)
+        elif tag in (0x0A, 0x12, 0x22):
+            length, pos = read_length(raw, pos)
+            end = pos + length
+            if end > size:
+                raise MalformedError("a field of the table of contents extends beyond its tensor")
+            if tag == 0x0A:
+                name = raw[pos:end]
+            elif tag == 0x12:
+                found.shape += _shape(raw, pos, end, found)
+            else:
+                found.slices.append(_extents(raw, pos, end))
+            pos = end
+        else:
+            pos = skip_payload(raw, pos, tag & 7)
+    if pos != size:
+        raise MalformedError("the table of contents ends inside a tensor")
+    return name, found
+
+
 def _signed(raw: bytes, pos: int) -> tuple[int, int]:
     value, pos = read_value(raw, pos)
     return (value - 2 * _TOP if value >= _TOP else value), pos

@@ -6,6 +6,8 @@ The key of a part of a tensor is: the number 0, the name, the rank, and for each
 
 from __future__ import annotations
 
+from pparse.errors import MalformedError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +22,24 @@ def slice_key(name: bytes, extents: Sequence[tuple[int, int]]) -> bytes:
     for start, length in extents:
         found += _signed(start) + _signed(length)
     return found
+
+
+def name_in(key: bytes) -> bytes:
+    """Return the name of the tensor in the key of a part (see `slice_key`). Raises `MalformedError`."""
+    if key[:1] != b"\0":
+        raise MalformedError("the key is not that of a part of a tensor")
+    found, pos = bytearray(), 1
+    while pos + 1 < len(key):
+        two = key[pos : pos + 2]
+        if two == b"\0\1":
+            return bytes(found)
+        if key[pos] in _ESCAPES:
+            if two != _ESCAPES[key[pos]]:
+                break
+            pos += 1
+        found.append(two[0])
+        pos += 1
+    raise MalformedError("the name in the key of a part of a tensor does not end")
 
 
 def _number(value: int) -> bytes:

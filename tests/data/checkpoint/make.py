@@ -128,6 +128,57 @@ def make_shards() -> None:
     )
 
 
+def make_version1() -> dict:
+    """Every dtype that a file of version 1 can have, and tensors in parts; return what TensorFlow restores."""
+    path = str(FOLDER / "version1.ckpt")
+    values = np.array([0, 1, 2, 3, 1, 0]).reshape(2, 3)
+    names, slices, tensors = [], [], []
+    kinds = (
+        "float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool complex64 complex128 bfloat16"
+    )
+    for name in [*kinds.split(), "qint8", "quint8", "qint32", "qint16", "quint16"]:
+        dtype = getattr(tf, name)
+        try:
+            quantised = name[0] == "q"
+            made = (
+                tf.quantization.quantize(values.astype("f4"), 0, 3, dtype).output
+                if quantised
+                else tf.cast(tf.constant(values), dtype)
+            )
+            tf.raw_ops.SaveSlices(filename=path, tensor_names=[name], shapes_and_slices=[""], data=[made])
+            tf.raw_ops.Restore(file_pattern=path, tensor_name=name, dt=dtype)
+        except (tf.errors.OpError, TypeError, ValueError) as error:
+            print(name, "is not saved in version 1:", str(error).splitlines()[0][:80])
+            continue
+        names.append(name), slices.append(""), tensors.append(made)
+    rows = np.arange(40, dtype="f4").reshape(10, 4)
+    both = np.arange(-20, 22, dtype="i8").reshape(6, 7)
+    words = np.array([[b"a", b"", b"\0\xff"], [b"b" * 200, b"c", b"d"]], object)
+    for name, value, part in (
+        ("scalar", np.int32(-7), ""),
+        ("negative", np.array([-1, 1, -(1 << 62)], "i8"), ""),
+        ("strings", words, ""),
+        ("rows", rows[:4], "10 4 0,4:-"),
+        ("rows", rows[4:], "10 4 4,6:-"),
+        ("both", both[:2, :3], "6 7 0,2:0,3"),
+        ("both", both[:2, 3:], "6 7 0,2:3,4"),
+        ("both", both[2:, :3], "6 7 2,4:0,3"),
+        ("both", both[2:, 3:], "6 7 2,4:3,4"),
+        ("words in parts", words[:, :1], "2 3 -:0,1"),
+        ("words in parts", words[:, 1:], "2 3 -:1,2"),
+    ):
+        names.append(name), slices.append(part), tensors.append(tf.constant(value))
+    tf.raw_ops.SaveSlices(filename=path, tensor_names=names, shapes_and_slices=slices, data=tensors)
+    types = {name: tensor.dtype for name, tensor in zip(names, tensors, strict=True)}
+    found = {}
+    for name, dtype in types.items():
+        value = tf.raw_ops.Restore(file_pattern=path, tensor_name=name, dt=dtype).numpy()
+        value = np.asarray(value, object) if dtype == tf.string else value
+        content = [text.hex() for text in value.ravel().tolist()] if dtype == tf.string else value.tobytes().hex()
+        found[name] = [dtype.name, list(value.shape), content]
+    return found
+
+
 def expected(prefix: str) -> dict:
     """Return what TensorFlow reads."""
     reader = tf.train.load_checkpoint(str(FOLDER / prefix))
@@ -151,6 +202,7 @@ def main() -> None:
     for make in (make_object, make_dtypes, make_parts, make_shards):
         make()
     values = {prefix: expected(prefix) for prefix in ("object", "dtypes", "parts", "shards")}
+    (FOLDER / "version1.json").write_text(json.dumps(make_version1(), indent=1) + "\n")
     (FOLDER / "expected.json").write_text(json.dumps(values, indent=1) + "\n")
 
 

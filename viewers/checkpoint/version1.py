@@ -1,0 +1,371 @@
+"""The tensors of a checkpoint of version 1: one table, which holds the values (saved_tensor_slice.proto).
+
+The key "" has the table of contents: name, shape, type and slices of each tensor. The values of a slice are at the key
+that `slice_key` makes of its name and place: a TensorProto with typed values alone, without type and shape. TensorFlow
+refuses a slice with more or fewer values than it has elements (tensor_slice_reader.h, CopySliceData): it is DAMAGED.
+
+The checksum of a block is compared before anything in it is used. If the block with the table of contents is lost, the
+keys still have the names: these tensors are DAMAGED, as their shape is not known.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+
+from pparse.data.base import Data
+from pparse.data.identity import derived
+from pparse.errors import EndOfDataError, GapError, MalformedError
+from pparse.findings import Finding, Status
+from pparse.kernels.wire import PADDING, read_length, read_tag, skip_payload
+from pparse.parsers.protobuf.index import OverlayField
+from pparse.parsers.protobuf.message import Message, Problem
+from pparse.parsers.protobuf.schema import builtin_schema
+from pparse.tensors.tensor import Span
+from pparse.tensors.viewer import Viewer
+from pparse.viewers.checkpoint.entry import BundleEntry, read_listed
+from pparse.viewers.checkpoint.ordered_code import name_in, slice_key
+from pparse.viewers.checkpoint.parts import Part, PartsData, box_of, covers
+from pparse.viewers.checkpoint.viewer import text_of
+from pparse.viewers.tensor_proto.maker import has_too_many
+from pparse.viewers.tensor_proto.values import Values
+from pparse.viewers.tensorflow.element_types import STRING_FIELD, TEXT_TYPES, element_type
+from pparse.viewers.tensorflow.tensors import TensorflowMaker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from threading import RLock
+    from typing import Any, Final
+
+    from pparse.data.reader import Range
+    from pparse.document.extraction import Extraction
+    from pparse.parsers.checkpoint.parser import CheckpointParser
+    from pparse.parsers.checkpoint.table import Table
+    from pparse.tensors.tensor import Tensor
+    from pparse.viewers.tensor_proto.tensor import ProtoTensor
+
+_META, _DATA = 1, 2  # fields of a SavedTensorSlices
+_TENSOR, _VERSIONS = 1, 2  # of its SavedTensorSliceMeta
+_VALUES: Final = 3  # of its SavedSlice
+_TRAILER: Final = 5
+_PLACE_BYTES: Final = 300
+_LONGEST_HEAD: Final = 20
+
+
+class BlockData(Data):
+    """A compressed block of a table: decompressed when it is read, and not held."""
+
+    def __init__(self, table: Table, offset: int, length: int, size: int, lock: RLock) -> None:
+        super().__init__(f"{table.data.name}::block at {offset}", size)
+        self._table = table
+        self._place = offset, length
+        self._lock = lock
+
+    @property
+    def identity(self) -> object | None:  # type: ignore[override]
+        """That of the compressed bytes."""
+        offset, length = self._place
+        return derived("block", [self._table.data.range(offset, offset + length)], self.size)
+
+    def check_unchanged(self) -> None:
+        """Check the file."""
+        self._table.data.check_unchanged()
+
+    def _pread(self, offset: int, length: int) -> bytes:
+        with self._lock:
+            return self._table.block(*self._place).raw[offset : offset + length]
+
+
+class SliceMaker(TensorflowMaker):
+    """Makes tensors from TensorProtos whose type and shape are known from elsewhere."""
+
+    def slice(self, name: str, message: Message, number: int, shape: tuple[int, ...]) -> ProtoTensor:
+        """Return the tensor of the values in ``message``; their number must be that of its elements."""
+        stored = self.names.get(number, f"DT_{number}")
+        if number in TEXT_TYPES:
+            made = self._text(name, message, shape, stored, None)
+            listed = sum(
+                item[1].count for item in message.fields.get(STRING_FIELD, ()) if not isinstance(item, OverlayField)
+            )
+            self._judge_count(made, listed)
+            return made
+        known = element_type(number)
+        if known is None:
+            problem = Problem(Status.UNSUPPORTED, f"elements of type {stored} are not numbers")
+            return self.new(name, None, shape, (), stored, problem)
+        dtype, field, code, words = known
+        made = self.new(name, dtype, shape, (), stored)
+        values = Values(message, self.type.fields[field], code, words)
+        if message.problem is not None:
+            self.judge(made, message.problem, Status.DAMAGED)
+        elif not self.as_stored(made, values, made.size):
+            self.list_values(made, dtype, values, dtype.itemsize, exact=True)
+            self._judge_count(made, values.count, extra=values.extra_words)
+        return made
+
+    def _judge_count(self, made: ProtoTensor, listed: int, extra: int = 0) -> None:
+        if listed != made.size or extra:
+            reason = f"{listed:,} values for {made.size:,} elements"
+            self.judge(made, Problem(Status.DAMAGED, reason), None, made.size, listed)
+
+
+class Version1Viewer(Viewer):
+    """A mapping of names to the variables of a checkpoint of version 1."""
+
+    row_bytes = 900
+
+    def __init__(self, extraction: Extraction) -> None:
+        super().__init__(extraction)
+        self.parser: CheckpointParser = extraction.parse().parser  # type: ignore[assignment]
+        self._schema = builtin_schema()
+        self._maker = SliceMaker(extraction, self.parser.make, self._schema, self)
+        self.holes: list[tuple[int, int]] = []
+        """None is looked for: each block has a checksum."""
+        self._places: dict[bytes, tuple[Data, int, int]] | None = None
+        self._listed_at: dict[str, tuple[Data, int, int]] = {}
+        self._versions: tuple[Data, int, int] | None = None
+
+    @classmethod
+    def applies(cls, parser: Any) -> bool:
+        """Return whether it is a file of version 1."""
+        return bool(parser.version == 1)
+
+    # -- places --------------------------------------------------------------------------------------------------------
+
+    @property
+    def places(self) -> dict[bytes, tuple[Data, int, int]]:
+        """Where the value of each key is; with the first call, all blocks are read once."""
+        if self._places is None:
+            session = self.extraction.session
+            table = self.parser.table
+            self._charge = session.budget.charge(_PLACE_BYTES * table.count, "the keys of the checkpoint")
+            found: dict[bytes, tuple[Data, int, int]] = {}
+            for offset, size in zip(table.offsets, table.sizes, strict=True):
+                session.check_cancelled()
+                block = table.block(offset, size)
+                data: Data = block.data
+                if data is table.data:
+                    data.vouch(offset, offset + size + _TRAILER)
+                else:
+                    data = BlockData(table, offset, size, len(block.raw), self.extraction.lock)
+                    data.vouch(0, len(block.raw))
+                for key, start, stop in block.entries():
+                    found.setdefault(key, (data, start, stop))
+            self._places = found
+            self._read_contents()
+        return self._places
+
+    def _read_contents(self) -> None:
+        """Note where the table of contents has each tensor, or that the table is lost."""
+        place = (self._places or {}).get(b"")
+        try:
+            if place is None:
+                raise EndOfDataError("the table of contents is lost: only names are known")
+            for number, low, high in _fields(*place):
+                if number != _META:
+                    continue
+                for inner, start, stop in _fields(place[0], low, high):
+                    if inner == _VERSIONS:
+                        self._versions = place[0], start, stop
+                    if inner == _TENSOR:
+                        self._note_listed(place[0], start, stop)
+        except (MalformedError, EndOfDataError, GapError) as error:
+            self.findings.add(Finding("malformed", error.reason, source=self.extraction.name))
+
+    def _note_listed(self, data: Data, start: int, stop: int) -> None:
+        self.extraction.session.limits.check("scalar_bytes", stop - start, "a tensor in the table of contents")
+        raw, _ = read_listed(data.read_exact(start, stop - start))
+        name, number = text_of(raw), 1
+        while name in self._listed_at:
+            number += 1
+            name = f"{text_of(raw)}#{number}"
+        self._listed_at[name] = data, start, stop
+
+    # -- tensors -------------------------------------------------------------------------------------------------------
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield every tensor, in the order of the table of contents; without it, in that of the keys."""
+        if b"" in self.places:
+            for name, place in self._listed_at.items():
+                yield self._tensor(name, place)
+            return
+        before: str | None = None
+        for key in self.places:
+            found = _name_of(key)
+            if found is not None and found != before:
+                yield self._lost(found, key)
+            before = found
+
+    def find(self, name: str) -> Tensor | None:
+        """Return the tensor with that name, or None."""
+        if b"" in self.places:
+            place = self._listed_at.get(name)
+            return None if place is None else self._tensor(name, place)
+        key = next((key for key in self.places if _name_of(key) == name), None)
+        return None if key is None else self._lost(name, key)
+
+    def _lost(self, name: str, key: bytes) -> Tensor:
+        """Return a tensor of which only the keys are known."""
+        data, start, stop = self.places[key]
+        span = Span(data, start, stop - start, self.extraction.path)
+        reason = "the table of contents is lost, and with it its shape; its values can be read in the tree"
+        return self._maker.new(name, None, (), (span,), "", Problem(Status.DAMAGED, reason, start))
+
+    def _tensor(self, name: str, place: tuple[Data, int, int]) -> Tensor:
+        data, start, stop = place
+        try:
+            raw, entry = read_listed(data.read_exact(start, stop - start))
+            if text_of(raw) != name:
+                raise MalformedError("the table of contents lists it more than once")
+            return self._made(name, raw, entry)
+        except (MalformedError, EndOfDataError, GapError) as error:
+            return self._maker.missing(name, Problem(Status.DAMAGED, error.reason, error.offset))
+
+    def _made(self, name: str, raw: bytes, entry: BundleEntry) -> Tensor:
+        make, shape = self._maker, entry.shape
+        stored = make.names.get(entry.type, f"DT_{entry.type}")
+        known = element_type(entry.type)
+        dtype = known[0] if known is not None else None
+        wrong = self._wrong(entry)
+        if wrong is not None:
+            return make.new(name, dtype, shape, (), stored, wrong)
+        boxes = [box_of(shape, extents) for extents in entry.slices]
+        if not boxes or not covers(shape, boxes):
+            raise MalformedError("its slices overlap, or do not cover it")
+        parts: list[ProtoTensor] = []
+        problem = None
+        for (_, lengths), extents in zip(boxes, entry.slices, strict=True):
+            place = self.places.get(slice_key(raw, extents))
+            if place is None:
+                problem = problem or self._absent()
+                continue
+            parts.append(self._part(name, place, entry.type, lengths))
+        bad = next((part for part in parts if part.status is not Status.COMPLETE), None)
+        if problem is None and bad is not None:
+            reason = bad.finding.reason if bad.finding is not None else "a slice of it is not whole"
+            problem = Problem(bad.status, reason)
+        if problem is None and len(parts) == 1:
+            return parts[0]
+        spans = tuple(span for part in parts for span in part.spans)
+        if problem is not None:
+            status = Status.DAMAGED if parts and problem.status is Status.MISSING else problem.status
+            made = make.new(name, dtype, shape, spans, stored, problem)
+            make.judge(made, problem, status)
+            return made
+        if dtype is None:
+            self.extraction.session.limits.check("scalar_bytes", 8 * prod(shape), "the strings in parts", path=name)
+            made = make.new(name, None, shape, spans, stored)
+            made._listing = (lambda: _joined(shape, boxes, parts)), None
+            return made
+        pieces = [
+            Part(starts, lengths, _content(part))
+            for (starts, lengths), part in zip(boxes, parts, strict=True)
+            if part.size
+        ]
+        joined = PartsData(f"{self.extraction.name}::{name}", shape, dtype.itemsize, pieces)
+        return make.new(name, dtype, shape, spans, stored, content=Span(joined, 0, joined.size or 0, joined.name))
+
+    def _wrong(self, entry: BundleEntry) -> Problem | None:
+        """Return what is wrong with what the table of contents says of a tensor."""
+        if entry.unknown_rank or min(entry.shape, default=0) < 0:
+            return Problem(Status.DAMAGED, "its shape is not known")
+        if has_too_many(entry.shape):
+            return Problem(Status.DAMAGED, "its shape has too many elements")
+        if len(entry.shape) > self.extraction.session.limits.tensor_rank:
+            return Problem(Status.UNSUPPORTED, f"it has {len(entry.shape)} dimensions")
+        return None
+
+    def _part(self, name: str, place: tuple[Data, int, int], number: int, shape: tuple[int, ...]) -> ProtoTensor:
+        data, start, stop = place
+        message = Message(
+            self._maker.make, [data.range(start, stop)], self._schema.message("tensorflow.SavedTensorSlices")
+        )
+        held = message.message(_DATA)
+        values = held.message(_VALUES) if held is not None else None
+        if held is None or values is None or message.problem is not None or held.problem is not None:
+            raise MalformedError("a slice of it has no values", offset=start)
+        return self._maker.slice(name, values, number, shape)
+
+    def _absent(self) -> Problem:
+        """Return why a slice has no values: its block was cut off, or cannot be read."""
+        cut = self.root.status is Status.TRUNCATED and not self.parser.table.broken
+        if cut:
+            return Problem(Status.MISSING, "the file ends before its values")
+        return Problem(Status.DAMAGED, "its values are not there: their block is damaged, or was never written")
+
+    # -- what the file says of itself ----------------------------------------------------------------------------------
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The version of the writer."""
+        found: dict[str, Any] = {"version": 1}
+        if b"" in self.places and self._versions is not None:
+            data, start, stop = self._versions
+            kind = self._schema.message("tensorflow.VersionDef")
+            message = Message(self._maker.make, [data.range(start, stop)], kind)
+            for number, name in ((1, "producer"), (2, "min_consumer")):
+                if number in message.fields:
+                    found[name] = message.scalar(number)
+        return found
+
+    def check(self, *, strict: bool = False) -> Iterator[Finding]:
+        """Check the table, then each tensor."""
+        yield from super().check(strict=strict)
+        for tensor in self.tensors():
+            if tensor.finding is not None:
+                self.findings.add(tensor.finding)
+                yield tensor.finding
+
+    def unwritten(self, tensor: Tensor) -> tuple[int, int]:
+        """Return that no byte is known to lie in a hole."""
+        return 0, 0
+
+    def note_damage(self) -> None:
+        """Forget the extent: reading a tensor found it damaged."""
+        self._extent = None
+
+
+def _fields(data: Data, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    """Yield number, and begin and end of the content, of each field of a message with a length."""
+    while start < stop:
+        head = data.read_exact(start, min(_LONGEST_HEAD, stop - start)) + PADDING
+        tag, pos = read_tag(head, 0)
+        if tag & 7 != 2:
+            start += skip_payload(head, pos, tag & 7)
+            continue
+        length, pos = read_length(head, pos)
+        if length > stop - start - pos:
+            raise MalformedError("a field of the table of contents extends beyond it", offset=start)
+        yield tag >> 3, start + pos, start + pos + length
+        start += pos + length
+
+
+def _name_of(key: bytes) -> str | None:
+    try:
+        return text_of(name_in(key))
+    except MalformedError:
+        return None
+
+
+def _content(part: ProtoTensor) -> Range:
+    """Return the bytes of the array of a slice."""
+    span = part._content or part.spans[0]
+    if span.data is None:
+        raise EndOfDataError("a slice of it is not there")
+    return span.data.range(span.offset, span.offset + span.length)
+
+
+def _joined(
+    shape: tuple[int, ...], boxes: list[tuple[tuple[int, ...], tuple[int, ...]]], parts: list[ProtoTensor]
+) -> Iterator[bytes]:
+    """Yield the strings of a tensor in parts, in C order."""
+    found: list[bytes] = [b""] * prod(shape)
+    for (starts, lengths), part in zip(boxes, parts, strict=True):
+        ranges = (range(start, start + length) for start, length in zip(starts, lengths, strict=True))
+        for index, text in zip(product(*ranges), part.strings(), strict=True):
+            at = 0
+            for size, place in zip(shape, index, strict=True):
+                at = at * size + place
+            found[at] = text
+    yield from found
