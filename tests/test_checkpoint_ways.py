@@ -202,6 +202,17 @@ def test_a_state_file_of_another_machine_leads_to_no_other_folder(slots, tmp_pat
         assert model["save_counter"].numpy() == 1
 
 
+def test_a_checkpoint_of_version_1_in_several_files_says_that_it_is_one_of_them(tmp_path):
+    for number in range(2):
+        shutil.copy(DATA / "version1.ckpt", tmp_path / f"v1.ckpt-{number:05d}-of-00002")
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "/x/v1.ckpt-?????-of-00002"\n')
+    with pparse.view(tmp_path / "checkpoint") as model:
+        assert "float32" in model
+        (finding,) = model.findings
+        assert (finding.code, finding.severity.value) == ("other-checkpoints", "warning")
+        assert "2 files" in finding.reason
+
+
 @pytest.mark.parametrize("text", [b"", b'model_checkpoint_path: "', b'model_checkpoint_path: ""\n', b"\xff" * 100])
 def test_a_state_file_without_a_path_is_no_reason_to_fail(run, slots, text):
     (slots / "checkpoint").write_bytes(text)

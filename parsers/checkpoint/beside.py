@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 INDEX: Final = ".index"
 STATE: Final = "checkpoint"
+ANY: Final = "?????"
+"""What stands for the numbers of the files of a checkpoint of version 1."""
 DATA: Final = lazy_pattern(r"(.+)\.data-(\d{5})-of-(\d{5})")
 _FIELD: Final = lazy_pattern(rb'\b(model_checkpoint_path|all_model_checkpoint_paths)\s*:\s*"((?:[^"\\\n]|\\.)*)"')
 _ESCAPE: Final = lazy_pattern(rb"\\([0-7]{1,3}|x[0-9a-fA-F]{1,2}|.)")
@@ -209,7 +211,7 @@ def read_state(reader: Range) -> tuple[list[str], list[str]]:
         else:
             kept.append(prefix)
     # Version 1 in several files is named by a pattern; the first of them is opened.
-    names = [latest + INDEX, latest.replace("?????", "00000")] if latest else []
+    names = [latest + INDEX, latest.replace(ANY, "00000")] if latest else []
     return names, list(dict.fromkeys(kept))
 
 
@@ -226,18 +228,19 @@ def note_others(index: Extraction, latest: str, prefixes: Sequence[str]) -> None
     """Note which of the checkpoints of a folder is shown; ``latest`` is the index that the file ``checkpoint`` names,
     empty if there is none."""
     shown = index.name.rpartition("/")[2]
-    others = [prefix for prefix in prefixes if prefix not in (shown, shown.removesuffix(INDEX))]
-    severity = Severity.NOTE
-    if latest in (shown, shown + INDEX):
-        reason = f"this is {shown.removesuffix(INDEX)}, the latest checkpoint by the file {STATE}"
-    elif latest:
+    first = latest.removesuffix(INDEX).replace(ANY, "00000")
+    others = [prefix for prefix in prefixes if prefix.replace(ANY, "00000") not in (shown, shown.removesuffix(INDEX))]
+    reason, severity = "", Severity.NOTE
+    if latest and first != shown.removesuffix(INDEX):
         severity = Severity.WARNING
-        missing = latest.removesuffix(INDEX)
-        reason = (
-            f"the latest checkpoint by the file {STATE}, {missing}, is not here; this is {shown.removesuffix(INDEX)}"
-        )
-        others = [prefix for prefix in others if prefix != missing]
-    if not index.notes and (severity is Severity.WARNING or (latest and others)):
+        reason = f"the latest checkpoint by the file {STATE}, {first}, is not here; this is {shown.removesuffix(INDEX)}"
+        others = [prefix for prefix in others if prefix.replace(ANY, "00000") != first]
+    elif latest and ANY in latest and not first.endswith("-of-00001"):
+        severity = Severity.WARNING
+        reason = f"the checkpoint is in {int(first[-5:])} files of version 1, and this is the first: name each of them"
+    elif latest and others:
+        reason = f"this is {shown.removesuffix(INDEX)}, the latest checkpoint by the file {STATE}"
+    if reason and not index.notes:
         also = ", ".join(others[:4]) + (f" and {len(others) - 4} more" if len(others) > 4 else "")
         reason += f"; there {'are' if len(others) > 1 else 'is'} also {also}" if others else ""
         index.notes += (Finding("other-checkpoints", reason, severity=severity, source=index.name),)
