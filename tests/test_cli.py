@@ -937,6 +937,7 @@ def test_json_of_tensors(cut, run, model):
         "size",
         "extent",
         "graph",
+        "interface",
         "metadata",
         "findings",
     }

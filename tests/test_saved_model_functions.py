@@ -12,7 +12,7 @@ import pparse
 from pparse.protos import message_class
 from pparse.viewers.tensorflow.structured import words_of
 
-MODEL = Path("tests/data/saved_model")
+MODEL = Path("docs/samples/saved-model")
 X = "TensorSpec(shape={}, dtype=tf.float32, name='x')"
 # What saved_model_cli of TensorFlow 2.21 prints of the sample: arguments, and named ones with the values they have.
 CALL = [

@@ -127,6 +127,8 @@ OBJECTS = {
             "extent": "[extent](#extent) of a model",
             "graph": "of a model that has one: number of nodes, and lists of [values](#value): inputs, outputs (null "
             "above 20,000 nodes)",
+            "interface": "how a model is called: for each meta graph of a TensorFlow model `tags`, `signatures` (by "
+            "name, with `inputs`, `outputs`, `method_name`) and `functions` (by name, ways to call each); else empty",
             "metadata": "metadata in the file, as plain JSON",
             "kind": "of the root, if there are no tensors",
             "members": "number of members of the root, if there are no tensors",

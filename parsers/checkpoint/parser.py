@@ -19,7 +19,8 @@ from bisect import bisect_right
 from itertools import islice
 
 from pparse.data.range_status import cut_status
-from pparse.errors import EndOfDataError, GapError, MalformedError
+from pparse.document.extraction import extraction_of
+from pparse.errors import EndOfDataError, GapError, MalformedError, PathError, SourceError
 from pparse.findings import Finding, Status
 from pparse.kernels.table_block import entries as block_entries
 from pparse.limits import count_words
@@ -31,7 +32,7 @@ from pparse.parsers.protobuf.parser import ProtobufParser
 from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.tree.entry import MAP, Entry
 from pparse.tree.index import IndexNote
-from pparse.tree.recognition import Confidence, signatures
+from pparse.tree.recognition import UNFINISHED_SUFFIXES, Confidence, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ ENTRY: Final = "tensorflow.BundleEntryProto"
 SLICES: Final = "tensorflow.SavedTensorSlices"
 _PROBED: Final = 4 << 10
 _SEARCHED: Final = 1 << 20
+# Data files that `info` looks for.
+MOST_FILES: Final = 10_000
 
 
 class TableIndex(IndexNote):
@@ -84,10 +87,9 @@ class CheckpointParser(ProtobufParser):
         "google/leveldb doc/table_format.md",
     )
     limitations: ClassVar[tuple[str, ...]] = (
-        "files of version 1 without their table of contents: tensors are named, but their shapes are lost",
-        "the index is to be named: not yet a data file, the prefix, the folder, or the file checkpoint",
-        "object-based checkpoints: tensors are called by their keys, not yet by the names of variables",
         "a block of the table is read as a whole: in files of version 1 it holds at least a whole tensor",
+        "a checkpoint of version 1 in several files is opened file by file",
+        "strings in parts are not put together in version 2",
     )
 
     def __init__(self, result: Result) -> None:
@@ -263,6 +265,33 @@ class CheckpointParser(ProtobufParser):
         if table.broken:
             blocks += f", {len(table.broken):,} more that cannot be read"
         yield "table", f"{count_words(table.count, 'entry')} in {blocks}"
+        if self.version == 2 and extraction_of(self.result).folder is not None:
+            yield "data", self._data_words()
+
+    def _data_words(self) -> str:
+        """Return names, number and size of the data files in words."""
+        header = self.result.root.find("")
+        node = header.find("num_shards") if header is not None else None
+        count = node.load() if node is not None else 0
+        if not isinstance(count, int) or not 0 < count <= MOST_FILES:
+            return "how many files there are is not known"
+        sizes, missing = 0, 0
+        for shard in range(count):
+            try:
+                file = extraction_of(self.result).sibling(self.data_name(count, shard))
+                sizes += file.known_end() - file.start
+            except (SourceError, EndOfDataError, PathError):
+                missing += 1
+        first = self.data_name(count, 0)
+        words = f"{first}, {sizes:,} bytes" if count == 1 else f"{count:,} files ({first} …), {sizes:,} bytes"
+        return words + (f", {count_words(missing, 'file')} not there" if missing else "")
+
+    def data_name(self, count: int, shard: int) -> str:
+        """Return the name of a data file beside the index, of ``count`` files; 0: not known."""
+        name = self.result.extraction.name.rpartition("/")[2]
+        for suffix in UNFINISHED_SUFFIXES:
+            name = name.removesuffix(suffix)
+        return f"{name.removesuffix('.index')}.data-{shard:05d}-of-{count or shard + 1:05d}"
 
     def missing(self) -> int | None:
         """Return None: how much of a table is missing is not known."""

@@ -16,7 +16,6 @@ from pparse.kernels.table_block import find_entry
 from pparse.tensors.status import status_by_place
 from pparse.tensors.tensor import Span, Tensor
 from pparse.tensors.viewer import Viewer
-from pparse.tree.recognition import UNFINISHED_SUFFIXES
 from pparse.viewers.checkpoint.entry import BundleEntry, read_entry
 from pparse.viewers.checkpoint.object_graph import GRAPH, VALUE, VariableNames, full_names, slot_of
 from pparse.viewers.checkpoint.ordered_code import slice_key
@@ -246,7 +245,7 @@ class CheckpointViewer(Viewer):
         if isinstance(file, Finding):
             status = Status.MISSING if entry.size else Status.COMPLETE
             finding = self._bad(name, file.reason, status) if entry.size else None
-            return Span(None, entry.offset, entry.size, self._shard_name(entry.shard)), status, finding
+            return Span(None, entry.offset, entry.size, self._data_name(entry.shard)), status, finding
         there = file.known_end() - file.start
         self._needs[entry.shard] = max(self._needs.get(entry.shard, 0), entry.offset + entry.size)
         span = Span(file.data, file.start + entry.offset, entry.size, file.path, file.end)
@@ -320,19 +319,14 @@ class CheckpointViewer(Viewer):
 
     # -- data files ----------------------------------------------------------------------------------------------------
 
-    def _shard_name(self, shard: int) -> str:
-        """Return the name of a data file beside the index."""
-        name = self.extraction.name.rpartition("/")[2]
-        for suffix in UNFINISHED_SUFFIXES:
-            name = name.removesuffix(suffix)
-        count = self.header[0] or shard + 1
-        return f"{name.removesuffix('.index')}.data-{shard:05d}-of-{count:05d}"
+    def _data_name(self, shard: int) -> str:
+        return self.parser.data_name(self.header[0], shard)
 
     def _shard(self, shard: int) -> Extraction | Finding:
         """Return a data file, or why it cannot be read."""
         found = self._files.get(shard)
         if found is None:
-            name = self._shard_name(shard)
+            name = self._data_name(shard)
             count = self.header[0]
             try:
                 if count and shard >= count:
@@ -352,6 +346,10 @@ class CheckpointViewer(Viewer):
                 file = self._shard(shard)
                 if not isinstance(file, Finding):
                     yield file
+
+    def rank(self, tensor: Tensor) -> int:
+        """Return 1 for the object graph, which no user looks for."""
+        return int(self.is_bookkeeping(tensor))
 
     def is_bookkeeping(self, tensor: Tensor) -> bool:
         """Return whether it is the object graph, which only says how the others are called."""
@@ -436,6 +434,11 @@ class CheckpointViewer(Viewer):
 
     # -- how complete it is --------------------------------------------------------------------------------------------
 
+    def _beside(self, name: str) -> str:
+        """Return the path of a file beside the index, as the caller who opened it would write it."""
+        folder = self.extraction.folder
+        return name if folder is None else folder.path_of(name)
+
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added: the data files count, too."""
         from pparse.document.downloads import Resume
@@ -457,12 +460,12 @@ class CheckpointViewer(Viewer):
                 extent.expected += max(needed, there)
                 if needed > there:
                     extent.cut_files += 1
-                    extent.resume.append(Resume(file.name, there))
+                    extent.resume.append(Resume(self._beside(self._data_name(shard)), there))
         for shard, file in sorted(self._files.items()):
             if isinstance(file, Finding) and (not self.header[0] or shard < self.header[0]):
                 extent.missing_files += 1
                 extent.at_least = True
-                extent.resume.append(Resume(self._shard_name(shard), 0))
+                extent.resume.append(Resume(self._beside(self._data_name(shard)), 0))
         if extent.resume and extent.document_status is Status.COMPLETE:
             extent.document_status = Status.TRUNCATED
         return self.keep_extent(extent)

@@ -101,8 +101,10 @@ class SavedModelViewer(TensorflowViewer):
         self.close_extent(extent)
 
     def rank(self, tensor: Tensor) -> int:
-        """Return 0 for variables, 1 for constants."""
-        return int(tensor._owner is self.model)
+        """Return 0 for variables, 1 for what says how they were saved, 2 for constants."""
+        if tensor._owner is self.model or self._variables is None:
+            return 2
+        return self._variables.rank(tensor)
 
     def __iter__(self) -> Iterator[str]:
         names: Iterator[Iterator[str]] = (

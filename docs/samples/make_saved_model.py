@@ -1,4 +1,4 @@
-"""Write the SavedModel of this folder: ``python make.py`` (package tensorflow)."""
+"""Write the SavedModel ``saved-model``: ``python make_saved_model.py`` (package tensorflow)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import numpy as np
 import tensorflow as tf
 
-HERE = Path(__file__).resolve().parent
+HERE = Path(__file__).resolve().parent / "saved-model"
 
 
 class Module(tf.Module):
