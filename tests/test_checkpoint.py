@@ -152,7 +152,7 @@ def test_of_a_cut_data_file_every_whole_tensor_is_there(run, tmp_path):
         statuses = [tensor.status for tensor in model.tensors()]
     assert statuses == [Status.COMPLETE] * 12 + [Status.TRUNCATED] + [Status.MISSING] * 7
     assert run("ls", path).code == 4
-    assert f"at byte 389 of {DATA_FILE}" in run("info", path).out
+    assert f"at byte 389 of {tmp_path}/{DATA_FILE}" in run("info", path).out
 
 
 def test_a_flipped_byte_of_the_data_is_told_and_not_returned(run, tmp_path):
@@ -195,7 +195,7 @@ def test_a_missing_data_file_is_named(run, tmp_path):
     path = write(tmp_path)
     (tmp_path / DATA_FILE).unlink()
     ran = run("ls", path)
-    assert (ran.code, ran.out.count("  missing\n"), f"fetch {DATA_FILE}" in ran.out) == (4, 20, True)
+    assert (ran.code, ran.out.count("  missing\n"), f"fetch {tmp_path}/{DATA_FILE}" in ran.out) == (4, 20, True)
     assert read_all(path) == {}
 
 
