@@ -57,4 +57,5 @@ NpzViewer
 FlaxViewer
 NumpyMapViewer
 PyTorchSetViewer
+SavedModelViewer
 gguf_viewer

@@ -207,6 +207,17 @@ def test_what_is_wrong_with_a_small_file_beside_the_model_keeps_nobody_from_it(r
     assert run("info", folder).code == 0
 
 
+def test_a_meta_graph_tells_of_its_saver(run, tmp_path):
+    made = message_class("tensorflow.MetaGraphDef")()
+    made.meta_info_def.tensorflow_version = "2.21.0"
+    made.saver_def.max_to_keep, made.saver_def.version = 5, 2
+    made.graph_def.node.add(name="c", op="Const")
+    (tmp_path / "m.ckpt-7.meta").write_bytes(made.SerializeToString())
+    ran = run("info", tmp_path / "m.ckpt-7.meta")
+    assert "saver.version = V2" in ran.out
+    assert "saver.max_to_keep = 5" in ran.out
+
+
 # -- text --------------------------------------------------------------------------------------------------------------
 
 

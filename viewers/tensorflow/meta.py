@@ -85,6 +85,10 @@ def _of_meta_graph(graph: Node) -> dict[str, Any]:
         value = value_at(info, key)
         if value is not None:
             found[key] = value
+    saver = graph.find("saver_def")
+    if saver is not None:
+        facts = {key: value_at(saver, key) for key in ("version", "max_to_keep", "sharded")}
+        found["saver"] = {key: value for key, value in facts.items() if value is not None}
     stripped = info.find("stripped_op_list") if info is not None else None
     ops = stripped.find("op") if stripped is not None else None
     if ops is not None:
