@@ -7,6 +7,7 @@ import json
 import tarfile
 import zipfile
 from array import array
+from pathlib import Path
 
 import pytest
 
@@ -363,3 +364,13 @@ def test_a_model_of_many_initializers_within_a_small_budget(tmp_path, budget):
         recover(document, tmp_path / "out")
     got = MODEL.FromString((tmp_path / "out" / "m.onnx").read_bytes())
     assert (len(got.graph.initializer), len(got.graph.input)) == (1500, 1500)
+
+
+def test_recover_of_a_whole_model_copies_the_files_beside_it(run, tmp_path):
+    model = Path("tests/data/onnx/external.onnx")
+    ran = run("recover", model, "-o", tmp_path / "out")
+    assert ran.code == 0
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"RECOVERY.json", "external.onnx", "external.bin"}
+    for name in ("external.onnx", "external.bin"):
+        assert (tmp_path / "out" / name).read_bytes() == (model.parent / name).read_bytes()

@@ -70,8 +70,8 @@ def base_name(path: str) -> str:
     return path.replace("\\", "/").rstrip("/").rpartition("/")[2] or "file"
 
 
-def files_beside(document: Extraction) -> list[Extraction]:
-    """Return the other files that a document consists of; none if it cannot be read."""
+def files_beside(document: Extraction) -> list[tuple[str, Extraction]]:
+    """Return the other files that a document consists of, by their names in its folder; none if it cannot be read."""
     from pparse.document.registry import viewer_for
     from pparse.tensors.viewer import Viewer
 

@@ -93,7 +93,7 @@ def recover(
     the disk is full there may be no room for the report; with more room the same call continues.
     """
     result = recognise(document)  # nothing is created for a file of unknown format
-    beside: list[Extraction] = []
+    beside: list[tuple[str, Extraction]] = []
     while document.is_folder:
         container = document.own_result.container
         file = container.model_file() if container is not None else None
@@ -120,8 +120,8 @@ def recover(
         unpacker = Unpacker(document, target, note, plan)
         try:
             unpacker.run(result)
-            for file in beside:
-                unpacker.run_beside(file)
+            for name, file in beside:
+                unpacker.run_beside(name, file)
         except BaseException as error:
             if was_stopped(error):
                 report.discard()

@@ -103,23 +103,23 @@ class Unpacker:
             self._telling.stopped(error, self._sink)
             raise
 
-    def run_beside(self, file: Extraction) -> None:
+    def run_beside(self, name: str, file: Extraction) -> None:
         """Write another file of the same model, whatever it is, or what can be saved of it."""
         try:
-            self._steps.do(("beside", file.name), self._lists(), lambda: self._write_beside(file))
+            self._steps.do(("beside", name), self._lists(), lambda: self._write_beside(name, file))
         except BaseException as error:
             self._telling.stopped(error, self._sink)
             raise
 
-    def _write_beside(self, file: Extraction) -> bool:
+    def _write_beside(self, name: str, file: Extraction) -> bool:
         try:
             result = file.parse()
         except PASSING:
             raise
         except PparseError:  # of no format that is known
-            self._write_bytes(file, file.name)
+            self._write_bytes(file, name)
             return False
-        self._write_document(result, file.name, file.name)
+        self._write_document(result, name, name)
         return False
 
     @property
@@ -274,8 +274,9 @@ class Unpacker:
     ) -> str | None:
         """Write a document as it is; return its path, None if there was nothing to write."""
         path = self._write_bytes(extraction_of(result), name, source, judgement, prefix)
-        for file in files_beside(extraction_of(result)) if self._plan.salvage and not self._levels else ():
-            self._write_bytes(file, name.rpartition("/")[0] + "/" * ("/" in name) + base_name(file.name))
+        folder = name[: name.rfind("/") + 1]
+        for other, file in files_beside(extraction_of(result)) if self._plan.salvage and not self._levels else ():
+            self._write_bytes(file, folder + other)
         return path
 
     def _write_bytes(

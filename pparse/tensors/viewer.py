@@ -193,8 +193,9 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         self.settle()
         return None
 
-    def files_beside(self) -> Iterator[Extraction]:
-        """Yield the other files that the document consists of, as far as they are there; not the shards of a set."""
+    def files_beside(self) -> Iterator[tuple[str, Extraction]]:
+        """Yield the other files that the document consists of, as far as they are there, by their names in its folder;
+        not the shards of a set."""
         yield from ()
 
     def is_bookkeeping(self, tensor: Tensor) -> bool:

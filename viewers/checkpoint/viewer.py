@@ -339,13 +339,13 @@ class CheckpointViewer(Viewer):
             self._files[shard] = found
         return found
 
-    def files_beside(self) -> Iterator[Extraction]:
+    def files_beside(self) -> Iterator[tuple[str, Extraction]]:
         """Yield the data files that are there."""
         if self.extraction.folder is not None:
             for shard in range(min(self.header[0], _MAX_SHARDS)):
                 file = self._shard(shard)
                 if not isinstance(file, Finding):
-                    yield file
+                    yield self._data_name(shard), file
 
     def rank(self, tensor: Tensor) -> int:
         """Return 1 for the object graph, which no user looks for."""

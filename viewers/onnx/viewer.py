@@ -105,6 +105,14 @@ class OnnxViewer(ProtoViewer):
 
     # -- how complete it is ------------------------------------------------------------------------------------------
 
+    def files_beside(self) -> Iterator[tuple[str, Extraction]]:
+        """Yield the files with external data that are there."""
+        for _ in self.tensors():  # so that all files are known
+            pass
+        for name, file in self._maker.external:
+            if file.content is not None:
+                yield name, file.content
+
     def settle(self) -> None:
         """From now on, let checksums of external files be compared before their tensors are listed."""
         if not self._settled:

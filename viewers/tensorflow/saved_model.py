@@ -210,11 +210,11 @@ class SavedModelViewer(TensorflowViewer):
 
     # -- what belongs to it ------------------------------------------------------------------------------------------
 
-    def files_beside(self) -> Iterator[Extraction]:
+    def files_beside(self) -> Iterator[tuple[str, Extraction]]:
         """Yield the index of the variables, assets, and the small files, as far as they are there."""
         variables = self.variables
         if variables is not None:
-            yield variables.extraction
+            yield VARIABLES, variables.extraction
         members = self.extraction.members  # type: ignore[attr-defined]
         names = [name for name in (FINGERPRINT, KERAS) if name in members]
         for name in (*names, *(f"assets/{asset.filename}" for asset in self.assets)):
@@ -223,7 +223,7 @@ class SavedModelViewer(TensorflowViewer):
                 file.known_end()
             except (SourceError, EndOfDataError, PathError):
                 continue  # `check` tells of those that are missing
-            yield file
+            yield name, file
 
     def is_bookkeeping(self, tensor: Tensor) -> bool:
         """Return whether it says how the model is saved, or is a text of its graph, not a variable."""
