@@ -65,7 +65,8 @@ class TableIndex(IndexNote):
     @property
     def memory(self) -> int:
         """Approximate memory, in bytes."""
-        return 24 * len(self.table.offsets) + 200
+        table = self.table
+        return 24 * len(table.offsets) + 200 + sum(60 + len(key) for key in table.first_keys)
 
 
 class CheckpointParser(ProtobufParser):

@@ -67,6 +67,8 @@ class Table:
         self.sizes = array("Q")
         self.firsts = array("Q")
         """The number of the first entry of each block …"""
+        self.first_keys: list[bytes] = []
+        """The first key of each block, so that none is read to find one."""
         self.count = 0
         """… and of all entries."""
         self.broken: list[tuple[int, str]] = []
@@ -107,6 +109,7 @@ class Table:
         self._limits.check("entries", len(self.offsets), "the number of blocks of the table")
         try:
             block = self.block(offset, size)
+            first = next(entries(block.raw, block.end), None)
             count = count_entries(block.raw, block.end)
         except (MalformedError, EndOfDataError, GapError) as error:
             self.broken.append((offset, error.reason))
@@ -114,6 +117,8 @@ class Table:
         self.offsets.append(offset)
         self.sizes.append(size)
         self.firsts.append(self.count)
+        before = self.first_keys[-1] if self.first_keys else b""
+        self.first_keys.append(first[0] if first is not None else before)
         self.count += count
 
     # -- one block -----------------------------------------------------------------------------------------------------

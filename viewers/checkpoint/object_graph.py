@@ -42,11 +42,6 @@ class VariableNames:
         """Return the key of the tensor with a name that is not its key; None if there is none."""
         return self._keys.get(name)
 
-    @property
-    def memory(self) -> int:
-        """Approximate memory, in bytes."""
-        return sum(_COST + len(key) + len(name) for key, name in self._names.items())
-
     def give(
         self, keys: Iterable[str], full_names: dict[str, str], content_of: Callable[[str], Hashable | None]
     ) -> None:
@@ -65,6 +60,11 @@ class VariableNames:
                     called += "#2"
                 self._names[key] = called
                 self._keys[called] = key
+
+
+def cost_of(full_names: dict[str, str]) -> int:
+    """Return the approximate memory, in bytes, of names given by `VariableNames`."""
+    return sum(_COST + len(key) + len(name) for key, name in full_names.items())
 
 
 def _are_copies(keys: list[str], content_of: Callable[[str], Hashable | None]) -> bool:

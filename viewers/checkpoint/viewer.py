@@ -7,6 +7,7 @@ A tensor is called by its key; in an object-based checkpoint, by the name of the
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from math import prod
 
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError, SourceError
@@ -17,7 +18,7 @@ from pparse.tensors.status import status_by_place
 from pparse.tensors.tensor import Span, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.viewers.checkpoint.entry import BundleEntry, read_entry
-from pparse.viewers.checkpoint.object_graph import GRAPH, VALUE, VariableNames, full_names, slot_of
+from pparse.viewers.checkpoint.object_graph import GRAPH, VALUE, VariableNames, cost_of, full_names, slot_of
 from pparse.viewers.checkpoint.ordered_code import slice_key
 from pparse.viewers.checkpoint.parts import Part, PartsData, box_of, covers
 from pparse.viewers.checkpoint.strings import StringTensor
@@ -118,17 +119,24 @@ class CheckpointViewer(Viewer):
             names = self._names = VariableNames()
             try:
                 graph = self._object_graph()
-                full = full_names(graph) if graph is not None else {}
+                full = self._affordable(full_names(graph) if graph is not None else {})
             except (MalformedError, EndOfDataError, GapError, LimitError) as error:
-                full = self.parser.other_names()
+                try:
+                    full = self._affordable(self.parser.other_names())
+                except LimitError:
+                    full = {}
                 by = "the names that the model itself has for them" if full else "their keys"
                 reason = f"tensors are called by {by}, as the names in the checkpoint cannot be read: {error.reason}"
                 finding = Finding("names", reason, severity=Severity.WARNING, source=self.extraction.name, path=GRAPH)
                 self.findings.add(finding)
             if full:
                 names.give((key for key, _ in self._pairs()), full, self._content_of)
-                self._charge = self.extraction.session.budget.charge(names.memory, "the names of the variables")
         return self._names
+
+    def _affordable(self, full: dict[str, str]) -> dict[str, str]:
+        """Charge the memory of names, and return them. Raises `LimitError` if there is no room for them."""
+        self._charge = self.extraction.session.budget.charge(cost_of(full), "the names of the variables")
+        return full
 
     def _object_graph(self) -> bytes | None:
         """Return the message that has the names; None if the checkpoint was saved by name.
@@ -165,14 +173,7 @@ class CheckpointViewer(Viewer):
 
     def _value_at(self, key: bytes) -> bytes | None:
         table = self.parser.table
-        low, high = 0, len(table.offsets)
-        while low < high:  # the last block whose first key is not greater
-            middle = (low + high) // 2
-            first = next(table.block(table.offsets[middle], table.sizes[middle]).entries(), None)
-            if first is not None and first[0] <= key:
-                low = middle + 1
-            else:
-                high = middle
+        low = bisect_right(table.first_keys, key)  # behind the last block whose first key is not greater
         if not low:
             return None
         block = table.block(table.offsets[low - 1], table.sizes[low - 1])
