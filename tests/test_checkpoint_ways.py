@@ -263,3 +263,29 @@ def test_threads_share_one_checkpoint():
         for thread in threads:
             thread.join()
         assert found == [{name: row[3] for name, row in SLOTS.items()}] * 4
+
+
+def test_a_data_file_of_another_model_is_told_tensor_by_tensor(run, slots):
+    (slots / DATA_2).write_bytes(bytes(range(256)) * 17)
+    ran = run("check", slots / "ckpt-2")
+    assert (ran.code, "27 errors" in ran.out) == (4, True)
+    assert run("ls", slots / "ckpt-2").code == 0  # nothing was read but the names
+
+
+def test_a_download_that_is_not_finished_is_found_in_its_folder(slots):
+    for path in [*slots.glob("ckpt-1*"), slots / "checkpoint"]:
+        path.unlink()
+    (slots / "ckpt-2.index").rename(slots / "ckpt-2.index.part")
+    with pparse.view(slots) as model:
+        assert bytes_of(model["out/kernel"]) == SLOTS["out/kernel"][3]
+
+
+def test_recover_writes_data_files_a_thousand_times_as_large_as_the_index(run, tmp_path):
+    """The limit of output goes by the size of all files of the model."""
+    content = bytes(1 << 20) * 100
+    pairs = [(b"", header()), (b"big", entry(4, (len(content),), 0, len(content), content))]
+    (tmp_path / "m.index").write_bytes(table(pairs))
+    (tmp_path / "m.data-00000-of-00001").write_bytes(content)
+    ran = run("recover", tmp_path / "m", "-o", tmp_path / "out")
+    assert ran.code == 0
+    assert (tmp_path / "out" / "m.data-00000-of-00001").stat().st_size == len(content)

@@ -267,12 +267,20 @@ def test_inputs_and_outputs_are_shown_with_types_and_shapes(run, typed):
 
 
 def test_info_tells_nodes_inputs_and_outputs_of_a_graph(run, typed, monkeypatch):
-    lines = fields(run("info", typed))
-    assert ["graph", "7 nodes"] in lines
-    assert ["inputs", "x float32[?,224,3]"] in lines
-    assert ["outputs", "z string[…], alone"] in lines
+    """Those of the signatures, which somebody chose; without any, those of the graph."""
     facts = run("info", typed, "--json").json["graph"]
     assert (facts["node_count"], facts["inputs"][0]["shape"], len(facts["outputs"])) == (7, [None, 224, 3], 2)
+    lines = fields(run("info", typed))
+    assert ["graph", "7 nodes"] in lines
+    assert {"signature", "input", "output"} <= {line[0] for line in lines if line}
+    assert not any(line[0] == "inputs" for line in lines)
+    message = message_class("tensorflow.SavedModel").FromString(typed.read_bytes())
+    for graph in message.meta_graphs:
+        graph.ClearField("signature_def")
+    typed.write_bytes(message.SerializeToString())
+    lines = fields(run("info", typed))
+    assert ["inputs", "x float32[?,224,3]"] in lines
+    assert any(line[:1] == ["outputs"] for line in lines)
     monkeypatch.setattr(graph_values, "_NODES", 6)
     assert not any(line[0] == "inputs" for line in fields(run("info", typed)))
     assert run("info", typed, "--json").json["graph"] == {"node_count": 7, "inputs": None, "outputs": None}

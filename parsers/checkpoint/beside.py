@@ -186,11 +186,15 @@ class CheckpointStateParser(StandInParser):
 
 def prefix_of(name: str) -> str | None:
     """Return the prefix of the checkpoint that a data file of this name belongs to; None if it is no such name."""
-    name = name.rpartition("/")[2]
+    found = DATA.fullmatch(without_marks(name.rpartition("/")[2]))
+    return found[1] if found is not None else None
+
+
+def without_marks(name: str) -> str:
+    """Return a file name without the marks of an unfinished download."""
     for suffix in UNFINISHED_SUFFIXES:
         name = name.removesuffix(suffix)
-    found = DATA.fullmatch(name)
-    return found[1] if found is not None else None
+    return name
 
 
 def read_state(reader: Range) -> tuple[list[str], list[str]]:

@@ -6,7 +6,7 @@ States: those of `pparse.parsers.checkpoint.beside`, whose files stand for a che
 from __future__ import annotations
 
 from pparse.errors import EndOfDataError, SourceError
-from pparse.parsers.checkpoint.beside import DATA, INDEX, STATE, StandInParser, note_others, read_state
+from pparse.parsers.checkpoint.beside import DATA, INDEX, STATE, StandInParser, note_others, read_state, without_marks
 from pparse.tree.recognition import Confidence
 
 TYPE_CHECKING = False
@@ -66,9 +66,10 @@ class CheckpointFolderParser(StandInParser):
 
 def indexes_in(folder: FolderExtraction) -> list[str]:
     """Return the indexes in a folder that have a data file beside them, or would have if none has."""
-    prefixes = dict.fromkeys(found[1] for name in folder.members if (found := DATA.fullmatch(name)) is not None)
-    indexes = [name for name in folder.members if name.endswith(INDEX)]
-    with_data = [name for name in indexes if name.removesuffix(INDEX) in prefixes]
+    bare = {name: without_marks(name) for name in folder.members}
+    prefixes = dict.fromkeys(found[1] for name in bare.values() if (found := DATA.fullmatch(name)) is not None)
+    indexes = [name for name, called in bare.items() if called.endswith(INDEX)]
+    with_data = [name for name in indexes if bare[name].removesuffix(INDEX) in prefixes]
     return with_data or ([prefix + INDEX for prefix in prefixes] if not indexes else [])
 
 

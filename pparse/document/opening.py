@@ -321,8 +321,10 @@ def _enter(extraction: Extraction, name: str) -> Extraction:
         found = result.container.enter(name) if result.container is not None else None
     except PathError as error:
         try:
-            return result.container.enter(name + _BEHIND_PREFIX)  # type: ignore[union-attr, return-value]
+            found = result.container.enter(name + _BEHIND_PREFIX)  # type: ignore[union-attr]
         except PathError:
+            found = None
+        if found is None:
             raise error from None
     if found is None:
         raise PathError(f"{extraction.name} ({result.format}) contains no {name!r}", path=extraction.path)

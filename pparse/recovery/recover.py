@@ -57,16 +57,18 @@ def open_target(
     max_output: int | None = None,
     exist_ok: bool = False,
     run: Mapping[str, object] | None = None,
+    beside: int = 0,
 ) -> Target:
     """Return the folder to write to. Raise `OptionError` if it is not empty and ``exist_ok`` is not set.
 
-    ``run`` describes what is done, see `Target`.
+    ``run`` describes what is done, see `Target`; ``beside`` is the size of other files of the document in bytes.
     """
     session = document.session
-    most = default_max_output(document.size) if max_output is None else max_output
+    size = None if document.size is None else document.size + beside
+    most = default_max_output(size) if max_output is None else max_output
     return Target(
         os.fspath(folder),
-        source_size=document.size,
+        source_size=size,
         max_bytes=most,
         max_entries=session.limits.extracted_entries,
         max_expansion=session.limits.expansion_ratio,
@@ -109,7 +111,10 @@ def recover(
         raise OptionError(f"there is a {REPORT_NAME} in {os.fspath(folder)}; name another folder")
     plan = ExtractionPlan(recursive=True, unclaimed=True, salvage=True, drain=True)
     run = run_of(document, "recover", max_output=max_output, exist_ok=exist_ok)
-    with open_target(document, folder, max_output=max_output, exist_ok=exist_ok, run=run) as target:
+    others = [file for _, file in beside]
+    others += [file for main in (document, *others) for _, file in files_beside(main)]
+    size = sum(file.known_end() - file.start for file in others)
+    with open_target(document, folder, max_output=max_output, exist_ok=exist_ok, run=run, beside=size) as target:
         report = RecoveryReport(target, fill="zeros")
 
         def note(file: RecoveredFile) -> None:

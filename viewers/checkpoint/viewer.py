@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from math import prod
 
-from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError, SourceError
+from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError, SourceError
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.crc32c import crc32c, masked
 from pparse.kernels.table_block import find_entry
@@ -120,7 +120,9 @@ class CheckpointViewer(Viewer):
             try:
                 graph = self._object_graph()
                 full = self._affordable(full_names(graph) if graph is not None else {})
-            except (MalformedError, EndOfDataError, GapError, LimitError) as error:
+            except PASSING:
+                raise
+            except PparseError as error:
                 try:
                     full = self._affordable(self.parser.other_names())
                 except LimitError:
@@ -420,7 +422,7 @@ class CheckpointViewer(Viewer):
             if data.range_status(span.offset, span.offset + span.length).verified is not None:
                 continue
             if isinstance(tensor, StringTensor):
-                agrees = tensor.verify()
+                agrees = _agrees(tensor)
             else:
                 agrees = crc_of(data, span.offset, span.length, self.extraction.session.check_cancelled) == part.crc
             if agrees:
@@ -487,6 +489,14 @@ def type_name(number: int) -> str:
     from pparse.parsers.protobuf.schema import builtin_schema
 
     return builtin_schema().enum("tensorflow.DataType").names.get(number, f"DT_{number}")
+
+
+def _agrees(tensor: StringTensor) -> bool | None:
+    """Compare the checksums of strings; bytes that are no strings are none of its own."""
+    try:
+        return tensor.verify()
+    except MalformedError:
+        return False
 
 
 def crc_of(data: Data, offset: int, length: int, poll: Any) -> int:
