@@ -52,6 +52,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     settles_late = False  #: whether `settle_all_but` leaves anything to be compared later
     has_keys = False  #: whether its tensors may have a `Tensor.key` besides their name
     is_set = False  #: whether the tensors lie in several files, named by `parser.shard_names`
+    has_values = True  #: whether the tensors' bytes were looked for: a file alone may only say where others have them
     counts_itself = False  #: whether `tensors` itself counts what it yields, part by part, for `extent`
     needs_name = False  #: whether `get` is to be told what to get: all that the document holds would be its tensors
     row_bytes = 520  #: approximate memory of one tensor while it is held, without name, shape and further parts
