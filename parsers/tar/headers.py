@@ -156,8 +156,8 @@ def read_header(raw: bytes) -> TarHeader | None:
         return None
     dialect = dialect_of(raw)
     if dialect is None:
-        # The magic beside its place: a header that moved by a few bytes, whose sum is right by chance. In v7, zeros follow
-        # the name of a link, which ends at 257.
+        # The magic beside its place: a header that moved by a few bytes, whose sum is right by chance. In v7, the name
+        # of a link ends at 257, and zeros follow.
         if raw[156] not in _LETTERS or not raw[0] or b"ustar" in raw[253:266]:
             return None
         dialect = "v7"
