@@ -1,4 +1,4 @@
-"""Checkpoints of TensorFlow in archives that are damaged: what the truth matrix found."""
+"""Checkpoints of TensorFlow, and other models, in archives that are damaged: what the truth matrix found."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import gzip
 import io
 import json
 import tarfile
+import zipfile
 import zlib
 
+import numpy as np
 import pytest
 
 import pparse
@@ -95,3 +97,18 @@ def test_a_header_that_moved_by_a_byte_is_none_although_its_sum_is_right():
     with pparse.open(moved) as document:
         found = {node.key: str(node.status) for node in document.root.children() if node.note.kind == "file"}
     assert found == {"pack/blob": "damaged", "pack/empty": "complete", "pack/last": "complete"}
+
+
+def test_a_model_that_ends_before_the_stream_around_its_archive_does_is_not_cut(tmp_path):
+    arrays, inner, outer = io.BytesIO(), io.BytesIO(), io.BytesIO()
+    np.savez(arrays, a=np.arange(50), b=np.ones(70))
+    with zipfile.ZipFile(inner, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("arrays.npz", arrays.getvalue())
+        archive.writestr("noise", np.random.default_rng(1).bytes(50_000))
+    with zipfile.ZipFile(outer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("in.zip", inner.getvalue())
+    (tmp_path / "it.zip").write_bytes(outer.getvalue()[:20_000])
+    with pparse.view(f"{tmp_path}/it.zip::in.zip::arrays.npz") as model:
+        assert model["b"].numpy().tolist() == [1.0] * 70
+        assert model.extent().status is Status.COMPLETE
+        assert model.status is Status.COMPLETE

@@ -141,7 +141,10 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
 
     def stream_is_cut(self) -> bool:
         """Say whether the one thing wrong is that a compressed stream ends early, perhaps behind all content."""
-        data = self.extraction.parsed.data
+        inner = self.extraction.parsed
+        data = inner.data
+        if inner.end is not None and data.reach is not None and inner.end < data.reach:
+            return False  # it is a member of an archive, which is cut behind it
         return isinstance(data.error, EndOfDataError) and all(item.code == "truncated" for item in self.findings)
 
     def truncation(self, extent: Extent) -> Finding:
