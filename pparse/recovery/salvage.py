@@ -73,6 +73,8 @@ def _attempt(extraction: Extraction, target: Target, name: str, report: Report, 
         suspect_ranges = joined([*suspect_ranges, *islice(inner.data.holes(start, end), _MAX_HOLES)])
     if suspect_ranges and form not in _JUDGED_APART:
         return _save_apart(inner, form, suspect_ranges, target, name, report)
+    if form == _TENSORS and not _has_values(inner):
+        return _NOTHING
     job = Job(inner, target, name, report)
     job.kept = kept
     return _SAVED if _save(job, form) else _UNHARMED if job.is_unharmed else _NOTHING
@@ -105,6 +107,14 @@ def _form_of(result: Result) -> str | None:
         return None
     viewer = viewer_for(extraction_of(result))
     return _TENSORS if isinstance(viewer, Viewer) and not viewer.alone.is_set else None
+
+
+def _has_values(extraction: Extraction) -> bool:
+    """Say whether the bytes of a model's tensors were looked for; if not, its file is all that can be saved."""
+    from pparse.document.registry import viewer_for
+
+    viewer = viewer_for(extraction)
+    return viewer is not None and viewer.has_values
 
 
 def _is_lost(extraction: Extraction) -> bool:

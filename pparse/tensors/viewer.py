@@ -52,6 +52,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     settles_late = False  #: whether `settle_all_but` leaves anything to be compared later
     has_keys = False  #: whether its tensors may have a `Tensor.key` besides their name
     is_set = False  #: whether the tensors lie in several files, named by `parser.shard_names`
+    has_values = True  #: whether the tensors' bytes were looked for: a file alone may only say where others have them
     counts_itself = False  #: whether `tensors` itself counts what it yields, part by part, for `extent`
     needs_name = False  #: whether `get` is to be told what to get: all that the document holds would be its tensors
     row_bytes = 520  #: approximate memory of one tensor while it is held, without name, shape and further parts
@@ -148,7 +149,10 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
 
     def stream_is_cut(self) -> bool:
         """Say whether the one thing wrong is that a compressed stream ends early, perhaps behind all content."""
-        data = self.extraction.parsed.data
+        inner = self.extraction.parsed
+        data = inner.data
+        if inner.end is not None and data.reach is not None and inner.end < data.reach:
+            return False  # it is a member of an archive, which is cut behind it
         return isinstance(data.error, EndOfDataError) and all(item.code == "truncated" for item in self.findings)
 
     def truncation(self, extent: Extent) -> Finding:

@@ -72,6 +72,7 @@ def file_vouched(attempt: Attempt, path: str, seen: Seen) -> Iterator[str]:
     files = attempt.case.wrapped.files
     known = [file.content for file in files.values()] + list(attempt.case.wrapped.known)
     known += [attempt.case.wrapped.content, *members_of(attempt.case, seen.content)]
+    known += attempt.case.sample.siblings.values() if attempt.case.sample.leads else ()
     if seen.content in known or is_made(attempt, path):
         return
     if seen.verified is True and not is_shorter_file(attempt.case):
@@ -190,6 +191,8 @@ def delivered_parts(attempt: Attempt) -> Iterator[str]:
         if case.way == "extract" and (not case.wrapped.inner or len(file.chain) > depth(case.wrapped.files)):
             continue
         seen = attempt.files.get(path)
+        if seen is None and case.sample.leads:  # an index that is damaged, whose data nobody looked for
+            seen = attempt.files.get(f"{path}.partial/as-found.bin")
         if seen is None or seen.content is None:
             yield f"{case.way}: nothing is written of {path!r}, whose first {reach.first} bytes are whole"
             continue

@@ -156,7 +156,9 @@ class Attempt:
 
     def open_far(self, path: str, **options: Any) -> Any:
         """Open the sample as `pparse.open` does, with all files far away."""
-        folder = FarFolder(os.path.dirname(path)) if self.case.wrapped.folder else None
+        wrapped = self.case.wrapped
+        beside = wrapped.folder or (wrapped.sample.leads and not wrapped.inner)
+        folder = FarFolder(os.path.dirname(path)) if beside else None
         document = pparse.open(FarFile(path), folder=folder, **options)
         names = list(self.case.wrapped.inner)
         while names:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tests.truth.damage import DRAWN, Damage, Reach, draw
@@ -57,12 +57,17 @@ class Case:
         """What of the sample's file the damage reaches."""
         if self.damage.file:
             return Reach(lost=True)
-        return self.wrapped.reach(self.damage)
+        reach = self.wrapped.reach(self.damage)
+        room = self.wrapped.main.removesuffix(self.sample.file)
+        leads = [self.wrapped.files[room + name] for name in self.sample.leads if self.wrapped.inner]
+        damage = self.damage.reach(self.wrapped.content)
+        return reach if all(file.reach(damage).is_clean for file in leads) else replace(reach, lost=True)
 
     def write(self, folder: Path) -> str:
         """Write the damaged file, or folder; return its path."""
         wrapped = self.wrapped
-        files = dict(wrapped.sample.siblings) if wrapped.folder else {}
+        beside = wrapped.folder or (wrapped.sample.leads and not wrapped.inner)
+        files = dict(wrapped.sample.siblings) if beside else {}
         files[wrapped.name] = wrapped.content
         hit = self.damage.file or wrapped.name
         for name, content in files.items():

@@ -35,7 +35,8 @@ class Sample:
     ``layout``: ``offset`` (values stand where a header says), ``stream`` (what is behind damage may be misread),
     ``pickle`` (damage to a value is damage to it alone, that to what is between them may be damage to all) or
     ``chunks`` (hashed pieces, each found by itself). ``message`` is the option of that name. ``siblings`` are other
-    files of its folder, ``entry`` the one that stands for the whole folder, ``sibling_values`` their values.
+    files of its folder, ``entry`` the one that stands for the whole folder, ``sibling_values`` their values;
+    ``leads``, those without which values cannot be found.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Sample:
     sibling_values: dict[str, Value] = field(default_factory=dict)
     entry: str = ""
     header: int = 0
+    leads: tuple[str, ...] = ()
 
     def spread(self, reach: Reach) -> Reach:
         """Return where values may be others if ``reach`` of the file is: damage to what leads to them spreads."""

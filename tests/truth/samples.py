@@ -7,6 +7,7 @@ import random
 import struct
 
 from tests.truth import (  # noqa: F401 -- which register their own
+    samples_checkpoint,
     samples_gguf,
     samples_msgpack,
     samples_numpy,

@@ -260,7 +260,24 @@ def plant_holes_ignored(monkeypatch):
     monkeypatch.setattr(FileData, "holes", lambda data, start, end: iter(()))
 
 
+def plant_checksums_of_tensors_ignored(monkeypatch):
+    from pparse.viewers.checkpoint.viewer import CheckpointViewer
+
+    monkeypatch.setattr(CheckpointViewer, "_compare", lambda *words: iter(()))
+
+
+def plant_index_dropped(monkeypatch):
+    from pparse.parsers.tar.parser import TarParser
+
+    files = TarParser.files
+    monkeypatch.setattr(
+        TarParser, "files", lambda parser: (member for member in files(parser) if member.name != "pack/m.index")
+    )
+
+
 PLAIN = load("riegeli-plain").values["15062/0"].place[0] + 3000
+
+TENSOR = f"tf-checkpoint/plain/bit:{load('tf-checkpoint').values['h2/up'].place[0] + 100}"
 
 PLANTED = {
     "hashes_ignored": (plant_hashes_ignored, "cpb-plain/plain/noise:11000:16:1/recover", {"b", "c"}),
@@ -304,6 +321,10 @@ PLANTED = {
     "sound_called_damaged": (plant_sound_called_damaged, "text/tar/none/extract", {"b", "d"}),
     "holes_ignored": (plant_holes_ignored, "text/tar/unwritten:20000/recover", {"a", "b"}),
     "holes_ignored by a list": (plant_holes_ignored, "text/tar/unwritten:20000/ls", {"a"}),
+    "checksums_of_tensors_ignored": (plant_checksums_of_tensors_ignored, f"{TENSOR}:3/view", {"a"}),
+    "checksums_of_tensors_ignored by check": (plant_checksums_of_tensors_ignored, f"{TENSOR}:3/check", {"a", "b"}),
+    "checksums_of_tensors_ignored in recovery": (plant_checksums_of_tensors_ignored, f"{TENSOR}:3/recover", {"b", "c"}),
+    "index_dropped": (plant_index_dropped, "tf-checkpoint-index/tar/none/recover", {"d"}),
     "over_budget": (plant_over_budget, "json/plain/none/open", {"e"}),
 }
 

@@ -384,11 +384,16 @@ WRAPPERS: dict[str, Callable[[Sample], Wrapped]] = {
     "tar-in-zip": lambda sample: nest(archive(sample, tarred, "in.tar"), DEFLATED, "it.zip"),
     "folder": folder,
 }
+# Wrappings of one file, not of the others of its folder.
+ALONE = ("gz", "bz2", "xz", "zst", "lz4", "gz-in-tar")
 
 
 def applies(sample: str, wrapper: str) -> bool:
-    """Whether a sample can be wrapped so: only one of several files can be a folder."""
-    return wrapper != "folder" or sample.endswith("sharded")
+    """Whether a sample can be wrapped so: a folder has an index, and what lies beside a stream is not looked for."""
+    made = load(sample)
+    if wrapper == "folder":
+        return made.entry in made.siblings
+    return not made.leads or wrapper not in ALONE
 
 
 @cache
