@@ -401,14 +401,14 @@ class CheckpointViewer(Viewer):
         told: set[Finding] = set()
         for tensor in self.tensors():
             finding = tensor.finding
-            if finding is not None:
-                if finding not in told:
-                    self.findings.add(finding)
-                    yield finding
-                if not finding.path:
-                    told.add(finding)  # it says the same of many
-            else:
+            if finding is None or finding.reason == _CONTRADICTED:
                 yield from self._compare(tensor)
+                continue
+            if finding not in told:
+                self.findings.add(finding)
+                yield finding
+            if not finding.path:
+                told.add(finding)  # it says the same of many
 
     def settle(self) -> None:
         """Compare all checksums, so that no status changes later."""
@@ -430,7 +430,10 @@ class CheckpointViewer(Viewer):
                 continue
             known = data.range_status(span.offset, span.offset + span.length)
             # Of a stream or member that is in doubt, what the checksum of a tensor confirms is right nevertheless.
-            if known.verified or known.reason == _CONTRADICTED or known.there < span.length:
+            if known.reason == _CONTRADICTED:
+                yield self._contradiction(tensor, span)
+                continue
+            if known.verified or known.there < span.length:
                 continue
             try:
                 if isinstance(tensor, StringTensor):
@@ -442,12 +445,16 @@ class CheckpointViewer(Viewer):
             if agrees:
                 data.vouch(span.offset, span.offset + span.length)
             elif agrees is False:
-                reason = _CONTRADICTED
-                data.condemn(span.offset, span.offset + span.length, reason)
-                where: Any = {"offset": span.offset, "length": span.length, "source": span.path}
-                finding = Finding("hash", reason, path=tensor.name, **where)
+                data.condemn(span.offset, span.offset + span.length, _CONTRADICTED)
+                finding = self._contradiction(tensor, span)
                 self.findings.add(finding)
                 yield finding
+
+    @staticmethod
+    def _contradiction(tensor: Tensor, span: Span) -> Finding:
+        return Finding(
+            "hash", _CONTRADICTED, path=tensor.name, offset=span.offset, length=span.length, source=span.path
+        )
 
     # -- how complete it is --------------------------------------------------------------------------------------------
 
