@@ -6,6 +6,7 @@ states are those of a message (`pparse.parsers.protobuf.parser`).
 
 from __future__ import annotations
 
+from pparse.errors import SourceError
 from pparse.findings import Finding, Severity
 from pparse.limits import count_words
 from pparse.parsers.cpb.parser import CpbParser
@@ -105,6 +106,18 @@ class SavedModelFolderParser(CpbParser, Container):
     def model_file(self) -> Extraction:
         """Return the file with the message."""
         return self.file
+
+    def enter(self, name: str) -> Extraction | None:
+        """Return a file of the folder, or of those below that belong to the model; None if there is none."""
+        folder: FolderExtraction = self.result.extraction  # type: ignore[assignment]
+        if name not in folder.members and not name.startswith((f"{VARIABLES}/", f"{ASSETS}/")):
+            return None
+        try:
+            found = folder.sibling(name)
+            found.known_end()  # a file is opened when it is asked
+        except SourceError:
+            return None
+        return found
 
     def source(self) -> Range:
         """Return the bytes of the message."""

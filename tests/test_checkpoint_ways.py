@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 import tarfile
 import zipfile
@@ -250,6 +251,14 @@ def test_convert_leaves_out_the_object_graph_and_nothing_else(run, tmp_path):
         assert {name: bytes_of(tensor) for name, tensor in model.items()} == {
             name: row[3] for name, row in SLOTS.items()
         }
+
+
+@pytest.mark.parametrize("name", ["", "ckpt-2", DATA_2, "checkpoint"])
+def test_tensors_and_viewers_are_pickled_whatever_was_given(slots, name):
+    with pparse.view(slots / name) as model:
+        again = pickle.loads(pickle.dumps(model["out/kernel"]))
+        assert (bytes_of(again), again.key) == (SLOTS["out/kernel"][3], SLOTS["out/kernel"][0])
+        assert list(pickle.loads(pickle.dumps(model))) == list(model)
 
 
 def test_threads_share_one_checkpoint():

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 import tarfile
 import zipfile
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -74,6 +76,31 @@ def test_a_folder_in_an_archive_is_one_model(tmp_path, folder, wrapper):
     with pparse.view(f"{tmp_path}/a.{wrapper}::model") as model:
         check_variables(model)
         assert model.metadata["keras"]["class_name"] == "Sequential"
+
+
+def test_tensors_of_a_folder_are_pickled_and_its_files_entered(folder, run):
+    with pparse.view(folder) as model:
+        name, (_, _, _, content) = next(iter(EXPECTED.items()))
+        again = pickle.loads(pickle.dumps(model[name]))
+        assert (bytes_of(again), again.key) == (content, model[name].key)
+        whole = pickle.loads(pickle.dumps(model))
+        assert list(whole) == list(model)
+    assert run("ls", f"{folder}::variables/variables").code == 0
+    assert run("ls", f"{folder}::keras_metadata.pb").code == 0
+    assert run("ls", f"{folder}::variables/../../x").code == 2
+    assert run("ls", f"{folder}::nothing").code == 2
+
+
+def test_threads_share_one_folder():
+    with pparse.view(KERAS) as model:
+        found: list[dict[str, str]] = []
+        work = lambda: found.append({name: bytes_of(model[name]) for name in EXPECTED})  # noqa: E731
+        threads = [Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert found == [{name: row[3] for name, row in EXPECTED.items()}] * 4
 
 
 class Given(pparse.Folder):

@@ -6,7 +6,7 @@ import os
 from operator import itemgetter
 
 from pparse.data import local
-from pparse.document.extraction import Extraction, FolderExtraction
+from pparse.document.extraction import Extraction, FolderExtraction, extraction_of
 from pparse.document.folder import Folder, LocalFolder
 from pparse.document.registry import check_options, default_registry
 from pparse.document.session import Session
@@ -315,20 +315,21 @@ def enter_next(extraction: Extraction, names: list[str]) -> tuple[Extraction, in
 
 
 def _enter(extraction: Extraction, name: str) -> Extraction:
-    """Return the extraction ``name`` inside another one."""
+    """Return the extraction ``name`` inside another one, or that called by its prefix."""
     result = extraction.own_result if extraction.is_folder else extraction.parse()
-    try:
-        found = result.container.enter(name) if result.container is not None else None
-    except PathError as error:
+    inner = extraction_of(result)
+    if inner is not extraction and not inner.implicit:  # a file beside this, which it stands for
+        result = extraction.own_result
+    first: PathError | None = None
+    for called in (name, name + _BEHIND_PREFIX) if result.container is not None else ():
         try:
-            found = result.container.enter(name + _BEHIND_PREFIX)  # type: ignore[union-attr]
-        except PathError:
-            found = None
-        if found is None:
-            raise error from None
-    if found is None:
-        raise PathError(f"{extraction.name} ({result.format}) contains no {name!r}", path=extraction.path)
-    return found  # type: ignore[return-value]
+            found = result.container.enter(called)  # type: ignore[union-attr]
+        except PathError as error:
+            first = first or error
+            continue
+        if found is not None:
+            return found  # type: ignore[return-value]
+    raise first or PathError(f"{extraction.name} ({result.format}) contains no {name!r}", path=extraction.path)
 
 
 def _open_parts(session: Session, parts: Sequence[Any], format: str | None) -> Extraction:
