@@ -164,6 +164,17 @@ def loaded_functions(folder) -> dict[str, list]:
         return found
 
 
+def said(value: object) -> str:
+    """Return the text of an argument; dicts, whose order the file does not keep, by their keys."""
+    if type(value) is dict:
+        return "{" + ", ".join(f"{key!r}: {said(value[key])}" for key in sorted(value)) + "}"
+    if type(value) is list:
+        return f"[{', '.join(map(said, value))}]"
+    if type(value) is tuple:
+        return f"({', '.join(map(said, value))}{',' * (len(value) == 1)})"
+    return repr(value)
+
+
 def test_functions_are_callable_with_what_tensorflow_says(folder):
     if "tf1" in str(folder):
         with pparse.view(folder) as model:
@@ -171,7 +182,7 @@ def test_functions_are_callable_with_what_tensorflow_says(folder):
         return
     wanted = {
         name: sorted(
-            ([repr(value) for value in arguments], {key: repr(value) for key, value in sorted(keywords.items())})
+            ([said(value) for value in arguments], {key: said(value) for key, value in sorted(keywords.items())})
             for arguments, keywords in ways
         )
         for name, ways in loaded_functions(folder).items()

@@ -47,7 +47,7 @@ def fields_of(value: Any) -> dict[str, Any]:
     """Return the values in a dict, or a named tuple, by name; none if it is neither."""
     fields = _content(value, "dict_value", {}).get("fields")
     if isinstance(fields, dict):
-        return {str(name): inner for name, inner in fields.items()}
+        return {str(name): fields[name] for name in sorted(fields, key=str)}  # a map has no order
     pairs = _content(value, "named_tuple_value", {}).get("values", [])
     return {str(pair.get("key", "")): pair.get("value", {}) for pair in pairs if isinstance(pair, dict)}
 
