@@ -8,6 +8,8 @@ import zipfile
 
 import pytest
 
+import pparse
+from pparse import Status
 from tests.zip_samples import STAMP
 
 CONTENTS = [bytes(random.Random(number).choices(b"abcdefgh", k=900)) for number in range(7)]
@@ -70,3 +72,16 @@ def test_zeros_before_the_first_member_that_is_left_are_no_prefix(run, tmp_path)
     ran = run("ls", path)
     assert "precede" not in ran.out
     assert ran.code == 4
+
+
+@pytest.mark.parametrize("length", [0, 3, 7, 800, 0xFFFF])
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_a_damaged_length_in_a_local_header_harms_neither_its_member_nor_the_next(method, length) -> None:
+    content, places = archive(method, b"")
+    damaged = bytearray(content)
+    damaged[places[2] + 26 : places[2] + 28] = length.to_bytes(2, "little")
+    with pparse.open(bytes(damaged)) as document:
+        members = list(document.root.children())
+        assert [bytes(member.load()) for member in members] == CONTENTS
+        assert [member.status for member in members] == [Status.COMPLETE] * 7
+        assert "local-header" in {finding.code for finding in document.findings if finding.path == "f2.bin"}

@@ -384,6 +384,8 @@ class ZipParser(ArchiveParser):
         pos = member.start
         data, end = self.result.extraction.data, self.result.extraction.known_end()
         header = local_at(data, pos, end)
+        if header is not None and len(header.raw_name) != len(member.raw_name) and self.scanner.is_wrong(pos, header):
+            header = None  # what follows the member tells where its bytes begin
         if header is None:
             header = local_at(data, pos, end, broken=True)
             if header is None or header.raw_name != member.raw_name:

@@ -127,6 +127,20 @@ class Walker:
         listed = self.listed_at(pos, meant=True)
         return None if listed is None else listed[0]
 
+    def is_wrong(self, pos: int, header: LocalHeader) -> bool:
+        """Return whether the lengths in the local header at ``pos`` are damaged, by what follows the member.
+
+        They are if its bytes would run into the next member, or if those before the next record have the CRC.
+        """
+        found = self.listed_at(pos, meant=True)
+        if found is None or found[0].length == header.length:
+            return False
+        listed, entry = found
+        following = self.hints.next_position(pos + 1)
+        if following is not None and pos + header.length > following - entry.compressed_size:
+            return True
+        return self._sums_up(pos + listed.length, entry)
+
     def listed_at(self, pos: int, *, meant: bool) -> tuple[LocalHeader, CentralEntry] | None:
         """Return the broken or unknown header that should be at ``pos``, with the values of the directory.
 
