@@ -162,6 +162,14 @@ def test_the_earlier_checkpoint_is_the_one_that_is_named(slots):
         assert "ckpt-1" in latest.findings[0].reason
 
 
+def test_a_prefix_without_its_index_is_told_to_lack_it(run, slots):
+    (slots / "ckpt-2.index").unlink()
+    ran = run("info", slots / "ckpt-2")
+    assert ran.code == 4
+    assert "ckpt-2.index is not beside it" in ran.out
+    assert run("info", slots / "ckpt-3").code == 2
+
+
 def test_if_the_latest_checkpoint_is_gone_the_other_one_is_shown_with_a_warning(slots):
     (slots / "ckpt-2.index").unlink()
     (slots / DATA_2).unlink()

@@ -328,3 +328,14 @@ def test_a_text_that_is_too_long_for_the_budget_says_what_to_do(run, tmp_path, t
     (tmp_path / "m.pbtxt").write_text(text)
     ran = run("ls", tmp_path / "m.pbtxt", "--budget", "1MiB")
     assert (ran.code, "--budget" in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize(("name", "kept"), [(DATA_FILE, 100), ("variables/variables.index", 179)])
+def test_check_tells_each_error_once(run, folder, name, kept):
+    with open(folder / name, "r+b") as file:
+        file.truncate(kept)
+    ran = run("check", folder)
+    assert ran.code == 4
+    errors = [line for line in ran.out.splitlines() if line.startswith("error")]
+    assert len(errors) == len(set(errors)) > 0
+    assert f"({len(errors)} error" in ran.out

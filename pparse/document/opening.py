@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # What files end in that are called by the rest of their name: a checkpoint of TensorFlow has a prefix, not a name.
 _BEHIND_PREFIX: Final = ".index"
+# And those of its data, which say what is missing if that is not there.
+_DATA_BEHIND_PREFIX: Final = ".data-00000-of-"
 # Keywords that mean nothing in another process.
 _LOCAL: Final = ("progress", "cancel", "stats")
 
@@ -252,11 +254,21 @@ def _open_path(session: Session, path: str, format: str | None) -> Extraction:
     numbered = local.numbered_parts(path)
     if numbered is not None:
         return _open_numbered(session, path, numbered, format)
-    if not local.is_there(path) and local.is_there(path + _BEHIND_PREFIX):
-        path += _BEHIND_PREFIX
+    if not local.is_there(path):
+        path = _behind_prefix(path)
     data = local.open_file(path, session.pool, session.stats)
     session.adopt(data)
     return Extraction(session, path, data, format=format)
+
+
+def _behind_prefix(path: str) -> str:
+    """Return the file that stands for what is called by the prefix of its names; ``path`` if there is none."""
+    if local.is_there(path + _BEHIND_PREFIX):
+        return path + _BEHIND_PREFIX
+    folder, name = local.split(path)
+    begin = name + _DATA_BEHIND_PREFIX
+    found = [other for other in local.names_in(folder) if name and other.startswith(begin)]
+    return local.inside(folder, min(found)) if found else path
 
 
 def _open_numbered(session: Session, path: str, parts: list[str | None], format: str | None) -> Extraction:

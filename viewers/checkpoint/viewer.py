@@ -397,8 +397,10 @@ class CheckpointViewer(Viewer):
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Check the index, then the bytes of each tensor by their checksum."""
-        yield from super().check(strict=strict)
         told: set[Finding] = set()
+        for noted in super().check(strict=strict):
+            told.add(noted)
+            yield noted
         for tensor in self.tensors():
             finding = tensor.finding
             if finding is None or finding.reason == _CONTRADICTED:

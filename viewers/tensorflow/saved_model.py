@@ -186,13 +186,16 @@ class SavedModelViewer(TensorflowViewer):
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Check the variables by their checksums, then the message."""
+        told: set[Finding] = set()
         for part in self._parts:
             for finding in part.check(strict=strict):
-                self.findings.add(finding)
-                yield finding
+                if finding not in told:  # the message's list of findings has those of the variables by now
+                    told.add(finding)
+                    self.findings.add(finding)
+                    yield finding
         self._look_for_assets()
         for finding in self.findings:
-            if finding.path == VARIABLES or finding.code == "asset":
+            if (finding.path == VARIABLES or finding.code == "asset") and finding not in told:
                 yield finding
 
     def _look_for_assets(self) -> None:
