@@ -306,3 +306,32 @@ def test_recover_writes_data_files_a_thousand_times_as_large_as_the_index(run, t
     ran = run("recover", tmp_path / "m", "-o", tmp_path / "out")
     assert ran.code == 0
     assert (tmp_path / "out" / "m.data-00000-of-00001").stat().st_size == len(content)
+
+
+@pytest.mark.parametrize("wrapper", ["zip", "tar", "tar.gz"])
+def test_a_value_that_was_wrong_when_it_was_packed_is_found_by_its_own_checksum(run, tmp_path, wrapper):
+    (tmp_path / "m").mkdir()
+    write(tmp_path / "m", 4)
+    for path in files_in(tmp_path):
+        if ".data-" in path:
+            content = bytearray((tmp_path / path).read_bytes())
+            content[1] ^= 1
+            (tmp_path / path).write_bytes(content)
+    packed = tmp_path / f"a.{wrapper}"
+    if wrapper == "zip":
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+            for member in files_in(tmp_path):
+                if member != packed.name:
+                    archive.write(tmp_path / member, member)
+    else:
+        with tarfile.open(packed, "w:gz" if wrapper == "tar.gz" else "w") as tar:
+            tar.add(tmp_path / "m", "m")
+    inner = next(member for member in files_in(tmp_path) if member.endswith(".index"))
+    for words in (("check", f"{packed}::{inner}"), ("check", "-R", packed)):
+        ran = run(*words)
+        assert ran.code == 4, words
+        assert ran.out.count("its checksum is wrong") == 1
+        assert "not-read" not in ran.out
+    with pparse.view(f"{packed}::{inner}") as model:
+        assert [finding.code for finding in model.check()] == ["hash"]
+        assert [tensor.status for tensor in model.values()].count(Status.DAMAGED) == 1

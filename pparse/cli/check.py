@@ -15,7 +15,16 @@ from pparse.cli.exit_codes import DAMAGED, OK, USAGE
 from pparse.cli.output import cut_to_dict, findings_of, report_cut, report_document_cut
 from pparse.display.text import safe
 from pparse.document.registry import viewer_for
-from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError, UnsupportedError
+from pparse.errors import (
+    PASSING,
+    EndOfDataError,
+    GapError,
+    LimitError,
+    MalformedError,
+    OptionError,
+    PparseError,
+    UnsupportedError,
+)
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
 from pparse.recovery.document_verdict import compared, document_status, is_fault, is_part_of_model, untold
@@ -28,6 +37,11 @@ if TYPE_CHECKING:
 
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
+
+# What is said of a file that tells nothing without those beside it, which a walk through an archive does not look for.
+_ALONE: Final = ("data-not-read", "index-not-read")
+# So many of them are looked at again, with those.
+_MOST_APART: Final = 1_000
 
 EXAMPLES: Final = """examples:
   pparse check model.safetensors
@@ -159,8 +173,15 @@ def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
         from pparse.containers.archive import documents_below
 
         told = set(document.findings)
+        apart: list[tuple[str, Any]] = []  # files that say nothing without those beside them
         for name, extraction in documents_below(document.parse()):
-            yield from _findings_inside(name, extraction, options.strict)
+            for finding in _findings_inside(name, extraction, options.strict):
+                if finding.code not in _ALONE or len(apart) >= _MOST_APART:
+                    yield finding
+                elif extraction.origin is not None:
+                    apart.append((name, extraction.origin))
+        for name, (archive, member) in apart:
+            yield from _findings_beside(name, archive, member, options.strict)
         yield from (finding for finding in document.findings if finding.code == "limit" and finding not in told)
     if options.sha256 is not None:
         from pparse.cli.digest import check_digests
@@ -183,6 +204,21 @@ def _findings_inside(name: str, extraction: Extraction, strict: bool) -> Iterato
         yield Finding("malformed", error.reason, source=name, offset=error.offset)
     except (LimitError, UnsupportedError) as error:
         yield Finding("limit", f"not all of it was looked at: {error.reason}", source=name, offset=error.offset)
+
+
+def _findings_beside(name: str, archive: Any, member: Any, strict: bool) -> Iterator[Finding]:
+    """Check a member of an archive with the files beside it; one that stands for another file is not."""
+    try:
+        extraction: Extraction = archive.open_member(member)
+        extraction.entered = True  # so that it lies in a folder of its archive
+        stands_for = extraction.parsed.outermost
+    except PASSING:
+        raise
+    except PparseError as error:
+        yield Finding("malformed", error.reason, source=name, offset=error.offset)
+        return
+    if stands_for is extraction:
+        yield from _findings_inside(name, extraction, strict)
 
 
 def _summary(

@@ -58,6 +58,7 @@ class CheckpointViewer(Viewer):
         self._needs: dict[int, int] = {}
         self._names: VariableNames | None = None
         self._charge: Charge | None = None
+        self._compared = False
 
     @classmethod
     def applies(cls, parser: Any) -> bool:
@@ -411,12 +412,14 @@ class CheckpointViewer(Viewer):
                 yield finding
             if not finding.path:
                 told.add(finding)  # it says the same of many
+        self._compared = True
 
     def settle(self) -> None:
         """Compare all checksums, so that no status changes later."""
         for tensor in self.tensors():
             for _ in self._compare(tensor):
                 pass
+        self._compared = True
 
     def _compare(self, tensor: Tensor) -> Iterator[Finding]:
         """Compare the checksums of the bytes of a tensor, each stretch once; yield what is wrong."""
@@ -435,7 +438,8 @@ class CheckpointViewer(Viewer):
             if known.reason == _CONTRADICTED:
                 yield self._contradiction(tensor, span)
                 continue
-            if known.verified or known.there < span.length:
+            # The checksum of a stream or member around it confirms what was stored, not what TensorFlow had written.
+            if (known.verified and self._compared) or known.there < span.length:
                 continue
             try:
                 if isinstance(tensor, StringTensor):
