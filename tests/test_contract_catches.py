@@ -74,10 +74,12 @@ class ForgetsTheThread(ToyParser):
         ForgetsTheThread.node = node
         alone = current_thread() is main_thread() or ForgetsTheThread.was_mistaken
         end = monotonic() + (0 if alone else 5)  # on a busy machine the others take long to get here
-        while ForgetsTheThread.node is node and monotonic() < end:
-            sleep(0.0005)  # another thread goes on here
-        ForgetsTheThread.was_mistaken |= ForgetsTheThread.node is not node
-        return super().load_scalar(ForgetsTheThread.node)
+        # Another thread goes on here. The same record of another document would not do: its value is equal.
+        while ForgetsTheThread.node.path == node.path and monotonic() < end:
+            sleep(0.0005)
+        taken = ForgetsTheThread.node
+        ForgetsTheThread.was_mistaken |= taken.path != node.path
+        return super().load_scalar(taken)
 
 
 class LocalParser:
