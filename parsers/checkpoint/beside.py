@@ -139,6 +139,7 @@ class CheckpointDataParser(StandInParser):
     description = "TensorFlow checkpoint, by a data file beside its index"
     extensions: ClassVar[tuple[str, ...]] = (".data-00000-of-00001",)
     named_is_enough = True
+    needs_folder = True
     limitations: ClassVar[tuple[str, ...]] = ("nothing in the file itself tells what it holds: its index is needed",)
 
     @classmethod

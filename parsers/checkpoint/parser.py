@@ -79,6 +79,7 @@ class CheckpointParser(ProtobufParser):
     signatures = signatures(b"\0\0")
     is_generic = False
     named_is_enough = False
+    needs_folder = True
     media_type = "application/x-tensorflow"
     root_at = "back"
     options: ClassVar[dict[str, str]] = {}

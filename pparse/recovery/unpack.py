@@ -28,10 +28,12 @@ from pparse.findings import Finding, Severity, Status
 from pparse.parsers.shards.shard_set import ShardSet
 from pparse.recovery.document_verdict import judge
 from pparse.recovery.extract_messages import ExtractMessages
+from pparse.recovery.members_beside import BesideJudge
 from pparse.recovery.names import safe_name
 from pparse.recovery.plan import base_name, files_beside
 from pparse.recovery.provisional_verdicts import ProvisionalVerdicts
 from pparse.recovery.report import RecoveredFile
+from pparse.recovery.salvage_job import AS_FOUND
 from pparse.recovery.sink import Sink
 from pparse.recovery.steps import Steps
 from pparse.recovery.target import Expansion
@@ -87,6 +89,7 @@ class Unpacker:
         self._plan = plan
         self._telling = ExtractMessages(document, target, self._report)
         self._levels: list[_Level] = []
+        self._beside = BesideJudge()
         self._entered = 0
         self._share: tuple[int, int | None] = 0, None  # position of the walk in the outermost archive
         self._sink: Sink | None = None  # what was written last
@@ -256,7 +259,7 @@ class Unpacker:
 
     def _unlike_a_model(self, name: str, *, damaged: bool) -> str:
         """Return the name for a file that is not recognised as a model; a damaged one must not keep a model's name."""
-        from pparse.recovery.salvage_job import AS_FOUND, is_model_name
+        from pparse.recovery.salvage_job import is_model_name
 
         return AS_FOUND.format(name) if damaged and self._plan.salvage and is_model_name(name) else name
 
@@ -403,6 +406,8 @@ class Unpacker:
             return False
         except PparseError:
             return False  # not a container, or one that cannot be read
+        if self._plan.salvage and parser.needs_folder:
+            extraction = self._beside.enter(level.parser, member)
         result = extraction.parse()
         if self._plan.drain:
             extraction.prove()
@@ -437,6 +442,8 @@ class Unpacker:
         A compressed document is written as it is if document and stream are whole. Otherwise it becomes a folder with
         what is saved of it, since that is not a stream and must not have the name of one.
         """
+        if extraction.entered:
+            return self._save_with_others(level, member, extraction, result)
         streams = list(_streams(extraction, result))
         damaged = any(stream.root.status is not Status.COMPLETE for stream in streams)
         for stream in streams:
@@ -453,20 +460,42 @@ class Unpacker:
         self._write_document(result, name, source, prefix)
         return True
 
+    def _save_with_others(self, level: _Level, member: ArchiveMember, extraction: Extraction, result: Result) -> bool:
+        """Do what `_save_member` does for a member that belongs to others, or stands for one of them."""
+        model = extraction_of(result)
+        name = level.prefix + _safe(member)
+        if model.outermost is not extraction:
+            judgement = self._beside.judge_file(model, member)
+            damaged = judgement is not None and not judgement.is_whole
+            return self._write_member(level, member, judgement=judgement, as_found=damaged)
+        judgement = self._beside.judge(model)
+        for finding in judgement.findings:
+            self._document.findings.add(finding)
+        whole = self._beside.is_whole_alone(model)
+        if whole and not judgement.is_whole:  # the fault is in the others: this one comes out, too
+            if not self._beside.lacks_all(model):
+                self._salvage(model, name, judgement)
+            return self._write_member(level, member)
+        return self._salvage(model, name, judgement) or self._write_member(level, member, judgement=judgement)
+
     def _write_member(
         self,
         level: _Level,
         member: ArchiveMember,
         content: ArchiveMember | None = None,
         judgement: DocumentVerdict | None = None,
+        *,
+        as_found: bool = False,
     ) -> bool:
         """Write a member, and return True. ``content`` is the member with its bytes, if it is a link to that.
 
-        ``judgement`` is the verdict of its own format.
+        ``judgement`` is the verdict of its own format; ``as_found``: it must not keep the name of a model.
         """
         content = content or member
         name = level.prefix + _safe(member)
-        if judgement is None and self._unlike_a_model(name, damaged=True) != name:  # its format is not recognised
+        if as_found:
+            name = AS_FOUND.format(name)
+        elif judgement is None and self._unlike_a_model(name, damaged=True) != name:  # its format is not recognised
             damaged = level.parser.verify(content).status not in (Status.COMPLETE, Status.UNSUPPORTED)
             name = self._unlike_a_model(name, damaged=damaged)
         compressed_size = None if content.method == "stored" else content.compressed_size

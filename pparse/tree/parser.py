@@ -53,6 +53,8 @@ class Parser(Doored):
     """Whether other formats are made of it, as of JSON or zip."""
     named_is_enough: ClassVar[bool] = True
     """Whether the extension tells it if the content tells nothing; False where formats share an extension."""
+    needs_folder: ClassVar[bool] = False
+    """Whether it says little without the files beside it: `pparse recover` judges it with them, in archives, too."""
     empty_is_nothing: ClassVar[bool] = False
     """Whether an empty file with the extension is none of the format, and refused as `pparse.NothingThereError`."""
     is_data_set: ClassVar[bool] = False
