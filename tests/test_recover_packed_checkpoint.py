@@ -147,3 +147,18 @@ def test_of_a_cut_archive_every_whole_tensor_is_saved(run, tmp_path, kept):
     assert len(saved) == int(size * kept) // 32
     assert all(np.array_equal(values, [int(name[5:9])] * 8) for name, values in saved.items())
     assert report(out)[AS_FOUND]["status"] == "truncated"
+
+
+@pytest.mark.parametrize("wrapper", ["zip", "tar", "tar.gz"])
+def test_a_damaged_index_is_kept_as_found(run, tmp_path, wrapper):
+    write(tmp_path, 200, per_block=20)
+    flip(tmp_path / "m.index", 700)
+    out = tmp_path / "out"
+    assert run("recover", pack(tmp_path, [DATA, "m.index"], wrapper), "-o", out).code == 4
+    found = report(out)
+    assert 150 < len(safetensors.numpy.load_file(out / "m.safetensors")) < 200
+    assert found["m.index.partial/as-found.bin"]["status"] == "damaged"
+    assert (out / "m.index.partial/as-found.bin").read_bytes() == (tmp_path / "m.index").read_bytes()
+    assert found[DATA]["status"] == "complete"
+    # Of its tensors, some are not known; a tar has no checksum of its own.
+    assert found[DATA]["verified"] is (None if wrapper == "tar" else True)

@@ -316,17 +316,18 @@ class Unpacker:
             self._document.findings.add(finding)
         return judgement
 
-    def _salvage(self, extraction: Extraction, name: str, judgement: DocumentVerdict) -> bool:
+    def _salvage(self, extraction: Extraction, name: str, judgement: DocumentVerdict, *, keep: bool = True) -> bool:
         """Write the salvaged form of a model file that is not whole, or that its library refuses for another reason.
 
-        Return False if it has none, or should be written as it is.
+        Return False if it has none, or should be written as it is. ``keep``: if nothing is saved, write it as found.
         """
-        from pparse.recovery.salvage import salvage_or_keep
+        from pparse.recovery.salvage import salvage, salvage_or_keep
 
         try:
             if judgement.is_plain and not extraction.data.gaps:
                 return False
-            return salvage_or_keep(extraction, self._target, name, report=self._report)
+            save = salvage_or_keep if keep else salvage
+            return save(extraction, self._target, name, report=self._report)
         except PASSING:
             raise
         except LimitError as error:
@@ -471,12 +472,12 @@ class Unpacker:
         judgement = self._beside.judge(model)
         for finding in judgement.findings:
             self._document.findings.add(finding)
-        whole = self._beside.is_whole_alone(model)
-        if whole and not judgement.is_whole:  # the fault is in the others: this one comes out, too
-            if not self._beside.lacks_all(model):
-                self._salvage(model, name, judgement)
-            return self._write_member(level, member)
-        return self._salvage(model, name, judgement) or self._write_member(level, member, judgement=judgement)
+        if not self._beside.lacks_all(model):
+            self._salvage(model, name, judgement, keep=False)
+        if not self._beside.is_whole_alone(model):
+            return self._write_member(level, member, judgement=judgement, as_found=True)
+        # If there is a fault, it is in the others: nothing is wrong with this one.
+        return self._write_member(level, member, judgement=judgement if judgement.is_whole else None)
 
     def _write_member(
         self,

@@ -169,10 +169,9 @@ def zipped(method: int) -> Callable[[Entries], tuple[bytes, Layers, tuple[int, .
             packed = whole[start:end]
             decoded = prefix_decoder("deflate", packed) if method else None
             listed = (entry + 46, entry + 46 + len(info.filename.encode()))
+            checks = (at + 14, at + 18), (entry + 16, entry + 20)  # if one of them contradicts, no one knows
             entry += 46 + sum(struct.unpack_from("<HHH", whole, entry + 28))
-            layers[name] = Layer(
-                start, end, len(content), ((at, start),), decoded, True, ((at + 14, at + 18),), listed=listed
-            )
+            layers[name] = Layer(start, end, len(content), ((at, start),), decoded, True, checks, listed=listed)
             marks += [at, at + 14, start, end]
         return whole, layers, tuple(marks)
 
