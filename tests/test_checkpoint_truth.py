@@ -66,7 +66,7 @@ def test_in_a_member_of_a_tar_that_has_grown_tensors_before_that_place_are_whole
         assert all(model[name].verified for name in whole)
 
 
-def test_a_damaged_index_is_kept_as_it_is_where_its_data_are_not_looked_for(run, tmp_path):
+def test_a_damaged_index_in_an_archive_is_kept_as_found(run, tmp_path):
     write(tmp_path)
     content = bytearray((tmp_path / "m.index").read_bytes())
     content[60] ^= 1
@@ -75,9 +75,10 @@ def test_a_damaged_index_is_kept_as_it_is_where_its_data_are_not_looked_for(run,
     ran = run("recover", "--json", tmp_path / "it.tar", "-o", tmp_path / "out")
     rows = json.loads(ran.out)["files"]
     (data,) = (row for row in rows if row["path"] == DATA_FILE)
-    (index,) = (row for row in rows if row is not data)
+    (index,) = (row for row in rows if row["path"] == "m.index.partial/as-found.bin")
     assert (data["status"], index["status"]) == ("complete", "damaged")
     assert (tmp_path / "out" / index["path"]).read_bytes() == content
+    assert "m.safetensors" in [row["path"] for row in rows]
 
 
 def test_a_header_that_moved_by_a_byte_is_none_although_its_sum_is_right():

@@ -7,6 +7,7 @@ others are found beside it: the model is checked once, and each data file is jud
 from __future__ import annotations
 
 from collections import OrderedDict
+from weakref import WeakKeyDictionary
 
 from pparse.document.registry import viewer_for
 from pparse.findings import Finding, Status
@@ -16,47 +17,55 @@ from pparse.tensors.viewer import Viewer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
+    from typing import Any, Final
 
     from pparse.containers.archive import ArchiveMember, ArchiveParser
     from pparse.document.extraction import Extraction
 
-# Models that are kept: an archive of a training run has the files of each checkpoint close to each other.
-_KEPT: Final = 4
+    Verdicts = dict[int, DocumentVerdict]
+
+# Models of an archive whose verdicts are kept: its members may be in any order, such as that of a folder on the disk.
+_KEPT: Final = 64
 
 
 class BesideJudge:
-    """The verdicts on models in several members, each made once."""
+    """The verdicts on models in several members; each model is read once if its members follow each other."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[int, int], tuple[Extraction, DocumentVerdict]] = OrderedDict()
+        # Of each archive: the verdicts on the members of a model, by the places of the model's main file and of these.
+        self._verdicts: WeakKeyDictionary[Any, OrderedDict[int, Verdicts]] = WeakKeyDictionary()
+        # The model judged last. Names of variables take much of the budget: only one model keeps them.
+        self._latest: tuple[ArchiveParser, int, Extraction] | None = None
 
     def enter(self, archive: ArchiveParser, member: ArchiveMember) -> Extraction:
         """Return a member as an extraction that finds the files beside it."""
-        known = self._known.get((id(archive), member.at))
-        extraction = known[0] if known is not None else archive.open_member(member)
+        latest = self._latest
+        if latest is not None and latest[0] is archive and latest[1] == member.at:
+            return latest[2]
+        extraction = archive.open_member(member)
         extraction.entered = True
         return extraction
 
     def judge(self, model: Extraction) -> DocumentVerdict:
         """Return the verdict on a model, by its main file, which has been entered."""
-        archive, member = model.outermost.origin or (None, None)
-        key = id(archive), -1 if member is None else member.at
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = model, judge(model)
-            if len(self._known) > _KEPT:
-                self._known.popitem(last=False)
-        return known[1]
+        archive, at = _place(model)
+        known = self._verdicts.setdefault(archive, OrderedDict())
+        if self._latest is None or self._latest[2] is not model:
+            self._latest = None  # give its memory back first
+            verdict = judge(model)
+            known.pop(at, None)
+            known[at] = {at: verdict, **_verdicts_on_files(model)}
+            self._latest = archive, at, model
+            if len(known) > _KEPT:
+                known.popitem(last=False)
+        return known[at][at]
 
     def judge_file(self, model: Extraction, member: ArchiveMember) -> DocumentVerdict | None:
         """Return the verdict on a data file of ``model`` by the tensors in it; None if none of them is in this file."""
-        self.judge(model)
-        viewer = viewer_for(model)
-        for _, file in viewer.files_beside() if isinstance(viewer, Viewer) else ():
-            if file.origin is not None and file.origin[1].at == member.at:
-                return _verdict_on(file, viewer, model)
-        return None
+        archive, at = _place(model)
+        if at not in self._verdicts.get(archive, ()):
+            self.judge(model)
+        return self._verdicts[archive][at].get(member.at)
 
     @staticmethod
     def is_whole_alone(model: Extraction) -> bool:
@@ -70,6 +79,22 @@ class BesideJudge:
         if not isinstance(viewer, Viewer):
             return True
         return viewer.extent().missing_files > 0 and not any(viewer.files_beside())
+
+
+def _place(model: Extraction) -> tuple[ArchiveParser, int]:
+    """Return the archive that a model's main file was entered in, and where its member begins there."""
+    archive, member = model.outermost.origin  # type: ignore[misc]
+    return archive, member.at
+
+
+def _verdicts_on_files(model: Extraction) -> Verdicts:
+    """Judge the data files of a model that has been checked; return the verdicts by the places of the members."""
+    viewer = viewer_for(model)
+    found: Verdicts = {}
+    for _, file in viewer.files_beside() if isinstance(viewer, Viewer) else ():
+        if file.origin is not None:
+            found[file.origin[1].at] = _verdict_on(file, viewer, model)
+    return found
 
 
 def _verdict_on(file: Extraction, viewer: Viewer, model: Extraction) -> DocumentVerdict:

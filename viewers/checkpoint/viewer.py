@@ -435,8 +435,10 @@ class CheckpointViewer(Viewer):
                 continue
             known = data.range_status(span.offset, span.offset + span.length)
             # Of a stream or member that is in doubt, what the checksum of a tensor confirms is right nevertheless.
-            if known.reason == _CONTRADICTED:
-                yield self._contradiction(tensor, span)
+            if known.reason == _CONTRADICTED:  # another viewer of the same archive may have found that
+                finding = self._contradiction(tensor, span)
+                self.findings.add(finding)
+                yield finding
                 continue
             # The checksum of a stream or member around it confirms what was stored, not what TensorFlow had written.
             if (known.verified and self._compared) or known.there < span.length:
