@@ -81,6 +81,18 @@ def test_numbers_of_a_big_endian_bundle_are_swapped(tmp_path):
         assert model.metadata["endianness"] == "big"
 
 
+@pytest.mark.parametrize("big", [False, True])
+def test_without_the_header_the_byte_order_is_told_to_be_a_guess(tmp_path, big):
+    index = write(tmp_path, 9, big=big)
+    content = bytearray(index.read_bytes())
+    content[20] ^= 1
+    index.write_bytes(content)
+    with pparse.view(index) as model:
+        assert len(model) >= 3
+        assert [finding.code for finding in model.check() if finding.severity == "warning"] == ["byte-order"]
+        assert "endianness" not in model.metadata
+
+
 @pytest.mark.parametrize("kind", ["zip", "tar"])
 def test_the_data_file_beside_it_in_an_archive_is_found(run, tmp_path, kind):
     path = write(tmp_path)

@@ -82,6 +82,10 @@ class CheckpointViewer(Viewer):
                 shards, order = (_value(found, key) for key in ("num_shards", "endianness"))
                 count = shards if isinstance(shards, int) and 0 < shards <= _MAX_SHARDS else 0
                 self._header = count, order in (1, "BIG")
+            else:
+                reason = "the header is lost, which says the byte order: numbers are read as little-endian"
+                finding = Finding("byte-order", reason, severity=Severity.WARNING, source=self.extraction.name)
+                self.findings.add(finding)
         return self._header
 
     def _entries(self) -> Iterator[tuple[str, BundleEntry | PparseError]]:
@@ -374,8 +378,10 @@ class CheckpointViewer(Viewer):
     def metadata(self) -> Mapping[str, Any]:
         """Number of data files, byte order, and version of the writer."""
         count, big = self.header
-        found: dict[str, Any] = {"num_shards": count, "endianness": "big" if big else "little"}
         header = self.root.find("")
+        found: dict[str, Any] = {}
+        if header is not None:
+            found = {"num_shards": count, "endianness": "big" if big else "little"}
         version = header.find("version") if header is not None else None
         producer = _value(version, "producer") if version is not None else None
         if producer is not None:
