@@ -7,7 +7,7 @@ states are those of a message (`pparse.parsers.protobuf.parser`).
 from __future__ import annotations
 
 from pparse.errors import SourceError
-from pparse.findings import Finding, Severity
+from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
 from pparse.parsers.cpb.parser import CpbParser
 from pparse.parsers.protobuf.message_format import MessageParser
@@ -131,7 +131,13 @@ class SavedModelFolderParser(CpbParser, Container):
         """Describe the root: the message."""
         self._note_others()
         if self.plain:
-            return ProtobufParser.root_entry(self)
+            entry = ProtobufParser.root_entry(self)
+            text = self.file.own_result
+            status = text.root.known_status
+            if self.member is not self.file and status not in (None, Status.COMPLETE):  # the text is not whole
+                entry.status, entry.finding = status, text.root.finding
+                self.result.findings.extend(text.findings)
+            return entry
         return super().root_entry()
 
     def details(self) -> Iterator[tuple[str, str]]:

@@ -26,6 +26,7 @@ from pparse.tree.recognition import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any, ClassVar, Final
 
     from pparse.budget import Charge
@@ -41,13 +42,19 @@ _BEGINS: Final = (
     (("node", "library", "versions", "version"), "graph-def", "tensorflow.GraphDef"),
 )
 _FIELD: Final = lazy_pattern(rb"\s*(?:#[^\n]*\n\s*)*([a-z_]+)\s*[:{]")
-_TOKEN: Final = lazy_pattern(rb"""(\w+)\s*:?\s*\{|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|\#[^\n]*|\}""")
+_TOKEN: Final = lazy_pattern(rb"""(\w+)|([{<])|[}>]|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|\#[^\n]*""")
 # Blocks that may be left open: what they hold is whole, or left out.
 _KEPT_OPEN: Final = (b"meta_graphs", b"graph_def", b"library")
 # Memory that a text takes as a message, per byte.
 _FACTOR: Final = 8
 _PROBED: Final = 4 << 10
 _TRIES: Final = 4
+# Blocks in blocks, where the library's recursion ends. Those of real models are some ten deep.
+_DEEPEST: Final = 100
+
+
+class _TooDeepError(MalformedError):
+    """Blocks are nested deeper than the library can read."""
 
 
 class TensorflowTextParser(Parser, Container):
@@ -159,7 +166,10 @@ def message_of(raw: bytes, name: str) -> tuple[bytes, MalformedError | None]:
             if first is None:
                 line = text.count(b"\n", 0, at) + 1
                 first = MalformedError(f"line {line:,} is not a text of the message {name}", offset=at)
-            text = closed(text[:at])
+        except RecursionError:
+            at = _too_deep(text)
+            first = first or _TooDeepError(f"blocks are nested more than {_DEEPEST} deep", offset=at)
+        text = closed(text[:at])
     raise first or MalformedError("the text is not that of a message", offset=0)
 
 
@@ -179,19 +189,35 @@ def _offset_of(text: bytes, error: Exception) -> int:
 
 def _is_at_end(raw: bytes, error: MalformedError) -> bool:
     """Return whether the text ends where it is wrong."""
-    return b"\n" not in raw[error.offset or 0 :].rstrip()
+    return not isinstance(error, _TooDeepError) and b"\n" not in raw[error.offset or 0 :].rstrip()
+
+
+def _blocks(text: bytes) -> Iterator[tuple[list[tuple[bytes, int]], int]]:
+    """Yield the blocks that are open, as their names and where these begin, at the end of each token but words."""
+    blocks: list[tuple[bytes, int]] = []
+    word = b"", 0
+    for token in _TOKEN.finditer(text):
+        if token[1] is not None:
+            word = token[1], token.start()
+            continue
+        if token[2] is not None:
+            blocks.append(word)
+        elif token[0] in (b"}", b">") and blocks:
+            blocks.pop()
+        yield blocks, token.end()
+
+
+def _too_deep(text: bytes) -> int:
+    """Return where a block begins in which others are nested too deep."""
+    return next((blocks[-1][1] for blocks, _ in _blocks(text) if len(blocks) > _DEEPEST), 0)
 
 
 def closed(text: bytes) -> bytes:
     """Return a text that ends anywhere without its last open blocks, and with those ended that hold graphs."""
     blocks: list[tuple[bytes, int]] = []
     end = 0
-    for token in _TOKEN.finditer(text):
-        if token[1] is not None:
-            blocks.append((token[1], token.start()))
-        elif token[0] == b"}" and blocks:
-            blocks.pop()
-        end = token.end()
+    for blocks, end in _blocks(text):  # noqa: B007 -- the last ones count
+        pass
     kept = 0
     while kept < len(blocks) and blocks[kept][0] in _KEPT_OPEN:
         kept += 1

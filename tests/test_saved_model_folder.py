@@ -294,6 +294,33 @@ def test_a_text_that_ends_anywhere_has_no_wrong_value(tmp_path, text):
     assert counts[-1] > len(wanted) // 2
 
 
+def test_a_folder_whose_text_is_cut_is_not_whole(run, folder, text):
+    (folder / "saved_model.pb").unlink()
+    (folder / "saved_model.pbtxt").write_text(text[: len(text) // 2])
+    for words in (("check",), ("ls", "-l")):
+        ran = run(*words, folder)
+        assert ran.code == 4, words
+        assert ran.out.count("truncated @") == (words[0] == "check")
+    assert f"resume the download at byte {len(text) // 2} of " in ran.out
+    assert "saved_model.pbtxt (curl" in ran.out
+    with pparse.open(folder) as document:
+        assert document.root.status is Status.TRUNCATED
+
+
+@pytest.mark.parametrize("opening", ["node { ", "node < ", "strange { "])
+def test_a_text_of_too_many_blocks_in_blocks_is_read_up_to_there(run, tmp_path, opening):
+    node = 'node { name: "a" op: "Const" attr { key: "x" value { list { func {\n'
+    deep = node + 'attr { key: "y" value { list { func { ' * 9_000
+    (tmp_path / "m.pbtxt").write_text(
+        'node { name: "first" op: "NoOp" }\n' + (deep if "node {" in opening else opening * 9_000)
+    )
+    ran = run("check", tmp_path / "m.pbtxt")
+    assert ran.code == 4
+    assert "blocks are nested more than 100 deep" in ran.out
+    assert "resume" not in ran.out
+    assert "first" in run("graph", tmp_path / "m.pbtxt").out
+
+
 def test_a_text_that_is_damaged_is_read_up_to_there(tmp_path, text):
     lines = text.splitlines(keepends=True)
     for at in range(5, len(lines), len(lines) // 25):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from itertools import chain
 
+from pparse.document.downloads import Resume
 from pparse.errors import EndOfDataError, PathError, PparseError, SourceError
 from pparse.findings import Finding, Status
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
@@ -176,6 +177,10 @@ class SavedModelViewer(TensorflowViewer):
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added: without their index, the variables are missing."""
+        text, message = self.parser.file, self.parser.member  # type: ignore[attr-defined]
+        if message is not text:  # what was made of a text has no byte to go on at
+            at = text.known_end() - text.start
+            extent.resume = [Resume(text.path, at) if found.file == message.name else found for found in extent.resume]
         lost = next((finding for finding in self.findings if finding.path == VARIABLES), None)
         if self._variables is None and lost is not None:
             extent.missing_files += 1
