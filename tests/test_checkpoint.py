@@ -15,6 +15,7 @@ import pytest
 
 import pparse
 from pparse import PparseError, Status
+from pparse.viewers.checkpoint.entry import read_entry
 from tests.checkpoint_files import block, closed, entry, finished, footer, header, table, varint, write
 
 DATA = Path("tests/data/checkpoint")
@@ -337,3 +338,17 @@ def test_without_a_folder_the_data_files_are_not_missing_but_not_looked_for():
     with pparse.view(io.BytesIO((DATA / "object.index").read_bytes())) as model:
         assert {tensor.status for tensor in model.tensors()} == {Status.UNSUPPORTED}
         assert [finding.code for finding in model.check()] == ["data-not-read"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "08011204120218007c2028203534dbea3623",  # a group ends that none began
+        "0801120412028b080818002035d5d7b5cb",  # a dimension that is longer than the shape
+        "0801120412fd0818002080282035d5d7b5cb",
+        "0801120512020808280200",  # field 0
+    ],
+)
+def test_an_entry_that_is_no_message_is_refused(wrong):
+    with pytest.raises(pparse.MalformedError):
+        read_entry(bytes.fromhex(wrong))

@@ -10,6 +10,7 @@ from pparse.kernels.wire import PADDING, read_length, read_tag, read_value, skip
 TYPE_CHECKING = False
 
 _MAX_RANK = 254
+_END_GROUP = 4  # a wire type
 _TOP = 1 << 63
 
 
@@ -64,7 +65,7 @@ def read_entry(raw: bytes) -> BundleEntry:
                 found.slices.append(_extents(raw, pos, end))
             pos = end
         else:
-            pos = skip_payload(raw, pos, tag & 7)
+            pos = _skip(raw, pos, tag)
     if pos != size:
         raise MalformedError("the entry ends inside a field")
     return found
@@ -95,10 +96,24 @@ def read_listed(raw: bytes) -> tuple[bytes, BundleEntry]:
                 found.slices.append(_extents(raw, pos, end))
             pos = end
         else:
-            pos = skip_payload(raw, pos, tag & 7)
+            pos = _skip(raw, pos, tag)
     if pos != size:
         raise MalformedError("the table of contents ends inside a tensor")
     return name, found
+
+
+def _skip(raw: bytes, pos: int, tag: int) -> int:
+    """Return where a field ends that is not read. Raises `MalformedError`."""
+    if tag & 7 == _END_GROUP or tag < 8:
+        raise MalformedError("a field of the entry is none")
+    return skip_payload(raw, pos, tag & 7)
+
+
+def _within(pos: int, end: int) -> int:
+    """Return ``pos``, where something ends that must not extend beyond ``end``. Raises `MalformedError`."""
+    if pos > end:
+        raise MalformedError("a field of the entry extends beyond what it is in")
+    return pos
 
 
 def _signed(raw: bytes, pos: int) -> tuple[int, int]:
@@ -112,15 +127,17 @@ def _shape(raw: bytes, pos: int, end: int, found: BundleEntry) -> tuple[int, ...
         tag, pos = read_tag(raw, pos)
         if tag == 0x12:
             length, pos = read_length(raw, pos)
-            sizes.append(_number(raw, pos, min(pos + length, end), 0x08))
-            pos += length
+            stop = _within(pos + length, end)
+            sizes.append(_number(raw, pos, stop, 0x08))
+            pos = stop
             if len(sizes) > _MAX_RANK:
                 raise MalformedError(f"the tensor has more than {_MAX_RANK} dimensions")
         elif tag == 0x18:
             value, pos = read_value(raw, pos)
             found.unknown_rank = bool(value)
         else:
-            pos = skip_payload(raw, pos, tag & 7)
+            pos = _skip(raw, pos, tag)
+    _within(pos, end)
     return tuple(sizes)
 
 
@@ -132,7 +149,8 @@ def _number(raw: bytes, pos: int, end: int, wanted: int, default: int = 0) -> in
         if tag == wanted:
             value, pos = _signed(raw, pos)
         else:
-            pos = skip_payload(raw, pos, tag & 7)
+            pos = _skip(raw, pos, tag)
+    _within(pos, end)
     return value
 
 
@@ -142,12 +160,13 @@ def _extents(raw: bytes, pos: int, end: int) -> tuple[tuple[int, int], ...]:
     while pos < end:
         tag, pos = read_tag(raw, pos)
         if tag != 0x0A:
-            pos = skip_payload(raw, pos, tag & 7)
+            pos = _skip(raw, pos, tag)
             continue
         length, pos = read_length(raw, pos)
-        stop = min(pos + length, end)
+        stop = _within(pos + length, end)
         found.append((_number(raw, pos, stop, 0x08), _number(raw, pos, stop, 0x10, -1)))
-        pos += length
+        pos = stop
         if len(found) > _MAX_RANK:
             raise MalformedError(f"a part of the tensor has more than {_MAX_RANK} dimensions")
+    _within(pos, end)
     return tuple(found)
