@@ -80,6 +80,10 @@ _MASK64: Final = (1 << 64) - 1
 # Bytes of memory per field that waits for the end of its message, beside its own bytes.
 _WAITING: Final = 150
 _SPILLED: Final = 256 << 10
+# Messages of so few bytes are converted once, whatever the number of their occurrences: attributes of nodes are mostly
+# the same few types and numbers. Remembering 4,096 of them halves the time of a large graph, for at most 2 MiB.
+_FEW: Final = 64
+_REMEMBERED: Final = 4_096
 # Step by which the charge grows.
 _STEP: Final = 1 << 20
 
@@ -220,6 +224,8 @@ class Canonicalizer:
     def run(self, kind: MessageType, items: list[Item], changes: Changes | None = None) -> Rope:
         """Return the canonical form, valid until `close` or the next `fingerprint`. Raise as `fingerprint`."""
         stack = [self._message(kind, items, changes or _UNCHANGED)]
+        keys: list[tuple[str, bytes] | None] = [None]
+        done_before: dict[tuple[str, bytes], Rope] = {}
         answer: Rope | None = None
         while True:
             try:
@@ -229,10 +235,16 @@ class Canonicalizer:
                 answer = done.value
                 if not stack:
                     return done.value  # type: ignore[no-any-return]
+                key = keys.pop()
+                if key is not None and len(done_before) < _REMEMBERED:
+                    done_before[key] = done.value
                 continue
-            self._limits.check("depth", len(stack), "the nesting of messages")
-            stack.append(self._message(*inner, _UNCHANGED))
-            answer = None
+            key = _small(*inner)
+            answer = done_before.get(key) if key is not None else None
+            if answer is None:
+                self._limits.check("depth", len(stack), "the nesting of messages")
+                stack.append(self._message(*inner, _UNCHANGED))
+                keys.append(key)
 
     # -- one message -------------------------------------------------------------------------------------------------
 
@@ -346,6 +358,16 @@ class Canonicalizer:
             self._spool = self._scratch.spool()
         self._held -= len(rope.tail)
         rope.spill(self._spool)
+
+
+def _small(kind: MessageType, items: list[Item]) -> tuple[str, bytes] | None:
+    """Return type and bytes of a message of a few bytes; None for any other."""
+    if len(items) != 1:
+        return None
+    item = items[0]
+    if not isinstance(item, tuple) or item[2] - item[1] > _FEW:
+        return None
+    return kind.full_name, item[0][item[1] : item[2]]
 
 
 # -- the parts of a message --------------------------------------------------------------------------------------------

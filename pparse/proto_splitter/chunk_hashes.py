@@ -29,6 +29,14 @@ OBJECTS: Final[Tag] = (*_META_GRAPH, ("field", 7))
 _TARGETS: Final = (GRAPH, SIGNATURES, OBJECTS)
 
 
+def chunked_checksum(data: Data, options: ReadOptions) -> int:
+    """Return the checksum alone. Raise as `chunked_hashes`."""
+    metadata = read_metadata(data, options)
+    check_versions(metadata.version.join_version, metadata.version.bad_consumers, source=data.name)
+    with options.open(data) as reader:
+        return _checksum(metadata.message, _Chunks(reader, metadata.chunks))
+
+
 def chunked_hashes(data: Data, options: ReadOptions, canonicalizer: Canonicalizer) -> tuple[int, int, int, int]:
     """Return the checksum, and the hashes of the graph, of the signatures and of the object graph.
 
@@ -42,7 +50,7 @@ def chunked_hashes(data: Data, options: ReadOptions, canonicalizer: Canonicalize
     root = metadata.message
     with options.open(data) as reader:
         chunks = _Chunks(reader, metadata.chunks)
-        checksum = cat64(chunks.hash_of(root, ()), fingerprint64(b""))
+        checksum = _checksum(root, chunks)
         model = _pruned_items(root, chunks)
         meta_graph = element(model, 2, 0)
         if meta_graph is None:
@@ -125,6 +133,10 @@ class _Chunks:
                 for below in inner.chunked_fields:  # the tags of these, and their chunks, do not count
                     total = cat64(total, (yield below.message))
         return total
+
+
+def _checksum(root: Any, chunks: _Chunks) -> int:
+    return cat64(chunks.hash_of(root, ()), fingerprint64(b""))
 
 
 def _has_chunk(tree: Any) -> bool:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.data.base import Data
+    from pparse.data.reader import Range
     from pparse.data.scratch import Scratch
     from pparse.proto_splitter.pieces import Item
     from pparse.protobuf.schema import Schema
@@ -60,7 +61,7 @@ PRODUCER_WHOLE: Final = 4
 PRODUCER_CHUNKED: Final = 2
 
 _FINGERPRINT_FILE: Final = "fingerprint.pb"
-_HASHES: Final = (
+HASHES: Final = (
     "saved_model_checksum",
     "graph_def_program_hash",
     "signature_def_hash",
@@ -76,7 +77,7 @@ class Fingerprint:
     Two are equal if all their fields are; `same_model` ignores the uuid.
     """
 
-    __slots__ = (*_HASHES, "producer", "uuid")
+    __slots__ = (*HASHES, "producer", "uuid")
 
     def __init__(
         self,
@@ -106,7 +107,7 @@ class Fingerprint:
     @property
     def hashes(self) -> tuple[int, ...]:
         """The five hashes, in the order of their fields."""
-        return tuple(getattr(self, name) for name in _HASHES)
+        return tuple(getattr(self, name) for name in HASHES)
 
     @property
     def singleprint(self) -> str:
@@ -122,7 +123,7 @@ class Fingerprint:
         from pparse.protos import message_class
 
         message = message_class("tensorflow.FingerprintDef")(uuid=self.uuid)
-        for name in _HASHES:
+        for name in HASHES:
             setattr(message, name, getattr(self, name))
         if self.producer:
             message.version.producer = self.producer
@@ -140,7 +141,7 @@ class Fingerprint:
             message = message_class("tensorflow.FingerprintDef").FromString(serialized)
         except DecodeError as error:
             raise MalformedError(f"not a FingerprintDef: {error}") from error
-        found = {name: getattr(message, name) for name in (*_HASHES, "uuid")}
+        found = {name: getattr(message, name) for name in (*HASHES, "uuid")}
         return cls(producer=message.version.producer, **found)
 
     def __eq__(self, other: object) -> bool:
@@ -235,13 +236,25 @@ def checkpoint_hash(folder: str) -> int:
     if not exists(path):
         return 0
     with open_file(path) as data:
-        hashing = Fingerprint64()
-        for block in blocks_of(data.range(0, data.size or 0)):
-            hashing.update(block)
-        return hashing.digest()
+        return hash_of(data.range(0, data.size or 0))
+
+
+def hash_of(found: Range) -> int:
+    """Return the hash of bytes as they are, read piece by piece."""
+    hashing = Fingerprint64()
+    for block in blocks_of(found):
+        hashing.update(block)
+    return hashing.digest()
 
 
 # -- a whole message ---------------------------------------------------------------------------------------------------
+
+
+def whole_checksum(message: Range, canonicalizer: Canonicalizer) -> int:
+    """Return the checksum of a SavedModel in one message (producer 4). Raise as `Canonicalizer.fingerprint`."""
+    from pparse.protos import schema
+
+    return canonicalizer.fingerprint(schema().message("tensorflow.SavedModel"), [content_of(message)])
 
 
 def _whole_hashes(data: Data, canonicalizer: Canonicalizer) -> tuple[int, int, int, int]:
@@ -250,7 +263,7 @@ def _whole_hashes(data: Data, canonicalizer: Canonicalizer) -> tuple[int, int, i
 
     types = schema()
     model: list[Item] = [content_of(data.range(0, data.size or 0))]
-    checksum = canonicalizer.fingerprint(types.message("tensorflow.SavedModel"), model)
+    checksum = whole_checksum(data.range(0, data.size or 0), canonicalizer)
     meta_graph = element(model, META_GRAPHS, 0)
     if meta_graph is None:
         raise MalformedError("the SavedModel has no MetaGraphDef", source=data.name)

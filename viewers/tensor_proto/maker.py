@@ -85,8 +85,9 @@ class TensorMaker:
             found = self.quick(name, pieces, near) if near is not None and len(pieces) == 1 else None
             found = found or self.read(name, Message(self.make, pieces, self.type, near))
             parts = [piece for piece in pieces if isinstance(piece, Range)]
-            if self._is_sure and len(parts) == len(pieces) == 1 and parts[0].data is self.extraction.data:
-                return found
+            alone = len(parts) == len(pieces) == 1 and parts[0].data is self.extraction.data
+            if self._is_sure and alone and found._content is None and found.spans:
+                return found  # its spans are in the file itself, where all that is known about them is found
             if found._listing is not None and found._listing[1] is not None:
                 parts.append(found._listing[1])
             elif (content := found._content) is not None and content.data is not None:

@@ -57,9 +57,16 @@ class ProtoTensor(Tensor):
 
     @property
     def verified(self) -> bool | None:
-        """False if a checksum contradicts the bytes."""
+        """False if a checksum contradicts the bytes; True also if one confirmed the message that lists the numbers."""
         told = self._finding is not None and self._finding.code == "hash"
-        return False if told or self._why_suspect is not None else super().verified
+        if told or self._why_suspect is not None:
+            return False
+        known = super().verified
+        if known is None and self._parts and self._status is Status.COMPLETE and self.encoding != "raw":
+            listed = None if self._content is None else self._content.data  # made of the message
+            proved = (part.data.is_proved(part.start, part.end) for part in self._parts if part.data is not listed)
+            return True if all(proved) else None
+        return known
 
     @verified.setter
     def verified(self, verified: bool | None) -> None:

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.document.extraction import Extraction
+    from pparse.proto_splitter.fingerprint import Fingerprint
 
 FINGERPRINT: Final = "fingerprint.pb"
 KERAS: Final = "keras_metadata.pb"
 _KERAS_MESSAGE: Final = "third_party.py.tf_keras.protobuf.SavedMetadata"
-_HASHES: Final = ("graph_def_program_hash", "signature_def_hash", "saved_object_graph_hash", "checkpoint_hash")
 # Longer files are not what their name says; a model's configuration can be long.
 _MAX_FINGERPRINT: Final = 1 << 16
 _MAX_KERAS: Final = 16 << 20
@@ -26,13 +26,30 @@ _MOST_NODES: Final = 100_000
 def folder_facts(folder: Extraction) -> dict[str, Any]:
     """Return what the files beside the message say: the fingerprint, and what Keras calls the model."""
     found: dict[str, Any] = {}
-    raw = _content(folder, FINGERPRINT, _MAX_FINGERPRINT)
-    if raw is not None:
-        found["fingerprint"] = _fingerprint(raw)
+    fingerprint = fingerprint_of(folder)
+    if fingerprint is not None:
+        prints = {"singleprint": fingerprint.singleprint} if any(fingerprint.hashes[1:]) else {}
+        found["fingerprint"] = {**prints, "uuid": fingerprint.uuid} if fingerprint.uuid else prints
     raw = _content(folder, KERAS, _MAX_KERAS)
     if raw is not None:
         found["keras"] = _keras(raw)
     return {name: facts for name, facts in found.items() if facts}
+
+
+def fingerprint_of(folder: Extraction) -> Fingerprint | None:
+    """Return what ``fingerprint.pb`` says (TensorFlow: ``read_fingerprint``); None if it is not there, or another file.
+
+    Fields that are not set, or cannot be read, are 0 or empty.
+    """
+    from pparse.proto_splitter.fingerprint import HASHES, Fingerprint
+
+    raw = _content(folder, FINGERPRINT, _MAX_FINGERPRINT)
+    if raw is None:
+        return None
+    with open_document(raw, format="protobuf", options={"message": "tensorflow.FingerprintDef"}) as document:
+        root = document.root
+        hashes = [value_at(root, name, default=0) for name in HASHES]
+        return Fingerprint(*hashes, value_at(root, "uuid", default=""), value_at(root, "version", "producer", default=0))
 
 
 def _content(folder: Extraction, name: str, most: int) -> bytes | None:
@@ -45,16 +62,6 @@ def _content(folder: Extraction, name: str, most: int) -> bytes | None:
         return file.data.read_exact(file.start, size) if size <= most else None
     except (SourceError, EndOfDataError, PathError):
         return None
-
-
-def _fingerprint(raw: bytes) -> dict[str, Any]:
-    """Return the singleprint and the uuid of a FingerprintDef (TensorFlow: ``read_fingerprint``)."""
-    with open_document(raw, format="protobuf", options={"message": "tensorflow.FingerprintDef"}) as document:
-        root = document.root
-        hashes = [value_at(root, name, default=0) for name in _HASHES]
-        found = {"singleprint": "/".join(map(str, hashes))} if any(hashes) else {}
-        uuid = value_at(root, "uuid")
-        return {**found, "uuid": uuid} if uuid else found
 
 
 def _keras(raw: bytes) -> dict[str, Any]:

@@ -46,6 +46,7 @@ class SavedModelViewer(TensorflowViewer):
         """The message alone: its constants."""
         self._variables: Viewer | None = None
         self._opened = False
+        self._compared = False
         self._taken: tuple[frozenset[int], Charge] | None = None
 
     @property
@@ -199,8 +200,9 @@ class SavedModelViewer(TensorflowViewer):
                     self.findings.add(finding)
                     yield finding
         self._look_for_assets()
+        self._compare_fingerprint()
         for finding in self.findings:
-            if (finding.path == VARIABLES or finding.code == "asset") and finding not in told:
+            if (finding.path == VARIABLES or finding.code in ("asset", "fingerprint")) and finding not in told:
                 yield finding
 
     def _look_for_assets(self) -> None:
@@ -211,10 +213,20 @@ class SavedModelViewer(TensorflowViewer):
                 reason = f"the graph needs the file assets/{asset.filename}: {error.reason}"
                 self.findings.add(Finding("asset", reason, source=self.extraction.name, path=asset.tensor))
 
+    def _compare_fingerprint(self) -> None:
+        """Compare message and index with the fingerprint of the folder, once."""
+        from pparse.viewers.tensorflow.fingerprint import compare_fingerprint
+
+        if not self._compared:
+            self._compared = True
+            for finding in compare_fingerprint(self):
+                self.findings.add(finding)
+
     def settle(self) -> None:
         """Compare all checksums, so that no status changes later."""
         for part in self._parts:
             part.settle()
+        self._compare_fingerprint()
 
     # -- what belongs to it ------------------------------------------------------------------------------------------
 
