@@ -132,11 +132,12 @@ class SavedModelFolderParser(CpbParser, Container):
         self._note_others()
         if self.plain:
             entry = ProtobufParser.root_entry(self)
-            text = self.file.own_result
-            status = text.root.known_status
-            if self.member is not self.file and status not in (None, Status.COMPLETE):  # the text is not whole
-                entry.status, entry.finding = status, text.root.finding
-                self.result.findings.extend(text.findings)
+            if self.member is not self.file:
+                text = self.file.own_result
+                status = text.root.known_status
+                if status not in (None, Status.COMPLETE):  # the text is not whole
+                    entry.status, entry.finding = status, text.root.finding
+                    self.result.findings.extend(text.findings)
             return entry
         return super().root_entry()
 

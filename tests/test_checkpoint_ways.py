@@ -182,8 +182,53 @@ def test_if_the_latest_checkpoint_is_gone_the_other_one_is_shown_with_a_warning(
 
 def test_several_checkpoints_and_none_that_is_the_latest_are_listed(slots):
     (slots / "checkpoint").unlink()
-    with pytest.raises(pparse.PathError, match=r"ckpt-1\.index, ckpt-2\.index"):
+    with pytest.raises(pparse.PathError, match=r"ckpt-2\.index, ckpt-1\.index$"):
         pparse.view(slots)
+    (slots / "checkpoint").write_text('model_checkpoint_path: "ckpt-77"')
+    with pytest.raises(pparse.PathError, match=r"ckpt-1\.index; the latest .*, ckpt-77, is not here"):
+        pparse.view(slots)
+
+
+def test_the_latest_checkpoint_without_its_index_is_missing_though_others_are_whole(run, slots):
+    (slots / "ckpt-2.index").unlink()
+    ran = run("check", slots)
+    assert ran.code == 4
+    assert "ckpt-2.index is not beside it" in ran.out
+    assert "of others, it is there: ckpt-1" in ran.out
+
+
+def test_only_data_files_name_the_index_that_is_missing(run, slots):
+    for path in [*slots.glob("*.index"), slots / "checkpoint"]:
+        path.unlink()
+    ran = run("ls", slots)
+    assert ran.code == 4
+    assert "ckpt-2.index is not beside it" in ran.out + ran.err
+
+
+@pytest.mark.parametrize("content", [b"nothing\n", b"", b"{}", bytes(100)])
+def test_a_file_that_only_has_the_name_of_an_index_is_damage(run, slots, content):
+    (slots / "ckpt-2.index").write_bytes(content)
+    for name in ("", "checkpoint", DATA_2):
+        ran = run("check", slots / name)
+        assert (ran.code, "no index of a checkpoint" in ran.out) == (4, True), ran.out
+
+
+def test_a_data_file_that_cannot_be_read_is_not_to_be_fetched_again(run, slots):
+    (slots / DATA_2).unlink()
+    (slots / DATA_2).mkdir()
+    ran = run("ls", slots)
+    assert ran.code == 4
+    assert f"{DATA_2} cannot be read" in ran.out + ran.err
+    assert "fetch" not in ran.out + ran.err
+
+
+def test_files_to_resume_are_called_as_the_caller_called_the_folder(run, slots):
+    size = (slots / "ckpt-2.index").stat().st_size
+    with (slots / "ckpt-2.index").open("r+b") as file:
+        file.truncate(size - 1)
+    for name in ("", "ckpt-2", "ckpt-2.index", "checkpoint", DATA_2):
+        ran = run("ls", slots / name)
+        assert f"resume the download at byte {size - 1} of {slots}/ckpt-2.index" in ran.out + ran.err, name
 
 
 @pytest.mark.parametrize("name", ["", "checkpoint", DATA_2])

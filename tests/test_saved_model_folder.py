@@ -192,6 +192,65 @@ def test_a_cut_message_leaves_the_variables(folder):
         shutil.copy(KERAS / "saved_model.pb", folder / "saved_model.pb")
 
 
+@pytest.mark.parametrize("lost", ["variables", "variables/variables.index"])
+def test_variables_that_are_not_there_are_listed_as_missing(run, folder, lost):
+    if (folder / lost).is_dir():
+        shutil.rmtree(folder / lost)
+    else:
+        (folder / lost).unlink()
+    for command in ("ls", "check", "info"):
+        assert run(command, folder).code == 4, command
+    with pparse.view(folder) as model:
+        for name, (key, dtype, shape, _) in EXPECTED.items():
+            tensor = model[name]
+            assert (tensor.status, tensor.key, str(tensor.dtype), list(tensor.shape)) == (
+                Status.MISSING,
+                key,
+                dtype,
+                shape,
+            )
+            assert model[key].name == name
+            with pytest.raises(pparse.MissingTensorError):
+                tensor.numpy()
+        assert model.extent().missing == len(EXPECTED)
+        assert set(EXPECTED) < set(model)
+
+
+def test_a_graph_without_variables_needs_no_folder_of_variables(run, tmp_path):
+    model = message_class("tensorflow.SavedModel")(saved_model_schema_version=1)
+    model.meta_graphs.add().graph_def.node.add(name="x", op="Placeholder")
+    (tmp_path / "saved_model.pb").write_bytes(model.SerializeToString())
+    assert run("check", tmp_path).code == 0
+    # A Saver's collection says that there were variables, though not which.
+    model.meta_graphs[0].collection_def["variables"].bytes_list.value.append(b"x")
+    (tmp_path / "saved_model.pb").write_bytes(model.SerializeToString())
+    assert run("check", tmp_path).code == 4
+
+
+@pytest.mark.parametrize("content", [b"", b"\x08\x01"])
+def test_a_message_without_meta_graph_is_cut(run, folder, content):
+    (folder / "saved_model.pb").write_bytes(content)
+    for command in ("ls", "check"):
+        ran = run(command, folder)
+        assert ran.code == 4, command
+        assert f"{folder}/saved_model.pb" in ran.out + ran.err
+    with pparse.view(folder) as model:
+        assert model.status is Status.TRUNCATED
+
+
+@pytest.mark.parametrize("content", [None, b"root:x:0:0:root:/root:/bin/bash\n" * 9])
+def test_without_its_message_the_variables_of_a_folder_are_shown(run, folder, content):
+    if content is None:
+        (folder / "saved_model.pb").unlink()
+    else:
+        (folder / "saved_model.pb").write_bytes(content)
+    assert run("check", folder).code == 4
+    assert run("ls", folder).code == 4
+    with pparse.view(folder) as model:
+        for name, row in EXPECTED.items():
+            assert bytes_of(model[name]) == row[3]
+
+
 def test_the_message_alone_says_that_it_has_no_variables(run):
     ran = run("ls", KERAS / "saved_model.pb")
     assert ran.code == 0

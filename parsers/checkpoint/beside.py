@@ -18,7 +18,7 @@ from __future__ import annotations
 from abc import abstractmethod
 
 from pparse.document.extraction import extraction_of
-from pparse.errors import EndOfDataError, GapError, PathError, SourceError
+from pparse.errors import EndOfDataError, FormatError, GapError, PathError, SourceError
 from pparse.findings import Finding, Severity, Status
 from pparse.lazy import lazy_pattern
 from pparse.tree.container import Container
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 INDEX: Final = ".index"
 STATE: Final = "checkpoint"
+CHECKPOINT: Final = "tf-checkpoint"
+"""The format of an index, and of a file of version 1."""
 ANY: Final = "?????"
 """What stands for the numbers of the files of a checkpoint of version 1."""
 DATA: Final = lazy_pattern(r"(.+)\.data-(\d{5})-of-(\d{5})")
@@ -80,22 +82,32 @@ class StandInParser(Parser, Container):
                 return None
             names = self.candidates()
             reason = f"{names[0]} is not beside it" if names else "it names no checkpoint"
+            status = Status.MISSING
             for name in names:
                 try:
-                    self._found = extraction_of(self.result).sibling(name)
-                    self._found.known_end()  # a file is opened when it is asked
-                    self._tell(self._found)
-                    return self._found
+                    found = extraction_of(self.result).sibling(name)
+                    found.known_end()  # a file is opened when it is asked
+                    self._tell(found)  # before it is parsed, or it would come too late
+                    wrong = _why_no_checkpoint(found)
+                    if wrong is None:
+                        self._found = found
+                        return found
+                    status, reason = Status.DAMAGED, f"{name} is beside it, but is no index of a checkpoint: {wrong}"
                 except (SourceError, EndOfDataError, PathError) as error:
-                    self._found = None
                     reason = f"{name} is not beside it: {error.reason}" if name == names[0] else reason
             reason += "; without the index of a checkpoint, names, types and shapes of its tensors are not known"
+            reason += self._instead()
             source = self.result.extraction.name
-            self.result.close_node(self.result.root, Status.MISSING, Finding("missing", reason, source=source))
+            code = "missing" if status is Status.MISSING else "malformed"
+            self.result.close_node(self.result.root, status, Finding(code, reason, source=source))
         return self._found
 
     def _tell(self, index: Extraction) -> None:
         """Say what else there is, when ``index`` was chosen."""
+
+    def _instead(self) -> str:
+        """Return a clause on what may be opened instead of what is not there; empty: nothing."""
+        return ""
 
     def enter(self, name: str) -> Extraction | None:
         """Return the checkpoint, by the name of its file."""
@@ -126,7 +138,8 @@ class StandInParser(Parser, Container):
                 ctx.emit(Entry(number, "string", ctx.node.start, ctx.node.start, prefix))
         else:
             for name in self.candidates()[:1]:
-                ctx.emit(Entry("index", "string", ctx.node.start, ctx.node.start, name))
+                there = Status.COMPLETE if self.unwrapped() is not None else self.result.root.known_status
+                ctx.emit(Entry("index", "string", ctx.node.start, ctx.node.start, name, there))
             if self.facts():
                 ctx.emit(Entry("checkpoints", "checkpoints", ctx.node.start, ctx.node.start))
         return ctx.node.end or ctx.node.start, DONE, 0
@@ -183,6 +196,15 @@ class CheckpointStateParser(StandInParser):
 
     def _tell(self, index: Extraction) -> None:
         note_others(index, self.candidates()[0], self.facts())
+
+
+def _why_no_checkpoint(file: Extraction) -> str | None:
+    """Return why a file beside another one is no checkpoint; None if it is."""
+    try:
+        own = file.own_result.parser
+    except FormatError as error:
+        return error.reason
+    return None if own.name == CHECKPOINT else f"it is {own.description}"
 
 
 def prefix_of(name: str) -> str | None:
@@ -247,5 +269,6 @@ def note_others(index: Extraction, latest: str, prefixes: Sequence[str]) -> None
         reason = f"this is {shown.removesuffix(INDEX)}, the latest checkpoint by the file {STATE}"
     if reason and not index.notes:
         also = ", ".join(others[:4]) + (f" and {len(others) - 4} more" if len(others) > 4 else "")
-        reason += f"; there {'are' if len(others) > 1 else 'is'} also {also}" if others else ""
+        which = "which are not read here: name each" if len(others) > 1 else "which is not read here: name it"
+        reason += f"; there {'are' if len(others) > 1 else 'is'} also {also}, {which}" if others else ""
         index.notes += (Finding("other-checkpoints", reason, severity=severity, source=index.name),)

@@ -5,17 +5,24 @@ States: those of `pparse.parsers.checkpoint.beside`, whose files stand for a che
 
 from __future__ import annotations
 
-from pparse.errors import EndOfDataError, SourceError
+from pparse.errors import EndOfDataError, PathError, SourceError
+from pparse.findings import Finding
+from pparse.lazy import lazy_pattern
 from pparse.parsers.checkpoint.beside import DATA, INDEX, STATE, StandInParser, note_others, read_state, without_marks
 from pparse.tree.recognition import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import ClassVar
+    from typing import ClassVar, Final
 
     from pparse.document.extraction import Extraction, FolderExtraction
     from pparse.tree.result import Result
+
+VARIABLES: Final = "variables/variables.index"
+"""Where the variables are in the folder of a SavedModel."""
+_SAVED_MODEL: Final = frozenset(("fingerprint.pb", "keras_metadata.pb"))
+_NUMBERS = lazy_pattern(r"\d{1,18}")
 
 
 class CheckpointFolderParser(StandInParser):
@@ -43,10 +50,19 @@ class CheckpointFolderParser(StandInParser):
 
     @classmethod
     def models_in(cls, folder: FolderExtraction) -> Sequence[str]:
-        """Return the indexes in a folder; if the latest is known and there, only that."""
-        indexes = indexes_in(folder)
-        latest = [name for name in latest_in(folder) if name in folder.members]
-        return latest[:1] or indexes
+        """Return the indexes in a folder, the newest first; only that of the latest if it is known, and a file of it is
+        there. Without any index, the one that the newest data file needs."""
+        prefixes = prefixes_of_data(folder)
+        latest = latest_in(folder)
+        there = [name for name in latest if name in folder.members or name.removesuffix(INDEX) in prefixes]
+        found = there[:1] or indexes_in(folder) or [prefix + INDEX for prefix in prefixes[:1]]
+        return found or ([VARIABLES] if _has_variables(folder) else [])
+
+    @classmethod
+    def about_models(cls, folder: FolderExtraction) -> str:
+        """Say that the latest checkpoint is not in the folder, if that is known."""
+        latest = next(iter(latest_in(folder)), "").removesuffix(INDEX)
+        return f"the latest checkpoint by the file {STATE}, {latest}, is not here" if latest else ""
 
     def candidates(self) -> Sequence[str]:
         """Return the index that stands for the folder."""
@@ -60,17 +76,45 @@ class CheckpointFolderParser(StandInParser):
         """Return the prefixes of all checkpoints in it."""
         return self._kept
 
+    def _instead(self) -> str:
+        others = [prefix for prefix in self._kept if [prefix + INDEX] != list(self._names)]
+        return f"; of others, it is there: {', '.join(others[:4])}" if others else ""
+
     def _tell(self, index: Extraction) -> None:
+        if index.name == VARIABLES:
+            reason = "the folder is that of a SavedModel without its saved_model.pb; these are its variables"
+            index.notes += (Finding("missing", reason, source=self.result.extraction.name),)
+            return
         note_others(index, next(iter(latest_in(self.result.extraction)), ""), self._kept)  # type: ignore[arg-type]
 
 
 def indexes_in(folder: FolderExtraction) -> list[str]:
-    """Return the indexes in a folder that have a data file beside them, or would have if none has."""
-    bare = {name: without_marks(name) for name in folder.members}
-    prefixes = dict.fromkeys(found[1] for name in bare.values() if (found := DATA.fullmatch(name)) is not None)
-    indexes = [name for name, called in bare.items() if called.endswith(INDEX)]
-    with_data = [name for name in indexes if bare[name].removesuffix(INDEX) in prefixes]
-    return with_data or ([prefix + INDEX for prefix in prefixes] if not indexes else [])
+    """Return the indexes in a folder that have a data file beside them, the newest first."""
+    prefixes = prefixes_of_data(folder)
+    indexes = [name for name in folder.members if without_marks(name).endswith(INDEX)]
+    return sorted((name for name in indexes if without_marks(name).removesuffix(INDEX) in prefixes), key=_age)
+
+
+def _has_variables(folder: FolderExtraction) -> bool:
+    """Return whether it is what is left of a SavedModel's folder, with the variables in it."""
+    if _SAVED_MODEL.isdisjoint(folder.members):
+        return False
+    try:
+        folder.sibling(VARIABLES).known_end()
+    except (SourceError, EndOfDataError, PathError):
+        return False
+    return True
+
+
+def prefixes_of_data(folder: FolderExtraction) -> list[str]:
+    """Return the prefixes of the data files in a folder, the newest first."""
+    found = (DATA.fullmatch(without_marks(name)) for name in folder.members)
+    return sorted({match[1] for match in found if match is not None}, key=_age)
+
+
+def _age(name: str) -> tuple[list[int], str]:
+    """Return a key by which names with greater numbers of steps come first."""
+    return [-int(number) for number in _NUMBERS.findall(name)], name
 
 
 def latest_in(folder: FolderExtraction) -> Sequence[str]:

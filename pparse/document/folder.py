@@ -149,12 +149,15 @@ class FolderBelow(Folder):
         return self._outer.open(self._prefix + name)
 
 
-def several_models(folder: Folder, models: Sequence[str]) -> PathError:
-    """Return the error that asks which of the models in a folder is meant; each is called by the file to open."""
+def several_models(folder: Folder, models: Sequence[str], about: Sequence[str] = ()) -> PathError:
+    """Return the error that asks which of the models in a folder is meant; each is called by the file to open.
+
+    ``about``: what else is to be known of them.
+    """
     shown = ", ".join(models[:8]) + (f" and {len(models) - 8} more" if len(models) > 8 else "")
     reason = (
         f"the folder holds several models; name one of them, e.g. {folder.path.rstrip('/')}/{models[0]}. "
-        f"There are: {shown}"
+        f"There are: {shown}" + "".join(f"; {known}" for known in about)
     )
     return PathError(reason, path=folder.path)
 

@@ -130,6 +130,11 @@ class Parser(Doored):
         return ()
 
     @classmethod
+    def about_models(cls, folder: Any) -> str:
+        """Return what a user should know who has to choose among `models_in`, as a clause; empty: nothing."""
+        return ""
+
+    @classmethod
     def match_folder(cls, folder: Any) -> Confidence:
         """The same for a folder (a `pparse.document.extraction.FolderExtraction`), if the parser reads folders."""
         return Confidence.NO

@@ -8,6 +8,7 @@ A tensor is called by its key; in an object-based checkpoint, by the name of the
 from __future__ import annotations
 
 from bisect import bisect_right
+from errno import ENOENT
 from math import prod
 
 from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError, SourceError
@@ -55,6 +56,7 @@ class CheckpointViewer(Viewer):
         self.parser: CheckpointParser = extraction.parse().parser  # type: ignore[assignment]
         self._files: dict[int, Extraction | Finding] = {}
         self._header: tuple[int, bool] | None = None
+        self._unreadable: set[int] = set()
         self._needs: dict[int, int] = {}
         self._names: VariableNames | None = None
         self._charge: Charge | None = None
@@ -351,8 +353,13 @@ class CheckpointViewer(Viewer):
                 found = self.extraction.sibling(name)
                 found.known_end()  # a file is opened when it is asked
             except (SourceError, EndOfDataError, MalformedError) as error:
-                reason = error.reason if isinstance(error, MalformedError) else f"{name} is not there: {error.reason}"
+                reason = f"{name} is not there"
+                if isinstance(error, MalformedError):
+                    reason = error.reason
+                elif getattr(error, "errno", ENOENT) != ENOENT:
+                    reason = f"{name} cannot be read: {error.reason}"
                 found = Finding("missing", reason, source=self.extraction.name)
+                self._unreadable |= {shard} if not reason.endswith("is not there") else set()
             self._files[shard] = found
         return found
 
@@ -487,7 +494,8 @@ class CheckpointViewer(Viewer):
             extent.document_status = self.root.status
             extent.at_least = True  # entries that are lost may name more data
             if self.root.status is Status.TRUNCATED:
-                extent.resume.append(Resume(self.extraction.name, extent.actual))
+                name = self.extraction.name.rpartition("/")[2]
+                extent.resume.append(Resume(self._beside(name), extent.actual))
                 extent.expected += 1
                 extent.cut_files += 1
         for shard, needed in sorted(self._needs.items()):
@@ -503,8 +511,9 @@ class CheckpointViewer(Viewer):
             if isinstance(file, Finding) and (not self.header[0] or shard < self.header[0]):
                 extent.missing_files += 1
                 extent.at_least = True
-                extent.resume.append(Resume(self._beside(self._data_name(shard)), 0))
-        if extent.resume and extent.document_status is Status.COMPLETE:
+                if shard not in self._unreadable:  # to fetch it again would not help
+                    extent.resume.append(Resume(self._beside(self._data_name(shard)), 0))
+        if (extent.resume or extent.missing_files) and extent.document_status is Status.COMPLETE:
             extent.document_status = Status.TRUNCATED
         return self.keep_extent(extent)
 

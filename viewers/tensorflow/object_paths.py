@@ -26,18 +26,24 @@ _MOST: Final = 200_000
 
 def names_by_key(meta_graph: Node) -> dict[str, str]:
     """Return the names of the variables of a MetaGraphDef by their keys in the checkpoint."""
+    named = ((key, value_at(node, "name")) for key, node in variables_by_key(meta_graph).items())
+    return {key: name for key, name in named if isinstance(name, str) and name}
+
+
+def variables_by_key(meta_graph: Node) -> dict[str, Node]:
+    """Return the descriptions (SavedVariable) of the variables of a MetaGraphDef by their keys in the checkpoint."""
     graph = meta_graph.find("object_graph_def")
     objects = list(islice(kids_of(graph.find("nodes") if graph is not None else None), _MOST))
     paths = {0: ""} if objects else {}
     waiting = deque(paths)
-    names: dict[int, str] = {}
+    variables: dict[int, Node] = {}
     slots: list[tuple[int, int, str, int]] = []
     while waiting:
         number = waiting.popleft()
         known = objects[number]
-        name = value_at(known, "variable", "name")
-        if isinstance(name, str) and name:
-            names[number] = name
+        variable = known.find("variable")
+        if variable is not None:
+            variables[number] = variable
         for child in kids_of(known.find("children")):
             other = value_at(child, "node_id", default=0)
             if 0 <= other < len(objects) and other not in paths:
@@ -47,12 +53,12 @@ def names_by_key(meta_graph: Node) -> dict[str, str]:
         for slot in kids_of(known.find("slot_variables")):
             original, kept = (value_at(slot, f"{key}_variable_node_id", default=0) for key in ("original", "slot"))
             slots.append((number, original, value_at(slot, "slot_name", default=""), kept))
-    found = {paths[number] + VALUE: name for number, name in names.items()}
+    found = {paths[number] + VALUE: node for number, node in variables.items()}
     for optimizer, original, slot_name, kept in slots:
         if original in paths and 0 <= kept < len(objects):
-            name = value_at(objects[kept], "variable", "name")
-            if name:
-                found[f"{paths[original]}{SLOT}{paths[optimizer]}/{escaped(slot_name)}{VALUE}"] = name
+            variable = objects[kept].find("variable")
+            if variable is not None:
+                found[f"{paths[original]}{SLOT}{paths[optimizer]}/{escaped(slot_name)}{VALUE}"] = variable
     return found
 
 

@@ -6,6 +6,7 @@ The variables are a checkpoint in ``variables/`` (`pparse.viewers.checkpoint`); 
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import chain
 
 from pparse.document.downloads import Resume
@@ -15,7 +16,8 @@ from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.tensors.extent import Extent
 from pparse.viewers.checkpoint.viewer import CheckpointViewer
 from pparse.viewers.tensorflow.folder_files import FINGERPRINT, KERAS, folder_facts
-from pparse.viewers.tensorflow.object_paths import names_by_key
+from pparse.viewers.tensorflow.lost_variables import LostVariables
+from pparse.viewers.tensorflow.object_paths import names_by_key, variables_by_key
 from pparse.viewers.tensorflow.viewer import TensorflowViewer
 
 TYPE_CHECKING = False
@@ -27,9 +29,12 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
+    from pparse.tree.node import Node
 
 # Where TensorFlow's loader looks for the variables (tensorflow/python/saved_model/constants.py).
 VARIABLES: Final = "variables/variables.index"
+# Collections of a graph of TensorFlow 1 whose variables its Saver saved (tensorflow/python/framework/ops.py, GraphKeys).
+_VARIABLES: Final = ("variables", "trainable_variables")
 # Memory of the hash of a name in a set.
 _COST: Final = 80
 
@@ -61,7 +66,7 @@ class SavedModelViewer(TensorflowViewer):
                 if isinstance(variables, CheckpointViewer):
                     variables.parser.other_names = self._names_by_key
             except SourceError as error:
-                if self.parser.sizes("variables"):  # type: ignore[attr-defined]
+                if self.parser.sizes("variables") or any(self._described) or self._has_saver():  # type: ignore[attr-defined]
                     self._note_unread("missing", f"the variables cannot be read without their index: {error.reason}")
             except PASSING_OR_LIMIT:
                 raise
@@ -76,14 +81,33 @@ class SavedModelViewer(TensorflowViewer):
             found.update(names_by_key(graph))
         return found
 
+    @cached_property
+    def _described(self) -> LostVariables:
+        """The variables as the message describes them."""
+        described: dict[str, Node] = {}
+        for graph in self.meta_graphs():
+            described.update(variables_by_key(graph))
+        return LostVariables(self.extraction, described)
+
+    def _has_saver(self) -> bool:
+        """Return whether a graph of TensorFlow 1 has variables that were saved."""
+        collections = (graph.find("collection_def") for graph in self.meta_graphs())
+        return any(found is not None and found.find(name) is not None for found in collections for name in _VARIABLES)
+
     def _note_unread(self, code: str, reason: str) -> None:
         self.findings.add(Finding(code, reason, source=self.extraction.name, path=VARIABLES))
 
     @property
     def _parts(self) -> Iterator[Viewer]:
-        if self.variables is not None:
-            yield self.variables
+        if self._listed_variables is not None:
+            yield self._listed_variables
         yield self.model
+
+    @property
+    def _listed_variables(self) -> Viewer | None:
+        """The variables; if they cannot be read, as the message describes them."""
+        lost = self.variables is None and any(finding.path == VARIABLES for finding in self.findings)
+        return self._described if lost else self.variables
 
     # -- tensors -----------------------------------------------------------------------------------------------------
 
@@ -104,9 +128,8 @@ class SavedModelViewer(TensorflowViewer):
 
     def rank(self, tensor: Tensor) -> int:
         """Return 0 for variables, 1 for what says how they were saved, 2 for constants."""
-        if tensor._owner is self.model or self._variables is None:
-            return 2
-        return self._variables.rank(tensor)
+        variables = self._listed_variables
+        return 2 if tensor._owner is self.model or variables is None else variables.rank(tensor)
 
     def __iter__(self) -> Iterator[str]:
         names: Iterator[Iterator[str]] = (
@@ -116,7 +139,7 @@ class SavedModelViewer(TensorflowViewer):
 
     def find(self, name: str) -> Tensor | None:
         """Return the variable with that name or key, or the constant with that name; None if there is none."""
-        variables = self.variables
+        variables = self._listed_variables
         found = variables.find(name) if variables is not None else None
         if found is not None:
             return found
@@ -138,7 +161,8 @@ class SavedModelViewer(TensorflowViewer):
     def _variable_names(self) -> frozenset[int]:
         """The hashes of the names of all variables."""
         if self._taken is None:
-            names = frozenset(map(hash, self.variables)) if self.variables is not None else frozenset()
+            variables = self._listed_variables
+            names = frozenset(map(hash, variables)) if variables is not None else frozenset()
             budget = self.extraction.session.budget
             self._taken = names, budget.charge(_COST * len(names), "the names of the variables")
         return self._taken[0]
@@ -179,9 +203,13 @@ class SavedModelViewer(TensorflowViewer):
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added: without their index, the variables are missing."""
         text, message = self.parser.file, self.parser.member  # type: ignore[attr-defined]
-        if message is not text:  # what was made of a text has no byte to go on at
-            at = text.known_end() - text.start
-            extent.resume = [Resume(text.path, at) if found.file == message.name else found for found in extent.resume]
+        folder = self.extraction.folder
+        path = text.path if folder is None else folder.path_of(text.name)
+        at = None if message is text else text.known_end() - text.start  # what was made of a text has no place to go on
+        extent.resume = [
+            Resume(path, found.at if at is None else at, hole=found.hole) if found.file == message.name else found
+            for found in extent.resume
+        ]
         lost = next((finding for finding in self.findings if finding.path == VARIABLES), None)
         if self._variables is None and lost is not None:
             extent.missing_files += 1

@@ -6,6 +6,7 @@ assets. Reads only what is asked for.
 
 from __future__ import annotations
 
+from pparse.findings import Finding, Status
 from pparse.parsers.cpb.parser import CHUNKS
 from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.viewers.tensor_proto.viewer import ProtoViewer, kids_of
@@ -130,6 +131,22 @@ class TensorflowViewer(ProtoViewer):
         from pparse.viewers.tensorflow.meta import assets_of
 
         return [asset for graph in self.meta_graphs() for asset in assets_of(graph)]
+
+    def own_status(self) -> Status:
+        """Return the status of the message; a SavedModel that ends before its first meta graph was cut."""
+        status = super().own_status()
+        if status is Status.COMPLETE and self.root.kind == SAVED_MODEL and self.root.find("meta_graphs") is None:
+            reason = "the message ends before its first meta graph, and every SavedModel has one"
+            self.findings.add(Finding("truncated", reason, source=self.source.name, offset=self.source.known_end()))
+            return Status.TRUNCATED
+        return status
+
+    def check(self, *, strict: bool = False) -> Iterator[Finding]:
+        """Parse everything, then look at each tensor; a SavedModel needs a meta graph."""
+        known = set(self.findings)
+        self.own_status()
+        yield from (finding for finding in self.findings if finding not in known)
+        yield from super().check(strict=strict)
 
     def frames(self) -> Iterator[Node]:
         """Yield the nodes of the meta graphs and graphs."""
