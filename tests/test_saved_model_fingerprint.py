@@ -88,10 +88,16 @@ def test_other_producers_are_not_compared(folder):
     assert told_by(folder) == []
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff" * 40, b"\x08"])
-def test_rubbish_as_fingerprint_says_nothing_of_the_model(folder, content):
-    (folder / "fingerprint.pb").write_bytes(content)
-    assert told_by(folder) == []
+@pytest.mark.parametrize("content", [b"", b"\xff" * 40, b"\x08", None])
+def test_a_fingerprint_that_cannot_be_read_is_told_and_says_nothing_of_the_model(run, folder, content):
+    file = folder / "fingerprint.pb"
+    file.write_bytes(file.read_bytes()[:57] if content is None else content)
+    (told,) = told_by(folder)
+    assert (told.severity, "fingerprint.pb cannot be read" in told.reason) == (Severity.ERROR, True)
+    assert run("check", folder).code == 4
+    assert run("info", folder).code == 0
+    with pparse.view(folder) as model:
+        assert all(tensor.status is Status.COMPLETE for tensor in model.values())
 
 
 def test_chunks_are_compared_with_the_fingerprint_of_chunks(tmp_path):

@@ -25,7 +25,7 @@ from pparse.findings import Finding, Status
 from pparse.kernels.table_block import entries as block_entries
 from pparse.limits import count_words
 from pparse.parsers.checkpoint.recovered import find_blocks
-from pparse.parsers.checkpoint.table import FOOTER, MAGIC, Table
+from pparse.parsers.checkpoint.table import FOOTER, MAGIC, Block, Table
 from pparse.parsers.protobuf.fits import fits
 from pparse.parsers.protobuf.index import Origin
 from pparse.parsers.protobuf.parser import ProtobufParser
@@ -52,6 +52,7 @@ ENTRY: Final = "tensorflow.BundleEntryProto"
 SLICES: Final = "tensorflow.SavedTensorSlices"
 _PROBED: Final = 4 << 10
 _SEARCHED: Final = 1 << 20
+_TRIED: Final = 8
 # Data files that `info` looks for.
 MOST_FILES: Final = 10_000
 
@@ -107,22 +108,32 @@ class CheckpointParser(ProtobufParser):
 
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
-        """CERTAIN by the magic number at the end, and a first entry as checkpoints have it."""
+        """CERTAIN by the magic number at the end, and a first entry as checkpoints have it; LIKELY by name and number.
+
+        Tables with other entries are those of other programs.
+        """
         if excerpt.tail(FOOTER)[-len(MAGIC) :] != MAGIC:
             return Confidence.NO
-        return Confidence.CERTAIN if _version(excerpt.head(_PROBED)) else Confidence.NO
+        if _version(excerpt.head(_PROBED)):
+            return Confidence.CERTAIN
+        return Confidence.LIKELY if excerpt.ends_with(cls.extensions) else Confidence.NO
 
     @classmethod
     def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
-        """LIKELY by the first entry, if the end is lost."""
+        """LIKELY by the first entry, if the end is lost; by any intact block, if the beginning is."""
         head = excerpt.head(_PROBED)
         is_named = excerpt.ends_with(cls.extensions)
         begins = bool(_version(head))
-        if begins == is_named:
-            return Confidence.LIKELY if begins else Confidence.NO
+        if begins and is_named:
+            return Confidence.LIKELY
+        ends = excerpt.tail(FOOTER)[-len(MAGIC) :] == MAGIC
+        if not (begins or is_named or ends):
+            return Confidence.NO
         end = reader.start + min(reader.size or 0, _SEARCHED)
-        found = next(find_blocks(reader.data, reader.start, end, _nothing), None)
-        return Confidence.LIKELY if found is not None else Confidence.NO
+        for offset, size in islice(find_blocks(reader.data, reader.start, end, _nothing), _TRIED):
+            if begins or is_named or _holds_values(reader.data, offset, size):
+                return Confidence.LIKELY
+        return Confidence.NO
 
     # -- the table -----------------------------------------------------------------------------------------------------
 
@@ -329,6 +340,19 @@ def _length(head: bytes) -> tuple[int, int]:
     from pparse.kernels.wire import read_length
 
     return read_length(head + bytes(20), 2)
+
+
+def _holds_values(data: Data, offset: int, size: int) -> bool:
+    """Return whether the entries of an intact block are those of a checkpoint: the first two decide."""
+    try:
+        block = Block(data, offset, data.read_exact(offset, size))
+        rows = list(islice(block_entries(block.raw, block.end), 2))
+    except (MalformedError, EndOfDataError, GapError):
+        return False
+    schema = builtin_schema()
+    values = [block.raw[start:stop] for key, _, _, start, stop in rows if key]
+    kinds = [schema.message(name) for name in (ENTRY, SLICES)]
+    return bool(values) and any(all(fits(raw, kind, complete=True) for raw in values) for kind in kinds)
 
 
 def _is_of_places(table: Table, offset: int, size: int) -> bool:

@@ -36,6 +36,8 @@ class _Bytes:
         self._base = 0
         self._block = b""
         self.read_bytes = 0
+        self.behind = 0
+        """Where a block may begin: behind the last restarts that were met, and the checksum after them."""
 
     def at(self, offset: int, count: int) -> bytes:
         """Return up to ``count`` bytes; fewer at the end or before a gap."""
@@ -50,6 +52,19 @@ class _Bytes:
             index = 0
         self.read_bytes += count
         return self._block[index : index + count]
+
+    def next_zero(self, offset: int) -> int:
+        """Return the next offset where a block may begin: an entry that shares nothing begins with 0."""
+        while offset < self.end:
+            if not 0 <= offset - self._base < len(self._block) and not self.at(offset, 1):
+                offset += _WINDOW  # a gap
+                continue
+            found = self._block.find(0, offset - self._base)
+            if found >= 0:
+                return self._base + found
+            self.read_bytes += self._base + len(self._block) - offset
+            offset = self._base + len(self._block)
+        return self.end
 
 
 def find_blocks(
@@ -71,20 +86,13 @@ def find_blocks(
         lost = True
         if source.read_bytes > room:
             return
-        at = _next_zero(source, at + 1)
-
-
-def _next_zero(source: _Bytes, at: int) -> int:
-    """Return the next offset where a block may begin: an entry that shares nothing begins with 0."""
-    while at < source.end:
-        block = source.at(at, min(_WINDOW, source.end - at))
-        if not block:
-            return at + _WINDOW
-        found = block.find(0)
-        if found >= 0:
-            return at + found
-        at += len(block)
-    return source.end
+        # Whatever entry of a damaged block is met first leads to its restarts, and behind them the next block begins.
+        # Without this, the whole block would be read for each of its entries.
+        after = source.behind
+        if after > at and _block_at(source, data, after, poll, lost=True, room=room) is not None:
+            at = after
+        else:
+            at = source.next_zero(at + 1)
 
 
 def _block_at(source: _Bytes, data: Data, at: int, poll: Callable[[], object], *, lost: bool, room: int) -> int | None:
@@ -109,6 +117,7 @@ def _sizes(source: _Bytes, at: int) -> Iterator[int]:
         head = source.at(pos, 20)
         if head[:4] == b"\0\0\0\0" and number:
             yield from _with_restarts(source, at, pos, alone)
+            _note_end(source, pos)
         try:
             shared, unshared, length, size = _entry(head)
         except MalformedError:
@@ -156,6 +165,24 @@ def _with_restarts(source: _Bytes, at: int, pos: int, known: set[int]) -> Iterat
         if count and offset == count:
             yield pos + 4 - at
         if offset <= before or offset not in known:
+            return
+        before = offset
+        count += 1
+        pos += 4
+
+
+def _note_end(source: _Bytes, pos: int) -> None:
+    """Note where the block ends whose restarts are at ``pos``, if those are restarts."""
+    count, before = 0, -1
+    while True:
+        raw = source.at(pos, 4)
+        if len(raw) < 4:
+            return
+        (offset,) = unpack_from("<I", raw)
+        if count and offset == count:
+            source.behind = pos + 4 + TRAILER
+            return
+        if offset <= before:
             return
         before = offset
         count += 1

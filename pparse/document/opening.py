@@ -332,11 +332,11 @@ def _enter(extraction: Extraction, name: str) -> Extraction:
     inner = extraction_of(result)
     if inner is not extraction and not inner.implicit:  # a file beside this, which it stands for
         result = extraction.own_result
-    first: PathError | None = None
+    first: PathError | EndOfDataError | None = None  # the latter of an archive that is cut: it may be behind the cut
     for called in (name, name + _BEHIND_PREFIX) if result.container is not None else ():
         try:
             found = result.container.enter(called)  # type: ignore[union-attr]
-        except PathError as error:
+        except (PathError, EndOfDataError) as error:
             first = first or error
             continue
         if found is not None:

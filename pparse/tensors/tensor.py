@@ -402,6 +402,7 @@ class Tensor(TensorFacts):
             data, base = sources[0].data, sources[0].offset
         else:
             data, base = self._data(), 0
+        follow = None if self._owner is None else self._owner.follow(self)
         done = 0
         while done < len(view):
             try:
@@ -419,6 +420,8 @@ class Tensor(TensorFacts):
                     path=self.name,
                     source=data.name,
                 )
+            if follow is not None:
+                follow(offset + done, view[done : done + got])
             done += got
 
     def _check_read(self) -> None:

@@ -184,6 +184,13 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """Compare the checksums that cover the bytes of ``tensor``, if that costs little, before they are returned."""
         self.extraction.confirm()
 
+    def follow(self, tensor: Tensor) -> Callable[[int, memoryview], None] | None:
+        """Return what is to be given each stretch of the tensor's bytes that is read, with its offset in them.
+
+        A viewer compares a checksum so that `confirm` left alone, once all bytes were read in order. None: nothing.
+        """
+        return None
+
     def settle(self) -> None:
         """From now on, let `tensors` first find out what statuses depend on, so that none of them changes later."""
 

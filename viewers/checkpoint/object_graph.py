@@ -34,9 +34,10 @@ class VariableNames:
         self._names: dict[str, str] = {}
         self._keys: dict[str, str] = {}
 
-    def name_of(self, key: str) -> str:
-        """Return what the tensor at ``key`` is called."""
-        return self._names.get(key) or shown(key)
+    def name_of(self, key: str, is_key: Callable[[str], bool] = lambda key: False) -> str:
+        """Return what the tensor at ``key`` is called: without a name, its key, as short as no other key is."""
+        name = self._names.get(key) or shown(key)
+        return key if name != key and not self._names and is_key(name) else name
 
     def key_of(self, name: str) -> str | None:
         """Return the key of the tensor with a name that is not its key; None if there is none."""

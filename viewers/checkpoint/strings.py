@@ -1,7 +1,7 @@
 """Tensors of strings in a data file (tensor_bundle.cc, WriteStringTensor).
 
 All lengths as varints, u32 masked CRC-32C of the lengths, then all bytes. That checksum is of each length as u32, or as
-u64 from 2^32 on. The one in the index is of these lengths, the stored checksum and the bytes.
+u64 from 2^32 on; both in the byte order of the machine. The one in the index is of these lengths, the stored checksum and the bytes.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class StringTensor(Tensor):
         content = self._content_range
         if self._crc is None or content is None or self.status is not Status.COMPLETE:
             return None
-        return string_crc(content, self.size) == self._crc
+        return string_crc(content, self.size, self.byteorder) == self._crc
 
 
 def read_lengths(content: Range, count: int) -> tuple[list[int], int]:
@@ -114,14 +114,18 @@ def read_lengths(content: Range, count: int) -> tuple[list[int], int]:
     return lengths, pos + _CRC
 
 
-def string_crc(content: Range, count: int) -> int:
-    """Return the masked checksum that an index states for a tensor of strings; -1 if the one inside is wrong."""
+def string_crc(content: Range, count: int, byteorder: str = "little") -> int:
+    """Return the masked checksum that an index states for a tensor of strings; -1 if the one inside is wrong.
+
+    Lengths and inner checksum are in the byte order of the machine that wrote them.
+    """
+    order = ">" if byteorder == "big" else "<"
     lengths, pos = read_lengths(content, count)
     crc = 0
     for length in lengths:
-        crc = crc32c(pack("<I" if length < 1 << 32 else "<Q", length), crc)
+        crc = crc32c(pack(order + ("I" if length < 1 << 32 else "Q"), length), crc)
     stored = content.data.read_exact(pos - _CRC, _CRC)
-    (stated,) = unpack_from("<I", stored)
+    (stated,) = unpack_from(order + "I", stored)
     if masked(crc) != stated:
         return -1
     crc = crc32c(stored, crc)

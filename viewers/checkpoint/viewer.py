@@ -19,15 +19,16 @@ from pparse.tensors.status import status_by_place
 from pparse.tensors.tensor import Span, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.viewers.checkpoint.entry import BundleEntry, read_entry
+from pparse.viewers.checkpoint.follower import CONTRADICTED, Follower
 from pparse.viewers.checkpoint.object_graph import GRAPH, VALUE, VariableNames, cost_of, full_names, slot_of
-from pparse.viewers.checkpoint.ordered_code import slice_key
+from pparse.viewers.checkpoint.ordered_code import name_in, slice_key
 from pparse.viewers.checkpoint.parts import Part, PartsData, box_of, covers
 from pparse.viewers.checkpoint.strings import StringTensor
 from pparse.viewers.tensorflow.element_types import TEXT_TYPES, dtype_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Iterator, Mapping
     from typing import Any, Final
 
     from pparse.budget import Charge
@@ -42,7 +43,6 @@ _MAX_ELEMENTS: Final = 1 << 58
 # Tensors up to this size are compared with their checksum before they are returned.
 _CONFIRMED: Final = 64 << 20
 _BLOCK: Final = 256 << 10
-_CONTRADICTED: Final = "its checksum is wrong"
 
 
 class CheckpointViewer(Viewer):
@@ -61,6 +61,7 @@ class CheckpointViewer(Viewer):
         self._names: VariableNames | None = None
         self._charge: Charge | None = None
         self._compared = False
+        self._followed: Follower | None = None
 
     @classmethod
     def applies(cls, parser: Any) -> bool:
@@ -100,13 +101,16 @@ class CheckpointViewer(Viewer):
 
     def _pairs(self) -> Iterator[tuple[str, bytes]]:
         """Yield key and value of each tensor: not the header, and not the parts of tensors."""
-        return ((text_of(key), value) for key, value in self.parser.pairs() if key[:1] not in (b"", b"\0"))
+        return ((text_of(key), value) for key, value in self.parser.pairs() if not _is_no_tensor(key))
 
     def tensors(self) -> Iterator[Tensor]:
         """Yield every tensor, in the order of the keys."""
         names = self.names
         for key, entry in self._entries():
-            yield self._tensor(names.name_of(key), key, entry)
+            yield self._tensor(names.name_of(key, self._is_key), key, entry)
+
+    def _is_key(self, key: str) -> bool:
+        return self._lookup(bytes_of(key)) is not None
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor with that name, or that key; None if there is none."""
@@ -182,9 +186,7 @@ class CheckpointViewer(Viewer):
 
     def _lookup(self, key: bytes) -> bytes | None:
         """Return the value at a key; keys are in order, so few blocks are read."""
-        if key[:1] in (b"", b"\0"):
-            return None
-        return self._value_at(key)
+        return None if _is_no_tensor(key) else self._value_at(key)
 
     def _value_at(self, key: bytes) -> bytes | None:
         table = self.parser.table
@@ -251,7 +253,15 @@ class CheckpointViewer(Viewer):
         self, name: str, entry: BundleEntry, span: Span, status: Status, finding: Finding | None
     ) -> StringTensor:
         made = StringTensor(
-            name, None, entry.shape, (span,), stored_dtype="DT_STRING", status=status, finding=finding, owner=self
+            name,
+            None,
+            entry.shape,
+            (span,),
+            stored_dtype="DT_STRING",
+            status=status,
+            finding=finding,
+            byteorder="big" if self.header[1] else "little",
+            owner=self,
         )
         data = span.data
         made._content_range = data.range(span.offset, span.offset + span.length) if data is not None else None
@@ -409,6 +419,21 @@ class CheckpointViewer(Viewer):
             for _ in self._compare(tensor):
                 pass
 
+    def follow(self, tensor: Tensor) -> Callable[[int, memoryview], None] | None:
+        """Compare the checksum of a larger tensor while its bytes are read in order."""
+        if tensor.stored_nbytes <= _CONFIRMED or len(tensor.spans) != 1 or isinstance(tensor, StringTensor):
+            return None
+        span = tensor.spans[0]
+        if span.data is None or tensor.claimed_status is not Status.COMPLETE:
+            return None
+        follower = self._followed
+        if follower is None or not follower.follows(span):
+            entry = self._entry(tensor.key or tensor.name)
+            if not isinstance(entry, BundleEntry) or entry.slices or entry.crc is None:
+                return None
+            follower = self._followed = Follower(span, entry.crc, self._contradiction(tensor, span), self.findings)
+        return follower.feed
+
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Check the index, then the bytes of each tensor by their checksum."""
         told: set[Finding] = set()
@@ -417,7 +442,7 @@ class CheckpointViewer(Viewer):
             yield noted
         for tensor in self.tensors():
             finding = tensor.finding
-            if finding is None or finding.reason == _CONTRADICTED:
+            if finding is None or finding.reason == CONTRADICTED:
                 yield from self._compare(tensor)
                 continue
             if finding not in told:
@@ -448,7 +473,7 @@ class CheckpointViewer(Viewer):
                 continue
             known = data.range_status(span.offset, span.offset + span.length)
             # Of a stream or member that is in doubt, what the checksum of a tensor confirms is right nevertheless.
-            if known.reason == _CONTRADICTED:  # another viewer of the same archive may have found that
+            if known.reason == CONTRADICTED:  # another viewer of the same archive may have found that
                 finding = self._contradiction(tensor, span)
                 self.findings.add(finding)
                 yield finding
@@ -466,7 +491,7 @@ class CheckpointViewer(Viewer):
             if agrees:
                 data.vouch(span.offset, span.offset + span.length)
             elif agrees is False:
-                data.condemn(span.offset, span.offset + span.length, _CONTRADICTED)
+                data.condemn(span.offset, span.offset + span.length, CONTRADICTED)
                 finding = self._contradiction(tensor, span)
                 self.findings.add(finding)
                 yield finding
@@ -474,7 +499,7 @@ class CheckpointViewer(Viewer):
     @staticmethod
     def _contradiction(tensor: Tensor, span: Span) -> Finding:
         return Finding(
-            "hash", _CONTRADICTED, path=tensor.name, offset=span.offset, length=span.length, source=span.path
+            "hash", CONTRADICTED, path=tensor.name, offset=span.offset, length=span.length, source=span.path
         )
 
     # -- how complete it is --------------------------------------------------------------------------------------------
@@ -516,6 +541,17 @@ class CheckpointViewer(Viewer):
         if (extent.resume or extent.missing_files) and extent.document_status is Status.COMPLETE:
             extent.document_status = Status.TRUNCATED
         return self.keep_extent(extent)
+
+
+def _is_no_tensor(key: bytes) -> bool:
+    """Return whether a key is that of the header, or of a part of a tensor."""
+    if key[:1] != b"\0":
+        return not key
+    try:
+        name_in(key)
+    except MalformedError:  # a name may begin with a zero byte, too
+        return False
+    return True
 
 
 def text_of(key: bytes) -> str:

@@ -32,7 +32,11 @@ def compare_fingerprint(viewer: SavedModelViewer) -> Iterator[Finding]:
 
     The bytes of a message in one piece are vouched for, or condemned.
     """
-    known = fingerprint_of(viewer.extraction)
+    try:
+        known = fingerprint_of(viewer.extraction)
+    except MalformedError as error:
+        yield _finding(viewer, error.reason)
+        return
     if known is None:
         return
     if viewer.model.own_status() is Status.COMPLETE:  # what is cut needs no checksum to be found

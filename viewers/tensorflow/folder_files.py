@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pparse.document.opening import open as open_document
-from pparse.errors import EndOfDataError, PathError, PparseError, SourceError
+from pparse.errors import EndOfDataError, MalformedError, PathError, PparseError, SourceError
+from pparse.findings import Status
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.viewers.tensorflow.meta import value_at
 
@@ -26,7 +27,10 @@ _MOST_NODES: Final = 100_000
 def folder_facts(folder: Extraction) -> dict[str, Any]:
     """Return what the files beside the message say: the fingerprint, and what Keras calls the model."""
     found: dict[str, Any] = {}
-    fingerprint = fingerprint_of(folder)
+    try:
+        fingerprint = fingerprint_of(folder)
+    except MalformedError:  # `check` tells
+        fingerprint = None
     if fingerprint is not None:
         prints = {"singleprint": fingerprint.singleprint} if any(fingerprint.hashes[1:]) else {}
         found["fingerprint"] = {**prints, "uuid": fingerprint.uuid} if fingerprint.uuid else prints
@@ -37,9 +41,9 @@ def folder_facts(folder: Extraction) -> dict[str, Any]:
 
 
 def fingerprint_of(folder: Extraction) -> Fingerprint | None:
-    """Return what ``fingerprint.pb`` says (TensorFlow: ``read_fingerprint``); None if it is not there, or another file.
+    """Return what ``fingerprint.pb`` says (TensorFlow: ``read_fingerprint``); None if it is not there.
 
-    Fields that are not set, or cannot be read, are 0 or empty.
+    Fields that are not set are 0 or empty. Raises `MalformedError` if it is cut, damaged or another file.
     """
     from pparse.proto_splitter.fingerprint import HASHES, Fingerprint
 
@@ -48,6 +52,9 @@ def fingerprint_of(folder: Extraction) -> Fingerprint | None:
         return None
     with open_document(raw, format="protobuf", options={"message": "tensorflow.FingerprintDef"}) as document:
         root = document.root
+        if not raw or root.status is not Status.COMPLETE:
+            reason = root.finding.reason if root.finding is not None else "it is empty"
+            raise MalformedError(f"{FINGERPRINT} cannot be read: {reason}", source=folder.name)
         hashes = [value_at(root, name, default=0) for name in HASHES]
         return Fingerprint(*hashes, value_at(root, "uuid", default=""), value_at(root, "version", "producer", default=0))
 

@@ -10,12 +10,12 @@ from functools import cached_property
 from itertools import chain
 
 from pparse.document.downloads import Resume
-from pparse.errors import EndOfDataError, PathError, PparseError, SourceError
+from pparse.errors import EndOfDataError, MalformedError, PathError, PparseError, SourceError
 from pparse.findings import Finding, Status
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.tensors.extent import Extent
 from pparse.viewers.checkpoint.viewer import CheckpointViewer
-from pparse.viewers.tensorflow.folder_files import FINGERPRINT, KERAS, folder_facts
+from pparse.viewers.tensorflow.folder_files import FINGERPRINT, KERAS, fingerprint_of, folder_facts
 from pparse.viewers.tensorflow.lost_variables import LostVariables
 from pparse.viewers.tensorflow.object_paths import names_by_key, variables_by_key
 from pparse.viewers.tensorflow.viewer import TensorflowViewer
@@ -90,7 +90,13 @@ class SavedModelViewer(TensorflowViewer):
         return LostVariables(self.extraction, described)
 
     def _has_saver(self) -> bool:
-        """Return whether a graph of TensorFlow 1 has variables that were saved."""
+        """Return whether variables were saved: by the fingerprint, or the collections of a graph of TensorFlow 1."""
+        try:
+            known = fingerprint_of(self.extraction)
+        except MalformedError:
+            known = None
+        if known is not None and known.checkpoint_hash:
+            return True
         collections = (graph.find("collection_def") for graph in self.meta_graphs())
         return any(found is not None and found.find(name) is not None for found in collections for name in _VARIABLES)
 

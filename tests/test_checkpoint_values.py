@@ -1,0 +1,179 @@
+"""Values of checkpoints that are easily wrong: large tensors, odd keys, other byte orders, and what is behind damage."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import tarfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pparse
+from pparse import Status
+from pparse.kernels.crc32c import crc32c, masked
+from pparse.parsers.checkpoint.recovered import find_blocks
+from pparse.viewers.checkpoint import viewer as checkpoint_viewer
+from tests.checkpoint_files import closed, entry, finished, header, table, varint, write
+from tests.checkpoint_files import block as block_of
+
+DATA_FILE = "m.data-00000-of-00001"
+
+
+@pytest.fixture
+def large(tmp_path, monkeypatch) -> Path:
+    """A checkpoint whose tensors are too large to be compared before they are read."""
+    monkeypatch.setattr(checkpoint_viewer, "_CONFIRMED", 8)
+    return write(tmp_path, 3)
+
+
+def damaged(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 0x04
+    path.write_bytes(content)
+
+
+WHOLE_READS = {
+    "numpy": lambda tensor: tensor.numpy(),
+    "readinto": lambda tensor: tensor.readinto(bytearray(tensor.nbytes)),
+    "blocks": lambda tensor: list(tensor.blocks(8)),
+    "raw_blocks": lambda tensor: list(tensor.raw_blocks(8)),
+    "array_blocks": lambda tensor: list(tensor.array_blocks(8)),
+    "slice": lambda tensor: tensor[:],
+}
+
+
+@pytest.mark.parametrize("how", WHOLE_READS)
+def test_the_checksum_of_a_large_tensor_is_compared_by_reading_all_of_it(large, how):
+    with pparse.view(large) as model:
+        tensor = model["layer0001/w"]
+        WHOLE_READS[how](tensor)
+        assert tensor.verified is True
+    damaged(large.with_name(DATA_FILE), 32 + 5)
+    with pparse.view(large) as model:
+        tensor = model["layer0001/w"]
+        with pytest.raises(pparse.DamagedTensorError, match="its checksum is wrong"):
+            WHOLE_READS[how](tensor)
+        assert (tensor.status, tensor.verified) == (Status.DAMAGED, False)
+        assert [finding.code for finding in model.findings] == ["hash"]
+        with pytest.raises(pparse.DamagedTensorError):
+            tensor[:1]
+
+
+def test_parts_of_a_large_tensor_prove_nothing(large):
+    with pparse.view(large) as model:
+        tensor = model["layer0001/w"]
+        for part in (slice(4, 8), slice(1, None), slice(None, None, 2), slice(0, 4)):
+            tensor[part]
+            assert tensor.verified is None
+        blocks = tensor.blocks(8)
+        next(blocks)
+        model["layer0002/w"].numpy()  # another tensor between two blocks
+        list(blocks)
+        assert (tensor.verified, model["layer0002/w"].verified) == (None, True)
+        tensor.numpy()
+        assert tensor.verified is True
+
+
+def strings(big: bool) -> tuple[bytes, int]:
+    texts = (b"ab", b"", b"c" * 200)
+    order = ">" if big else "<"
+    lengths = b"".join(struct.pack(order + "I", len(text)) for text in texts)
+    inner = struct.pack(order + "I", masked(crc32c(lengths)))
+    content = b"".join(varint(len(text)) for text in texts) + inner + b"".join(texts)
+    return content, masked(crc32c(lengths + inner + b"".join(texts)))
+
+
+@pytest.mark.parametrize("big", [False, True])
+def test_checksums_of_strings_are_in_the_byte_order_of_the_machine(tmp_path, big):
+    """TensorFlow 2.21 reads exactly these, and refuses the other order in either."""
+    content, crc = strings(big)
+    value = entry(7, (3,), 0, len(content)) + b"\x35" + struct.pack("<I", crc)
+    for is_big in (False, True):
+        (tmp_path / "m.index").write_bytes(table([(b"", header(big=is_big)), (b"s", value)]))
+        (tmp_path / DATA_FILE).write_bytes(content)
+        with pparse.view(tmp_path / "m.index") as model:
+            if is_big is big:
+                assert model["s"].numpy().tolist() == [b"ab", b"", b"c" * 200]
+            else:
+                with pytest.raises(pparse.DamagedTensorError):
+                    model["s"].numpy()
+
+
+def test_keys_that_differ_in_what_names_leave_out_have_names_of_their_own(tmp_path, run):
+    raws = [struct.pack("<f", number) for number in range(3)]
+    keys = (b"a", b"a/.ATTRIBUTES/VARIABLE_VALUE", b"b/.ATTRIBUTES/VARIABLE_VALUE")
+    pairs = [(key, entry(1, (), 4 * at, 4, raw)) for at, (key, raw) in enumerate(zip(keys, raws, strict=True))]
+    (tmp_path / "m.index").write_bytes(table([(b"", header()), *pairs]))
+    (tmp_path / DATA_FILE).write_bytes(b"".join(raws))
+    with pparse.view(tmp_path / "m.index") as model:
+        assert {name: float(tensor.numpy()) for name, tensor in model.items()} == {
+            "a": 0.0,
+            "a/.ATTRIBUTES/VARIABLE_VALUE": 1.0,
+            "b": 2.0,
+        }
+    assert run("convert", tmp_path / "m", "-o", tmp_path / "o.safetensors").code == 0
+
+
+def test_names_that_begin_with_a_zero_byte_are_not_those_of_parts(tmp_path):
+    raw = struct.pack("<f", 7)
+    pairs = [(key, entry(1, (), 0, 4, raw)) for key in (b"\0", b"\0nul", b"\0\xff")]
+    (tmp_path / "m.index").write_bytes(table([(b"", header()), *pairs]))
+    (tmp_path / DATA_FILE).write_bytes(raw)
+    with pparse.view(tmp_path / "m.index") as model:
+        assert [float(tensor.numpy()) for tensor in model.values()] == [7.0] * 3
+        assert all(float(model[name].numpy()) == 7.0 for name in model)
+
+
+@pytest.mark.parametrize("wrapper", ["", "tar.gz", "zip"])
+@pytest.mark.parametrize("at", [0, 1, 2, 3])
+def test_damage_where_an_index_begins_leaves_the_other_blocks(tmp_path, run, at, wrapper):
+    write(tmp_path, 40)
+    damaged(tmp_path / "m.index", at)
+    whole = pparse.view(tmp_path / "m.index", format="tf-checkpoint")
+    names = [name for name in whole if whole[name].status is Status.COMPLETE]
+    assert len(names) > 30
+    path = str(tmp_path)
+    if wrapper:
+        path = f"{tmp_path}/a.{wrapper}::run"
+        if wrapper == "zip":
+            with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+                for name in ("m.index", DATA_FILE):
+                    archive.write(tmp_path / name, f"run/{name}")
+        else:
+            with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
+                for name in ("m.index", DATA_FILE):
+                    archive.add(tmp_path / name, f"run/{name}")
+        assert run("check", "-R", tmp_path / f"a.{wrapper}").code == 4
+    for given in (path, f"{path}/m", f"{path}/m.index", f"{path}/{DATA_FILE}"):
+        assert run("check", given).code == 4, given
+        with pparse.view(given) as model:
+            for name in names:
+                assert model[name].numpy().tolist() == whole[name].numpy().tolist()
+
+
+def test_behind_a_large_damaged_block_the_next_ones_are_found():
+    """Each of its entries would be a place where a block may begin: the search goes on behind its restarts."""
+    first = closed(block_of([(b"k%05d" % at, bytes(60)) for at in range(4_000)]))
+    second = closed(block_of([(b"l%05d" % at, b"x" * 60) for at in range(40)]))
+    content = bytearray(finished(first + second, []))
+    content[0] ^= 0x10
+    found = list(find_blocks(pparse.BytesData(bytes(content)), 0, len(content), lambda: None))
+    assert (len(first), len(second) - 5) in found
+
+
+def test_a_prefix_leads_to_its_checkpoint_in_a_cut_archive(tmp_path):
+    write(tmp_path, 3)
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        for name in (DATA_FILE, "m.index"):
+            archive.add(tmp_path / name, f"run/{name}")
+        archive.add(tmp_path / DATA_FILE, "other")
+    path = tmp_path / "a.tar"
+    with path.open("r+b") as file:
+        file.truncate(512 * 6 + 1024)
+    with pparse.view(f"{path}::run/m") as model:
+        assert np.array_equal(model["layer0002/w"].numpy(), [2.0] * 8)
+    with pytest.raises(pparse.PparseError, match=r"run/n:? "):
+        pparse.view(f"{path}::run/n")
