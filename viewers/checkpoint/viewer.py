@@ -7,13 +7,11 @@ A tensor is called by its key; in an object-based checkpoint, by the name of the
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from math import prod
 
 from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError, SourceError
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.crc32c import crc32c, masked
-from pparse.kernels.table_block import find_entry
 from pparse.tensors.status import status_by_place
 from pparse.tensors.tensor import Span, Tensor
 from pparse.tensors.viewer import Viewer
@@ -179,19 +177,8 @@ class CheckpointViewer(Viewer):
         return entry.type, entry.shape, entry.size, entry.crc
 
     def _lookup(self, key: bytes) -> bytes | None:
-        """Return the value at a key; keys are in order, so few blocks are read."""
-        if key[:1] in (b"", b"\0"):
-            return None
-        return self._value_at(key)
-
-    def _value_at(self, key: bytes) -> bytes | None:
-        table = self.parser.table
-        low = bisect_right(table.first_keys, key)  # behind the last block whose first key is not greater
-        if not low:
-            return None
-        block = table.block(table.offsets[low - 1], table.sizes[low - 1])
-        place = find_entry(block.raw, block.end, key)
-        return None if place is None else block.raw[place[0] : place[1]]
+        """Return the value at the key of a tensor."""
+        return None if key[:1] in (b"", b"\0") else self.parser.table.value_at(key)
 
     # -- one tensor ----------------------------------------------------------------------------------------------------
 
@@ -287,7 +274,7 @@ class CheckpointViewer(Viewer):
             if not covers(shape, boxes):
                 raise MalformedError("its parts overlap, or do not cover it")
             for (starts, lengths), extents in zip(boxes, entry.slices, strict=True):
-                raw = self._value_at(slice_key(bytes_of(key), extents))
+                raw = self.parser.table.value_at(slice_key(bytes_of(key), extents))
                 if raw is None:
                     raise EndOfDataError("a part of it has no entry")
                 found = read_entry(raw)
@@ -433,7 +420,7 @@ class CheckpointViewer(Viewer):
         entries = [entry] if isinstance(entry, BundleEntry) else []
         if entries and entries[0].slices:
             key = bytes_of(tensor.key or tensor.name)
-            found = (self._value_at(slice_key(key, extents)) for extents in entries[0].slices)
+            found = (self.parser.table.value_at(slice_key(key, extents)) for extents in entries[0].slices)
             entries = [read_entry(value) for value in found if value is not None]
         for span, part in zip(tensor.spans, entries, strict=False):
             data = span.data

@@ -1,0 +1,169 @@
+"""Checkpoints that are made to take time or memory: small files that say much. Work is counted, not timed."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import pytest
+
+import pparse
+from pparse import LimitError, Limits, Status
+from pparse.kernels import table_block
+from pparse.parsers.checkpoint import parser as parsers
+from pparse.parsers.checkpoint import table as tables
+from tests.checkpoint_files import closed, entry, finished, header, snappy, table, varint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from typing import Any
+
+DATA_FILE = "m.data-00000-of-00001"
+
+
+def raw_block(entries: list[tuple[int, bytes, bytes]]) -> bytes:
+    """Return a block with one restart: of each entry how much it shares, the rest of the key, and the value."""
+    found = b"".join(
+        varint(shared) + varint(len(rest)) + varint(len(value)) + rest + value for shared, rest, value in entries
+    )
+    return found + struct.pack("<2I", 0, 1)
+
+
+def of_blocks(folder: Path, *blocks: bytes, kind: int = 0) -> Path:
+    """Write the index of these blocks, and a data file of zeros."""
+    found, places = b"", []
+    for number, content in enumerate(blocks):
+        places.append((b"%08d" % number, varint(len(found)) + varint(len(content))))
+        found += closed(content, kind)
+    (folder / "m.index").write_bytes(finished(found, places))
+    (folder / DATA_FILE).write_bytes(bytes(64))
+    return folder / "m.index"
+
+
+def of_entries(folder: Path, *pairs: tuple[bytes, bytes]) -> Path:
+    """Write an index of these keys and values, in one block."""
+    (folder / "m.index").write_bytes(table([(b"", header()), *pairs], per_block=len(pairs) + 1))
+    (folder / DATA_FILE).write_bytes(bytes(64))
+    return folder / "m.index"
+
+
+def sharing(length: int, count: int) -> bytes:
+    """Return a block of ``count`` keys that share their first ``length`` bytes, the first of them in full."""
+    value = entry(1, (), 0, 4, bytes(4))
+    rest = [(length, struct.pack(">I", number), value) for number in range(1, count)]
+    return raw_block([(0, b"", header()), (0, b"k" * length, value), *rest])
+
+
+def counted_entries(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets the length of each key of a table that is made from now on."""
+    made: list[int] = []
+    entries = table_block.entries
+
+    def counting(*arguments: Any) -> Iterator[tuple[bytes, int, int, int, int]]:
+        for found in entries(*arguments):
+            made.append(len(found[0]))
+            yield found
+
+    monkeypatch.setattr(table_block, "entries", counting)
+    monkeypatch.setattr(tables, "entries", counting)
+    monkeypatch.setattr(parsers, "block_entries", counting)
+    return made
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+def test_keys_that_would_be_many_times_as_long_as_the_table_are_refused(tmp_path, monkeypatch):
+    path = of_blocks(tmp_path, sharing(1 << 18, 1 << 14))
+    made = counted_entries(monkeypatch)
+    with pparse.view(path) as model, pytest.raises(LimitError, match="more than 32 times") as refused:
+        list(model.tensors())
+    assert "--limit name_bytes=" in str(refused.value)
+    assert sum(made) < 1000
+
+
+def test_the_limit_of_keys_can_be_lifted(tmp_path):
+    path = of_blocks(tmp_path, sharing(8 << 10, 300))
+    with pparse.view(path) as model, pytest.raises(LimitError):
+        list(model.tensors())
+    with pparse.view(path, limits=Limits(name_bytes=4 << 20)) as model:
+        assert len(model) == 300
+        assert all(tensor.status is Status.COMPLETE for tensor in model.tensors())
+
+
+def test_keys_of_a_table_as_tensorflow_writes_it_are_never_refused(tmp_path):
+    pairs = [(b"k" * 5000 + b"%06d" % number, b"") for number in range(4000)]
+    with pparse.view(of_entries(tmp_path, *pairs)) as model:
+        assert len(model) == 4000
+
+
+def test_a_key_above_the_limit_for_names_is_refused(tmp_path):
+    path = of_entries(tmp_path, (b"k" * 5000, entry(1, (), 0, 4)))
+    with pparse.view(path, limits=Limits(name_bytes=4999)) as model, pytest.raises(LimitError, match="name_bytes=4999"):
+        list(model.tensors())
+    with pparse.view(path, limits=Limits(name_bytes=5000)) as model:
+        assert len(model) == 1
+
+
+def test_the_index_of_a_table_has_keys_of_bounded_length_too(tmp_path):
+    handle = varint(0) + varint(len(sharing(4, 1)))
+    far = varint(1 << 40) + varint(0)
+    places = raw_block([(0, b"k" * (1 << 15), handle), *[(1 << 15, b"", far)] * (1 << 12)])
+    found = closed(sharing(4, 1))
+    at = len(found)
+    found += closed(places)
+    (tmp_path / "m.index").write_bytes(found + (varint(0) * 2 + varint(at) + varint(len(places))).ljust(40, b"\0")
+                                       + bytes.fromhex("57fb808b247547db"))
+    with pparse.view(tmp_path / "m.index") as model, pytest.raises(LimitError, match="more than 32 times"):
+        list(model.tensors())
+
+
+def test_first_keys_of_blocks_are_charged(tmp_path):
+    blocks = [raw_block([(0, b"%04d" % number + b"k" * 100_000, b"")]) for number in range(40)]
+    path = of_blocks(tmp_path, raw_block([(0, b"", header())]), *blocks)
+    with pparse.open(path, budget="8MiB") as document:
+        assert document.parse().parser.table.count == 41
+        assert document.session.budget.used > 40 * 100_000
+    with pparse.open(path, budget="3MiB") as document, pytest.raises(LimitError, match="memory budget"):
+        _ = document.parse().parser.table.count
+
+
+def test_a_search_reads_few_entries_of_a_block_with_one_restart(tmp_path, monkeypatch):
+    made = counted_entries(monkeypatch)
+    names = [b"layer%05d" % number for number in range(3000)]
+    rest = [(0, name, entry(1, (), 0, 4, bytes(4))) for name in names]
+    with pparse.view(of_blocks(tmp_path, raw_block([(0, b"", header()), *rest]))) as model:
+        assert all(model.find(name.decode()) is not None for name in names)
+        assert model.find("layer00000a") is None
+    assert len(made) < 30 * len(names)
+
+
+def test_every_key_is_found_whatever_the_restarts_say():
+    keys = sorted({b"%d" % (number * number) for number in range(200)})
+    content = raw_block([(0, key, key) for key in keys])
+    end = table_block.entries_end(content)
+    known = table_block.stops(content, end)
+    assert len(known[0]) == len(keys) // 16 + 1
+    for key in keys:
+        start, stop = table_block.find_entry(content, end, key, known)
+        assert content[start:stop] == key
+        assert table_block.find_entry(content, end, key + b"\0", known) is None
+    assert table_block.survey(content, end) == (len(keys), max(map(len, keys)), sum(map(len, keys)))
+
+
+def test_blocks_that_cannot_be_read_are_counted_and_the_first_of_them_listed(tmp_path):
+    path = of_blocks(tmp_path, raw_block([(0, b"", header())]))
+    with pparse.open(path, limits=Limits(findings=10)) as document:
+        found = document.parse().parser.table
+        for number in range(100):
+            found.add(10_000 + number, 5)
+        assert (len(found.broken), found.broken_count) == (10, 100)
+
+
+def test_a_compressed_block_is_charged_before_it_is_decompressed(tmp_path, monkeypatch):
+    monkeypatch.setattr("pparse.codecs.decompress", lambda *_: pytest.fail("decompressed"))
+    content = snappy(bytes(60))
+    path = of_blocks(tmp_path, varint(8 << 20) + content[1:] * 6000, kind=1)
+    with pparse.open(path, budget="4MiB", format="tf-checkpoint") as document, pytest.raises(LimitError, match="a block of the table"):
+        _ = document.parse().parser.table.count
