@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import struct
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import pparse
-from pparse import LimitError, Limits, Status
+from pparse import LimitError, Limits, PparseError, Status
+from pparse.data.base import BytesData
 from pparse.kernels import table_block
 from pparse.parsers.checkpoint import parser as parsers
 from pparse.parsers.checkpoint import table as tables
+from pparse.parsers.checkpoint.beside import read_state
+from pparse.testing.patience import Patience
 from tests.checkpoint_files import closed, entry, finished, header, snappy, table, varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
     from typing import Any
 
 DATA_FILE = "m.data-00000-of-00001"
@@ -167,3 +172,53 @@ def test_a_compressed_block_is_charged_before_it_is_decompressed(tmp_path, monke
     path = of_blocks(tmp_path, varint(8 << 20) + content[1:] * 6000, kind=1)
     with pparse.open(path, budget="4MiB", format="tf-checkpoint") as document, pytest.raises(LimitError, match="a block of the table"):
         _ = document.parse().parser.table.count
+
+
+# -- the file `checkpoint` ---------------------------------------------------------------------------------------------
+
+
+def named(folder: Path, text: bytes) -> Path:
+    of_entries(folder, (b"a", entry(1, (2,), 0, 8, bytes(8))))
+    (folder / "checkpoint").write_bytes(text)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "a.index", "b.index", "z.index"])
+def test_what_stands_for_a_checkpoint_does_not_stand_for_another(tmp_path, name):
+    folder = named(tmp_path, b'model_checkpoint_path: "checkpoint"')
+    (folder / "a.index").write_bytes(b'model_checkpoint_path: "a"')
+    (folder / "b.index").write_bytes(b'model_checkpoint_path: "a"')
+    (folder / "z.index").write_bytes(gzip.compress(b'model_checkpoint_path: "z"'))
+    patience = Patience(30)
+    patience.begin(name)
+    try:
+        with pparse.open(folder / name) as document, contextlib.suppress(PparseError):
+            assert document.status is Status.MISSING
+    finally:
+        patience.end()
+
+
+def test_a_folder_whose_file_names_itself_has_no_checkpoint(tmp_path, run):
+    patience = Patience(30)
+    patience.begin("ls")
+    try:
+        ran = run("ls", named(tmp_path, b'model_checkpoint_path: "checkpoint"'))
+    finally:
+        patience.end()
+    assert (ran.code, "names one" in ran.out + ran.err) == (4, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [(rb"\8", "8"), (rb"\9\xg\x4\101", "9xg\x04A"), (rb"\1234", "S4"), (rb"a\"b\n", 'a"b\n')]
+)
+def test_an_escape_of_a_path_has_octal_or_hexadecimal_digits_or_stands_for_itself(text, name):
+    data = BytesData(b'model_checkpoint_path: "' + text + b'"', "checkpoint")
+    assert read_state(data.range(0, data.size))[0] == [name + ".index", name]
+
+
+def test_a_pattern_that_does_not_tell_how_many_files_there_are_is_opened(tmp_path):
+    sample = Path("tests/data/checkpoint/version1.ckpt")
+    (tmp_path / "x00000y").write_bytes(sample.read_bytes())
+    (tmp_path / "checkpoint").write_bytes(b'model_checkpoint_path: "x?????y"')
+    with pparse.view(tmp_path / "checkpoint") as model, pparse.view(sample) as same:
+        assert list(model) == list(same)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from abc import abstractmethod
 
 from pparse.document.extraction import extraction_of
-from pparse.errors import EndOfDataError, GapError, PathError, SourceError
+from pparse.errors import EndOfDataError, FormatError, GapError, PathError, SourceError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.lazy import lazy_pattern
 from pparse.tree.container import Container
@@ -45,6 +45,7 @@ ANY: Final = "?????"
 DATA: Final = lazy_pattern(r"(.+)\.data-(\d{5})-of-(\d{5})")
 _FIELD: Final = lazy_pattern(rb'\b(model_checkpoint_path|all_model_checkpoint_paths)\s*:\s*"((?:[^"\\\n]|\\.)*)"')
 _ESCAPE: Final = lazy_pattern(rb"\\([0-7]{1,3}|x[0-9a-fA-F]{1,2}|.)")
+_SEVERAL: Final = lazy_pattern(r"(?s).*-of-(\d{5})")
 # A text with the paths of thousands of checkpoints.
 _LONGEST: Final = 1 << 20
 
@@ -85,6 +86,8 @@ class StandInParser(Parser, Container):
                     self._found = extraction_of(self.result).sibling(name)
                     self._found.known_end()  # a file is opened when it is asked
                     self._tell(self._found)
+                    if _stands_in(self._found):
+                        raise PathError("it is no checkpoint, but names one")
                     return self._found
                 except (SourceError, EndOfDataError, PathError) as error:
                     self._found = None
@@ -185,6 +188,14 @@ class CheckpointStateParser(StandInParser):
         note_others(index, self.candidates()[0], self.facts())
 
 
+def _stands_in(found: Extraction) -> bool:
+    """Return whether a file stands for a checkpoint itself: then it might name what named it, and so on for ever."""
+    try:
+        return isinstance(found.own_result.parser, StandInParser)
+    except (FormatError, UnsupportedError):
+        return False
+
+
 def prefix_of(name: str) -> str | None:
     """Return the prefix of the checkpoint that a data file of this name belongs to; None if it is no such name."""
     found = DATA.fullmatch(without_marks(name.rpartition("/")[2]))
@@ -224,7 +235,7 @@ def _unescaped(found: object) -> bytes:
     code: bytes = found[1]  # type: ignore[index]
     if code[:1] == b"x" and len(code) > 1:
         return bytes((int(code[1:], 16),))
-    if code.isdigit():
+    if code[:1] in b"01234567":
         return bytes((int(code, 8) & 0xFF,))
     return {b"n": b"\n", b"t": b"\t", b"r": b"\r"}.get(code, code)
 
@@ -240,9 +251,9 @@ def note_others(index: Extraction, latest: str, prefixes: Sequence[str]) -> None
         severity = Severity.WARNING
         reason = f"the latest checkpoint by the file {STATE}, {first}, is not here; this is {shown.removesuffix(INDEX)}"
         others = [prefix for prefix in others if prefix.replace(ANY, "00000") != first]
-    elif latest and ANY in latest and not first.endswith("-of-00001"):
+    elif latest and ANY in latest and (several := _SEVERAL.fullmatch(first)) is not None and int(several[1]) > 1:
         severity = Severity.WARNING
-        reason = f"the checkpoint is in {int(first[-5:])} files of version 1, and this is the first: name each of them"
+        reason = f"the checkpoint is in {int(several[1])} files of version 1, and this is the first: name each of them"
     elif latest and others:
         reason = f"this is {shown.removesuffix(INDEX)}, the latest checkpoint by the file {STATE}"
     if reason and not index.notes:
