@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import random
 import struct
+from os import urandom
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 import pparse
-from pparse import LimitError, Limits, PparseError, Status
+from pparse import LimitError, Limits, MalformedError, PparseError, Status
 from pparse.data.base import BytesData
 from pparse.kernels import table_block
 from pparse.parsers.checkpoint import parser as parsers
 from pparse.parsers.checkpoint import table as tables
 from pparse.parsers.checkpoint.beside import read_state
 from pparse.testing.patience import Patience
-from tests.checkpoint_files import closed, entry, finished, header, snappy, table, varint
+from pparse.viewers.checkpoint import entry as entries
+from pparse.viewers.checkpoint import parts
+from pparse.viewers.checkpoint.entry import read_entry
+from pparse.viewers.checkpoint.ordered_code import name_in, name_prefix, prefix_in
+from pparse.viewers.checkpoint.parts import Part, PartsData, covers
+from tests.checkpoint_files import closed, entry, finished, header, message, number, slice_key, snappy, table, varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,8 +46,8 @@ def raw_block(entries: list[tuple[int, bytes, bytes]]) -> bytes:
 def of_blocks(folder: Path, *blocks: bytes, kind: int = 0) -> Path:
     """Write the index of these blocks, and a data file of zeros."""
     found, places = b"", []
-    for number, content in enumerate(blocks):
-        places.append((b"%08d" % number, varint(len(found)) + varint(len(content))))
+    for position, content in enumerate(blocks):
+        places.append((b"%08d" % position, varint(len(found)) + varint(len(content))))
         found += closed(content, kind)
     (folder / "m.index").write_bytes(finished(found, places))
     (folder / DATA_FILE).write_bytes(bytes(64))
@@ -118,8 +126,9 @@ def test_the_index_of_a_table_has_keys_of_bounded_length_too(tmp_path):
     found = closed(sharing(4, 1))
     at = len(found)
     found += closed(places)
-    (tmp_path / "m.index").write_bytes(found + (varint(0) * 2 + varint(at) + varint(len(places))).ljust(40, b"\0")
-                                       + bytes.fromhex("57fb808b247547db"))
+    (tmp_path / "m.index").write_bytes(
+        found + (varint(0) * 2 + varint(at) + varint(len(places))).ljust(40, b"\0") + bytes.fromhex("57fb808b247547db")
+    )
     with pparse.view(tmp_path / "m.index") as model, pytest.raises(LimitError, match="more than 32 times"):
         list(model.tensors())
 
@@ -170,7 +179,10 @@ def test_a_compressed_block_is_charged_before_it_is_decompressed(tmp_path, monke
     monkeypatch.setattr("pparse.codecs.decompress", lambda *_: pytest.fail("decompressed"))
     content = snappy(bytes(60))
     path = of_blocks(tmp_path, varint(8 << 20) + content[1:] * 6000, kind=1)
-    with pparse.open(path, budget="4MiB", format="tf-checkpoint") as document, pytest.raises(LimitError, match="a block of the table"):
+    with (
+        pparse.open(path, budget="4MiB", format="tf-checkpoint") as document,
+        pytest.raises(LimitError, match="a block of the table"),
+    ):
         _ = document.parse().parser.table.count
 
 
@@ -222,3 +234,163 @@ def test_a_pattern_that_does_not_tell_how_many_files_there_are_is_opened(tmp_pat
     (tmp_path / "checkpoint").write_bytes(b'model_checkpoint_path: "x?????y"')
     with pparse.view(tmp_path / "checkpoint") as model, pparse.view(sample) as same:
         assert list(model) == list(same)
+
+
+# -- entries, and tensors in parts -------------------------------------------------------------------------------------
+
+
+def shape_of(*sizes: int) -> bytes:
+    return message(2, b"".join(message(2, number(1, size)) for size in sizes))
+
+
+def box(*extents: tuple[int, int]) -> bytes:
+    return message(7, b"".join(message(1, number(1, start) + number(2, length)) for start, length in extents))
+
+
+def test_repeated_shapes_are_one_as_protobuf_merges_them():
+    assert read_entry(shape_of(2) + shape_of() + shape_of(3, 4)).shape == (2, 3, 4)
+
+
+def test_a_shape_of_many_fields_ends_at_the_most_dimensions_that_tensorflow_has(monkeypatch):
+    read = []
+    monkeypatch.setattr(entries, "_number", lambda *arguments: read.append(1) or 1)
+    with pytest.raises(MalformedError, match="more than 254 dimensions"):
+        read_entry(shape_of(1 << 62) * 5000)
+    assert len(read) == 255
+
+
+def test_parts_of_an_entry_are_read_anew_and_those_that_are_none_refused():
+    found = read_entry(number(1, 1) + box((0, 2), (1, 3)) + shape_of(4, 4) + box((2, 2), (0, 4)) + number(5, 9))
+    assert found.part_count == 2
+    assert list(found.slices()) == [((0, 2), (1, 3)), ((2, 2), (0, 4))]
+    with pytest.raises(MalformedError):
+        read_entry(message(7, b"\x0a\x7f"))
+
+
+def tiled(seed: int) -> tuple[tuple[int, ...], list[tuple[tuple[int, ...], tuple[int, ...]]]]:
+    """Return a shape, and boxes that cover it, made by splitting boxes again and again."""
+    chance = random.Random(seed)
+    shape = tuple(chance.randint(1, 6) for _ in range(chance.randint(1, 4)))
+    boxes = [(tuple([0] * len(shape)), shape)]
+    for _ in range(chance.randint(0, 12)):
+        starts, lengths = boxes.pop(chance.randrange(len(boxes)))
+        dim = chance.randrange(len(shape))
+        cut = chance.randint(0, lengths[dim])
+        low, high, begin = list(lengths), list(lengths), list(starts)
+        low[dim], high[dim], begin[dim] = cut, lengths[dim] - cut, starts[dim] + cut
+        boxes += [(starts, tuple(low)), (tuple(begin), tuple(high))]
+    return shape, boxes
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_boxes_cover_a_shape_just_if_each_element_is_in_one(seed):
+    shape, boxes = tiled(seed)
+    chance = random.Random(seed)
+    assert covers(shape, boxes)
+    changed = list(boxes)
+    at = chance.randrange(len(changed))
+    starts, lengths = changed[at]
+    dim = chance.randrange(len(shape))
+    moved = tuple(max(0, start - (index == dim)) for index, start in enumerate(starts))
+    changed[at] = moved, lengths
+    if chance.random() < 0.5:
+        changed.append(chance.choice(changed))
+    counts = np.zeros(shape, int)
+    for starts, lengths in changed:
+        counts[tuple(slice(start, start + length) for start, length in zip(starts, lengths, strict=True))] += 1
+    assert covers(shape, changed) is bool((counts == 1).all())
+
+
+def test_boxes_around_a_middle_one_which_no_plane_divides_cover_the_shape():
+    wheel = [((0, 0), (1, 2)), ((0, 2), (2, 1)), ((2, 1), (1, 2)), ((1, 0), (2, 1)), ((1, 1), (1, 1))]
+    assert covers((3, 3), wheel)
+    assert not covers((3, 3), [*wheel[:-1], wheel[0]])
+
+
+def test_columns_are_compared_in_one_pass(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(parts, "urandom", lambda count: drawn.append(1) or urandom(count))
+    assert covers((7, 5000), [((0, index), (7, 1)) for index in range(5000)])
+    assert len(drawn) == 5001 + 2
+
+
+def test_a_read_looks_at_the_parts_that_have_its_bytes(monkeypatch):
+    content = BytesData(bytes(range(200)), "parts")
+    rows = [Part((row, 0), (1, 2), content.range(2 * row, 2 * row + 2)) for row in reversed(range(100))]
+    made = PartsData("made", (100, 2), 1, rows)
+    looked = []
+    runs = PartsData._runs
+    monkeypatch.setattr(PartsData, "_runs", lambda *arguments: looked.append(1) or runs(*arguments))
+    assert made.pread(101, 6) == bytes(range(101, 107))
+    assert len(looked) == 4
+    assert made.pread(0, 200) == content.pread(0, 200)
+
+
+def test_a_part_that_is_named_twice_is_damage(tmp_path):
+    whole = number(1, 1) + shape_of(0) + box((0, 0)) * 3
+    part = slice_key(b"a", [(0, 0)]), entry(1, (0,), 0, 0)
+    with pparse.view(of_entries(tmp_path, part, (b"a", whole))) as model:
+        assert model["a"].status is Status.DAMAGED
+        assert "named twice" in model["a"].finding.reason
+
+
+def test_a_tensor_of_too_many_parts_for_the_budget_is_not_put_together_and_the_others_are(tmp_path):
+    whole = number(1, 1) + shape_of(5000) + b"".join(box((index, 1)) for index in range(5000))
+    path = of_entries(tmp_path, (b"a", whole), (b"b", entry(1, (2,), 0, 8, bytes(8))))
+    with pparse.view(path, budget="4MiB") as model:
+        assert [tensor.status for tensor in model.tensors()] == [Status.UNSUPPORTED, Status.COMPLETE]
+        assert "memory budget" in model["a"].finding.reason
+    with pparse.view(path) as model:
+        assert model["a"].status is Status.MISSING  # its parts have no entries
+
+
+# -- version 1 ---------------------------------------------------------------------------------------------------------
+
+
+def of_version_1(folder: Path, contents: bytes, *pairs: tuple[bytes, bytes]) -> Path:
+    (folder / "v.ckpt").write_bytes(table([(b"", message(1, contents)), *pairs], per_block=len(pairs) + 1))
+    return folder / "v.ckpt"
+
+
+def listed(name: bytes) -> bytes:
+    return message(1, message(1, name) + shape_of(1) + number(3, 1) + message(4, message(1, b"")))
+
+
+def test_a_name_that_is_listed_often_is_numbered_without_counting_anew(tmp_path, monkeypatch):
+    class Counting(dict):
+        looked = 0
+
+        def __contains__(self, key: object) -> bool:
+            Counting.looked += 1
+            return super().__contains__(key)
+
+    path = of_version_1(tmp_path, listed(b"a") * 1000 + listed(b"a#7") + listed(b"b"))
+    with pparse.view(path) as model:
+        model._listed_at = Counting()
+        assert list(model) == ["a", *[f"a#{index}" for index in range(2, 1001)], "a#7#2", "b"]
+        assert Counting.looked < 5000
+
+
+def test_keys_of_version_1_are_charged_with_their_length(tmp_path):
+    pairs = [(slice_key(b"k" * 30_000 + b"%03d" % index, [(0, -1)]), b"") for index in range(150)]
+    path = of_version_1(tmp_path, listed(b"a"), *pairs)
+    with pparse.view(path, budget="3MiB") as model, pytest.raises(LimitError, match="keys of the checkpoint"):
+        list(model.tensors())
+    with pparse.view(path, budget="16MiB") as model:
+        assert len(model) == 1
+        assert model.extraction.session.budget.used > 150 * 30_000
+
+
+def test_what_the_table_of_contents_lists_is_charged(tmp_path):
+    path = of_version_1(tmp_path, b"".join(listed(b"%05d" % index) for index in range(5000)))
+    with pparse.view(path, budget="2MiB") as model, pytest.raises(LimitError, match="keys of the checkpoint"):
+        list(model.tensors())
+
+
+@pytest.mark.parametrize("name", [b"", b"\0\xff\xff\0\0\1", b"\xff\0" * 50, b"plain/\1", bytes(range(256))])
+def test_the_beginning_of_the_keys_of_a_tensor_is_told_from_the_rest(name):
+    key = slice_key(name, [(0, -1), (1 << 40, 3)])
+    assert prefix_in(key) == name_prefix(name)
+    assert name_in(key) == name_in(name_prefix(name)) == name
+    assert prefix_in(b"x" + key) is None
+    assert prefix_in(name_prefix(name)[:-1]) is None

@@ -17,8 +17,8 @@ from pparse.tensors.tensor import Span, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.viewers.checkpoint.entry import BundleEntry, read_entry
 from pparse.viewers.checkpoint.object_graph import GRAPH, VALUE, VariableNames, cost_of, full_names, slot_of
-from pparse.viewers.checkpoint.ordered_code import slice_key
-from pparse.viewers.checkpoint.parts import Part, PartsData, box_of, covers
+from pparse.viewers.checkpoint.ordered_code import name_prefix, slice_rest
+from pparse.viewers.checkpoint.parts import Part, PartsData, box_of, covers, refusal
 from pparse.viewers.checkpoint.strings import StringTensor
 from pparse.viewers.tensorflow.element_types import TEXT_TYPES, dtype_of
 
@@ -172,7 +172,7 @@ class CheckpointViewer(Viewer):
     def _content_of(self, key: str) -> Hashable | None:
         """Return what only copies of the tensor at ``key`` have in common; None if that is not known."""
         entry = self._entry(key)
-        if not isinstance(entry, BundleEntry) or entry.crc is None or entry.slices:
+        if not isinstance(entry, BundleEntry) or entry.crc is None or entry.part_count:
             return None
         return entry.type, entry.shape, entry.size, entry.crc
 
@@ -204,7 +204,7 @@ class CheckpointViewer(Viewer):
             return Tensor(name, dtype, shape, (), status=status, finding=self._bad(name, reason, status), **told)
         if self.extraction.folder is None:
             return Tensor(name, dtype, shape, (), status=Status.UNSUPPORTED, finding=self._alone, **told)
-        if entry.slices:
+        if entry.part_count:
             return self._in_parts(name, key, entry, dtype, told)
         span, status, finding = self._span(name, entry)
         if dtype is None:
@@ -228,7 +228,7 @@ class CheckpointViewer(Viewer):
             return Status.DAMAGED, "its place is negative"
         if dtype is None and entry.type not in TEXT_TYPES:
             return Status.UNSUPPORTED, f"elements of type {type_name(entry.type)} are not numbers"
-        if dtype is None and not entry.slices and prod(entry.shape) > entry.size:
+        if dtype is None and not entry.part_count and prod(entry.shape) > entry.size:
             return Status.DAMAGED, f"its {entry.size:,} bytes cannot hold {prod(entry.shape):,} lengths"
         return None
 
@@ -262,22 +262,21 @@ class CheckpointViewer(Viewer):
     def _in_parts(self, name: str, key: str, entry: BundleEntry, dtype: DType | None, told: dict[str, Any]) -> Tensor:
         """Return a tensor whose parts have entries of their own."""
         shape = entry.shape
-        if dtype is None:
-            finding = self._bad(name, "strings in parts are not put together", Status.UNSUPPORTED)
-            return Tensor(name, None, shape, (), status=Status.UNSUPPORTED, finding=finding, **told)
+        reason = "strings in parts are not put together"
+        if dtype is not None:
+            reason = refusal(entry, self.extraction.session.budget) or ""
+        if dtype is None or reason:
+            finding = self._bad(name, reason, Status.UNSUPPORTED)
+            return Tensor(name, dtype, shape, (), status=Status.UNSUPPORTED, finding=finding, **told)
         parts: list[Part] = []
         spans: list[Span] = []
         worst = Status.COMPLETE
         wrong: Finding | None = None
         try:
-            boxes = [box_of(shape, extents) for extents in entry.slices]
+            boxes = [box_of(shape, extents) for extents in entry.slices()]
             if not covers(shape, boxes):
                 raise MalformedError("its parts overlap, or do not cover it")
-            for (starts, lengths), extents in zip(boxes, entry.slices, strict=True):
-                raw = self.parser.table.value_at(slice_key(bytes_of(key), extents))
-                if raw is None:
-                    raise EndOfDataError("a part of it has no entry")
-                found = read_entry(raw)
+            for (starts, lengths), found in zip(boxes, self._part_entries(key, entry), strict=True):
                 if (
                     found.shape != lengths
                     or found.type != entry.type
@@ -306,6 +305,23 @@ class CheckpointViewer(Viewer):
         return Tensor(
             name, dtype, shape, tuple(spans), status=worst, finding=wrong, byteorder=order, content=content_span, **told
         )
+
+    def _part_entries(self, key: str, entry: BundleEntry) -> list[BundleEntry]:
+        """Return the entries of the parts of a tensor, found in the order of their keys: each block is read once.
+
+        Raises `EndOfDataError` if one is not there, `MalformedError` if one is named twice, or no entry.
+        """
+        prefix = name_prefix(bytes_of(key))
+        rests = [slice_rest(extents) for extents in entry.slices()]
+        if len(set(rests)) < len(rests):
+            raise MalformedError("a part of it is named twice")
+        found: dict[bytes, BundleEntry] = {}
+        for rest in sorted(rests):
+            raw = self.parser.table.value_at(prefix + rest)
+            if raw is None:
+                raise EndOfDataError("a part of it has no entry")
+            found[rest] = read_entry(raw)
+        return [found[rest] for rest in rests]
 
     @property
     def _alone(self) -> Finding:
@@ -418,10 +434,8 @@ class CheckpointViewer(Viewer):
         """Compare the checksums of the bytes of a tensor, each stretch once; yield what is wrong."""
         entry = self._entry(tensor.key or tensor.name)
         entries = [entry] if isinstance(entry, BundleEntry) else []
-        if entries and entries[0].slices:
-            key = bytes_of(tensor.key or tensor.name)
-            found = (self.parser.table.value_at(slice_key(key, extents)) for extents in entries[0].slices)
-            entries = [read_entry(value) for value in found if value is not None]
+        if entries and entries[0].part_count:
+            entries = self._part_entries(tensor.key or tensor.name, entries[0]) if tensor.spans else []
         for span, part in zip(tensor.spans, entries, strict=False):
             data = span.data
             if data is None or part.crc is None or not span.length:
