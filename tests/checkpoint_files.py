@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 
 from pparse.kernels.crc32c import crc32c, masked
+from pparse.viewers.checkpoint.ordered_code import name_prefix, slice_rest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ def entry(
     found = number(1, dtype) + message(2, b"".join(message(2, number(1, dim)) for dim in shape))
     found += number(3, more.get("shard", 0)) + number(4, offset) + number(5, size)
     return found if content is None else found + b"\x35" + struct.pack("<I", masked(crc32c(content)))
+
+
+def slice_key(name: bytes, extents: list[tuple[int, int]]) -> bytes:
+    """Return the key of a part of the tensor ``name``."""
+    return name_prefix(name) + slice_rest(extents)
 
 
 def block(pairs: list[tuple[bytes, bytes]], interval: int = 16) -> bytes:

@@ -11,8 +11,8 @@ import pytest
 
 import pparse
 from pparse import PparseError, Status
-from pparse.viewers.checkpoint.ordered_code import name_in, slice_key
-from tests.checkpoint_files import message, number, table
+from pparse.viewers.checkpoint.ordered_code import name_in
+from tests.checkpoint_files import message, number, slice_key, table
 
 DATA = Path("tests/data/checkpoint")
 SAMPLE = DATA / "version1.ckpt"

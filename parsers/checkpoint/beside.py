@@ -18,7 +18,7 @@ from __future__ import annotations
 from abc import abstractmethod
 
 from pparse.document.extraction import extraction_of
-from pparse.errors import EndOfDataError, FormatError, GapError, PathError, SourceError
+from pparse.errors import EndOfDataError, FormatError, GapError, PathError, SourceError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.lazy import lazy_pattern
 from pparse.tree.container import Container
@@ -47,6 +47,7 @@ ANY: Final = "?????"
 DATA: Final = lazy_pattern(r"(.+)\.data-(\d{5})-of-(\d{5})")
 _FIELD: Final = lazy_pattern(rb'\b(model_checkpoint_path|all_model_checkpoint_paths)\s*:\s*"((?:[^"\\\n]|\\.)*)"')
 _ESCAPE: Final = lazy_pattern(rb"\\([0-7]{1,3}|x[0-9a-fA-F]{1,2}|.)")
+_SEVERAL: Final = lazy_pattern(r"(?s).*-of-(\d{5})")
 # A text with the paths of thousands of checkpoints.
 _LONGEST: Final = 1 << 20
 
@@ -202,8 +203,9 @@ def _why_no_checkpoint(file: Extraction) -> str | None:
     """Return why a file beside another one is no checkpoint; None if it is."""
     try:
         own = file.own_result.parser
-    except FormatError as error:
+    except (FormatError, UnsupportedError) as error:
         return error.reason
+    # What stands for a checkpoint itself might name what named it, and so on for ever.
     return None if own.name == CHECKPOINT else f"it is {own.description}"
 
 
@@ -246,7 +248,7 @@ def _unescaped(found: object) -> bytes:
     code: bytes = found[1]  # type: ignore[index]
     if code[:1] == b"x" and len(code) > 1:
         return bytes((int(code[1:], 16),))
-    if code.isdigit():
+    if code[:1] in b"01234567":
         return bytes((int(code, 8) & 0xFF,))
     return {b"n": b"\n", b"t": b"\t", b"r": b"\r"}.get(code, code)
 
@@ -262,9 +264,9 @@ def note_others(index: Extraction, latest: str, prefixes: Sequence[str]) -> None
         severity = Severity.WARNING
         reason = f"the latest checkpoint by the file {STATE}, {first}, is not here; this is {shown.removesuffix(INDEX)}"
         others = [prefix for prefix in others if prefix.replace(ANY, "00000") != first]
-    elif latest and ANY in latest and not first.endswith("-of-00001"):
+    elif latest and ANY in latest and (several := _SEVERAL.fullmatch(first)) is not None and int(several[1]) > 1:
         severity = Severity.WARNING
-        reason = f"the checkpoint is in {int(first[-5:])} files of version 1, and this is the first: name each of them"
+        reason = f"the checkpoint is in {int(several[1])} files of version 1, and this is the first: name each of them"
     elif latest and others:
         reason = f"this is {shown.removesuffix(INDEX)}, the latest checkpoint by the file {STATE}"
     if reason and not index.notes:

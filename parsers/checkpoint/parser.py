@@ -65,9 +65,8 @@ class TableIndex(IndexNote):
 
     @property
     def memory(self) -> int:
-        """Approximate memory, in bytes."""
-        table = self.table
-        return 24 * len(table.offsets) + 200 + sum(60 + len(key) for key in table.first_keys)
+        """Approximate memory, in bytes: the table itself charges what grows with the file."""
+        return 200
 
 
 class CheckpointParser(ProtobufParser):
@@ -275,8 +274,8 @@ class CheckpointParser(ProtobufParser):
         table = self.table
         yield "version", str(self.version)
         blocks = count_words(len(table.offsets), "block")
-        if table.broken:
-            blocks += f", {len(table.broken):,} more that cannot be read"
+        if table.broken_count:
+            blocks += f", {table.broken_count:,} more that cannot be read"
         yield "table", f"{count_words(table.count, 'entry')} in {blocks}"
         if self.version == 2 and extraction_of(self.result).folder is not None:
             yield "data", self._data_words()

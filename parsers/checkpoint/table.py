@@ -10,12 +10,14 @@ to 40 bytes, and the magic number.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from struct import unpack_from
 
 from pparse.data.base import BytesData
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError
 from pparse.kernels.crc32c import crc32c, masked
-from pparse.kernels.table_block import count_entries, entries, entries_end
+from pparse.kernels.table_block import entries, entries_end, find_entry, stops, survey
+from pparse.kernels.wire import PADDING, read_length
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,12 +34,19 @@ TRAILER: Final = 5
 PLAIN, SNAPPY = 0, 1
 # Blocks without compression are read in place, and hashed piece by piece; these are in memory as a whole.
 _PIECE: Final = 1 << 20
+# Of the keys in a table, all in full: so many bytes for each byte of its blocks. TensorFlow writes each 16th key in
+# full, so its tables never have more than 16.
+_EXPANSION: Final = 32
+# Memory of a block in the list of them, and of a stop within one, without keys.
+_BLOCK_BYTES, _STOP_BYTES = 90, 60
+# An element of Snappy of 3 bytes yields at most 64.
+_SNAPPY_RATIO: Final = 22
 
 
 class Block:
     """A block whose checksum agrees: its bytes, and where they are in the file if they are not compressed."""
 
-    __slots__ = ("at", "data", "end", "raw")
+    __slots__ = ("at", "data", "end", "raw", "stops")
 
     def __init__(self, data: Data, at: int, raw: bytes) -> None:
         self.data = data
@@ -47,6 +56,8 @@ class Block:
         self.raw = raw
         self.end = entries_end(raw)
         """Where its entries end."""
+        self.stops: tuple[list[bytes], list[int]] | None = None
+        """Where a search may begin, once there was one."""
 
     def entries(self) -> Iterator[tuple[bytes, int, int]]:
         """Yield key, and begin and end of the value in `data`, of each entry. Raises `MalformedError`."""
@@ -55,7 +66,11 @@ class Block:
 
 
 class Table:
-    """The blocks of one table, in order: 17 bytes each; the block read last is kept."""
+    """The blocks of one table, in order: 24 bytes and a key each; the two blocks read last are kept.
+
+    A key above the limit ``name_bytes`` is refused, and so are keys that share so much that all of them, in full,
+    would be many times as long as the table.
+    """
 
     def __init__(self, data: Data, start: int, end: int, budget: MemoryBudget, limits: Limits) -> None:
         self.data = data
@@ -71,9 +86,15 @@ class Table:
         """The first key of each block, so that none is read to find one."""
         self.count = 0
         """… and of all entries."""
+        self.key_bytes = 0
+        """Length of all keys, in full."""
         self.broken: list[tuple[int, str]] = []
-        """Blocks that cannot be read: offset, and why."""
-        self._kept: tuple[int, Block, Charge] | None = None
+        """Blocks that cannot be read: offset, and why; as many as there may be findings."""
+        self.broken_count = 0
+        """How many there are."""
+        self._content_bytes = 0
+        self._charge = budget.charge(0, "the list of the blocks of the table")
+        self._kept: dict[int, tuple[Block, Charge]] = {}
 
     # -- places --------------------------------------------------------------------------------------------------------
 
@@ -94,6 +115,7 @@ class Table:
         if offset > self.end - self.start - FOOTER or size > self.end - self.start - FOOTER - offset:
             raise MalformedError("the footer places the index of the table beyond the file", offset=self.end - FOOTER)
         index = self.block(self.start + offset, size)
+        self._check_keys(index, index.at)
         before = 0
         for _, start, stop in index.entries():
             (at, length), _ = read_handle(index.raw, start - index.at)
@@ -109,31 +131,76 @@ class Table:
         self._limits.check("entries", len(self.offsets), "the number of blocks of the table")
         try:
             block = self.block(offset, size)
+            count = self._check_keys(block, offset)
             first = next(entries(block.raw, block.end), None)
-            count = count_entries(block.raw, block.end)
         except (MalformedError, EndOfDataError, GapError) as error:
-            self.broken.append((offset, error.reason))
+            self.broken_count += 1
+            if len(self.broken) < self._limits.findings:
+                self.broken.append((offset, error.reason))
             return
+        key = first[0] if first is not None else self.first_keys[-1] if self.first_keys else b""
+        self._charge.resize(self._charge.amount + _BLOCK_BYTES + len(key))
         self.offsets.append(offset)
         self.sizes.append(size)
         self.firsts.append(self.count)
-        before = self.first_keys[-1] if self.first_keys else b""
-        self.first_keys.append(first[0] if first is not None else before)
+        self.first_keys.append(key)
         self.count += count
+
+    def _check_keys(self, block: Block, offset: int) -> int:
+        """Return the number of entries of a block; raises `LimitError` if its keys are too long."""
+        limits = self._limits
+        count, longest, total = survey(block.raw, block.end)
+        limits.check("name_bytes", longest, "the length of a key of the table", offset=offset)
+        self.key_bytes += total
+        self._content_bytes += len(block.raw)
+        most = _EXPANSION * self._content_bytes
+        if self.key_bytes > most + limits.name_bytes:
+            raise LimitError(
+                f"the keys of the table are {self.key_bytes:,} bytes in full, more than {_EXPANSION} times the bytes "
+                f"that they are stored in, and name_bytes={limits.name_bytes}",
+                option=limits.option("name_bytes", self.key_bytes - most),
+                wanted=self.key_bytes,
+                got=most + limits.name_bytes,
+                offset=offset,
+            )
+        return count
+
+    # -- one value -----------------------------------------------------------------------------------------------------
+
+    def value_at(self, key: bytes) -> bytes | None:
+        """Return the value at a key; None if there is none. Keys are in order, so one block is read, in part."""
+        low = bisect_right(self.first_keys, key)  # behind the last block whose first key is not greater
+        if not low:
+            return None
+        block, charge = self._held(self.offsets[low - 1], self.sizes[low - 1])
+        if block.stops is None:
+            block.stops = stops(block.raw, block.end)
+            try:
+                charge.resize(charge.amount + sum(_STOP_BYTES + len(stop) for stop in block.stops[0]))
+            except LimitError:
+                block.stops = None
+                raise
+        place = find_entry(block.raw, block.end, key, block.stops)
+        return None if place is None else block.raw[place[0] : place[1]]
 
     # -- one block -----------------------------------------------------------------------------------------------------
 
     def block(self, offset: int, size: int) -> Block:
         """Return the block at a place, its checksum compared. Raises `MalformedError`, `EndOfDataError`, `GapError`."""
-        kept = self._kept
-        if kept is not None and kept[0] == offset:
-            return kept[1]
+        return self._held(offset, size)[0]
+
+    def _held(self, offset: int, size: int) -> tuple[Block, Charge]:
+        kept = self._kept.get(offset)
+        if kept is not None:
+            return kept
         if size > self.end - offset - TRAILER or offset < self.start:
             raise EndOfDataError(
                 "a block of the table ends beyond the file", offset=offset, wanted=size + TRAILER, got=self.end - offset
             )
-        charge = self._budget.charge(2 * size, "a block of the table", self._forget)
-        self._kept = None
+        # Two, as the contents of a table and its values may be read in turns.
+        for other in list(self._kept)[:-1]:
+            self._forget(other)
+        charge = self._budget.charge(2 * size, "a block of the table", lambda: self._forget(offset))
         raw = self.data.read_exact(offset, size + TRAILER)
         kind = raw[size]
         (stated,) = unpack_from("<I", raw, size + 1)
@@ -145,18 +212,22 @@ class Table:
             found = self._decompressed(offset, raw[:size], charge)
         else:
             raise MalformedError(f"a block of the table is compressed by method {kind}", offset=offset)
-        self._kept = offset, found, charge
-        return found
+        self._kept[offset] = found, charge
+        return found, charge
 
     def _decompressed(self, offset: int, raw: bytes, charge: Charge) -> Block:
         from pparse.codecs import decompress
 
-        content = decompress("snappy", raw, min(self._limits.scalar_bytes, 64 * len(raw) + 64))
-        charge.resize(2 * len(raw) + 2 * len(content))
+        most = min(self._limits.scalar_bytes, _SNAPPY_RATIO * len(raw))
+        stated, _ = read_length(raw[:10] + PADDING, 0)
+        charge.resize(2 * len(raw) + 2 * min(stated, most))
+        content = decompress("snappy", raw, most)
         return Block(BytesData(content, f"{self.data.name}::block at {offset}"), 0, content)
 
-    def _forget(self) -> None:
-        self._kept = None
+    def _forget(self, offset: int) -> None:
+        kept = self._kept.pop(offset, None)
+        if kept is not None:
+            kept[1].release()
 
 
 def read_handle(raw: bytes, pos: int) -> tuple[tuple[int, int], int]:

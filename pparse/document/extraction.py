@@ -216,11 +216,19 @@ class Extraction:
         Raises `FormatError` if no parser recognises the data, and says what it looks like if that is known.
         """
         result = self._parse(format)
+        most = self.session.limits.nesting
         while format is None and not extraction_of(result)._named:
             container = result.container
             inner: Extraction | None = container.unwrapped() if container is not None else None  # type: ignore[assignment]
             if inner is None:
                 break
+            most -= 1
+            if most < 0:  # a compressed file may name itself as what it stands for
+                raise LimitError(
+                    "too many files and streams stand for one another",
+                    option=self.session.limits.option("nesting"),
+                    path=self.outermost.path,
+                )
             try:
                 result = inner._parse(None)
             except (FormatError, UnsupportedError):

@@ -8,6 +8,8 @@ from pparse.errors import MalformedError
 from pparse.kernels.wire import PADDING, read_length, read_tag, read_value, skip_payload
 
 TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _MAX_RANK = 254
 _END_GROUP = 4  # a wire type
@@ -17,7 +19,7 @@ _TOP = 1 << 63
 class BundleEntry:
     """What an index says of one tensor."""
 
-    __slots__ = ("crc", "offset", "shape", "shard", "size", "slices", "type", "unknown_rank")
+    __slots__ = ("_raw", "_slice_tag", "crc", "offset", "part_count", "shape", "shard", "size", "type", "unknown_rank")
 
     def __init__(self) -> None:
         self.type = 0
@@ -31,13 +33,37 @@ class BundleEntry:
         self.size = 0
         self.crc: int | None = None
         """Masked CRC-32C of the bytes; None if there is none."""
-        self.slices: list[tuple[tuple[int, int], ...]] = []
-        """Of a tensor in parts: start and length of each in each dimension; length -1: all of it."""
+        self.part_count = 0
+        """Of a tensor in parts: how many there are."""
+        self._raw = b""
+        self._slice_tag = 0
+
+    def slices(self) -> Iterator[tuple[tuple[int, int], ...]]:
+        """Yield start and length in each dimension of each part; length -1: all of it.
+
+        They are read anew each time: a part may take four bytes of the entry, and would take hundreds of memory.
+        """
+        size, pos = len(self._raw) - len(PADDING), 0
+        while self.part_count and pos < size:
+            tag, pos = read_tag(self._raw, pos)
+            if tag == self._slice_tag:
+                length, pos = read_length(self._raw, pos)
+                yield _extents(self._raw, pos, pos + length)
+                pos += length
+            else:
+                pos = skip_payload(self._raw, pos, tag & 7)
+
+    def _add_part(self, raw: bytes, pos: int, end: int, tag: int) -> None:
+        """Count a part. Raises `MalformedError` if it is none."""
+        _extents(raw, pos, end)
+        self.part_count += 1
+        self._raw, self._slice_tag = raw, tag
 
 
 def read_entry(raw: bytes) -> BundleEntry:
     """Return the entry in a whole BundleEntryProto. Raises `MalformedError`."""
     found = BundleEntry()
+    shape: list[int] = []
     size = len(raw)
     raw += PADDING
     pos = 0
@@ -60,14 +86,15 @@ def read_entry(raw: bytes) -> BundleEntry:
             if end > size:
                 raise MalformedError("a field of the entry extends beyond it")
             if tag == 0x12:
-                found.shape += _shape(raw, pos, end, found)
+                _add_shape(raw, pos, end, found, shape)
             else:
-                found.slices.append(_extents(raw, pos, end))
+                found._add_part(raw, pos, end, tag)
             pos = end
         else:
             pos = _skip(raw, pos, tag)
     if pos != size:
         raise MalformedError("the entry ends inside a field")
+    found.shape = tuple(shape)
     return found
 
 
@@ -77,6 +104,7 @@ def read_listed(raw: bytes) -> tuple[bytes, BundleEntry]:
     Raises `MalformedError`.
     """
     found, name = BundleEntry(), b""
+    shape: list[int] = []
     size, pos = len(raw), 0
     raw += PADDING
     while pos < size:
@@ -91,14 +119,15 @@ def read_listed(raw: bytes) -> tuple[bytes, BundleEntry]:
             if tag == 0x0A:
                 name = raw[pos:end]
             elif tag == 0x12:
-                found.shape += _shape(raw, pos, end, found)
+                _add_shape(raw, pos, end, found, shape)
             else:
-                found.slices.append(_extents(raw, pos, end))
+                found._add_part(raw, pos, end, tag)
             pos = end
         else:
             pos = _skip(raw, pos, tag)
     if pos != size:
         raise MalformedError("the table of contents ends inside a tensor")
+    found.shape = tuple(shape)
     return name, found
 
 
@@ -121,8 +150,8 @@ def _signed(raw: bytes, pos: int) -> tuple[int, int]:
     return (value - 2 * _TOP if value >= _TOP else value), pos
 
 
-def _shape(raw: bytes, pos: int, end: int, found: BundleEntry) -> tuple[int, ...]:
-    sizes: list[int] = []
+def _add_shape(raw: bytes, pos: int, end: int, found: BundleEntry, sizes: list[int]) -> None:
+    """Add the sizes in a TensorShapeProto: of several, protobuf makes one."""
     while pos < end:
         tag, pos = read_tag(raw, pos)
         if tag == 0x12:
@@ -138,7 +167,6 @@ def _shape(raw: bytes, pos: int, end: int, found: BundleEntry) -> tuple[int, ...
         else:
             pos = _skip(raw, pos, tag)
     _within(pos, end)
-    return tuple(sizes)
 
 
 def _number(raw: bytes, pos: int, end: int, wanted: int, default: int = 0) -> int:

@@ -7,39 +7,45 @@ The key of a part of a tensor is: the number 0, the name, the rank, and for each
 from __future__ import annotations
 
 from pparse.errors import MalformedError
+from pparse.lazy import lazy_pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Final
 
-_ESCAPES: Final = {0x00: b"\0\xff", 0xFF: b"\xff\0"}
+# A text ends with 0 and 1; zeros and 255 in it are escaped. Possessive, so that nothing is tried twice.
+_NAME: Final = lazy_pattern(rb"\x00((?:[^\x00\xff]++|\x00\xff|\xff\x00)*+)\x00\x01")
+_ESCAPED: Final = lazy_pattern(rb"(\x00)\xff|(\xff)\x00")
 
 
-def slice_key(name: bytes, extents: Sequence[tuple[int, int]]) -> bytes:
-    """Return the key of a part of the tensor ``name``: start and length in each dimension, length -1 for all of it."""
-    found = _number(0) + _text(name) + _number(len(extents))
+def name_prefix(name: bytes) -> bytes:
+    """Return what the keys of all parts of the tensor ``name`` begin with."""
+    return _number(0) + _text(name)
+
+
+def slice_rest(extents: Sequence[tuple[int, int]]) -> bytes:
+    """Return the rest of the key of a part: start and length in each dimension, length -1 for all of it."""
+    found = [_number(len(extents))]
     for start, length in extents:
-        found += _signed(start) + _signed(length)
-    return found
+        found += _signed(start), _signed(length)
+    return b"".join(found)
+
+
+def prefix_in(key: bytes) -> bytes | None:
+    """Return the beginning of the key of a part that `name_prefix` makes; None if it is not such a key."""
+    found = _NAME.match(key)
+    return None if found is None else found[0]
 
 
 def name_in(key: bytes) -> bytes:
-    """Return the name of the tensor in the key of a part (see `slice_key`). Raises `MalformedError`."""
+    """Return the name of the tensor in the key of a part. Raises `MalformedError`."""
     if key[:1] != b"\0":
         raise MalformedError("the key is not that of a part of a tensor")
-    found, pos = bytearray(), 1
-    while pos + 1 < len(key):
-        two = key[pos : pos + 2]
-        if two == b"\0\1":
-            return bytes(found)
-        if key[pos] in _ESCAPES:
-            if two != _ESCAPES[key[pos]]:
-                break
-            pos += 1
-        found.append(two[0])
-        pos += 1
-    raise MalformedError("the name in the key of a part of a tensor does not end")
+    found = _NAME.match(key)
+    if found is None:
+        raise MalformedError("the name in the key of a part of a tensor does not end")
+    return _ESCAPED.sub(rb"\1\2", found[1])
 
 
 def _number(value: int) -> bytes:
@@ -50,7 +56,7 @@ def _number(value: int) -> bytes:
 
 def _text(value: bytes) -> bytes:
     """Return a text: two bytes end it, so zeros and 255 in it are escaped."""
-    return b"".join(_ESCAPES.get(byte, bytes((byte,))) for byte in value) + b"\0\1"
+    return b"\0\xff".join(piece.replace(b"\xff", b"\xff\0") for piece in value.split(b"\0")) + b"\0\1"
 
 
 def _signed(value: int) -> bytes:

@@ -1,8 +1,9 @@
 """The tensors of a checkpoint of version 1: one table, which holds the values (saved_tensor_slice.proto).
 
 The key "" has the table of contents: name, shape, type and slices of each tensor. The values of a slice are at the key
-that `slice_key` makes of its name and place: a TensorProto with typed values alone, without type and shape. TensorFlow
-refuses a slice with more or fewer values than it has elements (tensor_slice_reader.h, CopySliceData): it is DAMAGED.
+that `name_prefix` and `slice_rest` make of its name and place: a TensorProto with typed values alone, without type and
+shape. TensorFlow refuses a slice with more or fewer values than it has elements (tensor_slice_reader.h, CopySliceData):
+it is DAMAGED.
 
 The checksum of a block is compared before anything in it is used. If the block with the table of contents is lost, the
 keys still have the names: these tensors are DAMAGED, as their shape is not known.
@@ -24,9 +25,9 @@ from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.tensors.tensor import Span
 from pparse.tensors.viewer import Viewer
 from pparse.viewers.checkpoint.entry import BundleEntry, read_listed
-from pparse.viewers.checkpoint.ordered_code import name_in, slice_key
-from pparse.viewers.checkpoint.parts import Part, PartsData, box_of, covers
-from pparse.viewers.checkpoint.viewer import text_of
+from pparse.viewers.checkpoint.ordered_code import name_in, name_prefix, prefix_in, slice_rest
+from pparse.viewers.checkpoint.parts import Part, PartsData, box_of, covers, refusal
+from pparse.viewers.checkpoint.viewer import bytes_of, text_of
 from pparse.viewers.tensor_proto.maker import has_too_many
 from pparse.viewers.tensor_proto.values import Values
 from pparse.viewers.tensorflow.element_types import STRING_FIELD, TEXT_TYPES, element_type
@@ -49,7 +50,8 @@ _META, _DATA = 1, 2  # fields of a SavedTensorSlices
 _TENSOR, _VERSIONS = 1, 2  # of its SavedTensorSliceMeta
 _VALUES: Final = 3  # of its SavedSlice
 _TRAILER: Final = 5
-_PLACE_BYTES: Final = 300
+# Of a key, a dict of its own included, without its bytes.
+_PLACE_BYTES: Final = 500
 _LONGEST_HEAD: Final = 20
 
 
@@ -122,8 +124,10 @@ class Version1Viewer(Viewer):
         self._maker = SliceMaker(extraction, self.parser.make, self._schema, self)
         self.holes: list[tuple[int, int]] = []
         """None is looked for: each block has a checksum."""
-        self._places: dict[bytes, tuple[Data, int, int]] | None = None
+        # By what the keys of all slices of a tensor begin with (that of the table of contents: ""), then by the rest.
+        self._places: dict[bytes, dict[bytes, tuple[Data, int, int]]] | None = None
         self._listed_at: dict[str, tuple[Data, int, int]] = {}
+        self._repeats: dict[str, int] = {}
         self._versions: tuple[Data, int, int] | None = None
 
     @classmethod
@@ -134,13 +138,15 @@ class Version1Viewer(Viewer):
     # -- places --------------------------------------------------------------------------------------------------------
 
     @property
-    def places(self) -> dict[bytes, tuple[Data, int, int]]:
+    def places(self) -> dict[bytes, dict[bytes, tuple[Data, int, int]]]:
         """Where the value of each key is; with the first call, all blocks are read once."""
         if self._places is None:
             session = self.extraction.session
             table = self.parser.table
-            self._charge = session.budget.charge(_PLACE_BYTES * table.count, "the keys of the checkpoint")
-            found: dict[bytes, tuple[Data, int, int]] = {}
+            self._charge = session.budget.charge(
+                _PLACE_BYTES * table.count + table.key_bytes, "the keys of the checkpoint"
+            )
+            found: dict[bytes, dict[bytes, tuple[Data, int, int]]] = {}
             for offset, size in zip(table.offsets, table.sizes, strict=True):
                 session.check_cancelled()
                 block = table.block(offset, size)
@@ -151,14 +157,17 @@ class Version1Viewer(Viewer):
                     data = BlockData(table, offset, size, len(block.raw), self.extraction.lock)
                     data.vouch(0, len(block.raw))
                 for key, start, stop in block.entries():
-                    found.setdefault(key, (data, start, stop))
+                    prefix = prefix_in(key)
+                    if prefix is not None or not key:  # others are no slices
+                        prefix = prefix or b""
+                        found.setdefault(prefix, {}).setdefault(key[len(prefix) :], (data, start, stop))
             self._places = found
             self._read_contents()
         return self._places
 
     def _read_contents(self) -> None:
         """Note where the table of contents has each tensor, or that the table is lost."""
-        place = (self._places or {}).get(b"")
+        place = (self._places or {}).get(b"", {}).get(b"")
         try:
             if place is None:
                 raise EndOfDataError("the table of contents is lost: only names are known")
@@ -176,10 +185,11 @@ class Version1Viewer(Viewer):
     def _note_listed(self, data: Data, start: int, stop: int) -> None:
         self.extraction.session.limits.check("scalar_bytes", stop - start, "a tensor in the table of contents")
         raw, _ = read_listed(data.read_exact(start, stop - start))
-        name, number = text_of(raw), 1
+        name = plain = text_of(raw)
         while name in self._listed_at:
-            number += 1
-            name = f"{text_of(raw)}#{number}"
+            number = self._repeats[plain] = self._repeats.get(plain, 1) + 1
+            name = f"{plain}#{number}"
+        self._charge.resize(self._charge.amount + _PLACE_BYTES + len(name))
         self._listed_at[name] = data, start, stop
 
     # -- tensors -------------------------------------------------------------------------------------------------------
@@ -190,24 +200,20 @@ class Version1Viewer(Viewer):
             for name, place in self._listed_at.items():
                 yield self._tensor(name, place)
             return
-        before: str | None = None
-        for key in self.places:
-            found = _name_of(key)
-            if found is not None and found != before:
-                yield self._lost(found, key)
-            before = found
+        for prefix, slices in self.places.items():
+            yield self._lost(text_of(name_in(prefix)), slices)
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor with that name, or None."""
         if b"" in self.places:
             place = self._listed_at.get(name)
             return None if place is None else self._tensor(name, place)
-        key = next((key for key in self.places if _name_of(key) == name), None)
-        return None if key is None else self._lost(name, key)
+        slices = self.places.get(name_prefix(bytes_of(name)))
+        return None if slices is None else self._lost(name, slices)
 
-    def _lost(self, name: str, key: bytes) -> Tensor:
+    def _lost(self, name: str, slices: dict[bytes, tuple[Data, int, int]]) -> Tensor:
         """Return a tensor of which only the keys are known."""
-        data, start, stop = self.places[key]
+        data, start, stop = next(iter(slices.values()))
         span = Span(data, start, stop - start, self.extraction.path)
         reason = "the table of contents is lost, and with it its shape; its values can be read in the tree"
         return self._maker.new(name, None, (), (span,), "", Problem(Status.DAMAGED, reason, start))
@@ -230,13 +236,14 @@ class Version1Viewer(Viewer):
         wrong = self._wrong(entry)
         if wrong is not None:
             return make.new(name, dtype, shape, (), stored, wrong)
-        boxes = [box_of(shape, extents) for extents in entry.slices]
+        boxes = [box_of(shape, extents) for extents in entry.slices()]
         if not boxes or not covers(shape, boxes):
             raise MalformedError("its slices overlap, or do not cover it")
         parts: list[ProtoTensor] = []
         problem = None
-        for (_, lengths), extents in zip(boxes, entry.slices, strict=True):
-            place = self.places.get(slice_key(raw, extents))
+        places = self.places.get(name_prefix(raw), {})
+        for (_, lengths), extents in zip(boxes, entry.slices(), strict=True):
+            place = places.get(slice_rest(extents))
             if place is None:
                 problem = problem or self._absent()
                 continue
@@ -274,6 +281,9 @@ class Version1Viewer(Viewer):
             return Problem(Status.DAMAGED, "its shape has too many elements")
         if len(entry.shape) > self.extraction.session.limits.tensor_rank:
             return Problem(Status.UNSUPPORTED, f"it has {len(entry.shape)} dimensions")
+        reason = refusal(entry, self.extraction.session.budget)
+        if reason is not None:
+            return Problem(Status.UNSUPPORTED, reason)
         return None
 
     def _part(self, name: str, place: tuple[Data, int, int], number: int, shape: tuple[int, ...]) -> ProtoTensor:
@@ -339,13 +349,6 @@ def _fields(data: Data, start: int, stop: int) -> Iterator[tuple[int, int, int]]
             raise MalformedError("a field of the table of contents extends beyond it", offset=start)
         yield tag >> 3, start + pos, start + pos + length
         start += pos + length
-
-
-def _name_of(key: bytes) -> str | None:
-    try:
-        return text_of(name_in(key))
-    except MalformedError:
-        return None
 
 
 def _content(part: ProtoTensor) -> Range:

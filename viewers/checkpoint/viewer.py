@@ -7,22 +7,20 @@ A tensor is called by its key; in an object-based checkpoint, by the name of the
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from errno import ENOENT
 from math import prod
 
 from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError, SourceError
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.crc32c import crc32c, masked
-from pparse.kernels.table_block import find_entry
 from pparse.tensors.status import status_by_place
 from pparse.tensors.tensor import Span, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.viewers.checkpoint.entry import BundleEntry, read_entry
 from pparse.viewers.checkpoint.follower import CONTRADICTED, Follower
 from pparse.viewers.checkpoint.object_graph import GRAPH, VALUE, VariableNames, cost_of, full_names, slot_of
-from pparse.viewers.checkpoint.ordered_code import name_in, slice_key
-from pparse.viewers.checkpoint.parts import Part, PartsData, box_of, covers
+from pparse.viewers.checkpoint.ordered_code import name_in, name_prefix, slice_rest
+from pparse.viewers.checkpoint.parts import Part, PartsData, box_of, covers, refusal
 from pparse.viewers.checkpoint.strings import StringTensor
 from pparse.viewers.tensorflow.element_types import TEXT_TYPES, dtype_of
 
@@ -180,22 +178,13 @@ class CheckpointViewer(Viewer):
     def _content_of(self, key: str) -> Hashable | None:
         """Return what only copies of the tensor at ``key`` have in common; None if that is not known."""
         entry = self._entry(key)
-        if not isinstance(entry, BundleEntry) or entry.crc is None or entry.slices:
+        if not isinstance(entry, BundleEntry) or entry.crc is None or entry.part_count:
             return None
         return entry.type, entry.shape, entry.size, entry.crc
 
     def _lookup(self, key: bytes) -> bytes | None:
-        """Return the value at a key; keys are in order, so few blocks are read."""
-        return None if _is_no_tensor(key) else self._value_at(key)
-
-    def _value_at(self, key: bytes) -> bytes | None:
-        table = self.parser.table
-        low = bisect_right(table.first_keys, key)  # behind the last block whose first key is not greater
-        if not low:
-            return None
-        block = table.block(table.offsets[low - 1], table.sizes[low - 1])
-        place = find_entry(block.raw, block.end, key)
-        return None if place is None else block.raw[place[0] : place[1]]
+        """Return the value at the key of a tensor."""
+        return None if _is_no_tensor(key) else self.parser.table.value_at(key)
 
     # -- one tensor ----------------------------------------------------------------------------------------------------
 
@@ -221,7 +210,7 @@ class CheckpointViewer(Viewer):
             return Tensor(name, dtype, shape, (), status=status, finding=self._bad(name, reason, status), **told)
         if self.extraction.folder is None:
             return Tensor(name, dtype, shape, (), status=Status.UNSUPPORTED, finding=self._alone, **told)
-        if entry.slices:
+        if entry.part_count:
             return self._in_parts(name, key, entry, dtype, told)
         span, status, finding = self._span(name, entry)
         if dtype is None:
@@ -245,7 +234,7 @@ class CheckpointViewer(Viewer):
             return Status.DAMAGED, "its place is negative"
         if dtype is None and entry.type not in TEXT_TYPES:
             return Status.UNSUPPORTED, f"elements of type {type_name(entry.type)} are not numbers"
-        if dtype is None and not entry.slices and prod(entry.shape) > entry.size:
+        if dtype is None and not entry.part_count and prod(entry.shape) > entry.size:
             return Status.DAMAGED, f"its {entry.size:,} bytes cannot hold {prod(entry.shape):,} lengths"
         return None
 
@@ -287,22 +276,21 @@ class CheckpointViewer(Viewer):
     def _in_parts(self, name: str, key: str, entry: BundleEntry, dtype: DType | None, told: dict[str, Any]) -> Tensor:
         """Return a tensor whose parts have entries of their own."""
         shape = entry.shape
-        if dtype is None:
-            finding = self._bad(name, "strings in parts are not put together", Status.UNSUPPORTED)
-            return Tensor(name, None, shape, (), status=Status.UNSUPPORTED, finding=finding, **told)
+        reason = "strings in parts are not put together"
+        if dtype is not None:
+            reason = refusal(entry, self.extraction.session.budget) or ""
+        if dtype is None or reason:
+            finding = self._bad(name, reason, Status.UNSUPPORTED)
+            return Tensor(name, dtype, shape, (), status=Status.UNSUPPORTED, finding=finding, **told)
         parts: list[Part] = []
         spans: list[Span] = []
         worst = Status.COMPLETE
         wrong: Finding | None = None
         try:
-            boxes = [box_of(shape, extents) for extents in entry.slices]
+            boxes = [box_of(shape, extents) for extents in entry.slices()]
             if not covers(shape, boxes):
                 raise MalformedError("its parts overlap, or do not cover it")
-            for (starts, lengths), extents in zip(boxes, entry.slices, strict=True):
-                raw = self._value_at(slice_key(bytes_of(key), extents))
-                if raw is None:
-                    raise EndOfDataError("a part of it has no entry")
-                found = read_entry(raw)
+            for (starts, lengths), found in zip(boxes, self._part_entries(key, entry), strict=True):
                 if (
                     found.shape != lengths
                     or found.type != entry.type
@@ -331,6 +319,23 @@ class CheckpointViewer(Viewer):
         return Tensor(
             name, dtype, shape, tuple(spans), status=worst, finding=wrong, byteorder=order, content=content_span, **told
         )
+
+    def _part_entries(self, key: str, entry: BundleEntry) -> list[BundleEntry]:
+        """Return the entries of the parts of a tensor, found in the order of their keys: each block is read once.
+
+        Raises `EndOfDataError` if one is not there, `MalformedError` if one is named twice, or no entry.
+        """
+        prefix = name_prefix(bytes_of(key))
+        rests = [slice_rest(extents) for extents in entry.slices()]
+        if len(set(rests)) < len(rests):
+            raise MalformedError("a part of it is named twice")
+        found: dict[bytes, BundleEntry] = {}
+        for rest in sorted(rests):
+            raw = self.parser.table.value_at(prefix + rest)
+            if raw is None:
+                raise EndOfDataError("a part of it has no entry")
+            found[rest] = read_entry(raw)
+        return [found[rest] for rest in rests]
 
     @property
     def _alone(self) -> Finding:
@@ -463,10 +468,8 @@ class CheckpointViewer(Viewer):
         """Compare the checksums of the bytes of a tensor, each stretch once; yield what is wrong."""
         entry = self._entry(tensor.key or tensor.name)
         entries = [entry] if isinstance(entry, BundleEntry) else []
-        if entries and entries[0].slices:
-            key = bytes_of(tensor.key or tensor.name)
-            found = (self._value_at(slice_key(key, extents)) for extents in entries[0].slices)
-            entries = [read_entry(value) for value in found if value is not None]
+        if entries and entries[0].part_count:
+            entries = self._part_entries(tensor.key or tensor.name, entries[0]) if tensor.spans else []
         for span, part in zip(tensor.spans, entries, strict=False):
             data = span.data
             if data is None or part.crc is None or not span.length:
