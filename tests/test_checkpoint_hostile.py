@@ -205,7 +205,7 @@ def test_what_stands_for_a_checkpoint_does_not_stand_for_another(tmp_path, name)
     patience.begin(name)
     try:
         with pparse.open(folder / name) as document, contextlib.suppress(PparseError):
-            assert document.status is Status.MISSING
+            assert document.status in (Status.MISSING, Status.DAMAGED)
     finally:
         patience.end()
 
@@ -217,7 +217,7 @@ def test_a_folder_whose_file_names_itself_has_no_checkpoint(tmp_path, run):
         ran = run("ls", named(tmp_path, b'model_checkpoint_path: "checkpoint"'))
     finally:
         patience.end()
-    assert (ran.code, "names one" in ran.out + ran.err) == (4, True)
+    assert (ran.code, "checkpoint is beside it, but is no index" in ran.out + ran.err) == (4, True)
 
 
 @pytest.mark.parametrize(

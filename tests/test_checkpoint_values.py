@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import random
 import struct
 import tarfile
 import zipfile
@@ -14,6 +14,7 @@ import pytest
 import pparse
 from pparse import Status
 from pparse.kernels.crc32c import crc32c, masked
+from pparse.kernels.table_block import entries, entries_end
 from pparse.parsers.checkpoint.recovered import find_blocks
 from pparse.viewers.checkpoint import viewer as checkpoint_viewer
 from tests.checkpoint_files import closed, entry, finished, header, table, varint, write
@@ -177,3 +178,51 @@ def test_a_prefix_leads_to_its_checkpoint_in_a_cut_archive(tmp_path):
         assert np.array_equal(model["layer0002/w"].numpy(), [2.0] * 8)
     with pytest.raises(pparse.PparseError, match=r"run/n:? "):
         pparse.view(f"{path}::run/n")
+
+
+# -- indexes that are cut inside a block -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("interval", [1, 16])
+def test_an_index_cut_inside_a_block_has_every_entry_before_the_cut(tmp_path, interval):
+    raws = [struct.pack("<8f", *[number] * 8) for number in range(20)]
+    pairs = [(b"", header())]
+    pairs += [(b"layer%04d/w" % at, entry(1, (8,), 32 * at, 32, raw)) for at, raw in enumerate(raws)]
+    block = block_of(pairs, interval)
+    index = finished(closed(block), [(pairs[-1][0], varint(0) + varint(len(block)))])
+    ends = [stop for *_, stop in entries(block, entries_end(block))]
+    (tmp_path / DATA_FILE).write_bytes(b"".join(raws))
+    for cut in range(3, len(block) + 4):
+        (tmp_path / "m.index").write_bytes(index[:cut])
+        with pparse.view(tmp_path / "m.index", format="tf-checkpoint") as model:
+            found = {name: tensor.numpy().tolist() for name, tensor in model.items()}
+            count = max(0, sum(stop <= cut for stop in ends) - 1)  # the first one is the header
+            assert found == {f"layer{at:04d}/w": [float(at)] * 8 for at in range(count)}, cut
+            assert model.status is Status.TRUNCATED
+            assert all(model[name].numpy().tolist() == value for name, value in found.items())
+
+
+@pytest.mark.parametrize("tail", ["zeros", "noise", "text"])
+def test_what_overwrote_the_end_of_an_index_gives_no_entry(tmp_path, tail):
+    write(tmp_path, 20, per_block=21)
+    index = (tmp_path / "m.index").read_bytes()
+    filler = {"zeros": bytes(4096), "noise": random.Random(5).randbytes(4096), "text": b"a line\n" * 600}[tail]
+    for cut in range(20, len(index) - 48 - 30):
+        (tmp_path / "m.index").write_bytes(index[:cut] + filler[: len(index) - cut])
+        with pparse.view(tmp_path / "m.index", format="tf-checkpoint") as model:
+            for name, tensor in model.items():
+                number = int(name[5:9])
+                if tensor.status is Status.COMPLETE:
+                    assert (str(tensor.dtype), tensor.shape) == ("float32", (8,)), (cut, name)
+                    assert tensor.spans[0].offset == 32 * number
+
+
+def test_a_whole_block_with_a_wrong_checksum_is_not_a_cut_one(tmp_path):
+    write(tmp_path, 20, per_block=21)
+    index = bytearray((tmp_path / "m.index").read_bytes())
+    index[40] ^= 0x01
+    block_end = len(index) - 48
+    for end in (block_end, len(index) - 1):
+        (tmp_path / "m.index").write_bytes(index[:end])
+        with pparse.view(tmp_path / "m.index", format="tf-checkpoint") as model:
+            assert list(model) == []

@@ -20,12 +20,12 @@ from itertools import islice
 
 from pparse.data.range_status import cut_status
 from pparse.document.extraction import extraction_of
-from pparse.errors import EndOfDataError, GapError, MalformedError, PathError, SourceError
+from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PathError, SourceError
 from pparse.findings import Finding, Status
 from pparse.kernels.table_block import entries as block_entries
 from pparse.limits import count_words
 from pparse.parsers.checkpoint.recovered import find_blocks
-from pparse.parsers.checkpoint.table import FOOTER, MAGIC, Block, Table
+from pparse.parsers.checkpoint.table import FOOTER, MAGIC, TRAILER, Block, Table
 from pparse.parsers.protobuf.fits import fits
 from pparse.parsers.protobuf.index import Origin
 from pparse.parsers.protobuf.parser import ProtobufParser
@@ -180,18 +180,41 @@ class CheckpointParser(ProtobufParser):
         """Find the blocks by their checksums, as index or footer are not whole."""
         extraction = self.result.extraction
         poll = extraction.session.check_cancelled
+        behind = table.start
         for offset, size in find_blocks(extraction.data, table.start, table.end, poll):
+            behind = offset + size + TRAILER
             if not _is_of_places(table, offset, size):
                 table.add(offset, size)
         cut = isinstance(error, EndOfDataError)
         found = f"{count_words(len(table.offsets), 'block')} with {count_words(table.count, 'entry')} found"
+        found += f" by {'its checksum' if len(table.offsets) == 1 else 'their checksums'}"
+        if cut:
+            found += self._add_cut(table, behind)
         finding = Finding(
             "truncated" if cut else "malformed",
-            f"{error.reason}; {found} by their checksums",
+            f"{error.reason}; {found}",
             source=extraction.name,
             offset=error.offset if error.offset is not None else table.end,
         )
         self.result.close_node(self.result.root, cut_status(damaged=not cut), finding)
+
+    def _add_cut(self, table: Table, offset: int) -> str:
+        """Add the entries of the block in which the table is cut, and return a clause on them."""
+
+        schema = builtin_schema()
+        first = _version(table.data.pread(table.start, _PROBED)) == 1  # `version` may need the table
+
+        def accepts(key: bytes, value: bytes, whole: bool) -> bool:
+            if not key and offset > table.start:
+                return False
+            kind = schema.message(SLICES if first else ENTRY if key else HEADER)
+            return fits(value, kind, complete=whole)
+
+        try:
+            count = table.add_cut(offset, accepts)
+        except LimitError as error:
+            return f"; the block in which it is cut was not looked at: {error.reason}"
+        return f", and {count_words(count, 'entry')} before the cut, which no checksum confirms" if count else ""
 
     def _note_broken(self, table: Table) -> None:
         for offset, reason in table.broken:

@@ -119,7 +119,7 @@ def _sizes(source: _Bytes, at: int) -> Iterator[int]:
             yield from _with_restarts(source, at, pos, alone)
             _note_end(source, pos)
         try:
-            shared, unshared, length, size = _entry(head)
+            shared, unshared, length, size = head_of_entry(head)
         except MalformedError:
             return
         if shared > key_length or unshared > _LONGEST_KEY or length > source.end - pos or (not number and shared):
@@ -135,7 +135,7 @@ def _sizes(source: _Bytes, at: int) -> Iterator[int]:
     return
 
 
-def _entry(head: bytes) -> tuple[int, int, int, int]:
+def head_of_entry(head: bytes) -> tuple[int, int, int, int]:
     """Return the three numbers of an entry, and their size. Raises `MalformedError`."""
     found = []
     pos = 0

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pparse.budget import Charge, MemoryBudget
     from pparse.data.base import Data
     from pparse.limits import Limits
+    from pparse.parsers.checkpoint.cut_block import Accepts
 
 MAGIC: Final = bytes.fromhex("57fb808b247547db")
 FOOTER: Final = 48
@@ -93,6 +94,7 @@ class Table:
         self.broken_count = 0
         """How many there are."""
         self._content_bytes = 0
+        self._cut: tuple[int, bytes] | None = None
         self._charge = budget.charge(0, "the list of the blocks of the table")
         self._kept: dict[int, tuple[Block, Charge]] = {}
 
@@ -146,6 +148,27 @@ class Table:
         self.first_keys.append(key)
         self.count += count
 
+    def add_cut(self, offset: int, accepts: Accepts) -> int:
+        """Add what is left of the block at ``offset``, in which the table is cut; return the number of its entries.
+
+        ``accepts`` tells whether a key can have a value. Raises `LimitError` if it is too large.
+        """
+        from pparse.parsers.checkpoint.cut_block import entries_before_cut
+
+        size = self.end - offset
+        with self._budget.charge(2 * size, "the last block of the table"):
+            try:
+                raw = self.data.read_exact(offset, size)
+            except (EndOfDataError, GapError):
+                return 0
+            content, count = entries_before_cut(raw, accepts)
+        if count:
+            end = entries_end(content)
+            self._charge.resize(self._charge.amount + len(content) - end)
+            self._cut = offset, content[end:]
+            self.add(offset, end)
+        return count
+
     def _check_keys(self, block: Block, offset: int) -> int:
         """Return the number of entries of a block; raises `LimitError` if its keys are too long."""
         limits = self._limits
@@ -193,7 +216,8 @@ class Table:
         kept = self._kept.get(offset)
         if kept is not None:
             return kept
-        if size > self.end - offset - TRAILER or offset < self.start:
+        is_cut = self._cut is not None and self._cut[0] == offset
+        if not is_cut and (size > self.end - offset - TRAILER or offset < self.start):
             raise EndOfDataError(
                 "a block of the table ends beyond the file", offset=offset, wanted=size + TRAILER, got=self.end - offset
             )
@@ -201,6 +225,10 @@ class Table:
         for other in list(self._kept)[:-1]:
             self._forget(other)
         charge = self._budget.charge(2 * size, "a block of the table", lambda: self._forget(offset))
+        if is_cut and self._cut is not None:
+            found = Block(self.data, offset, self.data.read_exact(offset, size) + self._cut[1])
+            self._kept[offset] = found, charge
+            return found, charge
         raw = self.data.read_exact(offset, size + TRAILER)
         kind = raw[size]
         (stated,) = unpack_from("<I", raw, size + 1)

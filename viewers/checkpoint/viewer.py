@@ -434,7 +434,7 @@ class CheckpointViewer(Viewer):
         follower = self._followed
         if follower is None or not follower.follows(span):
             entry = self._entry(tensor.key or tensor.name)
-            if not isinstance(entry, BundleEntry) or entry.slices or entry.crc is None:
+            if not isinstance(entry, BundleEntry) or entry.part_count or entry.crc is None:
                 return None
             follower = self._followed = Follower(span, entry.crc, self._contradiction(tensor, span), self.findings)
         return follower.feed
