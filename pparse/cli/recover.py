@@ -95,9 +95,9 @@ def run(options: Any, out: Output) -> int:
             tell_full(options, out, listing, error)
             raise
         listing.close()
-        _tell(options, out, outcome, document.findings, listing)
+        _tell(options, out, outcome, outcome.findings, listing)
         if not (outcome.is_whole or options.quiet or options.json):
-            for line in resume_lines(to_resume(document)):
+            for line in resume_lines(to_resume(document) if outcome.resume is None else outcome.resume):
                 out.line(safe(line))
     return exit_code(options, outcome)
 

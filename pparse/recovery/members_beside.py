@@ -93,12 +93,12 @@ def _verdicts_on_files(model: Extraction) -> Verdicts:
     found: Verdicts = {}
     for _, file in viewer.files_beside() if isinstance(viewer, Viewer) else ():
         if file.origin is not None:
-            found[file.origin[1].at] = _verdict_on(file, viewer, model)
+            found[file.origin[1].at] = verdict_on(file, viewer, model)
     return found
 
 
-def _verdict_on(file: Extraction, viewer: Viewer, model: Extraction) -> DocumentVerdict:
-    """Judge a data file by the checksums of the tensors in it, all of which were compared."""
+def verdict_on(file: Extraction, viewer: Viewer, model: Extraction) -> DocumentVerdict:
+    """Judge a data file of ``model`` by the checksums of the tensors in it, all of which were compared."""
     verdict = DocumentVerdict(model.session.limits.findings)
     count = agreed = wrong = 0
     reach, end = file.start, file.known_end()
@@ -117,7 +117,9 @@ def _verdict_on(file: Extraction, viewer: Viewer, model: Extraction) -> Document
             if known.verified and span.offset == reach:
                 reach = stop
     verdict.parts = count, agreed
-    verdict.verified = True if count and agreed == count and reach == end else None
+    verdict.verified = (
+        True if count and agreed == count and (reach == end or file.data.is_proved(file.start, end)) else None
+    )
     suspect = file.data.suspect_ranges_in(file.start, end)
     verdict.suspect = [(start - file.start, stop - start) for start, stop in suspect]
     if needed > end:

@@ -57,6 +57,8 @@ class Job:
         self.name = name
         """Name of the new file."""
         self.kept: OnKept | None = None
+        self.is_alone = True
+        """Whether nothing else is written of the document: not if the caller writes it as it was found, too."""
         self.is_unharmed = False  # set if nothing is found lost: the file is to be written as it is
         self._report = report
         self._done = 0

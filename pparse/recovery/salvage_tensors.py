@@ -107,6 +107,8 @@ def salvage_tensors(job: Job) -> bool:
     judge = TensorJudge(job)
     sure = _save_model(job, viewer, judge, is_suspect=False)
     doubtful = _save_model(job, viewer, judge, is_suspect=True)
+    if not sure[0].total and not job.is_alone:
+        return False  # nothing is known that could be told
     status = _worst(viewer)
     problem = next((found.reason for found in job.extraction.findings if found.severity.value == "error"), "")
     path = None
@@ -127,7 +129,7 @@ def salvage_tensors(job: Job) -> bool:
         model.save(status)
         leftovers.is_held = model.holds
     found = leftovers.save()
-    if not found and sure[1] is None and path is None and (model is None or model.path is None):
+    if job.is_alone and not found and sure[1] is None and path is None and (model is None or model.path is None):
         job.name = old
         job.save_as_found()
     return True
