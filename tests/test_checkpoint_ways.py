@@ -443,3 +443,41 @@ def test_a_file_that_is_called_as_an_index_and_is_none_is_set_apart(run, tmp_pat
         "m.index.partial/as-found.bin": "damaged",
         "m.data-00000-of-00001": "complete",
     }
+
+
+def test_what_recover_says_of_strings_and_lists_is_true(run, slots, tmp_path):
+    flip(slots / DATA_2, 100)
+    run("recover", slots / "ckpt-2", "-o", tmp_path / "out", "-v")
+    rows = rows_of(tmp_path / "out")
+    graph = rows["ckpt-2.safetensors.partial/_CHECKPOINTABLE_OBJECT_GRAPH.bin"]
+    assert graph["status"] == rows["ckpt-2.safetensors.rest.json"]["status"] == "complete"
+    assert graph["reason"].endswith("bytes are there: safetensors has no type for DT_STRING")
+    assert rows["ckpt-2.safetensors"]["reason"].startswith("26 of 27 tensors are whole, 25 of them in this file")
+
+
+def test_tensors_that_are_lost_are_not_counted_as_files(run, tmp_path):
+    write(tmp_path, 20)
+    with (tmp_path / "m.data-00000-of-00001").open("r+b") as file:
+        file.truncate(100)
+    ran = run("recover", tmp_path / "m", "-o", tmp_path / "out")
+    assert ran.code == 4
+    # The index, the saved tensors, what is left of the one that is cut, the list of those lost, and the data as found.
+    assert "\n5 files, " in ran.out
+    assert ": 2 complete, 3 truncated; 16 parts of them not saved" in ran.out
+    assert len(files_in(tmp_path / "out")) == 6
+
+
+def test_nothing_was_saved_if_there_is_but_a_list(run, tmp_path):
+    (tmp_path / "old.ckpt").write_bytes((DATA / "version1.ckpt").read_bytes()[:60])
+    ran = run("recover", tmp_path / "old.ckpt", "-o", tmp_path / "out")
+    assert (ran.code, "nothing was saved" in ran.out) == (4, True)
+
+
+def test_recover_counts_the_checksums_of_a_checkpoint_of_version_1_as_check_does(run, tmp_path):
+    import re
+
+    ran = run("check", DATA / "version1.ckpt")
+    agreed = re.search(r"(\d+) tensors; a checksum agrees for (\d+) of them", ran.out)
+    ran = run("recover", DATA / "version1.ckpt", "-o", tmp_path / "out")
+    assert agreed is not None
+    assert f"a checksum agrees for {agreed[2]} of {agreed[1]} parts of it" in ran.out

@@ -227,7 +227,8 @@ class FileTable:
     def add(self, file: RecoveredFile) -> None:
         """Show a file, if it should be shown."""
         whole = file.status is Status.COMPLETE
-        copied = file.path is not None and file.path.rpartition("/")[2].startswith("as-found.")
+        own = ("/as-found.bin", ".rest.json")
+        copied = file.path is not None and file.path.endswith(own)
         self.useful += file.bytes > 0 and not copied and not (file.reason or "").startswith("0 of ")
         if self._keep:
             self.kept.append(file.to_dict())

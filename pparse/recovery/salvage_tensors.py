@@ -120,10 +120,12 @@ def salvage_tensors(job: Job) -> bool:
             words = count_words(len(plan.numbers), "tensor")
             job.report(file, Status.DAMAGED, f"{words} that may be wrong", doubtful=((0, file.bytes),))
         else:
-            reason = f"{len(plan.numbers):,} of {plan.total:,} tensors are whole"
+            reason = f"{len(plan.numbers) + plan.unfit:,} of {plan.total:,} tensors are whole"
+            if plan.unfit:
+                reason += f", {len(plan.numbers):,} of them in this file: the others are beside it"
             job.report(file, status, f"{reason}; {problem}" if problem else reason)
     name = job.name if sure[1] is None else sure[1].path
-    leftovers = _leftovers(viewer)(job, viewer, judge, status, name, path)
+    leftovers = _leftovers(viewer)(job, viewer, judge, name, path)
     model = _model(job, viewer, judge, sure, old)
     if model is not None:
         model.save(status)
