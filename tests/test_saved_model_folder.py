@@ -197,9 +197,29 @@ def test_whatever_becomes_of_the_message_every_other_file_is_saved(run, folder, 
     for name in names:
         if name != "saved_model.pb":
             assert (tmp_path / "out" / name).read_bytes() == (folder / name).read_bytes()
-    if content != 0.6 and content:
+    if content == 0.6:
+        assert f"resume the download at byte {int(len(whole) * content)} of {folder / 'saved_model.pb'}" in ran.out
+    elif content:
         assert (tmp_path / "out" / "saved_model.pb.partial" / "as-found.bin").read_bytes() == content
         assert not (tmp_path / "out" / "saved_model.pb").exists()
+
+
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_a_text_is_written_as_it_is_if_it_is_whole(run, folder, tmp_path, text, wrapped):
+    (folder / "saved_model.pb").unlink()
+    path = folder / "saved_model.pbtxt"
+    for whole in (True, False):
+        path.write_text(text if whole else text[: len(text) // 2])
+        out = tmp_path / f"out{whole}"
+        ran = run("recover", folder if wrapped else path, "-o", out)
+        assert ran.code == (0 if whole else 4)
+        kept = out / ("saved_model.pbtxt" if whole else "saved_model.pbtxt.partial/as-found.bin")
+        assert kept.read_bytes() == path.read_bytes()
+        assert (out / "saved_model.pbtxt").exists() == whole
+        assert (out / "saved_model.pb").exists() != whole
+        if not whole:
+            with pparse.view(path) as model, pparse.view(out / "saved_model.pb") as saved:
+                assert list(saved) == list(model)
 
 
 def test_variables_without_a_message_are_saved(run, folder, tmp_path):

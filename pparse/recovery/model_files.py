@@ -23,6 +23,7 @@ from pparse.errors import (
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.checkpoint.beside import DATA, INDEX, STATE, StandInParser, without_marks
 from pparse.parsers.checkpoint.parser import CheckpointParser
+from pparse.parsers.tensorflow_text import TensorflowTextParser
 from pparse.recovery.document_verdict import DocumentVerdict, judge
 from pparse.recovery.members_beside import verdict_on
 from pparse.recovery.plan import base_name
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from pparse.document.extraction import Extraction
     from pparse.findings import FindingList
+    from pparse.tensors.extent import Extent
     from pparse.tree.result import Result
 
     Report = Callable[[RecoveredFile], object]
@@ -90,7 +92,9 @@ class ModelFiles:
                 self._write_bytes(file, name)
             return
         inner = extraction_of(result)
-        if isinstance(result.parser, StandInParser):
+        if isinstance(file.own_result.parser, TensorflowTextParser):
+            self._save_text(name, file, result)
+        elif isinstance(result.parser, StandInParser):
             # For a checkpoint that is not here: nothing is wrong with this one.
             self._write_bytes(file, name)
         elif inner is file and not (isinstance(result.parser, ArchiveParser) and result.parser.viewer is None):
@@ -98,6 +102,9 @@ class ModelFiles:
                 self.save_checkpoint(name, file, ())
             else:
                 self._write_document(result, name, name)
+                viewer = viewer_for(file) if result.status is Status.TRUNCATED else None
+                if viewer is not None:
+                    self._to_resume(file, viewer.extent())
         elif inner.outermost is not file:  # it stands for another file, which is written by itself
             self._write_bytes(file, name)
         else:
@@ -108,6 +115,9 @@ class ModelFiles:
         for none; ``result`` is what it was read as."""
         index = extraction_of(result).outermost
         name = base_name(index.name)
+        if isinstance(index.own_result.parser, TensorflowTextParser):
+            self._save_text(name, index, result)
+            return True
         if index.folder is None:
             return False
         if isinstance(result.parser, StandInParser):
@@ -128,6 +138,20 @@ class ModelFiles:
         for other, file in graph.items():
             self.save_file(other, file)
         return True
+
+    def _to_resume(self, file: Extraction, extent: Extent) -> None:
+        """Keep which downloads are to be resumed to complete a model."""
+        for found in extent.resume:
+            own = found.file == file.name and file.folder is not None
+            self.resume.append(Resume(file.folder.path_of(base_name(file.name)), found.at) if own else found)  # type: ignore[union-attr]
+
+    def _save_text(self, name: str, file: Extraction, result: Result) -> None:
+        """Write a model as text as it is; if it is not whole, as found, and the message that was read of it."""
+        judgement = self._judge(file)
+        self._write_judged(name, file, judgement)
+        if not judgement.is_whole:
+            message = f"{name[: name.rfind('/') + 1]}{base_name(extraction_of(result).name)}"
+            self._write_document(result, message, name)
 
     def save_checkpoint(self, name: str, index: Extraction, data: Sequence[str]) -> None:
         """Write a checkpoint: its index, and the files beside it called ``data``, and any other that it names."""
@@ -166,9 +190,7 @@ class ModelFiles:
         for other, reason in missing:
             if other not in data:
                 self.lost(folder + other, reason)
-        for found in extent.resume:
-            own = found.file == model.name and index.folder is not None
-            self.resume.append(Resume(index.folder.path_of(base_name(name)), found.at) if own else found)  # type: ignore[union-attr]
+        self._to_resume(index, extent)
 
     def _open(self, index: Extraction, data: Sequence[str], folder: str) -> dict[str, Extraction]:
         """Return the files beside an index that can be opened; the others are reported."""
