@@ -481,3 +481,14 @@ def test_recover_counts_the_checksums_of_a_checkpoint_of_version_1_as_check_does
     ran = run("recover", DATA / "version1.ckpt", "-o", tmp_path / "out")
     assert agreed is not None
     assert f"a checksum agrees for {agreed[2]} of {agreed[1]} parts of it" in ran.out
+
+
+def test_convert_without_a_damaged_tensor_does_not_suspect_others(run, slots, tmp_path):
+    flip(slots / DATA_2, 100)
+    ran = run("convert", slots, "-o", tmp_path / "m.safetensors", "--skip-damaged")
+    assert ran.code == 4
+    assert ran.err.count("its checksum is wrong") == 1
+    assert "more tensors" not in ran.err
+    (slots / "ckpt-2.index").write_bytes((slots / "ckpt-2.index").read_bytes()[:-1])
+    ran = run("convert", slots, "-o", tmp_path / "n.safetensors", "--skip-damaged")
+    assert "more tensors or values may be missing" in ran.err
