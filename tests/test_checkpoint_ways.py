@@ -421,6 +421,46 @@ def test_recover_of_checkpoints_none_of_which_is_the_latest_saves_all(run, slots
     assert files_in(tmp_path / "out") == sorted(["RECOVERY.json", *files_in(slots)])
 
 
+@pytest.mark.parametrize("name", ["slots", "slots/ckpt-2"])
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_recover_of_a_folder_or_checkpoint_in_an_archive(run, slots, tmp_path, name, is_whole):
+    (slots / "ckpt-2.meta").write_bytes(b"")
+    (slots / "below").mkdir()
+    (slots / "below" / "notes.txt").write_text("of the second run")
+    if not is_whole:
+        flip(slots / DATA_2, 100)
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
+        archive.add(slots, "slots")
+    ran = run("recover", f"{tmp_path / 'a.tar.gz'}::{name}", "-o", tmp_path / "out")
+    assert ran.code == (0 if is_whole else 4)
+    wanted = files_in(slots) if name == "slots" else [DATA_2, "ckpt-2.index", "ckpt-2.meta"]
+    if not is_whole:
+        wanted.remove(DATA_2)
+        wanted += [f"{DATA_2}.partial/as-found.bin", "ckpt-2.safetensors", "ckpt-2.safetensors.rest.json"]
+        wanted += ["ckpt-2.doubtful.safetensors", "ckpt-2.safetensors.partial/_CHECKPOINTABLE_OBJECT_GRAPH.bin"]
+    assert files_in(tmp_path / "out") == sorted(["RECOVERY.json", *wanted])
+
+
+def test_the_file_that_names_the_latest_checkpoint_may_be_empty(run, slots, tmp_path):
+    (slots / "checkpoint").write_bytes(b"")
+    ran = run("recover", slots, "-o", tmp_path / "out")
+    assert ran.code == 0
+    assert "it names no checkpoint" in ran.out
+    assert "nothing is known to be missing" in ran.out
+    assert files_in(tmp_path / "out") == sorted(["RECOVERY.json", *files_in(slots)])
+
+
+def test_a_damaged_part_of_a_tensor_counts_as_one_tensor(run, tmp_path):
+    for path in DATA.glob("parts.*"):
+        shutil.copy(path, tmp_path)
+    with pparse.view(tmp_path / "parts") as model:
+        (tensor, *_) = [tensor for tensor in model.tensors() if len(tensor.spans) > 1]
+        at, count = tensor.spans[1].offset, len(model)
+    flip(tmp_path / "parts.data-00000-of-00001", at)
+    ran = run("recover", tmp_path / "parts", "-o", tmp_path / "out")
+    assert f"the bytes of 1 of the {count} tensors in it are damaged" in ran.out
+
+
 def test_recover_of_data_files_alone_says_that_their_index_is_missing(run, slots, tmp_path):
     for path in slots.glob("*.index"):
         path.unlink()

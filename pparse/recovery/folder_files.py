@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
+from pparse.document.downloads import Resume
 from pparse.document.folder import FILE, FOLDER, FolderItem
 from pparse.document.registry import viewer_for
 from pparse.errors import (
@@ -158,8 +159,11 @@ class FolderFiles:
             raise
         except PparseError:  # the message is told of
             pass
+        is_outermost = self._document.topmost is self._document  # else it is the archive that can be fetched
         for name, reason in self._lacking.items():
             writer.lost(name, reason)
+            if is_outermost:
+                writer.resume.append(Resume(self._document.folder.path_of(name), 0))
         if not self._has_message() and _INDEX_OF_VARIABLES in self._items:
             reason = "no message of a SavedModel is in the folder: its variables are all that is known of the model"
             writer.note("missing", reason, path=MEMBERS[1], source=source)
@@ -173,7 +177,10 @@ class FolderFiles:
         """Say if the checkpoint is not there that readers look for first."""
         state = self._open(writer, STATE)
         names = read_state(state.reader)[0] if state is not None else []
-        if names and not any(name in self._items for name in names):
+        if not names:
+            reason = "it names no checkpoint: readers look here for the latest one"
+            writer.note("other-checkpoints", reason, Severity.WARNING, source=STATE)
+        elif not any(name in self._items for name in names):
             latest = names[0].removesuffix(INDEX)
             reason = f"the latest checkpoint by the file {STATE}, {latest}, is not here"
             writer.note("other-checkpoints", reason, Severity.WARNING, source=STATE)

@@ -100,11 +100,13 @@ def _verdicts_on_files(model: Extraction) -> Verdicts:
 def verdict_on(file: Extraction, viewer: Viewer, model: Extraction) -> DocumentVerdict:
     """Judge a data file of ``model`` by the checksums of the tensors in it, all of which were compared."""
     verdict = DocumentVerdict(model.session.limits.findings)
-    count = agreed = wrong = 0
+    count = agreed = 0
+    tensors = wrong = 0
     reach, end = file.start, file.known_end()
     needed = end
     for tensor in viewer.tensors():
         model.session.check_cancelled()
+        is_here = is_wrong = False
         for span in tensor.spans:
             if span.path != file.path or span.data is None or not span.length:
                 continue
@@ -113,9 +115,12 @@ def verdict_on(file: Extraction, viewer: Viewer, model: Extraction) -> DocumentV
             needed = max(needed, stop)
             known = file.data.range_status(span.offset, min(stop, end))
             agreed += bool(known.verified) and stop <= end
-            wrong += known.status is Status.DAMAGED
+            is_here = True
+            is_wrong = is_wrong or known.status is Status.DAMAGED
             if known.verified and span.offset == reach:
                 reach = stop
+        tensors += is_here
+        wrong += is_wrong
     verdict.parts = count, agreed
     verdict.verified = (
         True if count and agreed == count and (reach == end or file.data.is_proved(file.start, end)) else None
@@ -128,6 +133,6 @@ def verdict_on(file: Extraction, viewer: Viewer, model: Extraction) -> DocumentV
         verdict.findings.add(Finding("truncated", reason, source=file.name))
     if wrong:
         verdict.status = Status.DAMAGED
-        reason = f"the bytes of {wrong:,} of the {count_words(count, 'tensor')} in it are damaged"
+        reason = f"the bytes of {wrong:,} of the {count_words(tensors, 'tensor')} in it are damaged"
         verdict.findings.add(Finding("hash", reason, source=file.name))
     return verdict

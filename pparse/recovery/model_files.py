@@ -79,8 +79,11 @@ class ModelFiles:
         """Write a file, whatever it is, or what can be saved of it.
 
         Archives and streams are not unpacked: a model opens what belongs to it by its name. ``must_be_model``: its name
-        says that it is a model, so one that is of no known format is damaged.
+        says that it is a model, so one that is empty or of no known format is damaged.
         """
+        if must_be_model and file.known_end() <= file.start:
+            self.lost(name, "the file is empty: a download that never began")
+            return
         try:
             result = file.parse()
         except PASSING:

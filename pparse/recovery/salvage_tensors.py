@@ -122,7 +122,7 @@ def salvage_tensors(job: Job) -> bool:
         else:
             reason = f"{len(plan.numbers) + plan.unfit:,} of {plan.total:,} tensors are whole"
             if plan.unfit:
-                reason += f", {len(plan.numbers):,} of them in this file: the others are beside it"
+                reason += f", {len(plan.numbers):,} of them in this file, the rest beside it"
             job.report(file, status, f"{reason}; {problem}" if problem else reason)
     name = job.name if sure[1] is None else sure[1].path
     leftovers = _leftovers(viewer)(job, viewer, judge, name, path)
