@@ -79,6 +79,7 @@ class SavedModelFolderParser(CpbParser, Container):
     name = "saved-model-folder"
     description = "TensorFlow SavedModel folder"
     reads = "folder"
+    saved_as_a_whole = True
     viewer = "pparse.viewers.tensorflow.saved_model:SavedModelViewer"
     signatures = ()
     named_is_enough = True

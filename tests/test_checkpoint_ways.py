@@ -288,11 +288,12 @@ def test_in_a_walk_through_an_archive_nothing_is_said_to_be_missing(run, slots, 
         assert (tmp_path / "out" / "slots" / name).read_bytes() == (slots / name).read_bytes()
 
 
-@pytest.mark.parametrize("name", ["", "ckpt-2", DATA_2])
+@pytest.mark.parametrize("name", ["", "ckpt-2", DATA_2, "checkpoint"])
 def test_recover_of_a_whole_checkpoint_copies_index_and_data(run, slots, tmp_path, name):
     ran = run("recover", slots / name, "-o", tmp_path / "out")
     assert ran.code == 0
-    assert files_in(tmp_path / "out") == ["RECOVERY.json", DATA_2, "ckpt-2.index"]
+    rest = ["checkpoint", DATA_1, "ckpt-1.index"] if not name else ["checkpoint"] if name == "checkpoint" else []
+    assert files_in(tmp_path / "out") == sorted(["RECOVERY.json", DATA_2, "ckpt-2.index", *rest])
     with pparse.view(tmp_path / "out" / "ckpt-2") as model:
         assert bytes_of(model["out/kernel"]) == SLOTS["out/kernel"][3]
 
@@ -380,3 +381,199 @@ def test_a_value_that_was_wrong_when_it_was_packed_is_found_by_its_own_checksum(
     with pparse.view(f"{packed}::{inner}") as model:
         assert [finding.code for finding in model.check()] == ["hash"]
         assert [tensor.status for tensor in model.values()].count(Status.DAMAGED) == 1
+
+
+# -- recover -----------------------------------------------------------------------------------------------------------
+
+
+def rows_of(out: Path) -> dict[str, dict]:
+    """Return what a recovery says of each file."""
+    files = json.loads((out / "RECOVERY.json").read_text())["files"]
+    return {file["path"] or file["raw_name"]: file for file in files}
+
+
+def check_the_rest(slots: Path, out: Path, but: str) -> None:
+    """Check that every file but one was written as it is, and is called complete."""
+    rows = rows_of(out)
+    for name in files_in(slots):
+        if name != but:
+            assert (out / name).read_bytes() == (slots / name).read_bytes()
+            assert rows[name]["status"] == "complete"
+    assert not (out / but).exists()
+
+
+def flip(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["", "ckpt-2", "checkpoint", DATA_2])
+def test_recover_of_a_damaged_value_keeps_the_index_and_the_data_as_found(run, slots, tmp_path, name):
+    flip(slots / DATA_2, 100)
+    (slots / "ckpt-2.meta").write_bytes(b"")
+    out = tmp_path / "out"
+    ran = run("recover", slots / name, "-o", out)
+    assert ran.code == 4
+    rows = rows_of(out)
+    assert (rows["ckpt-2.index"]["status"], rows["ckpt-2.meta"]["status"]) == ("complete", "complete")
+    assert (out / "ckpt-2.index").read_bytes() == (slots / "ckpt-2.index").read_bytes()
+    assert (out / f"{DATA_2}.partial" / "as-found.bin").read_bytes() == (slots / DATA_2).read_bytes()
+    assert rows[f"{DATA_2}.partial/as-found.bin"]["doubtful"]
+    with pparse.view(slots / "ckpt-2") as model, pparse.view(out / "ckpt-2.safetensors") as saved:
+        whole = {name for name in SLOTS if model[name].status is Status.COMPLETE}
+        for _ in model.check():
+            pass
+        assert set(saved) == {name for name in whole if model[name].status is Status.COMPLETE}
+        assert len(saved) == len(SLOTS) - 1
+    assert (out / "checkpoint").exists() == (name in ("", "checkpoint"))
+    if not name:
+        check_the_rest(slots, out, DATA_2)
+
+
+def test_recover_of_an_index_that_is_cut_keeps_the_data(run, slots, tmp_path):
+    raw = (slots / "ckpt-2.index").read_bytes()
+    (slots / "ckpt-2.index").write_bytes(raw[: len(raw) * 6 // 10])
+    ran = run("recover", slots, "-o", tmp_path / "out")
+    assert ran.code == 4
+    check_the_rest(slots, tmp_path / "out", "ckpt-2.index")
+    partial = tmp_path / "out" / "ckpt-2.index.partial"
+    assert files_in(partial) == ["as-found.bin"]
+    assert (partial / "as-found.bin").read_bytes() == (slots / "ckpt-2.index").read_bytes()
+    assert f"at byte {len(raw) * 6 // 10} of {slots / 'ckpt-2.index'}" in ran.out
+
+
+@pytest.mark.parametrize("gone", [DATA_2, "ckpt-2.index"])
+@pytest.mark.parametrize("named", [False, True])
+def test_recover_without_index_or_data_keeps_the_other_as_it_is(run, slots, tmp_path, gone, named):
+    (slots / gone).unlink()
+    other = "ckpt-2.index" if gone == DATA_2 else DATA_2
+    ran = run("recover", slots / other if named else slots, "-o", tmp_path / "out")
+    assert ran.code == 4
+    rows = rows_of(tmp_path / "out")
+    assert {name: row["status"] for name, row in rows.items() if row["status"] != "complete"} == {gone: "missing"}
+    assert (tmp_path / "out" / other).read_bytes() == (slots / other).read_bytes()
+    assert "as-found" not in ran.out
+    if not named:
+        check_the_rest(slots, tmp_path / "out", gone)
+
+
+def test_recover_of_checkpoints_none_of_which_is_the_latest_saves_all(run, slots, tmp_path):
+    (slots / "checkpoint").write_text('model_checkpoint_path: "ckpt-77"\n')
+    (slots / "graph.txt").write_text("not read by anybody")
+    ran = run("recover", slots, "-o", tmp_path / "out")
+    assert (ran.code, "ckpt-77, is not here" in ran.out) == (0, True)
+    assert files_in(tmp_path / "out") == sorted(["RECOVERY.json", *files_in(slots)])
+
+
+@pytest.mark.parametrize("name", ["slots", "slots/ckpt-2"])
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_recover_of_a_folder_or_checkpoint_in_an_archive(run, slots, tmp_path, name, is_whole):
+    (slots / "ckpt-2.meta").write_bytes(b"")
+    (slots / "below").mkdir()
+    (slots / "below" / "notes.txt").write_text("of the second run")
+    if not is_whole:
+        flip(slots / DATA_2, 100)
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
+        archive.add(slots, "slots")
+    ran = run("recover", f"{tmp_path / 'a.tar.gz'}::{name}", "-o", tmp_path / "out")
+    assert ran.code == (0 if is_whole else 4)
+    wanted = files_in(slots) if name == "slots" else [DATA_2, "ckpt-2.index", "ckpt-2.meta"]
+    if not is_whole:
+        wanted.remove(DATA_2)
+        wanted += [f"{DATA_2}.partial/as-found.bin", "ckpt-2.safetensors", "ckpt-2.safetensors.rest.json"]
+        wanted += ["ckpt-2.doubtful.safetensors", "ckpt-2.safetensors.partial/_CHECKPOINTABLE_OBJECT_GRAPH.bin"]
+    assert files_in(tmp_path / "out") == sorted(["RECOVERY.json", *wanted])
+
+
+def test_the_file_that_names_the_latest_checkpoint_may_be_empty(run, slots, tmp_path):
+    (slots / "checkpoint").write_bytes(b"")
+    ran = run("recover", slots, "-o", tmp_path / "out")
+    assert ran.code == 0
+    assert "it names no checkpoint" in ran.out
+    assert "nothing is known to be missing" in ran.out
+    assert files_in(tmp_path / "out") == sorted(["RECOVERY.json", *files_in(slots)])
+
+
+def test_a_damaged_part_of_a_tensor_counts_as_one_tensor(run, tmp_path):
+    for path in DATA.glob("parts.*"):
+        shutil.copy(path, tmp_path)
+    with pparse.view(tmp_path / "parts") as model:
+        (tensor, *_) = [tensor for tensor in model.tensors() if len(tensor.spans) > 1]
+        at, count = tensor.spans[1].offset, len(model)
+    flip(tmp_path / "parts.data-00000-of-00001", at)
+    ran = run("recover", tmp_path / "parts", "-o", tmp_path / "out")
+    assert f"the bytes of 1 of the {count} tensors in it are damaged" in ran.out
+
+
+def test_recover_of_data_files_alone_says_that_their_index_is_missing(run, slots, tmp_path):
+    for path in slots.glob("*.index"):
+        path.unlink()
+    ran = run("recover", slots, "-o", tmp_path / "out")
+    assert ran.code == 4
+    rows = rows_of(tmp_path / "out")
+    assert rows["ckpt-1.index"]["status"] == rows["ckpt-2.index"]["status"] == "missing"
+    assert rows[DATA_1]["status"] == rows[DATA_2]["status"] == "complete"
+
+
+def test_a_file_that_is_called_as_an_index_and_is_none_is_set_apart(run, tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "m.index").write_text("hello, no index\n")
+    (folder / "m.data-00000-of-00001").write_text("hello, no data\n")
+    ran = run("recover", folder, "-o", tmp_path / "out")
+    assert ran.code == 4
+    rows = rows_of(tmp_path / "out")
+    assert {name: row["status"] for name, row in rows.items()} == {
+        "m.index.partial/as-found.bin": "damaged",
+        "m.data-00000-of-00001": "complete",
+    }
+
+
+def test_what_recover_says_of_strings_and_lists_is_true(run, slots, tmp_path):
+    flip(slots / DATA_2, 100)
+    run("recover", slots / "ckpt-2", "-o", tmp_path / "out", "-v")
+    rows = rows_of(tmp_path / "out")
+    graph = rows["ckpt-2.safetensors.partial/_CHECKPOINTABLE_OBJECT_GRAPH.bin"]
+    assert graph["status"] == rows["ckpt-2.safetensors.rest.json"]["status"] == "complete"
+    assert graph["reason"].endswith("bytes are there: safetensors has no type for DT_STRING")
+    assert rows["ckpt-2.safetensors"]["reason"].startswith("26 of 27 tensors are whole, 25 of them in this file")
+
+
+def test_tensors_that_are_lost_are_not_counted_as_files(run, tmp_path):
+    write(tmp_path, 20)
+    with (tmp_path / "m.data-00000-of-00001").open("r+b") as file:
+        file.truncate(100)
+    ran = run("recover", tmp_path / "m", "-o", tmp_path / "out")
+    assert ran.code == 4
+    # The index, the saved tensors, what is left of the one that is cut, the list of those lost, and the data as found.
+    assert "\n5 files, " in ran.out
+    assert ": 2 complete, 3 truncated; 16 parts of them not saved" in ran.out
+    assert len(files_in(tmp_path / "out")) == 6
+
+
+def test_nothing_was_saved_if_there_is_but_a_list(run, tmp_path):
+    (tmp_path / "old.ckpt").write_bytes((DATA / "version1.ckpt").read_bytes()[:60])
+    ran = run("recover", tmp_path / "old.ckpt", "-o", tmp_path / "out")
+    assert (ran.code, "nothing was saved" in ran.out) == (4, True)
+
+
+def test_recover_counts_the_checksums_of_a_checkpoint_of_version_1_as_check_does(run, tmp_path):
+    import re
+
+    ran = run("check", DATA / "version1.ckpt")
+    agreed = re.search(r"(\d+) tensors; a checksum agrees for (\d+) of them", ran.out)
+    ran = run("recover", DATA / "version1.ckpt", "-o", tmp_path / "out")
+    assert agreed is not None
+    assert f"a checksum agrees for {agreed[2]} of {agreed[1]} parts of it" in ran.out
+
+
+def test_convert_without_a_damaged_tensor_does_not_suspect_others(run, slots, tmp_path):
+    flip(slots / DATA_2, 100)
+    ran = run("convert", slots, "-o", tmp_path / "m.safetensors", "--skip-damaged")
+    assert ran.code == 4
+    assert ran.err.count("its checksum is wrong") == 1
+    assert "more tensors" not in ran.err
+    (slots / "ckpt-2.index").write_bytes((slots / "ckpt-2.index").read_bytes()[:-1])
+    ran = run("convert", slots, "-o", tmp_path / "n.safetensors", "--skip-damaged")
+    assert "more tensors or values may be missing" in ran.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import pickle
 import shutil
@@ -18,6 +19,8 @@ import pparse
 from pparse import Status
 from pparse.parsers.tensorflow_text import closed, kind_of
 from pparse.protos import message_class
+from pparse.recovery.model_files import ModelFiles
+from pparse.recovery.recover import recover
 
 KERAS = Path("tests/data/keras2")
 EXPECTED = json.loads(Path("tests/data/checkpoint/keras2.json").read_text())
@@ -158,6 +161,148 @@ def test_recover_of_a_whole_folder_copies_it(run, folder, tmp_path):
     assert ran.code == 0
     assert files_in(tmp_path / "out") == sorted(["RECOVERY.json", *files_in(KERAS)])
     assert all((tmp_path / "out" / name).read_bytes() == (KERAS / name).read_bytes() for name in files_in(KERAS))
+
+
+def with_assets(folder: Path) -> list[str]:
+    """Add an asset that two tensors take the path of, other files, and a folder without any; return all names."""
+    made = message_class("tensorflow.SavedModel").FromString((folder / "saved_model.pb").read_bytes())
+    for name in ("init:0", "init_1:0"):
+        made.meta_graphs[0].asset_file_def.add(filename="vocab.txt").tensor_info.name = name
+    (folder / "saved_model.pb").write_bytes(made.SerializeToString())
+    (folder / "assets.extra" / "empty").mkdir(parents=True)
+    (folder / "assets").mkdir()
+    (folder / "assets" / "vocab.txt").write_text("the\na\n")
+    (folder / "assets" / "packed.csv.gz").write_bytes(gzip.compress(b"a,b\n1,2\n" * 20))
+    (folder / "assets.extra" / "note.json").write_text("{}")
+    (folder / "README.md").write_text("trained on Monday\n")
+    return files_in(folder)
+
+
+def test_recover_of_a_whole_folder_copies_every_file_once(run, folder, tmp_path):
+    names = with_assets(folder)
+    ran = run("recover", folder, "-o", tmp_path / "out")
+    assert ran.code == 0
+    assert files_in(tmp_path / "out") == sorted(["RECOVERY.json", *names])
+    assert all((tmp_path / "out" / name).read_bytes() == (folder / name).read_bytes() for name in names)
+    assert (tmp_path / "out" / "assets.extra" / "empty").is_dir()
+
+
+@pytest.mark.parametrize("content", [0.6, b"this is no model at all\n", b""])
+def test_whatever_becomes_of_the_message_every_other_file_is_saved(run, folder, tmp_path, content):
+    names = with_assets(folder)
+    whole = (folder / "saved_model.pb").read_bytes()
+    (folder / "saved_model.pb").write_bytes(whole[: int(len(whole) * content)] if content == 0.6 else content)
+    ran = run("recover", folder, "-o", tmp_path / "out")
+    assert ran.code == 4
+    for name in names:
+        if name != "saved_model.pb":
+            assert (tmp_path / "out" / name).read_bytes() == (folder / name).read_bytes()
+    if content == 0.6:
+        assert f"resume the download at byte {int(len(whole) * content)} of {folder / 'saved_model.pb'}" in ran.out
+        return
+    assert not (tmp_path / "out" / "saved_model.pb").exists()
+    if content:
+        assert (tmp_path / "out" / "saved_model.pb.partial" / "as-found.bin").read_bytes() == content
+    else:
+        assert "saved_model.pb (not written)" in ran.out
+
+
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_a_text_is_written_as_it_is_if_it_is_whole(run, folder, tmp_path, text, wrapped):
+    (folder / "saved_model.pb").unlink()
+    path = folder / "saved_model.pbtxt"
+    for whole in (True, False):
+        path.write_text(text if whole else text[: len(text) // 2])
+        out = tmp_path / f"out{whole}"
+        ran = run("recover", folder if wrapped else path, "-o", out)
+        assert ran.code == (0 if whole else 4)
+        kept = out / ("saved_model.pbtxt" if whole else "saved_model.pbtxt.partial/as-found.bin")
+        assert kept.read_bytes() == path.read_bytes()
+        assert (out / "saved_model.pbtxt").exists() == whole
+        assert (out / "saved_model.pb").exists() != whole
+        if not whole:
+            with pparse.view(path) as model, pparse.view(out / "saved_model.pb") as saved:
+                assert list(saved) == list(model)
+
+
+def test_variables_without_a_message_are_saved(run, folder, tmp_path):
+    names = with_assets(folder)
+    (folder / "saved_model.pb").unlink()
+    ran = run("recover", folder, "-o", tmp_path / "out")
+    assert ran.code == 4
+    assert files_in(tmp_path / "out") == sorted(["RECOVERY.json", *names[:-3], *names[-2:]])
+
+
+@pytest.mark.parametrize(
+    ("gone", "words"),
+    [
+        ("assets/vocab.txt", "the graph needs it"),
+        ("variables/variables.index", "cannot be read without their index"),
+        (DATA_FILE, "is not there"),
+        ("variables", "the model has variables"),
+    ],
+)
+def test_a_file_of_the_model_that_is_not_there_is_missing(run, folder, tmp_path, gone, words):
+    with_assets(folder)
+    path = folder / gone
+    if path.is_dir():
+        shutil.rmtree(path)
+        gone = "variables/variables.index"
+    else:
+        path.unlink()
+    ran = run("recover", folder, "-o", tmp_path / "out")
+    assert ran.code == 4
+    (row,) = (line for line in ran.out.splitlines() if line.startswith("missing"))
+    assert f"{gone} (not written)" in row
+    assert words in row
+    assert ran.out.endswith(f"fetch {folder / gone}\n")
+    assert set(files_in(folder)) <= set(files_in(tmp_path / "out"))
+
+
+def test_links_in_a_folder_lead_to_files_and_to_the_folders_of_the_model(run, folder, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "secret.txt").write_text("x")
+    (folder / "variables").rename(tmp_path / "kept")
+    (folder / "variables").symlink_to(tmp_path / "kept")
+    (folder / "more").symlink_to(tmp_path / "elsewhere")
+    (folder / "loop").symlink_to(folder)
+    (folder / "self").symlink_to("self")
+    (folder / "linked.txt").symlink_to(tmp_path / "elsewhere" / "secret.txt")
+    ran = run("recover", folder, "-o", folder / "out")  # which lies in it
+    assert ran.code == 4  # a link to itself cannot be opened
+    assert ran.out.count("a link to a folder, which is never written") == 2
+    assert files_in(folder / "out") == sorted([*files_in(KERAS), "RECOVERY.json", "linked.txt"])
+    assert not (folder / "out" / "linked.txt").is_symlink()
+
+
+def test_recover_of_a_folder_goes_on_where_it_was_stopped(folder, tmp_path, monkeypatch):
+    names = with_assets(folder)
+    out = tmp_path / "out"
+    with pparse.open(folder) as document, monkeypatch.context() as patched:
+        patched.setattr(ModelFiles, "save_file", stop_at("assets/vocab.txt", ModelFiles.save_file))
+        with pytest.raises(KeyboardInterrupt):
+            recover(document, out)
+    with pparse.open(folder) as document:
+        outcome = recover(document, out)
+    assert outcome.is_whole
+    assert outcome.resumed == 6  # the variables, four files of the folder itself, and the first asset
+    assert files_in(out) == sorted(["RECOVERY.json", *names])
+    assert not (out / ".pparse-unfinished").exists()
+
+
+def stop_at(stop: str, save):
+    def saving(self, name, *given, **more):
+        if name == stop:
+            raise KeyboardInterrupt
+        save(self, name, *given, **more)
+
+    return saving
+
+
+def test_recover_of_a_folder_that_the_caller_gave(tmp_path):
+    with pparse.open(Given()) as document:
+        assert recover(document, tmp_path / "out").is_whole
+    assert files_in(tmp_path / "out") == sorted(["RECOVERY.json", *files_in(KERAS)])
 
 
 def test_convert_of_a_folder_holds_every_variable(run, tmp_path):

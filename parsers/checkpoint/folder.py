@@ -31,6 +31,7 @@ class CheckpointFolderParser(StandInParser):
     name = "tf-checkpoint-folder"
     description = "folder with TensorFlow checkpoints: the latest, or the only one"
     reads = "folder"
+    saved_as_a_whole = True
     named_is_enough = True
     extensions: ClassVar[tuple[str, ...]] = ()
     limitations: ClassVar[tuple[str, ...]] = (

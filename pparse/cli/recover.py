@@ -95,9 +95,9 @@ def run(options: Any, out: Output) -> int:
             tell_full(options, out, listing, error)
             raise
         listing.close()
-        _tell(options, out, outcome, document.findings, listing)
+        _tell(options, out, outcome, outcome.findings, listing)
         if not (outcome.is_whole or options.quiet or options.json):
-            for line in resume_lines(to_resume(document)):
+            for line in resume_lines(to_resume(document) if outcome.resume is None else outcome.resume):
                 out.line(safe(line))
     return exit_code(options, outcome)
 
@@ -227,7 +227,8 @@ class FileTable:
     def add(self, file: RecoveredFile) -> None:
         """Show a file, if it should be shown."""
         whole = file.status is Status.COMPLETE
-        copied = file.path is not None and file.path.rpartition("/")[2].startswith("as-found.")
+        own = ("/as-found.bin", ".rest.json")
+        copied = file.path is not None and file.path.endswith(own)
         self.useful += file.bytes > 0 and not copied and not (file.reason or "").startswith("0 of ")
         if self._keep:
             self.kept.append(file.to_dict())

@@ -6,13 +6,13 @@ import errno
 
 from pparse.data.identity import derived
 from pparse.data.spliced import SplicedData
-from pparse.document.folder import Folder, confine
+from pparse.document.folder import FILE, Folder, FolderItem, confine
 from pparse.errors import EndOfDataError, PathError, SourceError
 from pparse.findings import Status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from pparse.containers.archive import ArchiveParser
     from pparse.containers.member import ArchiveMember
@@ -50,6 +50,18 @@ class MemberFolder(Folder):
     def list(self) -> Sequence[str]:
         """Return the names of the files in it."""
         return sorted({name for name, _ in self._below(self._prefix)})
+
+    def tree(self, followed: Collection[str] = (), skipped: str = "") -> Iterator[FolderItem]:
+        """Yield the files in it and in the folders below it."""
+        limits = self._parser.extraction.session.limits
+        found: dict[str, int | None] = {}
+        for member in self._parser.files():
+            name = member.name.removeprefix("./")
+            if member.kind == "file" and name.startswith(self._prefix) and name != self._prefix:
+                found[name[len(self._prefix) :]] = member.size
+                limits.check("entries", len(found), "the files of a folder in an archive")
+        for name, size in sorted(found.items()):
+            yield FolderItem(name, FILE, size)
 
     def open(self, name: str) -> SplicedData:
         """Return the content of the member ``name``."""

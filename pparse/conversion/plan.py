@@ -15,7 +15,7 @@ from pparse.conversion.safetensors_form import SafetensorsForm, index_text, shar
 from pparse.data.hashing import digest
 from pparse.display.text import shorten
 from pparse.errors import LimitError, NotWholeError, OptionError, UnsupportedError
-from pparse.findings import Severity, Status
+from pparse.findings import Severity, Status, clipped
 from pparse.limits import MIB, count_words, format_size
 from pparse.tensors.block_tensor import BlockTensor
 from pparse.tensors.dtype import DTYPES
@@ -214,7 +214,10 @@ class Plan:
             self.report.document_reason = f"{files} of the source may hold more tensors, and cannot be read"
         else:
             told = (finding for finding in self.viewer.findings if finding.severity is Severity.ERROR)
-            finding = next((finding for finding in told if not self._is_unwanted(finding.path)), None)
+            # That the bytes of a tensor are not those of its checksum says nothing of any other.
+            named = {clipped(entry.name) for entry in self.report.left_out if entry.status is Status.DAMAGED}
+            others = (finding for finding in told if not (finding.code == "hash" and finding.path in named))
+            finding = next((finding for finding in others if not self._is_unwanted(finding.path)), None)
             if finding is not None:
                 self.report.document_reason = str(finding)
 

@@ -17,13 +17,32 @@ from pparse.errors import DataChangedError, PathError, SourceError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any, BinaryIO
+    from collections.abc import Collection, Iterator, Sequence
+    from typing import Any, BinaryIO, Final
 
     from pparse.data.base import Data, IoStats
     from pparse.data.files import DescriptorPool
 
     FileSource = Data | bytes | bytearray | memoryview | BinaryIO | str | os.PathLike[str]
+
+FILE: Final = "file"
+FOLDER: Final = "folder"
+
+
+class FolderItem:
+    """Something in a folder, or in one below it."""
+
+    __slots__ = ("kind", "path", "size", "stamp")
+
+    def __init__(self, path: str, kind: str, size: int | None = None, stamp: tuple[int, ...] = ()) -> None:
+        self.path = path
+        """Its path from the folder, with ``/``."""
+        self.kind = kind
+        """FILE, FOLDER, or in words why it is neither read nor entered."""
+        self.size = size
+        """The size of a file in bytes, if it is known."""
+        self.stamp = stamp
+        """What is equal as long as the file is the same, and unchanged; empty if that is not known."""
 
 
 class Folder(ABC):
@@ -60,6 +79,15 @@ class Folder(ABC):
     def sizes(self, name: str) -> Sequence[int]:
         """Return the sizes in bytes of the files in the folder ``name`` below, as far as they are known."""
         return ()
+
+    def tree(self, followed: Collection[str] = (), skipped: str = "") -> Iterator[FolderItem]:
+        """Yield everything in it and in the folders below it, as far as they can be listed.
+
+        Links to folders are not entered, but for those that are called as ``followed`` says; nor is the folder of the
+        system at ``skipped``. Raises `SourceError`.
+        """
+        for name in self.names() or ():
+            yield FolderItem(name, FILE)
 
     def keeps(self, name: str, path: str | None) -> bool:
         """Return whether ``name`` is in this folder, or in the one where the file ``path`` of it really is.
@@ -178,7 +206,7 @@ class LocalFolder(Folder):
     def list(self) -> Sequence[str]:
         """Return the names of the files in it."""
         with os.scandir(self.path or ".") as listing:
-            return [item.name for item in listing if item.is_file()]
+            return [item.name for item in listing if _is_file(item)]
 
     def open(self, name: str) -> Data:
         """Open the file ``name``."""
@@ -201,6 +229,30 @@ class LocalFolder(Folder):
         home = folder_of(real_path(path))
         return None if home == real_path(self.path or ".") else LocalFolder(home, self._pool, self._stats)
 
+    def tree(self, followed: Collection[str] = (), skipped: str = "") -> Iterator[FolderItem]:
+        """Yield everything in it and in the folders below it."""
+        below = [""]
+        while below:
+            prefix = below.pop()
+            try:
+                with os.scandir(inside(self.path or ".", prefix)) as listing:
+                    items = sorted(listing, key=lambda item: item.name)
+            except OSError as error:
+                reason = f"cannot list: {error.strerror or error}"
+                if not prefix:
+                    raise SourceError(reason, errno=error.errno, source=self.path) from error
+                yield FolderItem(prefix.rstrip("/"), reason)
+                continue
+            folders: list[str] = []
+            for item in items:
+                found = _item(item, prefix + item.name, followed)
+                if found.kind == FOLDER:
+                    if skipped and real_path(item.path) == skipped:
+                        continue
+                    folders.append(f"{found.path}/")
+                yield found
+            below += reversed(folders)
+
     def sizes(self, name: str) -> Sequence[int]:
         """Return the sizes of the files in the folder ``name``."""
         try:
@@ -208,6 +260,28 @@ class LocalFolder(Folder):
                 return [item.stat().st_size for item in listing if item.is_file()]
         except OSError:
             return []
+
+
+def _is_file(item: os.DirEntry[str]) -> bool:
+    try:
+        return item.is_file()
+    except OSError:  # a link that leads to itself
+        return False
+
+
+def _item(item: os.DirEntry[str], path: str, followed: Collection[str]) -> FolderItem:
+    """Describe an entry of a folder."""
+    try:
+        if item.is_dir(follow_symlinks=False) or (path in followed and item.is_dir()):
+            return FolderItem(path, FOLDER)
+        if item.is_file():
+            found = item.stat()
+            return FolderItem(path, FILE, found.st_size, (found.st_size, found.st_mtime_ns, found.st_ino))
+        if item.is_dir():
+            return FolderItem(path, "a link to a folder")
+        return FolderItem(path, "a link that leads nowhere" if item.is_symlink() else "a device, pipe or socket")
+    except OSError as error:  # a link that leads to itself
+        return FolderItem(path, f"cannot be opened: {error.strerror or error}")
 
 
 def confine(name: str) -> Sequence[str]:

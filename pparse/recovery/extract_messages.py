@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pparse.containers.archive import ArchiveMember, ArchiveParser
     from pparse.containers.content import Verdict
     from pparse.document.extraction import Extraction
+    from pparse.findings import FindingList
     from pparse.recovery.target import Target
 
 
@@ -28,8 +29,15 @@ class ExtractMessages:
     ``limits``: those that cost a file something, by name.
     """
 
-    def __init__(self, document: Extraction, target: Target, report: Callable[[RecoveredFile], object]) -> None:
+    def __init__(
+        self,
+        document: Extraction,
+        findings: FindingList,
+        target: Target,
+        report: Callable[[RecoveredFile], object],
+    ) -> None:
         self._document = document
+        self._findings = findings
         self._target = target
         self._report = report
         self.limits: dict[str, LimitMet] = {}
@@ -72,7 +80,7 @@ class ExtractMessages:
         """Record a limit that a file met. Raise ``error`` if nothing more can be written, or it would be in vain."""
         if self._target.is_full or self._in_vain > 4 * self._target.max_bytes:
             raise error
-        self._document.findings.add(Finding("limit", error.reason, path=name, source=source))
+        self._findings.add(Finding("limit", error.reason, path=name, source=source))
         option = error.option.rpartition("=")[0] or error.option.split(" ")[0]
         self.limits.setdefault(option, LimitMet()).add(error)
 
@@ -89,7 +97,7 @@ class ExtractMessages:
         if was_stopped(error):
             return
         reason = error.reason if isinstance(error, PparseError) else type(error).__name__
-        self._document.findings.add(
+        self._findings.add(
             Finding(
                 "stopped",
                 f"stopped before the end, so some files are missing: {reason}",
@@ -102,7 +110,7 @@ class ExtractMessages:
     def link(self, member: ArchiveMember, source: str) -> None:
         """Say that a link, or a device, is not written."""
         what = f"{member.kind} to {member.link}" if member.link else member.kind
-        self._document.findings.add(
+        self._findings.add(
             Finding(
                 "not-written",
                 f"a {what}, which is never written",
@@ -118,11 +126,11 @@ class ExtractMessages:
         if member.size or member.status is not Status.COMPLETE:
             finding = parser.verify(member).finding(member.name, source)
             if finding is not None:
-                self._document.findings.add(finding)
+                self._findings.add(finding)
 
     def lost(self, error: PparseError, source: str) -> None:
         """Say that the members behind an error are lost."""
-        self._document.findings.add(
+        self._findings.add(
             Finding(
                 "malformed",
                 error.reason,

@@ -93,18 +93,20 @@ def _verdicts_on_files(model: Extraction) -> Verdicts:
     found: Verdicts = {}
     for _, file in viewer.files_beside() if isinstance(viewer, Viewer) else ():
         if file.origin is not None:
-            found[file.origin[1].at] = _verdict_on(file, viewer, model)
+            found[file.origin[1].at] = verdict_on(file, viewer, model)
     return found
 
 
-def _verdict_on(file: Extraction, viewer: Viewer, model: Extraction) -> DocumentVerdict:
-    """Judge a data file by the checksums of the tensors in it, all of which were compared."""
+def verdict_on(file: Extraction, viewer: Viewer, model: Extraction) -> DocumentVerdict:
+    """Judge a data file of ``model`` by the checksums of the tensors in it, all of which were compared."""
     verdict = DocumentVerdict(model.session.limits.findings)
-    count = agreed = wrong = 0
+    count = agreed = 0
+    tensors = wrong = 0
     reach, end = file.start, file.known_end()
     needed = end
     for tensor in viewer.tensors():
         model.session.check_cancelled()
+        is_here = is_wrong = False
         for span in tensor.spans:
             if span.path != file.path or span.data is None or not span.length:
                 continue
@@ -113,11 +115,16 @@ def _verdict_on(file: Extraction, viewer: Viewer, model: Extraction) -> Document
             needed = max(needed, stop)
             known = file.data.range_status(span.offset, min(stop, end))
             agreed += bool(known.verified) and stop <= end
-            wrong += known.status is Status.DAMAGED
+            is_here = True
+            is_wrong = is_wrong or known.status is Status.DAMAGED
             if known.verified and span.offset == reach:
                 reach = stop
+        tensors += is_here
+        wrong += is_wrong
     verdict.parts = count, agreed
-    verdict.verified = True if count and agreed == count and reach == end else None
+    verdict.verified = (
+        True if count and agreed == count and (reach == end or file.data.is_proved(file.start, end)) else None
+    )
     suspect = file.data.suspect_ranges_in(file.start, end)
     verdict.suspect = [(start - file.start, stop - start) for start, stop in suspect]
     if needed > end:
@@ -126,6 +133,6 @@ def _verdict_on(file: Extraction, viewer: Viewer, model: Extraction) -> Document
         verdict.findings.add(Finding("truncated", reason, source=file.name))
     if wrong:
         verdict.status = Status.DAMAGED
-        reason = f"the bytes of {wrong:,} of the {count_words(count, 'tensor')} in it are damaged"
+        reason = f"the bytes of {wrong:,} of the {count_words(tensors, 'tensor')} in it are damaged"
         verdict.findings.add(Finding("hash", reason, source=file.name))
     return verdict

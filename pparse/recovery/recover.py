@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
+from pparse.data.local import real_path
 from pparse.errors import OptionError, SourceError
-from pparse.findings import Severity
+from pparse.findings import FindingList, Severity
+from pparse.recovery.folder_files import whole_folder
 from pparse.recovery.plan import ExtractionPlan, files_beside, recognise
 from pparse.recovery.report import RecoveryReport
 from pparse.recovery.steps import run_of, unlike_all
@@ -21,8 +23,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from pparse.document.downloads import Resume
     from pparse.document.extraction import Extraction
-    from pparse.findings import FindingList
     from pparse.recovery.report import RecoveredFile, Summary
     from pparse.recovery.sink import LimitMet
 
@@ -30,11 +32,20 @@ if TYPE_CHECKING:
 class Outcome:
     """The result of `recover` or `extract`."""
 
-    __slots__ = ("errors", "limits", "resumed", "summary", "warnings")
+    __slots__ = ("errors", "findings", "limits", "resume", "resumed", "summary", "warnings")
 
-    def __init__(self, summary: Summary, findings: FindingList, limits: dict[str, LimitMet], resumed: int) -> None:
+    def __init__(
+        self,
+        summary: Summary,
+        findings: FindingList,
+        limits: dict[str, LimitMet],
+        resumed: int,
+        resume: list[Resume] | None = None,
+    ) -> None:
         self.summary = summary
         """Counts of the files."""
+        self.findings = findings
+        """What was found wrong, in all models of a folder."""
         self.errors = findings.errors
         """Number of findings that are errors."""
         self.warnings = sum(finding.severity is Severity.WARNING for finding in findings)
@@ -43,6 +54,8 @@ class Outcome:
         """Limits that cut files or left them out, by name."""
         self.resumed = resumed
         """Units of work that were done by an earlier run, which this one continued."""
+        self.resume = resume
+        """Downloads to resume, of all models of a folder that was saved as a whole; else None."""
 
     @property
     def is_whole(self) -> bool:
@@ -94,26 +107,27 @@ def recover(
     that ends everything (the files written until then stay, and are in the report), `OptionError`, `SourceError`. If
     the disk is full there may be no room for the report; with more room the same call continues.
     """
-    result = recognise(document)  # nothing is created for a file of unknown format
-    beside: list[tuple[str, Extraction]] = []
-    while document.is_folder:
-        container = document.own_result.container
-        file = container.model_file() if container is not None else None
-        if file is None:
-            break
-        if file is not document.parsed:  # else they are those of the file
-            beside += files_beside(document)
-        document = file  # type: ignore[assignment]
-        result = recognise(document)
+    files = whole_folder(document, real_path(os.fspath(folder)))
+    result = None
+    if files is None:
+        result = recognise(document)  # nothing is created for a file of unknown format
+        while document.is_folder:
+            container = document.own_result.container
+            file = container.model_file() if container is not None else None
+            if file is None:
+                break
+            document = file  # type: ignore[assignment]
+            result = recognise(document)
+    findings = FindingList(document.session.limits.findings) if result is None else document.findings
     if os.path.lexists(os.path.join(folder, REPORT_NAME)) and not is_unfinished(folder):
         with suppress(OSError):  # a run that was killed when only this was left to do
             os.rmdir(os.path.join(folder, WORK_NAME))
         raise OptionError(f"there is a {REPORT_NAME} in {os.fspath(folder)}; name another folder")
     plan = ExtractionPlan(recursive=True, unclaimed=True, salvage=True, drain=True)
-    run = run_of(document, "recover", max_output=max_output, exist_ok=exist_ok)
-    others = [file for _, file in beside]
-    others += [file for main in (document, *others) for _, file in files_beside(main)]
-    size = sum(file.known_end() - file.start for file in others)
+    stamp = files.stamp if files is not None else None
+    run = run_of(document, "recover", stamp=stamp, max_output=max_output, exist_ok=exist_ok)
+    others = files_beside(document) if files is None else []
+    size = files.size if files is not None else sum(file.known_end() - file.start for _, file in others)
     with open_target(document, folder, max_output=max_output, exist_ok=exist_ok, run=run, beside=size) as target:
         report = RecoveryReport(target, fill="zeros")
 
@@ -122,22 +136,24 @@ def recover(
             if tell is not None:
                 tell(file)
 
-        unpacker = Unpacker(document, target, note, plan)
+        unpacker = Unpacker(document, target, note, plan, findings)
         try:
-            unpacker.run(result)
-            for name, file in beside:
-                unpacker.run_beside(name, file)
+            if result is not None:
+                unpacker.run(result)
+            elif files is not None:
+                unpacker.run_folder(files)
         except BaseException as error:
             if was_stopped(error):
                 report.discard()
             elif not is_disk_full(error):
-                _finish(report, document.findings)
+                _finish(report, findings)
             else:
                 with suppress(SourceError):
-                    _finish(report, document.findings)
+                    _finish(report, findings)
             raise
-        summary = _finish(report, document.findings)
-    return Outcome(summary, document.findings, unpacker.limits, unpacker.resumed)
+        summary = _finish(report, findings)
+    resume = unpacker.resume if files is not None else None
+    return Outcome(summary, findings, unpacker.limits, unpacker.resumed, resume)
 
 
 def _finish(report: RecoveryReport, findings: FindingList) -> Summary:

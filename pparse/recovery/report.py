@@ -59,6 +59,7 @@ class RecoveredFile:
         "bytes",
         "doubtful",
         "gaps",
+        "is_part",
         "mtime",
         "offset",
         "parts",
@@ -78,6 +79,7 @@ class RecoveredFile:
         *,
         verified: bool | None = None,
         parts: tuple[int, int] = (0, 0),
+        is_part: bool = False,
         bytes: int = 0,
         sha256: str | None = None,
         source: str | None = None,
@@ -96,6 +98,8 @@ class RecoveredFile:
         """Whether its own checksum confirmed it; None if it has none."""
         self.parts = parts
         """How many parts it has, and for how many of them a checksum agrees; not in the JSON."""
+        self.is_part = is_part
+        """Whether it is a part of a file, such as a tensor, that could not be saved; not in the JSON."""
         self.bytes = bytes
         """Bytes written."""
         self.sha256 = sha256
@@ -159,6 +163,7 @@ class Summary:
         "doubtful",
         "gap_bytes",
         "gaps",
+        "lost_parts",
         "not_written",
         "parts",
         "parts_confirmed",
@@ -168,7 +173,9 @@ class Summary:
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(Status, 0)
-        """Number of files, by `Status`."""
+        """Number of files, and of parts of them that could not be saved, by `Status`."""
+        self.lost_parts = dict.fromkeys(Status, 0)
+        """Number of such parts, by `Status`."""
         self.verified = self.bytes = self.gaps = self.gap_bytes = self.not_written = self.doubtful = 0
         """Counts: verified files, bytes written, gaps, bytes in gaps, files not written, files with doubtful bytes."""
         self.confirmed = 0
@@ -180,7 +187,7 @@ class Summary:
 
     @property
     def files(self) -> int:
-        """Number of files, including those not written."""
+        """Number of files, including those not written, and of parts that could not be saved."""
         return sum(self.counts.values())
 
     @property
@@ -191,6 +198,7 @@ class Summary:
     def add(self, file: RecoveredFile) -> None:
         """Count a file; its gaps are counted with `add_gap`."""
         self.counts[file.status] += 1
+        self.lost_parts[file.status] += file.is_part
         self.verified += bool(file.verified)
         self.confirmed += bool(file.verified) and file.status is Status.COMPLETE
         if file.status is Status.COMPLETE and not file.verified:
@@ -221,12 +229,16 @@ class Summary:
         }
 
     def __str__(self) -> str:
-        parts = [f"{count:,} {status}" for status, count in self.counts.items() if count]
+        lost = sum(self.lost_parts.values())
+        counts = {status: count - self.lost_parts[status] for status, count in self.counts.items()}
+        parts = [f"{count:,} {status}" for status, count in counts.items() if count]
         if self.confirmed:  # the complete ones come first
             parts[0] += f" ({self.confirmed:,} verified)"
-        text = f"{count_words(self.files, 'file')}, {format_size(self.bytes)}"
+        text = f"{count_words(self.files - lost, 'file')}, {format_size(self.bytes)}"
         if parts:
             text += f": {', '.join(parts)}"
+        if lost:
+            text += f"; {count_words(lost, 'part')} of them not saved"
         return text + (f"; {count_words(self.gaps, 'gap')}" if self.gaps else "")
 
     def __repr__(self) -> str:

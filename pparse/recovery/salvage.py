@@ -39,19 +39,29 @@ _TENSORS: Final = "tensors"
 _JUDGED_APART: Final = ("safetensors", "tfrecord", _TENSORS)
 
 
-def salvage(extraction: Extraction, target: Target, name: str, *, report: Report, kept: OnKept | None = None) -> bool:
+def salvage(
+    extraction: Extraction,
+    target: Target,
+    name: str,
+    *,
+    report: Report,
+    kept: OnKept | None = None,
+    is_alone: bool = True,
+) -> bool:
     """Write what is left of an incomplete model file as the valid file ``name`` of ``target``, and report it.
 
     ``report`` is called once for each file written, the new one first, and for each part of which nothing could be
     saved; no status is COMPLETE unless the part is. ``kept`` is called with name and size of every tensor of a
-    safetensors file that is in the new one. Return False, with nothing written or reported, if the format has no such
-    form, if nothing can be saved in it, or if nothing is lost, so that the file should be written as it is. Raise
-    `LimitError`; source errors propagate.
+    safetensors file that is in the new one; ``is_alone``: see `Job`. Return False, with nothing written or reported, if
+    the format has no such form, if nothing can be saved in it, or if nothing is lost, so that the file should be
+    written as it is. Raise `LimitError`; source errors propagate.
     """
-    return _attempt(extraction, target, name, report, kept) is _SAVED
+    return _attempt(extraction, target, name, report, kept, is_alone=is_alone) is _SAVED
 
 
-def _attempt(extraction: Extraction, target: Target, name: str, report: Report, kept: OnKept | None) -> str:
+def _attempt(
+    extraction: Extraction, target: Target, name: str, report: Report, kept: OnKept | None, *, is_alone: bool = True
+) -> str:
     """Do what `salvage` does; distinguish files of which nothing is left from those to be written as they are."""
     try:
         result = extraction.parse()
@@ -76,7 +86,7 @@ def _attempt(extraction: Extraction, target: Target, name: str, report: Report, 
     if form == _TENSORS and not _has_values(inner):
         return _NOTHING
     job = Job(inner, target, name, report)
-    job.kept = kept
+    job.kept, job.is_alone = kept, is_alone
     return _SAVED if _save(job, form) else _UNHARMED if job.is_unharmed else _NOTHING
 
 

@@ -454,7 +454,7 @@ def _report(
             job.report(message, status if pruned.lost else Status.COMPLETE, reason)
         copy.save_tail(folder)
     finally:
-        rest.finish(status)
+        rest.finish()
 
 
 def _merge_or_say(job: Job, pruned: _Pruned, name: str) -> tuple[TargetFile | None, PparseError | None]:

@@ -57,6 +57,8 @@ class Job:
         self.name = name
         """Name of the new file."""
         self.kept: OnKept | None = None
+        self.is_alone = True
+        """Whether nothing else is written of the document: not if the caller writes it as it was found, too."""
         self.is_unharmed = False  # set if nothing is found lost: the file is to be written as it is
         self._report = report
         self._done = 0
@@ -80,6 +82,7 @@ class Job:
 
     def report_as(self, entry: RecoveredFile) -> None:
         """Report a file, or a part that could not be saved."""
+        entry.is_part = entry.path is None
         entry.source = self.extraction.path
         self._report(entry)
 
@@ -171,8 +174,8 @@ class Rest:
         self._file.write((separator + json.dumps(entry)).encode())
         self.count += 1
 
-    def finish(self, status: Status) -> None:
-        """Finish the file, if there is one, and report it with ``status``, that of the salvaged file."""
+    def finish(self) -> None:
+        """Finish the file, if there is one, and report it: the list is whole, whatever it lists."""
         file = self._file
         if file is None or file.closed:
             return
@@ -182,7 +185,7 @@ class Rest:
         except BaseException:
             file.discard()
             raise
-        self._job.report(file, status, f"what the saved file lacks: {count_words(self.count, 'part')}")
+        self._job.report(file, Status.COMPLETE, f"what the saved file lacks: {count_words(self.count, 'part')}")
 
     def discard(self) -> None:
         """Remove the file, unless it was finished."""

@@ -28,14 +28,11 @@ _MOST_BITS: Final = 4096  # of an integer that is written as digits
 class Leftovers:
     """Writes what is left of one model; see `save`."""
 
-    def __init__(
-        self, job: Job, viewer: Viewer, judge: TensorJudge, status: Status, name: str, second: str | None
-    ) -> None:
+    def __init__(self, job: Job, viewer: Viewer, judge: TensorJudge, name: str, second: str | None) -> None:
         """``name``: the path of the saved file; ``second``: that of the file with suspect tensors, if there is one."""
         self.job = job
         self.viewer = viewer
         self._judge = judge
-        self._status = status
         self.name = name
         self._second = second
         self.written = 0
@@ -53,7 +50,7 @@ class Leftovers:
                 self._save_tensor(rest, number, tensor)
             self.save_others()
         finally:
-            rest.finish(self._status)
+            rest.finish()
         return self.written
 
     # -- tensors -----------------------------------------------------------------------------------------------------
@@ -72,6 +69,10 @@ class Leftovers:
         there = length = tensor.stored_nbytes
         if suspect and unfit is None and self._second is not None:
             entry.path = self._second
+        elif status is Status.COMPLETE and tensor.is_text:
+            there = self._write_known(tensor, entry, unfit or "")
+            if there < length:  # it lies in several places
+                entry.status = Status.UNSUPPORTED
         elif status is Status.COMPLETE or suspect:
             why = f"{why}; {unfit}" if why else unfit or ""
             if not self._write_array(unjudged(tensor) if suspect else tensor, entry, why):

@@ -177,6 +177,6 @@ class ShardWriter:
                             "reason": text_of(why),
                         }
                     )
-            rest.finish(Status.DAMAGED)
+            rest.finish()
         finally:
             rest.discard()

@@ -107,6 +107,8 @@ def salvage_tensors(job: Job) -> bool:
     judge = TensorJudge(job)
     sure = _save_model(job, viewer, judge, is_suspect=False)
     doubtful = _save_model(job, viewer, judge, is_suspect=True)
+    if not sure[0].total and not job.is_alone:
+        return False  # nothing is known that could be told
     status = _worst(viewer)
     problem = next((found.reason for found in job.extraction.findings if found.severity.value == "error"), "")
     path = None
@@ -118,16 +120,18 @@ def salvage_tensors(job: Job) -> bool:
             words = count_words(len(plan.numbers), "tensor")
             job.report(file, Status.DAMAGED, f"{words} that may be wrong", doubtful=((0, file.bytes),))
         else:
-            reason = f"{len(plan.numbers):,} of {plan.total:,} tensors are whole"
+            reason = f"{len(plan.numbers) + plan.unfit:,} of {plan.total:,} tensors are whole"
+            if plan.unfit:
+                reason += f", {len(plan.numbers):,} of them in this file, the rest beside it"
             job.report(file, status, f"{reason}; {problem}" if problem else reason)
     name = job.name if sure[1] is None else sure[1].path
-    leftovers = _leftovers(viewer)(job, viewer, judge, status, name, path)
+    leftovers = _leftovers(viewer)(job, viewer, judge, name, path)
     model = _model(job, viewer, judge, sure, old)
     if model is not None:
         model.save(status)
         leftovers.is_held = model.holds
     found = leftovers.save()
-    if not found and sure[1] is None and path is None and (model is None or model.path is None):
+    if job.is_alone and not found and sure[1] is None and path is None and (model is None or model.path is None):
         job.name = old
         job.save_as_found()
     return True

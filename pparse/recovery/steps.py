@@ -134,11 +134,11 @@ def _digest(key: tuple[object, ...]) -> str:
 # -- what run it is ----------------------------------------------------------------------------------------------------
 
 
-def run_of(document: Extraction, command: str, **options: object) -> dict[str, object]:
+def run_of(document: Extraction, command: str, *, stamp: str | None = None, **options: object) -> dict[str, object]:
     """Return a description of everything that changes the output; a run continues another only if theirs are equal.
 
     The source is identified by name, size, time and inode, not by its folder; by samples of its bytes if it is not a
-    file.
+    file; by ``stamp`` if that is given.
     """
     import pparse
     from pparse.recovery.report import SCHEMA
@@ -149,7 +149,7 @@ def run_of(document: Extraction, command: str, **options: object) -> dict[str, o
         "command": command,
         "of": outermost.name.replace("\\", "/").rstrip("/").rpartition("/")[2],
         "inside": document.path.partition("::")[2],
-        "source": _identity(outermost),
+        "source": [stamp] if stamp is not None else _identity(outermost),
         "format": document._format,
         "options": {name: repr(value) for name, value in sorted(session.options.items())},
         "limits": {name: getattr(session.limits, name) for name in session.limits.DEFAULTS},

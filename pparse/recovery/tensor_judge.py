@@ -31,6 +31,8 @@ class TensorJudge:
         """Return the status of a tensor, the reason, and whether its only problem is that its bytes may be wrong."""
         status = tensor.status
         reason = tensor.finding.reason if tensor.finding is not None else str(status)
+        if tensor.is_text and tensor.spans and status is Status.COMPLETE:
+            return status, "", False
         if status is Status.UNSUPPORTED or tensor.dtype is None or not tensor.spans:
             return (Status.UNSUPPORTED if status is Status.COMPLETE else status), reason, False
         if number in self.spoiled:

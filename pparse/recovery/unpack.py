@@ -29,6 +29,7 @@ from pparse.parsers.shards.shard_set import ShardSet
 from pparse.recovery.document_verdict import judge
 from pparse.recovery.extract_messages import ExtractMessages
 from pparse.recovery.members_beside import BesideJudge
+from pparse.recovery.model_files import ModelFiles
 from pparse.recovery.names import safe_name
 from pparse.recovery.plan import base_name, files_beside
 from pparse.recovery.provisional_verdicts import ProvisionalVerdicts
@@ -44,8 +45,10 @@ if TYPE_CHECKING:
     from typing import Final, TypeGuard
 
     from pparse.containers.archive import ArchiveMember
+    from pparse.document.downloads import Resume
     from pparse.findings import FindingList
     from pparse.recovery.document_verdict import DocumentVerdict
+    from pparse.recovery.folder_files import FolderFiles
     from pparse.recovery.plan import ExtractionPlan
     from pparse.recovery.sink import LimitMet
     from pparse.recovery.target import Target
@@ -79,17 +82,28 @@ class _Level:
 class Unpacker:
     """One walk over a document; see `unpack`."""
 
-    def __init__(self, document: Extraction, target: Target, report: Report, plan: ExtractionPlan) -> None:
+    def __init__(
+        self,
+        document: Extraction,
+        target: Target,
+        report: Report,
+        plan: ExtractionPlan,
+        findings: FindingList | None = None,
+    ) -> None:
         self._document = document
+        self.findings = document.findings if findings is None else findings
+        """What was found wrong; of a folder, with all models in it."""
         self._session = document.session
         self._target = target
         self._trusted = ProvisionalVerdicts()
         self._steps = Steps(target, self._trusted.seen_by(report))
         self._report = self._steps.tell
         self._plan = plan
-        self._telling = ExtractMessages(document, target, self._report)
+        self._telling = ExtractMessages(document, self.findings, target, self._report)
         self._levels: list[_Level] = []
         self._beside = BesideJudge()
+        writers = self._report, self._write_bytes, self._write_document, self._salvage
+        self._model_files = ModelFiles(self.findings, *writers)
         self._entered = 0
         self._share: tuple[int, int | None] = 0, None  # position of the walk in the outermost archive
         self._sink: Sink | None = None  # what was written last
@@ -106,24 +120,21 @@ class Unpacker:
             self._telling.stopped(error, self._sink)
             raise
 
-    def run_beside(self, name: str, file: Extraction) -> None:
-        """Write another file of the same model, whatever it is, or what can be saved of it."""
+    def run_folder(self, files: FolderFiles) -> None:
+        """Write all files of a folder. Raises as `run`."""
         try:
-            self._steps.do(("beside", name), self._lists(), lambda: self._write_beside(name, file))
+            with self._session.telling():
+                for key, work in files.units(self._model_files, self._target):
+                    self._session.check_cancelled()
+                    self._steps.do(key, [self.findings], work)
         except BaseException as error:
             self._telling.stopped(error, self._sink)
             raise
 
-    def _write_beside(self, name: str, file: Extraction) -> bool:
-        try:
-            result = file.parse()
-        except PASSING:
-            raise
-        except PparseError:  # of no format that is known
-            self._write_bytes(file, name)
-            return False
-        self._write_document(result, name, name)
-        return False
+    @property
+    def resume(self) -> list[Resume]:
+        """Downloads to resume, of all checkpoints that were written so far."""
+        return self._model_files.resume
 
     @property
     def limits(self) -> dict[str, LimitMet]:
@@ -148,14 +159,14 @@ class Unpacker:
             inner.prove()
             if isinstance(result.parser, ShardSet) and not result.parser.is_alone:
                 self._write_set(result, result.parser)
-            else:
+            elif not self._model_files.save_named(self._document, result):
                 name = name if inner is self._document else base_name(inner.name)
                 self._write_document(result, name, name)
         return bool(self._levels)
 
     def _lists(self) -> list[FindingList]:
         """Return the lists that may receive findings during a unit: of the document and of all entered containers."""
-        lists = [self._document.findings]
+        lists = [self.findings]
         extractions: list[Extraction | None] = [level.parser.extraction for level in self._levels]
         extractions.append(self._document)
         for extraction in extractions:
@@ -229,8 +240,8 @@ class Unpacker:
         return False
 
     def _gather(self, result: Result) -> None:
-        if result.findings is not self._document.findings:
-            self._document.findings.extend(result.findings)
+        if result.findings is not self.findings:
+            self.findings.extend(result.findings)
 
     def _drain(self, extraction: Extraction | None) -> None:
         """Decode the streams around ``extraction`` to their ends, outermost first, if the plan says so."""
@@ -312,8 +323,7 @@ class Unpacker:
     def _judge(self, extraction: Extraction) -> DocumentVerdict:
         """Check all of a document that is not a container; its findings count for the whole."""
         judgement = judge(extraction)
-        for finding in judgement.findings:
-            self._document.findings.add(finding)
+        self.findings.extend(judgement.findings)
         return judgement
 
     def _salvage(self, extraction: Extraction, name: str, judgement: DocumentVerdict, *, keep: bool = True) -> bool:
@@ -326,8 +336,9 @@ class Unpacker:
         try:
             if judgement.is_plain and not extraction.data.gaps:
                 return False
-            save = salvage_or_keep if keep else salvage
-            return save(extraction, self._target, name, report=self._report)
+            if keep:
+                return salvage_or_keep(extraction, self._target, name, report=self._report)
+            return salvage(extraction, self._target, name, report=self._report, is_alone=False)
         except PASSING:
             raise
         except LimitError as error:
@@ -395,7 +406,7 @@ class Unpacker:
             # A container that is not checked may be truncated, inside of one that is whole.
             deep = level.parser.extraction.layers + 1 >= self._session.limits.nesting
             severity = Severity.ERROR if deep else Severity.WARNING
-            self._document.findings.add(
+            self.findings.add(
                 Finding(
                     "limit",
                     f"not entered: {error.reason}",
@@ -416,10 +427,10 @@ class Unpacker:
         if not self._is_archive(parser) and not isinstance(parser, StreamParser):
             return self._plan.salvage and self._save_member(level, member, extraction, result)
         if extraction_of(result).layers >= self._session.limits.nesting:
-            self._document.findings.add(nested_too_deep(self._session.limits, listed, level.source))
+            self.findings.add(nested_too_deep(self._session.limits, listed, level.source))
             return False
         if self._entered >= self._session.limits.containers:
-            self._document.findings.add(too_many_containers(self._session.limits, listed, level.source))
+            self.findings.add(too_many_containers(self._session.limits, listed, level.source))
             return False
         by_name = member.name.lower().endswith(ARCHIVE_EXTENSIONS)
         if not by_name and (
@@ -470,8 +481,7 @@ class Unpacker:
             damaged = judgement is not None and not judgement.is_whole
             return self._write_member(level, member, judgement=judgement, as_found=damaged)
         judgement = self._beside.judge(model)
-        for finding in judgement.findings:
-            self._document.findings.add(finding)
+        self.findings.extend(judgement.findings)
         if not self._beside.lacks_all(model):
             self._salvage(model, name, judgement, keep=False)
         if not self._beside.is_whole_alone(model):

@@ -209,6 +209,11 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         not the shards of a set."""
         yield from ()
 
+    def files_missing(self) -> Iterator[tuple[str, str]]:
+        """Yield the other files that the document needs and that are not there, as far as that is known once all
+        tensors were listed: their names in its folder, and why."""
+        yield from ()
+
     def is_bookkeeping(self, tensor: Tensor) -> bool:
         """Return whether a tensor is no value of the model, but says how it was saved; a conversion leaves it out."""
         return False

@@ -22,6 +22,9 @@ class Container(Doored):
     is_set: ClassVar[bool] = False
     """Whether it stands for a set of files beside it, such as the shards of a model, named by its ``shard_names``."""
 
+    saved_as_a_whole: ClassVar[bool] = False
+    """Whether `recover` saves all files of the folder that it reads, not just one model of it."""
+
     doors = frozenset(
         ("directory", "drain", "enter", "files", "inner", "open_member", "prove", "shard", "shard_names", "unwrapped")
         + ("verify", "weight_map")

@@ -386,6 +386,12 @@ class CheckpointViewer(Viewer):
                 if not isinstance(file, Finding):
                     yield self._data_name(shard), file
 
+    def files_missing(self) -> Iterator[tuple[str, str]]:
+        """Yield the data files that tensors lie in and that are not there."""
+        for shard, file in sorted(self._files.items()):
+            if isinstance(file, Finding) and (not self.header[0] or shard < self.header[0]):
+                yield self._data_name(shard), file.reason
+
     def rank(self, tensor: Tensor) -> int:
         """Return 1 for the object graph, which no user looks for."""
         return int(self.is_bookkeeping(tensor))

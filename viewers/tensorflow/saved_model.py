@@ -271,13 +271,28 @@ class SavedModelViewer(TensorflowViewer):
             yield VARIABLES, variables.extraction
         members = self.extraction.members  # type: ignore[attr-defined]
         names = [name for name in (FINGERPRINT, KERAS) if name in members]
-        for name in (*names, *(f"assets/{asset.filename}" for asset in self.assets)):
+        # Several tensors may take the path of one asset.
+        for name in (*names, *dict.fromkeys(f"assets/{asset.filename}" for asset in self.assets)):
             try:
                 file = self.extraction.sibling(name)
                 file.known_end()
             except (SourceError, EndOfDataError, PathError):
                 continue  # `check` tells of those that are missing
             yield name, file
+
+    def files_missing(self) -> Iterator[tuple[str, str]]:
+        """Yield the index of the variables, if the model has some, and assets."""
+        if self.variables is None:
+            told = [finding for finding in self.findings if finding.path == VARIABLES]
+            if told:
+                yield from ((VARIABLES, finding.reason) for finding in told if finding.code == "missing")
+            elif self._names_by_key():
+                yield VARIABLES, "the model has variables, and their index is not there"
+        for name in dict.fromkeys(f"assets/{asset.filename}" for asset in self.assets):
+            try:
+                self.extraction.sibling(name).known_end()
+            except (SourceError, EndOfDataError, PathError) as error:
+                yield name, f"the graph needs it: {error.reason}"
 
     def is_bookkeeping(self, tensor: Tensor) -> bool:
         """Return whether it says how the model is saved, or is a text of its graph, not a variable."""
