@@ -35,6 +35,11 @@ if TYPE_CHECKING:
     from pparse.tensors.extent import Extent
 
 _MAX_SHARDS: Final = 1 << 20
+# From so many data files on, one that the folder does not list is not looked for. Memory of one in the list of them.
+_MANY: Final = 1_000
+_FILE_BYTES: Final = 1_000
+# Optimizers keep a few things for each variable; more names than that are no names of such.
+_MOST_SLOTS: Final = 1_000
 _MAX_ELEMENTS: Final = 1 << 58
 # Tensors up to this size are compared with their checksum before they are returned.
 _CONFIRMED: Final = 64 << 20
@@ -52,6 +57,8 @@ class CheckpointViewer(Viewer):
         super().__init__(extraction)
         self.parser: CheckpointParser = extraction.parse().parser  # type: ignore[assignment]
         self._files: dict[int, Extraction | Finding] = {}
+        self._files_charge = extraction.session.budget.charge(0, "the list of the data files")
+        self._known_names: frozenset[str] | None = None
         self._header: tuple[int, bool] | None = None
         self._needs: dict[int, int] = {}
         self._names: VariableNames | None = None
@@ -125,24 +132,40 @@ class CheckpointViewer(Viewer):
     def names(self) -> VariableNames:
         """The names of the variables: read with the first tensor."""
         if self._names is None:
-            names = self._names = VariableNames()
+            self._names, why = VariableNames(), None
             try:
                 graph = self._object_graph()
                 full = self._affordable(full_names(graph) if graph is not None else {})
             except PASSING:
                 raise
             except PparseError as error:
+                why = error
                 try:
                     full = self._affordable(self.parser.other_names())
                 except LimitError:
                     full = {}
-                by = "the names that the model itself has for them" if full else "their keys"
-                reason = f"tensors are called by {by}, as the names in the checkpoint cannot be read: {error.reason}"
-                finding = Finding("names", reason, severity=Severity.WARNING, source=self.extraction.name, path=GRAPH)
-                self.findings.add(finding)
-            if full:
-                names.give((key for key, _ in self._pairs()), full, self._content_of)
+            try:
+                if full:
+                    self._names.give(self._charged_keys(full), full, self._content_of)
+            except LimitError as error:
+                why, full, self._names = error, {}, VariableNames()
+                if self._charge is not None:
+                    self._charge.release()
+            if why is not None:
+                self._note_names("the names that the model itself has for them" if full else "their keys", why)
         return self._names
+
+    def _note_names(self, by: str, error: PparseError) -> None:
+        reason = f"tensors are called by {by}, as the names in the checkpoint cannot be read: {error.reason}"
+        finding = Finding("names", reason, severity=Severity.WARNING, source=self.extraction.name, path=GRAPH)
+        self.findings.add(finding)
+
+    def _charged_keys(self, full: dict[str, str]) -> Iterator[str]:
+        """Yield the keys of all tensors, those charged that ``full`` does not have."""
+        for key, _ in self._pairs():
+            if key not in full and self._charge is not None:
+                self._charge.resize(self._charge.amount + cost_of({key: key}))
+            yield key
 
     def _affordable(self, full: dict[str, str]) -> dict[str, str]:
         """Charge the memory of names, and return them. Raises `LimitError` if there is no room for them."""
@@ -346,26 +369,42 @@ class CheckpointViewer(Viewer):
         """Return a data file, or why it cannot be read."""
         found = self._files.get(shard)
         if found is None:
-            name = self._data_name(shard)
             count = self.header[0]
+            if count and shard >= count:  # not kept: each entry may name another one
+                reason = f"it is in data file {shard}, and there are {count}"
+                return Finding("missing", reason, source=self.extraction.name)
+            name = self._data_name(shard)
+            self._files_charge.resize(self._files_charge.amount + _FILE_BYTES)
             try:
-                if count and shard >= count:
-                    raise MalformedError(f"it is in data file {shard}, and there are {count}")
+                if len(self._files) >= _MANY and self._names_there and name not in self._names_there:
+                    raise SourceError("the folder does not have it")
                 found = self.extraction.sibling(name)
                 found.known_end()  # a file is opened when it is asked
-            except (SourceError, EndOfDataError, MalformedError) as error:
-                reason = error.reason if isinstance(error, MalformedError) else f"{name} is not there: {error.reason}"
-                found = Finding("missing", reason, source=self.extraction.name)
+            except (SourceError, EndOfDataError) as error:
+                found = Finding("missing", f"{name} is not there: {error.reason}", source=self.extraction.name)
             self._files[shard] = found
         return found
+
+    @property
+    def _names_there(self) -> frozenset[str]:
+        """The names of the files in the folder, so that not each of very many is opened; none if they are not known."""
+        if self._known_names is None:
+            folder = self.extraction.folder
+            try:
+                self._known_names = frozenset((folder.names() if folder is not None else None) or ())
+            except SourceError:
+                self._known_names = frozenset()
+        return self._known_names
 
     def files_beside(self) -> Iterator[tuple[str, Extraction]]:
         """Yield the data files that are there."""
         if self.extraction.folder is not None:
+            many = self.header[0] > _MANY and self._names_there
             for shard in range(min(self.header[0], _MAX_SHARDS)):
-                file = self._shard(shard)
-                if not isinstance(file, Finding):
-                    yield self._data_name(shard), file
+                name = self._data_name(shard)
+                file = None if many and name not in self._names_there else self._shard(shard)
+                if file is not None and not isinstance(file, Finding):
+                    yield name, file
 
     def rank(self, tensor: Tensor) -> int:
         """Return 1 for the object graph, which no user looks for."""
@@ -394,6 +433,8 @@ class CheckpointViewer(Viewer):
             slot = slot_of(key)
             if slot is not None:
                 slots[slot] = slots.get(slot, 0) + 1
+                if len(slots) > _MOST_SLOTS:
+                    return found
         return {**found, "optimizer_slots": slots} if slots else found
 
     # -- checksums -----------------------------------------------------------------------------------------------------

@@ -71,8 +71,9 @@ class SavedModelViewer(TensorflowViewer):
     def _names_by_key(self) -> dict[str, str]:
         """Return the names of variables by key, as the message has them."""
         found: dict[str, str] = {}
-        for graph in self.meta_graphs():
-            found.update(names_by_key(graph))
+        with self.extraction.session.budget.charge(0, "the paths of the variables") as charge:
+            for graph in self.meta_graphs():
+                found.update(names_by_key(graph, charge))
         return found
 
     def _note_unread(self, code: str, reason: str) -> None:
