@@ -26,6 +26,9 @@ from pparse.viewers.checkpoint import parts
 from pparse.viewers.checkpoint.entry import read_entry
 from pparse.viewers.checkpoint.ordered_code import name_in, name_prefix, prefix_in
 from pparse.viewers.checkpoint.parts import Part, PartsData, covers
+from pparse.viewers.tensorflow import functions
+from pparse.viewers.tensorflow.functions import functions_of
+from pparse.viewers.tensorflow.object_paths import names_by_key
 from tests.checkpoint_files import closed, entry, finished, header, message, number, slice_key, snappy, table, varint
 
 if TYPE_CHECKING:
@@ -394,3 +397,94 @@ def test_the_beginning_of_the_keys_of_a_tensor_is_told_from_the_rest(name):
     assert name_in(key) == name_in(name_prefix(name)) == name
     assert prefix_in(b"x" + key) is None
     assert prefix_in(name_prefix(name)[:-1]) is None
+
+
+# -- names, and data files ---------------------------------------------------------------------------------------------
+
+
+def test_of_very_many_data_files_those_that_the_folder_lists_are_opened(tmp_path, monkeypatch):
+    (tmp_path / "m.index").write_bytes(table([(b"", header(1 << 20)), (b"a", entry(1, (2,), 0, 8, shard=70_000))]))
+    (tmp_path / "m.data-70000-of-1048576").write_bytes(bytes(8))
+    with pparse.view(tmp_path / "m.index") as model:
+        asked = []
+        opened = type(model.extraction).sibling
+        monkeypatch.setattr(
+            type(model.extraction), "sibling", lambda self, name: asked.append(name) or opened(self, name)
+        )
+        assert [name for name, _ in model.files_beside()] == asked == ["m.data-70000-of-1048576"]
+        assert model["a"].status is Status.COMPLETE
+
+
+def test_data_files_that_cannot_be_are_not_remembered_and_those_that_can_are_charged(tmp_path):
+    names = [(b"%05d" % index, entry(1, (2,), 0, 8, shard=index + 1)) for index in range(3000)]
+    with pparse.view(of_entries(tmp_path, *names)) as model:
+        assert all(tensor.status is Status.MISSING for tensor in model.tensors())
+        assert not model._files._files
+    (tmp_path / "m.index").write_bytes(table([(b"", header(5000)), *names], per_block=100))
+    with pparse.view(tmp_path / "m.index", budget="2MiB") as model, pytest.raises(LimitError, match="data files"):
+        list(model.tensors())
+
+
+def test_what_only_look_like_slots_of_optimizers_are_not_counted(tmp_path):
+    for count, told in ((3, {"s0": 1, "s1": 1, "s2": 1}), (1001, None)):
+        names = sorted(b"a/.OPTIMIZER_SLOT/s%d" % index for index in range(count))
+        with pparse.view(of_entries(tmp_path, *[(name, entry(1, (), 0, 4)) for name in names])) as model:
+            assert model.metadata.get("optimizer_slots") == told
+
+
+def test_keys_that_the_object_graph_does_not_have_are_charged_with_its_names(tmp_path):
+    names = [(b"%06d" % index, entry(1, (), 0, 4)) for index in range(6000)]
+    with pparse.view(of_entries(tmp_path, *names), budget="2MiB") as model:
+        model.parser.other_names = lambda: {"000001": "one"}
+        model._object_graph = failing
+        assert sum(1 for _ in model.tensors()) == 6000
+        assert "memory budget" in next(item.reason for item in model.findings if item.code == "names")
+        assert "000001" in model
+    with pparse.view(tmp_path / "m.index") as model:
+        model.parser.other_names = lambda: {"000001": "one"}
+        model._object_graph = failing
+        assert model["one"].key == "000001"
+        assert model.extraction.session.budget.used > 6000 * 400
+
+
+def failing() -> None:
+    raise MalformedError("lost")
+
+
+# -- SavedModel folders ------------------------------------------------------------------------------------------------
+
+
+def saved(folder: Path, objects: bytes) -> Path:
+    """Return the saved_model.pb of a model with this object graph."""
+    (folder / "saved_model.pb").write_bytes(number(1, 1) + message(2, message(7, objects)))
+    return folder / "saved_model.pb"
+
+
+def test_paths_of_a_chain_of_objects_are_charged(tmp_path):
+    chain = b"".join(message(1, message(1, number(1, index + 1) + message(2, b"abcdefgh"))) for index in range(1000))
+    path = saved(tmp_path, chain + message(1, message(7, number(1, 1) + message(6, b"v"))))
+    with pparse.open(path) as document:
+        graph = document.node("meta_graphs").child(0)
+        budget = document.session.budget
+        with budget.charge(0, "paths") as charge:
+            assert list(names_by_key(graph, charge).values()) == ["v"]
+            assert charge.amount > sum(9 * index for index in range(1000))
+        room = budget.limit - budget.used - (2 << 20)
+        with (
+            budget.charge(room, "all else"),
+            budget.charge(0, "paths") as charge,
+            pytest.raises(LimitError, match="memory budget"),
+        ):
+            names_by_key(graph, charge)
+
+
+def test_functions_are_told_once_each_and_up_to_so_many_arguments(tmp_path, monkeypatch):
+    spec = message(53, message(1, number(13, 5)) * 50)
+    function = message(1, message(6, message(1, b"f") * 100))
+    children = b"".join(message(1, number(1, 1) + message(2, b"call%02d" % index)) for index in range(20))
+    concrete = message(2, message(1, b"f") + message(2, message(4, spec)))
+    with pparse.open(saved(tmp_path, message(1, children) + function + concrete)) as document:
+        graph = document.node("meta_graphs").child(0)
+        assert [len(concrete) for _, concrete in functions_of(graph)] == [1] * 20
+        monkeypatch.setattr(functions, "_MOST_ARGUMENTS", 6)
+        assert len(list(functions_of(graph))) < 20

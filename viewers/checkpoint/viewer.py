@@ -7,15 +7,16 @@ A tensor is called by its key; in an object-based checkpoint, by the name of the
 
 from __future__ import annotations
 
-from errno import ENOENT
 from math import prod
 
+from pparse.document.downloads import Resume
 from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError, SourceError
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.crc32c import crc32c, masked
 from pparse.tensors.status import status_by_place
 from pparse.tensors.tensor import Span, Tensor
 from pparse.tensors.viewer import Viewer
+from pparse.viewers.checkpoint.data_files import MAX_SHARDS, DataFiles
 from pparse.viewers.checkpoint.entry import BundleEntry, read_entry
 from pparse.viewers.checkpoint.follower import CONTRADICTED, Follower
 from pparse.viewers.checkpoint.object_graph import GRAPH, VALUE, VariableNames, cost_of, full_names, slot_of
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
     from pparse.tensors.dtype import DType
     from pparse.tensors.extent import Extent
 
-_MAX_SHARDS: Final = 1 << 20
+# Optimizers keep a few things for each variable; more names than that are no names of such.
+_MOST_SLOTS: Final = 1_000
 _MAX_ELEMENTS: Final = 1 << 58
 # Tensors up to this size are compared with their checksum before they are returned.
 _CONFIRMED: Final = 64 << 20
@@ -52,10 +54,10 @@ class CheckpointViewer(Viewer):
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
         self.parser: CheckpointParser = extraction.parse().parser  # type: ignore[assignment]
-        self._files: dict[int, Extraction | Finding] = {}
+        self._files = DataFiles(
+            extraction, lambda: self.header[0], lambda shard: self.parser.data_name(self.header[0], shard)
+        )
         self._header: tuple[int, bool] | None = None
-        self._unreadable: set[int] = set()
-        self._needs: dict[int, int] = {}
         self._names: VariableNames | None = None
         self._charge: Charge | None = None
         self._compared = False
@@ -81,7 +83,7 @@ class CheckpointViewer(Viewer):
             found = self.root.find("")
             if found is not None:
                 shards, order = (_value(found, key) for key in ("num_shards", "endianness"))
-                count = shards if isinstance(shards, int) and 0 < shards <= _MAX_SHARDS else 0
+                count = shards if isinstance(shards, int) and 0 < shards <= MAX_SHARDS else 0
                 self._header = count, order in (1, "BIG")
             else:
                 reason = "the header is lost, which says the byte order: numbers are read as little-endian"
@@ -131,24 +133,40 @@ class CheckpointViewer(Viewer):
     def names(self) -> VariableNames:
         """The names of the variables: read with the first tensor."""
         if self._names is None:
-            names = self._names = VariableNames()
+            self._names, why = VariableNames(), None
             try:
                 graph = self._object_graph()
                 full = self._affordable(full_names(graph) if graph is not None else {})
             except PASSING:
                 raise
             except PparseError as error:
+                why = error
                 try:
                     full = self._affordable(self.parser.other_names())
                 except LimitError:
                     full = {}
-                by = "the names that the model itself has for them" if full else "their keys"
-                reason = f"tensors are called by {by}, as the names in the checkpoint cannot be read: {error.reason}"
-                finding = Finding("names", reason, severity=Severity.WARNING, source=self.extraction.name, path=GRAPH)
-                self.findings.add(finding)
-            if full:
-                names.give((key for key, _ in self._pairs()), full, self._content_of)
+            try:
+                if full:
+                    self._names.give(self._charged_keys(full), full, self._content_of)
+            except LimitError as error:
+                why, full, self._names = error, {}, VariableNames()
+                if self._charge is not None:
+                    self._charge.release()
+            if why is not None:
+                self._note_names("the names that the model itself has for them" if full else "their keys", why)
         return self._names
+
+    def _note_names(self, by: str, error: PparseError) -> None:
+        reason = f"tensors are called by {by}, as the names in the checkpoint cannot be read: {error.reason}"
+        finding = Finding("names", reason, severity=Severity.WARNING, source=self.extraction.name, path=GRAPH)
+        self.findings.add(finding)
+
+    def _charged_keys(self, full: dict[str, str]) -> Iterator[str]:
+        """Yield the keys of all tensors, those charged that ``full`` does not have."""
+        for key, _ in self._pairs():
+            if key not in full and self._charge is not None:
+                self._charge.resize(self._charge.amount + cost_of({key: key}))
+            yield key
 
     def _affordable(self, full: dict[str, str]) -> dict[str, str]:
         """Charge the memory of names, and return them. Raises `LimitError` if there is no room for them."""
@@ -259,13 +277,13 @@ class CheckpointViewer(Viewer):
 
     def _span(self, name: str, entry: BundleEntry) -> tuple[Span, Status, Finding | None]:
         """Return where the bytes of a tensor are, and what is wrong with that."""
-        file = self._shard(entry.shard)
+        file = self._files.open(entry.shard)
         if isinstance(file, Finding):
             status = Status.MISSING if entry.size else Status.COMPLETE
             finding = self._bad(name, file.reason, status) if entry.size else None
-            return Span(None, entry.offset, entry.size, self._data_name(entry.shard)), status, finding
+            return Span(None, entry.offset, entry.size, self._files.name_of(entry.shard)), status, finding
         there = file.known_end() - file.start
-        self._needs[entry.shard] = max(self._needs.get(entry.shard, 0), entry.offset + entry.size)
+        self._files.need(entry.shard, entry.offset + entry.size)
         span = Span(file.data, file.start + entry.offset, entry.size, file.path, file.end)
         status = status_by_place(entry.offset, entry.offset + entry.size, there)
         if status is Status.COMPLETE:
@@ -353,44 +371,14 @@ class CheckpointViewer(Viewer):
 
     # -- data files ----------------------------------------------------------------------------------------------------
 
-    def _data_name(self, shard: int) -> str:
-        return self.parser.data_name(self.header[0], shard)
-
-    def _shard(self, shard: int) -> Extraction | Finding:
-        """Return a data file, or why it cannot be read."""
-        found = self._files.get(shard)
-        if found is None:
-            name = self._data_name(shard)
-            count = self.header[0]
-            try:
-                if count and shard >= count:
-                    raise MalformedError(f"it is in data file {shard}, and there are {count}")
-                found = self.extraction.sibling(name)
-                found.known_end()  # a file is opened when it is asked
-            except (SourceError, EndOfDataError, MalformedError) as error:
-                reason = f"{name} is not there"
-                if isinstance(error, MalformedError):
-                    reason = error.reason
-                elif getattr(error, "errno", ENOENT) != ENOENT:
-                    reason = f"{name} cannot be read: {error.reason}"
-                found = Finding("missing", reason, source=self.extraction.name)
-                self._unreadable |= {shard} if not reason.endswith("is not there") else set()
-            self._files[shard] = found
-        return found
-
     def files_beside(self) -> Iterator[tuple[str, Extraction]]:
         """Yield the data files that are there."""
         if self.extraction.folder is not None:
-            for shard in range(min(self.header[0], _MAX_SHARDS)):
-                file = self._shard(shard)
-                if not isinstance(file, Finding):
-                    yield self._data_name(shard), file
+            yield from self._files.there()
 
     def files_missing(self) -> Iterator[tuple[str, str]]:
         """Yield the data files that tensors lie in and that are not there."""
-        for shard, file in sorted(self._files.items()):
-            if isinstance(file, Finding) and (not self.header[0] or shard < self.header[0]):
-                yield self._data_name(shard), file.reason
+        return ((self._files.name_of(shard), reason) for shard, reason in self._files.missing())
 
     def rank(self, tensor: Tensor) -> int:
         """Return 1 for the object graph, which no user looks for."""
@@ -419,6 +407,8 @@ class CheckpointViewer(Viewer):
             slot = slot_of(key)
             if slot is not None:
                 slots[slot] = slots.get(slot, 0) + 1
+                if len(slots) > _MOST_SLOTS:
+                    return found
         return {**found, "optimizer_slots": slots} if slots else found
 
     # -- checksums -----------------------------------------------------------------------------------------------------
@@ -513,15 +503,8 @@ class CheckpointViewer(Viewer):
 
     # -- how complete it is --------------------------------------------------------------------------------------------
 
-    def _beside(self, name: str) -> str:
-        """Return the path of a file beside the index, as the caller who opened it would write it."""
-        folder = self.extraction.folder
-        return name if folder is None else folder.path_of(name)
-
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added: the data files count, too."""
-        from pparse.document.downloads import Resume
-
         extent.actual = extent.actual or 0
         extent.expected = extent.actual
         if self.root.status is not Status.COMPLETE:
@@ -529,24 +512,10 @@ class CheckpointViewer(Viewer):
             extent.at_least = True  # entries that are lost may name more data
             if self.root.status is Status.TRUNCATED:
                 name = self.extraction.name.rpartition("/")[2]
-                extent.resume.append(Resume(self._beside(name), extent.actual))
+                extent.resume.append(Resume(self._files.path_of(name), extent.actual))
                 extent.expected += 1
                 extent.cut_files += 1
-        for shard, needed in sorted(self._needs.items()):
-            file = self._files[shard]
-            if not isinstance(file, Finding):
-                there = file.known_end() - file.start
-                extent.actual += there
-                extent.expected += max(needed, there)
-                if needed > there:
-                    extent.cut_files += 1
-                    extent.resume.append(Resume(self._beside(self._data_name(shard)), there))
-        for shard, file in sorted(self._files.items()):
-            if isinstance(file, Finding) and (not self.header[0] or shard < self.header[0]):
-                extent.missing_files += 1
-                extent.at_least = True
-                if shard not in self._unreadable:  # to fetch it again would not help
-                    extent.resume.append(Resume(self._beside(self._data_name(shard)), 0))
+        self._files.add_to(extent)
         if (extent.resume or extent.missing_files) and extent.document_status is Status.COMPLETE:
             extent.document_status = Status.TRUNCATED
         return self.keep_extent(extent)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # The most functions, and concrete functions of one, that are told.
 _MOST: Final = 10_000
+# The most arguments that are told, of all functions: each of many may have the same long list of them.
+_MOST_ARGUMENTS: Final = 100_000
 
 
 class ConcreteFunction:
@@ -41,6 +43,11 @@ class ConcreteFunction:
         """Named arguments, as texts."""
         self.result = result
         """What it returns, as a text; None if that is not known."""
+
+    @property
+    def size(self) -> int:
+        """About how many values a call takes and returns."""
+        return len(self.arguments) + len(self.keywords) + len(self.result or "") // 16
 
     def to_dict(self) -> dict[str, object]:
         """Return the attributes as plain data, for JSON."""
@@ -68,10 +75,18 @@ def functions_of(meta_graph: Node) -> Iterator[tuple[str, list[ConcreteFunction]
         number = value_at(child, "node_id", default=0)
         if isinstance(number, int) and 0 < number < count:
             found.append((str(value_at(child, "local_name", default="")), nodes.child(number)))
+    room = _MOST_ARGUMENTS
     for name, node in sorted(found, key=lambda pair: pair[0]):
-        concrete = list(_concrete(graph, node))
+        concrete = []
+        for one in _concrete(graph, node):
+            concrete.append(one)
+            room -= 1 + one.size
+            if room < 0:
+                break
         if concrete:
             yield name, concrete
+        if room < 0:
+            return
 
 
 def _concrete(graph: Node, node: Node) -> Iterator[ConcreteFunction]:
@@ -90,7 +105,7 @@ def _concrete(graph: Node, node: Node) -> Iterator[ConcreteFunction]:
     known = [text_in(value) for value in members_of(fields_of(spec.get("fullargspec", {})).get("args", {}))]
     if spec.get("is_method") and known[:1] == ["self"]:
         del known[0]
-    for name in sorted(names):
+    for name in sorted(set(names)):  # to name one twice says nothing
         about = _plain(table.find(name) if table is not None else None)
         signature = members_of(about.get("canonicalized_input_signature", {}))
         positional = members_of(signature[0]) if signature else []

@@ -18,20 +18,28 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
+    from pparse.budget import Charge
     from pparse.tree.node import Node
 
 # The most objects that are looked at: this is a way out, not the usual one.
 _MOST: Final = 200_000
+# Memory of a path, without its text.
+_PATH_BYTES: Final = 100
+# Memory of a variable with its node, without the text of its key.
+_VARIABLE_BYTES: Final = 500
 
 
-def names_by_key(meta_graph: Node) -> dict[str, str]:
-    """Return the names of the variables of a MetaGraphDef by their keys in the checkpoint."""
-    named = ((key, value_at(node, "name")) for key, node in variables_by_key(meta_graph).items())
+def names_by_key(meta_graph: Node, charge: Charge) -> dict[str, str]:
+    """Return the names of the variables of a MetaGraphDef by their keys in the checkpoint. Raises `LimitError`."""
+    named = ((key, value_at(node, "name")) for key, node in variables_by_key(meta_graph, charge).items())
     return {key: name for key, name in named if isinstance(name, str) and name}
 
 
-def variables_by_key(meta_graph: Node) -> dict[str, Node]:
-    """Return the descriptions (SavedVariable) of the variables of a MetaGraphDef by their keys in the checkpoint."""
+def variables_by_key(meta_graph: Node, charge: Charge) -> dict[str, Node]:
+    """Return the descriptions (SavedVariable) of the variables of a MetaGraphDef by their keys in the checkpoint.
+
+    Raises `LimitError` if ``charge`` has no room for the paths: of a chain of objects, each has all those before in it.
+    """
     graph = meta_graph.find("object_graph_def")
     objects = list(islice(kids_of(graph.find("nodes") if graph is not None else None), _MOST))
     paths = {0: ""} if objects else {}
@@ -49,16 +57,22 @@ def variables_by_key(meta_graph: Node) -> dict[str, Node]:
             if 0 <= other < len(objects) and other not in paths:
                 local = escaped(value_at(child, "local_name", default=""))
                 paths[other] = f"{paths[number]}/{local}" if paths[number] else local
+                charge.resize(charge.amount + _PATH_BYTES + len(paths[other]))
                 waiting.append(other)
         for slot in kids_of(known.find("slot_variables")):
             original, kept = (value_at(slot, f"{key}_variable_node_id", default=0) for key in ("original", "slot"))
             slots.append((number, original, value_at(slot, "slot_name", default=""), kept))
-    found = {paths[number] + VALUE: node for number, node in variables.items()}
+    found = {}
+    for number, node in variables.items():
+        charge.resize(charge.amount + _VARIABLE_BYTES + len(paths[number]))
+        found[paths[number] + VALUE] = node
     for optimizer, original, slot_name, kept in slots:
         if original in paths and 0 <= kept < len(objects):
             variable = objects[kept].find("variable")
             if variable is not None:
-                found[f"{paths[original]}{SLOT}{paths[optimizer]}/{escaped(slot_name)}{VALUE}"] = variable
+                key = f"{paths[original]}{SLOT}{paths[optimizer]}/{escaped(slot_name)}{VALUE}"
+                charge.resize(charge.amount + _VARIABLE_BYTES + len(key))
+                found[key] = variable
     return found
 
 

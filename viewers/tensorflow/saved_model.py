@@ -10,8 +10,8 @@ from functools import cached_property
 from itertools import chain
 
 from pparse.document.downloads import Resume
-from pparse.errors import EndOfDataError, MalformedError, PathError, PparseError, SourceError
-from pparse.findings import Finding, Status
+from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError, SourceError
+from pparse.findings import Finding, Severity, Status
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.tensors.extent import Extent
 from pparse.viewers.checkpoint.viewer import CheckpointViewer
@@ -77,17 +77,24 @@ class SavedModelViewer(TensorflowViewer):
     def _names_by_key(self) -> dict[str, str]:
         """Return the names of variables by key, as the message has them."""
         found: dict[str, str] = {}
-        for graph in self.meta_graphs():
-            found.update(names_by_key(graph))
+        with self.extraction.session.budget.charge(0, "the paths of the variables") as charge:
+            for graph in self.meta_graphs():
+                found.update(names_by_key(graph, charge))
         return found
 
     @cached_property
     def _described(self) -> LostVariables:
         """The variables as the message describes them."""
         described: dict[str, Node] = {}
-        for graph in self.meta_graphs():
-            described.update(variables_by_key(graph))
-        return LostVariables(self.extraction, described)
+        with self.extraction.session.budget.charge(0, "the paths of the variables") as charge:
+            try:
+                for graph in self.meta_graphs():
+                    described.update(variables_by_key(graph, charge))
+            except LimitError as error:
+                reason = f"the variables cannot be listed: {error.reason}"
+                finding = Finding("names", reason, severity=Severity.WARNING, source=self.extraction.name)
+                self.findings.add(finding)
+            return LostVariables(self.extraction, described)
 
     def _has_saver(self) -> bool:
         """Return whether variables were saved: by the fingerprint, or the collections of a graph of TensorFlow 1."""
@@ -284,10 +291,7 @@ class SavedModelViewer(TensorflowViewer):
         """Yield the index of the variables, if the model has some, and assets."""
         if self.variables is None:
             told = [finding for finding in self.findings if finding.path == VARIABLES]
-            if told:
-                yield from ((VARIABLES, finding.reason) for finding in told if finding.code == "missing")
-            elif self._names_by_key():
-                yield VARIABLES, "the model has variables, and their index is not there"
+            yield from ((VARIABLES, finding.reason) for finding in told if finding.code == "missing")
         for name in dict.fromkeys(f"assets/{asset.filename}" for asset in self.assets):
             try:
                 self.extraction.sibling(name).known_end()
