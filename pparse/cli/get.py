@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dtype", metavar="TYPE", help="convert a tensor to this type, for example float32")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--raw", action="store_true", help="the bytes as they are stored")
+    form.add_argument("--raw", action="store_true", help="the bytes as stored; of one text of a tensor, its own")
     form.add_argument("--npy", action="store_true", help="a numpy .npy file")
     form.add_argument("--json", action="store_true", help="JSON")
     parser.add_argument("--bare", action="store_true", help="with --json: the value, without what is said about it")

@@ -156,7 +156,7 @@ def _filled(array: Any) -> Any:
 def _tensor_bytes(
     tensor: Tensor, index: tuple[Any, ...] | None, as_npy: bool, partial: str | None, stream: BinaryIO
 ) -> None:
-    if index is None and partial is None:
+    if index is None and (partial is None or tensor.is_text):
         if as_npy:
             from pparse.writers.npy import write_npy
 
@@ -169,7 +169,12 @@ def _tensor_bytes(
 
     array = _array(tensor, index, partial)
     array = np.ma.getdata(array)
-    if as_npy:
+    if array.dtype.hasobject:  # its bytes are addresses of this process
+        if array.shape:
+            reason = "--raw gives one of the texts, or without a slice all of them as stored; --json gives several"
+            raise UnsupportedError(reason, path=tensor.name)
+        stream.write(array.item())
+    elif as_npy:
         np.save(stream, array, allow_pickle=False)
     else:
         stream.write(np.ascontiguousarray(array).tobytes())

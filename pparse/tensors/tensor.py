@@ -286,6 +286,7 @@ class Tensor(TensorFacts):
 
         Raises the errors of `numpy`, and `UnsupportedError` for a type that numpy cannot export.
         """
+        self._known_dtype()
         array = self.numpy()
         try:
             return array.__dlpack__(**options)
@@ -312,6 +313,8 @@ class Tensor(TensorFacts):
     def _known_dtype(self) -> DType:
         if self.dtype is None or self.encoding not in _READABLE:
             self._refuse_if_not_whole()  # a more specific error than an unknown type
+        if self.dtype is None and self.is_text:
+            raise UnsupportedError("its elements are texts, not numbers: use strings()", path=self.name)
         if self.dtype is None:
             raise UnsupportedError(f"unknown type {self.stored_dtype!r} of {self.name!r}", path=self.name)
         if self.encoding not in _READABLE:
