@@ -114,7 +114,7 @@ def _tensor_offset(tensor: Tensor) -> tuple[str, int]:
 class _Listing:
     """Streams tensors: counts all of them, and passes on those that match."""
 
-    def __init__(self, viewer: Any, matches: Callable[[str], bool]) -> None:
+    def __init__(self, viewer: Any, matches: Matcher) -> None:
         self.viewer = viewer
         self.extent = viewer.new_extent()
         self.streamed = not viewer.counts_itself
@@ -134,7 +134,7 @@ class _Listing:
             if tensor.unwritten_nbytes:
                 self.unwritten += 1
                 self.unwritten_first = self.unwritten_first or tensor.finding
-            if self.matches(tensor.name):
+            if self.matches.takes(self.viewer, tensor):
                 self.shown += 1
                 yield tensor
 
@@ -145,7 +145,7 @@ class _Listing:
         return self.viewer.extent()
 
 
-def _list_tensors(viewer: Viewer, options: Any, matches: Callable[[str], bool], out: Output) -> int:
+def _list_tensors(viewer: Viewer, options: Any, matches: Matcher, out: Output) -> int:
     listing = _Listing(viewer, matches)
     how = options.sort
     if how is None and viewer.has_more_than(SORT_UP_TO):

@@ -176,6 +176,10 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """Return by what sorted lists order tensors before their names: what users look for first is 0."""
         return 0
 
+    def other_names(self, tensor: Tensor) -> Sequence[str]:
+        """Return by what else `find` finds a tensor, and patterns match it, the shortest last: its `Tensor.key`."""
+        return ()
+
     def has_more_than(self, count: int) -> bool:
         """Return whether there are more than ``count`` tensors, as far as that is cheap to find out."""
         return (self.size_hint() or 0) > count

@@ -8,6 +8,7 @@ A tensor is called by its key; in an object-based checkpoint, by the name of the
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import islice
 from math import prod
 
 from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError, SourceError
@@ -17,8 +18,9 @@ from pparse.kernels.table_block import find_entry
 from pparse.tensors.status import status_by_place
 from pparse.tensors.tensor import Span, Tensor
 from pparse.tensors.viewer import Viewer
+from pparse.tree.result import near_misses
 from pparse.viewers.checkpoint.entry import BundleEntry, read_entry
-from pparse.viewers.checkpoint.object_graph import GRAPH, VALUE, VariableNames, cost_of, full_names, slot_of
+from pparse.viewers.checkpoint.object_graph import GRAPH, VALUE, VariableNames, cost_of, full_names, shown, slot_of
 from pparse.viewers.checkpoint.ordered_code import slice_key
 from pparse.viewers.checkpoint.parts import Part, PartsData, box_of, covers
 from pparse.viewers.checkpoint.strings import StringTensor
@@ -26,7 +28,7 @@ from pparse.viewers.tensorflow.element_types import TEXT_TYPES, dtype_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
     from typing import Any, Final
 
     from pparse.budget import Charge
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 
 _MAX_SHARDS: Final = 1 << 20
 _MAX_ELEMENTS: Final = 1 << 58
+# Names that are compared with one that is not found.
+_SUGGESTED: Final = 20_000
 # Tensors up to this size are compared with their checksum before they are returned.
 _CONFIRMED: Final = 64 << 20
 _BLOCK: Final = 256 << 10
@@ -367,6 +371,17 @@ class CheckpointViewer(Viewer):
     def rank(self, tensor: Tensor) -> int:
         """Return 1 for the object graph, which no user looks for."""
         return int(self.is_bookkeeping(tensor))
+
+    def other_names(self, tensor: Tensor) -> Sequence[str]:
+        """Return the key of a tensor, and what of it differs from those of others."""
+        return () if tensor.key is None else (tensor.key, shown(tensor.key))
+
+    def suggest(self, name: str) -> tuple[str, ...]:
+        """Return up to three similar names and keys; the object graph only if nothing else is similar."""
+        names = self.names
+        keys = (key for key, _ in islice(self._pairs(), _SUGGESTED) if key != GRAPH)
+        found = near_misses(name, (called for key in keys for called in {names.name_of(key): 0, shown(key): 0}))
+        return found or near_misses(name, (GRAPH,))
 
     def is_bookkeeping(self, tensor: Tensor) -> bool:
         """Return whether it is the object graph, which only says how the others are called."""

@@ -20,7 +20,7 @@ from pparse.viewers.tensorflow.viewer import TensorflowViewer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, Final
 
     from pparse.budget import Charge
@@ -143,9 +143,8 @@ class SavedModelViewer(TensorflowViewer):
         return self._taken[0]
 
     def suggest(self, name: str) -> tuple[str, ...]:
-        """Return up to three similar names."""
-        found = chain.from_iterable(part.suggest(name) for part in self._parts)
-        return tuple(dict.fromkeys(found))[:3]
+        """Return up to three similar names: of variables, or else of constants, many of which say how to save these."""
+        return next(filter(None, (part.suggest(name) for part in self._parts)), ())
 
     # -- how complete it is --------------------------------------------------------------------------------------------
 
@@ -232,6 +231,11 @@ class SavedModelViewer(TensorflowViewer):
             except (SourceError, EndOfDataError, PathError):
                 continue  # `check` tells of those that are missing
             yield name, file
+
+    def other_names(self, tensor: Tensor) -> Sequence[str]:
+        """Return the key of a variable, and what of it differs from those of others."""
+        variables = self.variables
+        return () if variables is None else variables.other_names(tensor)
 
     def is_bookkeeping(self, tensor: Tensor) -> bool:
         """Return whether it says how the model is saved, or is a text of its graph, not a variable."""

@@ -1,0 +1,84 @@
+"""The commands on checkpoints and SavedModel folders: names and keys, suggestions, what they say of values."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import pparse
+
+TRAINING = "docs/samples/training"
+MODEL = "docs/samples/saved-model"
+VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+NAME = "batch_normalization/moving_mean"
+KEY = "model/layer_with_weights-1/moving_mean"
+DATA_2 = "ckpt-2.data-00000-of-00001"
+
+
+@pytest.fixture
+def training(tmp_path) -> Path:
+    return Path(shutil.copytree(TRAINING, tmp_path / "training"))
+
+
+# -- names and keys ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pattern", [KEY, KEY + VALUE, "model/*-1/moving_mean", "*-1/moving_mean" + VALUE, NAME])
+def test_patterns_match_names_and_keys(run, tmp_path, pattern):
+    assert run("ls", TRAINING, pattern, "-q").out == f"{NAME}\n"
+    assert json.loads(run("ls", TRAINING, "-p", pattern, "--jsonl").out)["name"] == NAME
+    for command in (("get", TRAINING, "-p", pattern, "-o"), ("convert", TRAINING, "--include", pattern, "-o")):
+        target = tmp_path / f"{command[0]}.npz"
+        assert run(*command, target).code == 0
+        assert list(pparse.view(target)) == [NAME]
+    pparse.convert(TRAINING, tmp_path / "x.npz", include=[pattern])
+    assert list(pparse.view(tmp_path / "x.npz")) == [NAME]
+    for made in ("command", "call"):
+        target = tmp_path / f"{made}.npz"
+        if made == "call":
+            pparse.convert(TRAINING, target, exclude=[pattern])
+        else:
+            assert run("convert", TRAINING, "--exclude", pattern, "-o", target).code == 0
+        assert NAME not in list(pparse.view(target))
+        assert len(pparse.view(target)) == len(pparse.view(TRAINING)) - 2  # without the object graph
+
+
+def test_a_regular_expression_matches_keys(run):
+    assert run("ls", TRAINING, "-p", "^model/.*-1/moving_mean$", "--regex", "-q").out == f"{NAME}\n"
+
+
+def test_a_key_in_a_saved_model_matches(run):
+    with pparse.view(MODEL) as model:
+        tensor = next(tensor for tensor in model.tensors() if tensor.key is not None)
+    assert run("ls", MODEL, tensor.key, "-q").out == f"{tensor.name}\n"
+
+
+def test_a_damaged_tensor_that_a_key_excludes_is_no_reason_to_refuse(run, training, tmp_path):
+    with pparse.view(training) as model:
+        span = model[NAME].spans[0]
+    path = training / DATA_2
+    content = bytearray(path.read_bytes())
+    content[span.offset] ^= 1
+    path.write_bytes(content)
+    assert run("convert", training, "--exclude", KEY, "-o", tmp_path / "x.npz").code == 0
+    assert run("convert", training, "--include", KEY, "-o", tmp_path / "y.npz").code == 4
+
+
+def test_similar_keys_are_suggested(run):
+    for command in (("ls", TRAINING, KEY[:-1] + "m"), ("get", TRAINING, KEY[:-1] + "m")):
+        ran = run(*command)
+        assert (ran.code, f"'{KEY}'" in ran.err) == (2, True)
+
+
+# -- suggestions -------------------------------------------------------------------------------------------------------
+
+
+def test_names_of_variables_are_suggested_before_what_says_how_they_are_saved(run):
+    assert "names look like 'dense/bias'" in run("ls", MODEL, "nope").err
+    assert run("get", MODEL, "dense/kernals").err.endswith("; did you mean 'dense/kernel', 'dense/bias'?\n")
+    assert "tensor_names" in run("get", MODEL, "@__inference__traced_save_216/SaveV2/tensor_name").err
+    for command in ("ls", "get"):
+        assert "'_CHECKPOINTABLE_OBJECT_GRAPH'" in run(command, TRAINING, "_CHECKPOINTABLE_OBJECT_GRAF").err
