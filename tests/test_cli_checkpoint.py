@@ -82,3 +82,66 @@ def test_names_of_variables_are_suggested_before_what_says_how_they_are_saved(ru
     assert "tensor_names" in run("get", MODEL, "@__inference__traced_save_216/SaveV2/tensor_name").err
     for command in ("ls", "get"):
         assert "'_CHECKPOINTABLE_OBJECT_GRAPH'" in run(command, TRAINING, "_CHECKPOINTABLE_OBJECT_GRAF").err
+
+
+def test_why_names_are_not_known_is_told(run, training):
+    with pparse.view(training) as model:
+        start = model["_CHECKPOINTABLE_OBJECT_GRAPH"].spans[0].offset
+        name = "out/bias"
+    path = training / DATA_2
+    path.write_bytes(path.read_bytes()[: start + 9])
+    ran = run("get", training, name)
+    assert (ran.code, "no tensor and no node has this name (tensors are called by their keys, as" in ran.err) == (
+        2,
+        True,
+    )
+    with pparse.view(training) as model, pytest.raises(KeyError, match="called by their keys"):
+        model[name]
+    assert "called by" not in run("get", TRAINING, "nope").err
+
+
+def test_a_saved_model_opened_without_its_folder_tells_where_variables_are(run, tmp_path):
+    ran = run("get", f"{MODEL}/saved_model.pb", "dense/kernel")
+    assert ran.code == 2
+    assert f"(the variables are in files beside {MODEL}/saved_model.pb: open the folder, {MODEL})" in ran.err
+    alone = shutil.copy(f"{MODEL}/saved_model.pb", tmp_path)
+    assert "variables" not in run("get", alone, "dense/kernel").err
+    assert "beside" not in run("get", MODEL, "nope").err
+
+
+# -- nodes -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("word", [NAME, KEY, KEY + VALUE])
+@pytest.mark.parametrize("depth", ["1", "all"])
+def test_tree_begins_at_the_entry_of_a_tensor(run, word, depth):
+    ran = run("tree", TRAINING, word, "-d", depth)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith(f"{KEY}{VALUE}: tensorflow.BundleEntryProto {{…}}")
+    assert "\n  offset: int64 " in ran.out
+
+
+def test_tree_begins_at_a_variable_of_a_folder_and_at_tensors_of_other_formats(run):
+    assert run("tree", MODEL, "dense/kernel").out.startswith("dense/kernel/.ATTRIBUTES/VARIABLE_VALUE: ")
+    for path, name in (("tiny-gpt.safetensors", "h.0.attn.c_attn.weight"), ("tiny.gguf", None)):
+        if name is None:
+            with pparse.view(f"docs/samples/{path}") as model:
+                name = next(iter(model))
+        assert run("tree", f"docs/samples/{path}", name).out.startswith(f"{name}: tensor")
+
+
+def test_a_tensor_without_a_node_is_told_from_one_that_is_not_there(run):
+    constant = "@__inference__traced_save_216/Const"
+    assert "has no node of its own" in run("tree", MODEL, constant).err
+    assert run("tree", TRAINING, "nope").err == "pparse: the root has no 'nope'\n"
+
+
+def test_a_key_with_dots_is_found_as_it_is_printed(run, tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text('{"a.b": {"c": 1}, "a": {"d": 2}}')
+    assert run("tree", path, "a.b").out.startswith("a.b: object {…}")
+    assert run("get", path, "a.b").out == '{\n  "c": 1\n}\n'
+    assert run("get", path, "a.d").out == "2\n"
+    for word in ("a.b.c", "a.x"):
+        assert run("get", path, word).err.startswith("pparse: a has no '")
+    assert json.loads(run("tree", path, path, "nope", "--json").out)["files"][0]["error"] == "the root has no 'nope'"

@@ -217,9 +217,9 @@ def _find_tensor(
         if viewer.names_may_be_lost and (extent := viewer.extent()).at_least:
             raise EndOfDataError(_where_it_may_be(extent.missing_files), path=path, source=document.name) from error
         suggestions = viewer.suggest(parts[0] if parts is not None else path)
-        raise PathError(
-            "no tensor and no node has this name", path=path, suggestions=suggestions or error.suggestions
-        ) from error
+        why = viewer.why_unknown()
+        reason = "no tensor and no node has this name" + (f" ({why})" if why is not None else "")
+        raise PathError(reason, path=path, suggestions=suggestions or error.suggestions) from error
 
 
 def _where_it_may_be(missing: int) -> str:

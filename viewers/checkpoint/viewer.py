@@ -15,6 +15,7 @@ from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, Malform
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.crc32c import crc32c, masked
 from pparse.kernels.table_block import find_entry
+from pparse.parsers.checkpoint.parser import key_of
 from pparse.tensors.status import status_by_place
 from pparse.tensors.tensor import Span, Tensor
 from pparse.tensors.viewer import Viewer
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from pparse.parsers.checkpoint.parser import CheckpointParser
     from pparse.tensors.dtype import DType
     from pparse.tensors.extent import Extent
+    from pparse.tree.node import Node
 
 _MAX_SHARDS: Final = 1 << 20
 _MAX_ELEMENTS: Final = 1 << 58
@@ -371,6 +373,14 @@ class CheckpointViewer(Viewer):
     def rank(self, tensor: Tensor) -> int:
         """Return 1 for the object graph, which no user looks for."""
         return int(self.is_bookkeeping(tensor))
+
+    def node_of(self, tensor: Tensor) -> Node | None:
+        """Return the entry of a tensor in the index."""
+        return self.root.find(key_of(bytes_of(tensor.key or tensor.name)))
+
+    def why_unknown(self) -> str | None:
+        """Return why variables are called by their keys, if they should have names."""
+        return next((finding.reason for finding in self.findings if finding.code == "names"), None)
 
     def other_names(self, tensor: Tensor) -> Sequence[str]:
         """Return the key of a tensor, and what of it differs from those of others."""

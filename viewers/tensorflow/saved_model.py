@@ -16,7 +16,7 @@ from pparse.tensors.extent import Extent
 from pparse.viewers.checkpoint.viewer import CheckpointViewer
 from pparse.viewers.tensorflow.folder_files import FINGERPRINT, KERAS, folder_facts
 from pparse.viewers.tensorflow.object_paths import names_by_key
-from pparse.viewers.tensorflow.viewer import TensorflowViewer
+from pparse.viewers.tensorflow.viewer import VARIABLES, TensorflowViewer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
+    from pparse.tree.node import Node
 
-# Where TensorFlow's loader looks for the variables (tensorflow/python/saved_model/constants.py).
-VARIABLES: Final = "variables/variables.index"
 # Memory of the hash of a name in a set.
 _COST: Final = 80
 
@@ -231,6 +230,15 @@ class SavedModelViewer(TensorflowViewer):
             except (SourceError, EndOfDataError, PathError):
                 continue  # `check` tells of those that are missing
             yield name, file
+
+    def node_of(self, tensor: Tensor) -> Node | None:
+        """Return the entry of a variable in the index of the variables."""
+        variables = self.variables
+        return None if variables is None or tensor._owner is self.model else variables.node_of(tensor)
+
+    def why_unknown(self) -> str | None:
+        """Return why variables are called by their keys, if they should have names."""
+        return None if self.variables is None else self.variables.why_unknown()
 
     def other_names(self, tensor: Tensor) -> Sequence[str]:
         """Return the key of a variable, and what of it differs from those of others."""
