@@ -145,3 +145,24 @@ def test_a_key_with_dots_is_found_as_it_is_printed(run, tmp_path):
     for word in ("a.b.c", "a.x"):
         assert run("get", path, word).err.startswith("pparse: a has no '")
     assert json.loads(run("tree", path, path, "nope", "--json").out)["files"][0]["error"] == "the root has no 'nope'"
+
+
+# -- what is said of values --------------------------------------------------------------------------------------------
+
+
+def test_groups_are_verified_if_all_in_them_are(run, training):
+    status = {row.split()[0]: row.rpartition("  ")[2] for row in run("ls", training, "--group").out.splitlines()}
+    assert status["_CHECKPOINTABLE_OBJECT_GRAPH"] == "complete, verified"
+    assert status["Adam/beta_{1..2}"] == "complete, unverified"
+
+
+def test_the_size_of_listed_values_is_that_of_the_array(run):
+    rows = [json.loads(line) for line in run("ls", MODEL, "--jsonl").out.splitlines()]
+    shown = run("ls", MODEL, "--bytes").out.splitlines()
+    sizes = {row["name"]: row["nbytes"] for row in rows}
+    listed = {line.split()[0]: int(line.split()[3]) for line in shown[1 : len(rows) + 1]}
+    assert listed == sizes
+    scalars = [row for row in rows if row["dtype"] == "int32" and not row["shape"]]
+    assert any(row["spans"][0]["length"] != 4 for row in scalars)
+    assert {listed[row["name"]] for row in scalars} == {4}
+    assert f" {sum(sizes.values())}, " in shown[len(rows) + 1]
