@@ -150,6 +150,47 @@ def test_a_key_with_dots_is_found_as_it_is_printed(run, tmp_path):
 # -- what is said of values --------------------------------------------------------------------------------------------
 
 
+def damaged(folder: Path, name: str) -> None:
+    """Flip a bit of the first byte of a variable."""
+    with pparse.view(folder) as model:
+        offset = model[name].spans[0].offset
+    path = folder / DATA_2
+    content = bytearray(path.read_bytes())
+    content[offset] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("part", ["", "[0]"])
+def test_get_tells_what_the_comparison_found(run, training, part):
+    word = "out/bias" + part
+    assert run("get", training, word).out.startswith("out/bias  float32  2  8 B  complete, verified\n")
+    told = json.loads(run("get", training, word, "--json").out)
+    assert (told["status"], told["verified"]) == ("complete", True)
+    damaged(training, "out/bias")
+    ran = run("get", training, word)
+    assert (ran.code, ran.out) == (4, "out/bias  float32  2  8 B  damaged\n")
+    assert "its checksum is wrong; 'pparse recover' sets it apart, with its bytes as they are" in ran.err
+    assert run("get", training, word, "--json").out == ""
+
+
+def test_recover_sets_apart_what_get_refuses(run, training, tmp_path):
+    damaged(training, "out/bias")
+    assert run("recover", training, "-o", tmp_path / "out").code == 4
+    (path,) = (tmp_path / "out").rglob("*.doubtful.safetensors")
+    assert list(pparse.view(path)) == ["out/bias"]
+
+
+def test_a_header_is_no_reason_to_read_a_large_tensor(run, training, monkeypatch):
+    monkeypatch.setattr("pparse.viewers.checkpoint.viewer._CONFIRMED", 7)
+    assert run("get", training, "out/bias[0]").out.startswith("out/bias  float32  2  8 B  complete, unverified\n")
+
+
+def test_get_gives_texts_the_types_that_ls_gives(run):
+    (listed,) = (json.loads(line) for line in run("ls", MODEL, "words", "--jsonl").out.splitlines())
+    told = json.loads(run("get", MODEL, "words", "--json").out)
+    assert (told["dtype"], told["stored_dtype"]) == (listed["dtype"], listed["stored_dtype"]) == (None, "DT_STRING")
+
+
 def test_groups_are_verified_if_all_in_them_are(run, training):
     status = {row.split()[0]: row.rpartition("  ")[2] for row in run("ls", training, "--group").out.splitlines()}
     assert status["_CHECKPOINTABLE_OBJECT_GRAPH"] == "complete, verified"
