@@ -207,3 +207,16 @@ def test_the_size_of_listed_values_is_that_of_the_array(run):
     assert any(row["spans"][0]["length"] != 4 for row in scalars)
     assert {listed[row["name"]] for row in scalars} == {4}
     assert f" {sum(sizes.values())}, " in shown[len(rows) + 1]
+
+
+# -- files that are not there ------------------------------------------------------------------------------------------
+
+
+def test_checkpoints_that_are_there_are_named(run, training):
+    told = "; there are the checkpoints "
+    for name in ("ckpt-9", "ckpt-9.index"):
+        ran = run("ls", training / name)
+        assert (ran.code, ran.err.endswith(f"{told}{training}/ckpt-2, {training}/ckpt-1\n")) == (2, True)
+    assert f"{told}{training}/ckpt-1, {training}/ckpt-2\n" in run("ls", training / "model").err
+    assert told not in run("ls", training / "notes.txt").err
+    assert told not in run("ls", training.parent / "ckpt-9").err
