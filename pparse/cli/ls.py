@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         dest="patterns",
-        help="only names that match this glob; repeatable",
+        help="only names, or keys of variables, that match this glob; repeatable",
     )
     parser.add_argument("--regex", action="store_true", help="PATTERN is a regular expression, matched anywhere")
     parser.add_argument(
