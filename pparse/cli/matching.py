@@ -64,7 +64,8 @@ class Matcher:
         """Return whether to show a tensor: a pattern matches its name, or another one that it is found by."""
         if not self._unmet and not self._met:
             return True
-        return self(tensor.name, viewer.other_names(tensor), viewer.rank(tensor))
+        others = viewer.other_names(tensor) if viewer.has_keys else ()
+        return self(tensor.name, others, viewer.rank(tensor) if self._unmet else 0)
 
     def _keep(self, rank: int, *names: str) -> None:
         """Keep names for suggestions."""
