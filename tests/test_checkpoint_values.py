@@ -1,4 +1,4 @@
-"""Values of checkpoints that are easily wrong: large tensors, odd keys, other byte orders, and what is behind damage."""
+"""Values of checkpoints that are easily wrong: large tensors, odd keys, other byte orders, and those behind damage."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import random
 import struct
 import tarfile
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,8 +16,12 @@ from pparse.kernels.crc32c import crc32c, masked
 from pparse.kernels.table_block import entries, entries_end
 from pparse.parsers.checkpoint.recovered import find_blocks
 from pparse.viewers.checkpoint import viewer as checkpoint_viewer
-from tests.checkpoint_files import closed, entry, finished, header, table, varint, write
 from tests.checkpoint_files import block as block_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+from tests.checkpoint_files import closed, entry, finished, header, table, varint, write
 
 DATA_FILE = "m.data-00000-of-00001"
 

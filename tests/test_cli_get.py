@@ -313,7 +313,7 @@ def test_forms_of_every_type(name, run, model, bytes_of):
     assert (loaded.shape, loaded.itemsize, loaded.tobytes()) == ((2, 3), array.itemsize, array.tobytes())
     assert loaded.dtype == dtype or loaded.dtype.kind == "V"
     found = run("get", path, "t", "--json").json
-    assert set(found) == {"schema", "file", "name", "dtype", "shape", "status", "data"}
+    assert set(found) == {"schema", "file", "name", "dtype", "stored_dtype", "shape", "status", "verified", "data"}
     assert (found["schema"], found["file"], found["name"], found["dtype"]) == (1, str(path), "t", name)
     wanted = [[0, 1, 2], [3, 4, 5]] if name != "bool" else [[False, True, True], [True, True, True]]
     if name == "complex64":

@@ -66,6 +66,26 @@ def test_a_flipped_byte_of_a_constant_is_found_and_its_value_not_returned(run, f
         assert {tensor.name for tensor in variables if tensor.dtype} == set(saved)
 
 
+def test_recover_sets_a_message_apart_that_the_fingerprint_contradicts(run, folder, tmp_path):
+    with pparse.view(folder) as model:
+        at = next(t for t in model.values() if t.key is None and t.size and t.dtype).spans[0].offset
+    flip(folder / "saved_model.pb", at)
+    ran = run("recover", folder, "-o", tmp_path / "out")
+    assert ran.code == 4
+    assert not (tmp_path / "out" / "saved_model.pb").exists()
+    assert (tmp_path / "out" / "saved_model.doubtful.pb").exists()
+    assert (tmp_path / "out" / "variables" / "variables.index").exists()
+
+
+@pytest.mark.parametrize("at", range(8))
+def test_damage_where_the_message_begins_is_told_by_check_and_recover_alike(run, folder, tmp_path, at):
+    """Its first bytes are all that tells what it is, but its name says so, too."""
+    flip(folder / "saved_model.pb", at)
+    assert run("check", folder).code == 4
+    assert run("recover", folder, "-o", tmp_path / "out").code == 4
+    assert not (tmp_path / "out" / "saved_model.pb").exists() or at > 2
+
+
 def test_each_flipped_byte_of_a_message_is_found(folder):
     message = folder / "saved_model.pb"
     whole = message.read_bytes()

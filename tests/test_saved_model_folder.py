@@ -18,6 +18,7 @@ from google.protobuf import text_format
 import pparse
 from pparse import Status
 from pparse.parsers.tensorflow_text import closed, kind_of
+from pparse.proto_splitter.fingerprint import write_fingerprint
 from pparse.protos import message_class
 from pparse.recovery.model_files import ModelFiles
 from pparse.recovery.recover import recover
@@ -169,6 +170,7 @@ def with_assets(folder: Path) -> list[str]:
     for name in ("init:0", "init_1:0"):
         made.meta_graphs[0].asset_file_def.add(filename="vocab.txt").tensor_info.name = name
     (folder / "saved_model.pb").write_bytes(made.SerializeToString())
+    write_fingerprint(folder)
     (folder / "assets.extra" / "empty").mkdir(parents=True)
     (folder / "assets").mkdir()
     (folder / "assets" / "vocab.txt").write_text("the\na\n")
@@ -239,7 +241,7 @@ def test_variables_without_a_message_are_saved(run, folder, tmp_path):
         ("assets/vocab.txt", "the graph needs it"),
         ("variables/variables.index", "cannot be read without their index"),
         (DATA_FILE, "is not there"),
-        ("variables", "the model has variables"),
+        ("variables", "cannot be read without their index"),
     ],
 )
 def test_a_file_of_the_model_that_is_not_there_is_missing(run, folder, tmp_path, gone, words):

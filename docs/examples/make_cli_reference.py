@@ -26,6 +26,7 @@ ARCHIVE = "docs/samples/backup.tar.gz"
 CUT_ARCHIVE = "docs/samples/backup.cut.tar.gz"
 OUTPUTS = ("safetensors", "npz", "split", "folder", "pb", "merged", "extracted", "recovered")
 CHUNKED = "docs/samples/chunked-model"
+TEXTS = "docs/samples/saved-model"
 
 HEAD = """# Command line
 
@@ -76,8 +77,8 @@ it could not be read), and rows of `--jsonl` begin with `file`.
 
 JSON_HEAD = """## JSON
 
-Sizes and offsets are bytes, counted from 0. `null` means unknown. A key marked *(optional)* is left out if it has
-no value. `status` is one of `complete`, `truncated`, `missing`, `damaged`, `unsupported`.
+Sizes and offsets are bytes, counted from 0. `null` means unknown. A key marked *(optional)* is only there
+where it applies. `status` is one of `complete`, `truncated`, `missing`, `damaged`, `unsupported`.
 """
 
 SCHEMA = {"schema": "1"}
@@ -125,10 +126,11 @@ OBJECTS = {
             "status": "of the whole document",
             "size": "bytes that exist (for a sharded model: in all shards)",
             "extent": "[extent](#extent) of a model",
-            "graph": "of a model that has one: number of nodes, and lists of [values](#value): inputs, outputs (null "
-            "above 20,000 nodes)",
-            "interface": "how a model is called: for each meta graph of a TensorFlow model `tags`, `signatures` (by "
-            "name, with `inputs`, `outputs`, `method_name`) and `functions` (by name, ways to call each); else empty",
+            "graph": "of a model: number of nodes, and lists of [values](#value): inputs, outputs (null above 20,000 "
+            "nodes); null if it has no graph",
+            "interface": "of a model, how it is called: for each meta graph of a TensorFlow model `tags`, `signatures` "
+            "(by name, with `inputs`, `outputs`, `method_name`) and `functions` (by name, ways to call each); empty "
+            "for other formats",
             "metadata": "metadata in the file, as plain JSON",
             "kind": "of the root, if there are no tensors",
             "members": "number of members of the root, if there are no tensors",
@@ -152,15 +154,18 @@ OBJECTS = {
     ),
     "get --json, of a tensor": (
         "A tensor, or a slice of one.",
-        [(["get", "--json", GOOD, "ln_f.weight[:2]"], [])],
+        [(["get", "--json", GOOD, "ln_f.weight[:2]"], []), (["get", "--json", TEXTS, "words"], [])],
         SCHEMA
         | FILE
         | {
             "name": "of the tensor",
-            "dtype": "name of the element type in numpy or ml_dtypes",
+            "dtype": "name of the element type in numpy or ml_dtypes; null for texts",
+            "stored_dtype": "the name of the type in the format",
             "shape": "of the result",
             "status": "of the tensor",
-            "data": "nested lists of numbers; `NaN`, `Infinity` and `-Infinity` are strings, complex numbers pairs",
+            "verified": "true: a checksum confirmed it; null: none exists, or not compared",
+            "data": "nested lists of numbers; `NaN`, `Infinity` and `-Infinity` are strings, complex numbers pairs; "
+            'texts as text, or `{"hex": "…"}` if they are not UTF-8',
         },
     ),
     "get --json, of a node": (
@@ -332,7 +337,11 @@ OBJECTS = {
     ),
     "tensor": (
         "One tensor in `ls`.",
-        [(["ls", "--json", CUT], ["tensors", "*"]), (["ls", "--json", "BAD"], ["tensors", "*"])],
+        [
+            (["ls", "--json", CUT], ["tensors", "*"]),
+            (["ls", "--json", "BAD"], ["tensors", "*"]),
+            (["ls", "--json", TEXTS], ["tensors", "*"]),
+        ],
         {
             "name": "the second of two equal names is `name#2`",
             "dtype": "name of the element type in numpy or ml_dtypes; null if it is not known",
@@ -342,6 +351,7 @@ OBJECTS = {
             "status": "of the tensor",
             "verified": "true: a checksum confirmed it; false: one contradicts it; null: none exists, or not checked",
             "spans": "list of [spans](#span): where its bytes are",
+            "key": "of a variable of a TensorFlow checkpoint, if that is not its name: its key there",
             "finding": "[finding](#finding): what is wrong with it",
         },
     ),

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pparse.cli.output import Output
     from pparse.conversion.report import LeftOut, Report
     from pparse.document.extraction import Extraction
+    from pparse.tensors.tensor import Tensor
+    from pparse.tensors.viewer import Viewer
 
 EXAMPLES: Final = """examples:
   pparse convert saved_model -o model.safetensors
@@ -99,16 +101,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class _Choice:
-    """Tells which names to convert, and finds patterns without a match."""
+    """Tells which tensors to convert, and finds patterns without a match."""
 
     def __init__(self, include: list[str], exclude: list[str]) -> None:
         self._include = Matcher(include)
         self._exclude = Matcher(exclude) if exclude else None
 
-    def __call__(self, name: str) -> bool:
+    def __call__(self, viewer: Viewer, tensor: Tensor) -> bool:
         """Return whether to convert a tensor."""
-        wanted = self._include(name)
-        return not (self._exclude is not None and self._exclude(name)) and wanted
+        wanted = self._include.takes(viewer, tensor)
+        return not (self._exclude is not None and self._exclude.takes(viewer, tensor)) and wanted
 
     def refuse_unmatched(self, plan: object) -> None:
         """Raise `OptionError` if a pattern matches no name; all were asked for when there is a plan."""

@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dtype", metavar="TYPE", help="convert a tensor to this type, for example float32")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--raw", action="store_true", help="the bytes as they are stored")
+    form.add_argument("--raw", action="store_true", help="the bytes as stored; of one text of a tensor, its own")
     form.add_argument("--npy", action="store_true", help="a numpy .npy file")
     form.add_argument("--json", action="store_true", help="JSON")
     parser.add_argument("--bare", action="store_true", help="with --json: the value, without what is said about it")
@@ -217,9 +217,9 @@ def _find_tensor(
         if viewer.names_may_be_lost and (extent := viewer.extent()).at_least:
             raise EndOfDataError(_where_it_may_be(extent.missing_files), path=path, source=document.name) from error
         suggestions = viewer.suggest(parts[0] if parts is not None else path)
-        raise PathError(
-            "no tensor and no node has this name", path=path, suggestions=suggestions or error.suggestions
-        ) from error
+        why = viewer.why_unknown()
+        reason = "no tensor and no node has this name" + (f" ({why})" if why is not None else "")
+        raise PathError(reason, path=path, suggestions=suggestions or error.suggestions) from error
 
 
 def _where_it_may_be(missing: int) -> str:

@@ -38,7 +38,7 @@ def give_many(document: Extraction, options: Any, out: Output) -> int:
     lost: list[Tensor] = []
     viewer.settle()  # what is written must be known to be whole
     for tensor in viewer.tensors():
-        if matches(tensor.name):
+        if matches.takes(viewer, tensor):
             tensor._confirm()
             kind = lost if tensor.status is not Status.COMPLETE else texts if tensor.is_text else whole
             kind.append(tensor)

@@ -9,14 +9,22 @@ from pparse.cli.exit_codes import DAMAGED, OK
 from pparse.cli.export import Item, dtype_named, form_of, note_of, write_items
 from pparse.cli.writing import refuse_terminal, write, write_binary
 from pparse.display.text import safe, shape_words
-from pparse.errors import MalformedError, OptionError, PathError, PparseError, TruncatedTensorError, UnsupportedError
+from pparse.errors import (
+    DamagedTensorError,
+    MalformedError,
+    OptionError,
+    PathError,
+    PparseError,
+    TruncatedTensorError,
+    UnsupportedError,
+)
 from pparse.findings import Status
 from pparse.limits import MIB, format_size
 from pparse.tensors.status import status_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any, BinaryIO, Final
 
     from pparse.cli.output import Output
@@ -51,6 +59,18 @@ def give_tensor(
         if options.partial is None and index is None and tensor.shape and tensor._is_contiguous():
             error.reason += "; --partial prefix gives the whole rows, --partial fill all of it, filled up"
         raise
+    except DamagedTensorError as error:
+        error.reason += _advice(tensor)
+        raise
+
+
+def _advice(tensor: Tensor) -> str:
+    """Return what to do about a tensor that a check refuses, as the end of a sentence; empty if its bytes are lost."""
+    if tensor.claimed_status is not Status.COMPLETE or not tensor.available_nbytes:
+        return ""
+    if tensor.verified is not False and tensor.shape:
+        return "; slices beside the damage can be read, and 'pparse recover' sets apart what is there"
+    return "; 'pparse recover' sets it apart, with its bytes as they are"
 
 
 def _give_tensor(
@@ -156,7 +176,7 @@ def _filled(array: Any) -> Any:
 def _tensor_bytes(
     tensor: Tensor, index: tuple[Any, ...] | None, as_npy: bool, partial: str | None, stream: BinaryIO
 ) -> None:
-    if index is None and partial is None:
+    if index is None and (partial is None or tensor.is_text):
         if as_npy:
             from pparse.writers.npy import write_npy
 
@@ -169,38 +189,50 @@ def _tensor_bytes(
 
     array = _array(tensor, index, partial)
     array = np.ma.getdata(array)
-    if as_npy:
+    if array.dtype.hasobject:  # its bytes are addresses of this process
+        if array.shape:
+            reason = "--raw gives one of the texts, or without a slice all of them as stored; --json gives several"
+            raise UnsupportedError(reason, path=tensor.name)
+        stream.write(array.item())
+    elif as_npy:
         np.save(stream, array, allow_pickle=False)
     else:
         stream.write(np.ascontiguousarray(array).tobytes())
 
 
 def _tensor_text(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output) -> None:
-    shape = shape_words(tensor.shape) if tensor.spans or tensor.shape or tensor.is_text else "?"
-    out.line(
-        f"{safe(tensor.name)}  {safe(tensor.type_name)}  {shape}  "
-        f"{format_size(tensor.stored_nbytes)}  {status_words(tensor.status, tensor.verified)}"
-    )
-    if tensor.finding is not None and tensor.status is Status.COMPLETE:
-        out.line(safe(tensor.finding.reason))
+    try:
+        lines = list(_content(tensor, index, options))
+    finally:  # only now it is known whether its checksum is right
+        shape = shape_words(tensor.shape) if tensor.spans or tensor.shape or tensor.is_text else "?"
+        out.line(
+            f"{safe(tensor.name)}  {safe(tensor.type_name)}  {shape}  "
+            f"{format_size(tensor.listed_nbytes)}  {status_words(tensor.status, tensor.verified)}"
+        )
+        if tensor.finding is not None and tensor.status is Status.COMPLETE:
+            out.line(safe(tensor.finding.reason))
+    for line in lines:
+        out.line(line)
+    if not lines and not tensor.is_text:
+        out.error("too large to show; ask for a slice, or use -o FILE")
+
+
+def _content(tensor: Tensor, index: tuple[Any, ...] | None, options: Any) -> Iterator[str]:
+    """Yield a tensor, or a slice, as lines: of a large tensor the first and last rows; nothing if they are large."""
     if tensor.is_text:
         tensor._refuse_if_not_whole()
         texts: Any = tensor
-        _show_strings(texts.strings() if index is None else _array(tensor, index, None).reshape(-1), out)
-        return
-    if index is None and not options.partial and tensor.nbytes > _TEXT_LIMIT and tensor.shape:
+        yield from _shown_strings(texts.strings() if index is None else _array(tensor, index, None).reshape(-1))
+    elif index is None and not options.partial and tensor.nbytes > _TEXT_LIMIT and tensor.shape:
         rows = max(1, min(3, tensor.shape[0] // 2))
-        row = tensor.nbytes // tensor.shape[0]
-        if row * rows <= _TEXT_LIMIT:
+        if tensor.nbytes // tensor.shape[0] * rows <= _TEXT_LIMIT:
             import numpy as np
 
-            out.line(str(_converted(np.asarray(tensor[:rows]), options)))
-            out.line(f"… {tensor.shape[0] - 2 * rows:,} rows; ask for some with a slice, or use -o FILE")
-            out.line(str(_converted(np.asarray(tensor[-rows:]), options)))
-            return
-        out.error("too large to show; ask for a slice, or use -o FILE")
-        return
-    out.line(str(_converted(_array(tensor, index, options.partial), options)))
+            yield str(_converted(np.asarray(tensor[:rows]), options))
+            yield f"… {tensor.shape[0] - 2 * rows:,} rows; ask for some with a slice, or use -o FILE"
+            yield str(_converted(np.asarray(tensor[-rows:]), options))
+    else:
+        yield str(_converted(_array(tensor, index, options.partial), options))
 
 
 def _of_no_numbers(array: Any) -> Any:
@@ -225,28 +257,30 @@ def _text_or_hex(text: bytes) -> str | dict[str, str]:
         return {"hex": text.hex()}
 
 
-def _show_strings(strings: Iterable[bytes], out: Output) -> None:
-    """Write texts, one a line; bytes that are not UTF-8 as escapes."""
+def _shown_strings(strings: Iterable[bytes]) -> Iterator[str]:
+    """Yield texts as lines; bytes that are not UTF-8 as escapes."""
     for number, text in enumerate(strings):
         if number == _STRINGS_SHOWN:
-            out.line("…")
+            yield "…"
             return
         shown = safe(text[:_STRING_BYTES].decode("utf-8", "backslashreplace"))
-        out.line(shown + ("…" if len(text) > _STRING_BYTES else ""))
+        yield shown + ("…" if len(text) > _STRING_BYTES else "")
 
 
 def _tensor_json(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output) -> int:
     from json import dumps
 
     array = _converted(_array(tensor, index, options.partial), options)
-    dtype = str(tensor.dtype or tensor.stored_dtype) if options.dtype is None else str(array.dtype)
+    stored = None if tensor.dtype is None else tensor.dtype.name
     head = {
         "schema": 1,
         "file": options.file,
         "name": tensor.name,
-        "dtype": dtype,
+        "dtype": stored if options.dtype is None else str(array.dtype),
+        "stored_dtype": tensor.stored_dtype or None,
         "shape": list(array.shape),
         "status": tensor.status.value,
+        "verified": tensor.verified,
     }
     data = dumps(_plain(array))
     text = f"{data}\n" if options.bare else dumps(head)[:-1] + f', "data": {data}}}\n'

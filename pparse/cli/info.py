@@ -114,7 +114,7 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
     _head(document, out)
     for label, value in _details(viewer):
         _field(out, label, value)
-    _field(out, "tensors", f"{extent.count:,} in {format_size(extent.tensor_bytes)}")
+    _field(out, "tensors", f"{extent.count:,} in {format_size(extent.listed_bytes)}")
     _field(out, "parameters", parameters_words(extent.parameters, noun=False))
     calls = list(islice(viewer.interface_lines(), _CALLS + 1))
     for label, value in graph_words(viewer):

@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         dest="patterns",
-        help="only names that match this glob; repeatable",
+        help="only names, or keys of variables, that match this glob; repeatable",
     )
     parser.add_argument("--regex", action="store_true", help="PATTERN is a regular expression, matched anywhere")
     parser.add_argument(
@@ -114,7 +114,7 @@ def _tensor_offset(tensor: Tensor) -> tuple[str, int]:
 class _Listing:
     """Streams tensors: counts all of them, and passes on those that match."""
 
-    def __init__(self, viewer: Any, matches: Callable[[str], bool]) -> None:
+    def __init__(self, viewer: Any, matches: Matcher) -> None:
         self.viewer = viewer
         self.extent = viewer.new_extent()
         self.streamed = not viewer.counts_itself
@@ -134,7 +134,7 @@ class _Listing:
             if tensor.unwritten_nbytes:
                 self.unwritten += 1
                 self.unwritten_first = self.unwritten_first or tensor.finding
-            if self.matches(tensor.name):
+            if self.matches.takes(self.viewer, tensor):
                 self.shown += 1
                 yield tensor
 
@@ -145,7 +145,7 @@ class _Listing:
         return self.viewer.extent()
 
 
-def _list_tensors(viewer: Viewer, options: Any, matches: Callable[[str], bool], out: Output) -> int:
+def _list_tensors(viewer: Viewer, options: Any, matches: Matcher, out: Output) -> int:
     listing = _Listing(viewer, matches)
     how = options.sort
     if how is None and viewer.has_more_than(SORT_UP_TO):
@@ -158,7 +158,7 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Callable[[str], bool], 
         held,
         out,
         name=lambda t: t.name,
-        size=lambda t: t.stored_nbytes,
+        size=lambda t: t.listed_nbytes,
         offset=_tensor_offset,
         rank=viewer.rank,
     )
@@ -193,7 +193,7 @@ def _show_tensors(tensors: Iterable[Tensor], size: Callable[[int], str], out: Ou
             status = out.status(known)
         dtype = tensor.type_name
         shape = shape_words(tensor.shape) if tensor.spans or tensor.shape or tensor.dtype else "?"
-        row = (safe(tensor.name), safe(dtype), shape, size(tensor.stored_nbytes), status)
+        row = (safe(tensor.name), safe(dtype), shape, size(tensor.listed_nbytes), status)
         table.row(*row, safe(tensor.key or tensor.name)) if keys else table.row(*row)
     table.close()
 
@@ -204,7 +204,7 @@ def _sum_up(listing: _Listing, extent: Extent, size: Callable[[int], str], out: 
     if listing.shown != extent.count:
         out.line(f"{listing.shown:,} of {count_words(extent.count, 'tensor')} match")
     out.line(
-        f"{count_words(extent.count, 'tensor')}, {size(extent.tensor_bytes)}, "
+        f"{count_words(extent.count, 'tensor')}, {size(extent.listed_bytes)}, "
         f"{parameters_words(extent.parameters)}: " + out.status(extent.status, extent.all_verified)
     )
     hit = listing.hit if listing.hit and listing.hit.name == extent.first_hit else None
@@ -231,15 +231,16 @@ def _show_groups(tensors: Iterable[Tensor], size: Callable[[int], str], charge: 
             taken += _GROUP + getsizeof(key[0])
             if taken > charge.amount:
                 charge.resize(taken + _STEP)
-            groups[key] = [1, tensor.stored_nbytes, [(number, number) for number in numbers]]
+            groups[key] = [1, tensor.listed_nbytes, [(number, number) for number in numbers], tensor.verified]
         else:
             group[0] += 1
-            group[1] += tensor.stored_nbytes
+            group[1] += tensor.listed_nbytes
             group[2] = [(min(low, n), max(high, n)) for (low, high), n in zip(group[2], numbers, strict=False)]
+            group[3] = group[3] if group[3] is tensor.verified else None
     table = Table(out, ("NAMES", "COUNT", "DTYPE", "SHAPE", "SIZE", "STATUS"), "<><<><")
-    for (name, dtype, shape, status), (count, total, ranges) in groups.items():
+    for (name, dtype, shape, status), (count, total, ranges, verified) in groups.items():
         shown = _fill_in(name, ranges)
-        words = out.status(status) if status is not Status.COMPLETE else status_words(status, None)
+        words = out.status(status) if status is not Status.COMPLETE else status_words(status, verified)
         known = shape_words(shape) if shape or dtype != "?" else "?"
         table.row(safe(shown), str(count), safe(dtype), known, size(total), words)
     table.close()

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Final
 
+    from pparse.tensors.tensor import Tensor
+    from pparse.tensors.viewer import Viewer
+
 # How many names are kept for suggestions.
 _KEPT: Final = 5_000
 # The most patterns without a match that are reported one by one.
@@ -35,28 +38,47 @@ class Matcher:
         self._unmet += [_Pattern(text, regex=regex, word=True) for text in dict.fromkeys(words)]
         self._met: list[_Pattern] = []
         self._asked = 0
-        self._names: list[str] = []
+        self._names: dict[int, list[str]] = {}
+        self._kept = 0
 
-    def __call__(self, name: str) -> bool:
-        """Return whether to show ``name``."""
+    def __call__(self, name: str, others: Sequence[str] = (), rank: int = 0) -> bool:
+        """Return whether to show what is called ``name``, and found by ``others``, the shortest last.
+
+        Names of a low ``rank`` are suggested first.
+        """
         if not self._unmet:
-            return not self._met or any(pattern.test(name) for pattern in self._met)
+            return not self._met or any(pattern.fits(name, others) for pattern in self._met)
         self._asked += 1
-        hits = [pattern for pattern in self._unmet if pattern.test(name)]
-        found = bool(hits) or any(pattern.test(name) for pattern in self._met)
+        hits = [pattern for pattern in self._unmet if pattern.fits(name, others)]
+        found = bool(hits) or any(pattern.fits(name, others) for pattern in self._met)
         if hits:
             self._met += hits
             self._unmet = [pattern for pattern in self._unmet if pattern not in hits]
         for pattern in self._unmet:
-            pattern.look_inside(name)
-        if self._unmet and len(self._names) < _KEPT and len(name) <= LONG_NAME:
-            self._names.append(name)
+            pattern.look_inside(name, *others[-1:])
+        if self._unmet:
+            self._keep(rank, *dict.fromkeys((name, *others[-1:])))
         return found
+
+    def takes(self, viewer: Viewer, tensor: Tensor) -> bool:
+        """Return whether to show a tensor: a pattern matches its name, or another one that it is found by."""
+        if not self._unmet and not self._met:
+            return True
+        others = viewer.other_names(tensor) if viewer.has_keys else ()
+        return self(tensor.name, others, viewer.rank(tensor) if self._unmet else 0)
+
+    def _keep(self, rank: int, *names: str) -> None:
+        """Keep names for suggestions."""
+        for name in names:
+            if self._kept < _KEPT and len(name) <= LONG_NAME:
+                self._names.setdefault(rank, []).append(name)
+                self._kept += 1
 
     def complaints(self) -> Iterator[str]:
         """Yield a message for each pattern without a match, with similar patterns, names or files."""
+        groups = [self._names[rank] for rank in sorted(self._names)]
         for pattern in self._unmet[:_COMPLAINTS]:
-            yield pattern.complaint(self._names, self._asked)
+            yield pattern.complaint(groups, self._asked)
         if len(self._unmet) > _COMPLAINTS:
             yield f"no name matches {count_words(len(self._unmet) - _COMPLAINTS, 'other pattern')}"
 
@@ -72,26 +94,35 @@ class _Pattern:
         self._wanted = "" if regex else text.strip("*?").lower()
         self._inside: dict[str, int] = {}  # parts of names, as spelled there, that equal the pattern
 
-    def look_inside(self, name: str) -> None:
-        """Record where a name that does not match contains the pattern."""
-        at = name.lower().find(self._wanted) if self._wanted else -1
-        if at >= 0:
-            part = name[at : at + len(self._wanted)]
-            self._inside[part] = self._inside.get(part, 0) + 1
+    def fits(self, name: str, others: Sequence[str]) -> bool:
+        """Return whether the pattern matches ``name``, or one of ``others``."""
+        return self.test(name) or any(map(self.test, others))
 
-    def complaint(self, names: list[str], asked: int) -> str:
-        """Return the message if nothing matched among ``asked`` names; ``names`` are the first of these."""
+    def look_inside(self, *names: str) -> None:
+        """Record where the first of the names of one thing that contains the pattern has it."""
+        for name in names:
+            at = name.lower().find(self._wanted) if self._wanted else -1
+            if at >= 0:
+                part = name[at : at + len(self._wanted)]
+                self._inside[part] = self._inside.get(part, 0) + 1
+                return
+
+    def complaint(self, groups: list[list[str]], asked: int) -> str:
+        """Return the message if nothing matched among ``asked`` names.
+
+        ``groups`` are the first of these, from those that most likely were meant to the least likely.
+        """
         what = f"no name matches {self.text!r}"
         files = _near_files(self.text) if self._is_path else []
         if self._inside and not files:
             part, count = next(iter(self._inside.items()))
             return f"{what}; did you mean {_quoted(f'*{part}*')} ({count:,} of {count_words(asked, 'name')})?"
-        near = [*files, *near_misses(self.text.strip("*?"), names)]
+        near = [*files, *next(filter(None, (near_misses(self.text.strip("*?"), names) for names in groups)), ())]
         if self._is_path and (files or not near):
             what += ", and there is no such file"
         if near:
             return f"{what}; did you mean {' or '.join(map(_quoted, near))}?"
-        return f"{what}; names look like {_quoted(names[0])}" if names and self._is_plain else what
+        return f"{what}; names look like {_quoted(groups[0][0])}" if groups and self._is_plain else what
 
 
 # Text that looks like a file: it has a folder or an extension.

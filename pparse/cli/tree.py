@@ -11,6 +11,7 @@ from functools import partial
 from pparse.cli.common import add_files, add_json, each_file, open_file, row_of, split_files
 from pparse.cli.exit_codes import exit_code_for
 from pparse.display.text import safe
+from pparse.document.registry import viewer_for
 from pparse.errors import PathError, PparseError
 from pparse.findings import Finding, Status
 from pparse.tree.entry import SCALAR, UNLOADED_VALUE
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.cli.output import Output
+    from pparse.document.extraction import Extraction
     from pparse.tree.node import Node
     from pparse.tree.visit import Visit
 
@@ -49,7 +51,7 @@ def _count(text: str) -> int:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    add_files(parser, "; after the first, an argument that is not a file is a PATH: the node to begin at")
+    add_files(parser, "; after the first, an argument that is not a file is a PATH: a node, or a tensor's name")
     parser.add_argument("-d", "--depth", type=_depth, default=2, metavar="N", help="levels to show, or 'all' (2)")
     parser.add_argument(
         "-n",
@@ -74,17 +76,37 @@ def run(options: Any, out: Output) -> int:
 
 def _show_tree(options: Any, out: Output) -> int:
     with open_file(options, out) as document:
-        member = document.result.listing.find_member(options.path) if options.path else None
-        start = member if member is not None else document.node(options.path)
+        start = _start(document, options.path)
         show = _Shower(options, out)
         show.begin(document.format)
         if options.depth < 0:
-            for visit in document.parse().parser.walk(start):
+            file: Any = start.extraction  # perhaps one beside the document
+            for visit in file.parse().parser.walk(start):
                 show.visit(visit)
         else:
             _descend(start, options.depth, options.children or None, show)
         show.end(document)
         return exit_code_for(document.findings, damaged=show.damaged)
+
+
+def _start(document: Extraction, path: str) -> Node:
+    """Return the node to begin at: a member, the node of a tensor, which may be in a file beside it, or a path."""
+    if not path:
+        return document.root
+    document.parse()
+    viewer = viewer_for(document)
+    tensor = viewer.find(path) if viewer is not None else None
+    node = viewer.node_of(tensor) if viewer is not None and tensor is not None else None
+    if node is None:
+        node = document.result.listing.find_member(path)
+    if node is not None:
+        return node
+    try:
+        return document.node(path)
+    except PathError as error:
+        if tensor is None:
+            raise
+        raise PathError("this tensor has no node of its own; 'pparse get' reads it", path=path) from error
 
 
 def _descend(start: Node, depth: int, most: int | None, show: _Shower) -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pparse.conversion.report import Report
     from pparse.document.opening import Source
     from pparse.tensors.dtype import DType
+    from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
 
 # After so many bytes it is made sure that they are on the disk, and the journal says so.
@@ -79,10 +80,10 @@ def convert(
     ``max_shard_size`` (bytes, or ``"5GB"``) divides them among files ``NAME-00001-of-00003.safetensors``, with an
     index. ``dtype`` casts floating tensors, rounding to the nearest, ties to even. ``rename`` are rules ``old=new``
     for the beginnings of names, or with a ``*`` for whole names; the first that fits counts. ``include`` and
-    ``exclude`` are patterns of names in the source. ``skip_damaged`` and ``skip_unsupported`` leave out tensors that
-    are not whole, or that the target cannot hold, instead of writing nothing. ``dedupe`` writes tensors with the same
-    bytes once. ``force`` replaces existing files; ``dry_run`` writes nothing. A `Viewer` is not closed; of any other
-    source, ``how`` are keyword arguments of `pparse.view`.
+    ``exclude`` are patterns of names or keys in the source. ``skip_damaged`` and ``skip_unsupported`` leave out tensors
+    that are not whole, or that the target cannot hold, instead of writing nothing. ``dedupe`` writes tensors with the
+    same bytes once. ``force`` replaces existing files; ``dry_run`` writes nothing. A `Viewer` is not closed; of any
+    other source, ``how`` are keyword arguments of `pparse.view`.
 
     No file has its name before all are whole. A call that was interrupted is continued by the same call.
 
@@ -108,13 +109,19 @@ def convert(
         return convert_view(viewer, target, options, dry_run=dry_run)
 
 
-def _choice(include: list[str], exclude: list[str]) -> Callable[[str], bool] | None:
+def _choice(include: list[str], exclude: list[str]) -> Callable[[Viewer, Tensor], bool] | None:
     from pparse.paths import glob
 
     if not include and not exclude:
         return None
     wanted, unwanted = [glob(pattern) for pattern in include], [glob(pattern) for pattern in exclude]
-    return lambda name: (not wanted or any(fits(name) for fits in wanted)) and not any(fits(name) for fits in unwanted)
+
+    def chosen(viewer: Viewer, tensor: Tensor) -> bool:
+        names = (tensor.name, *viewer.other_names(tensor))
+        found = not wanted or any(fits(name) for fits in wanted for name in names)
+        return found and not any(fits(name) for fits in unwanted for name in names)
+
+    return chosen
 
 
 def convert_view(

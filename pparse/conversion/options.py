@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Final
 
+    from pparse.tensors.tensor import Tensor
+    from pparse.tensors.viewer import Viewer
+
 FORMS: Final = ("safetensors", "npz", "gguf")
 
 
@@ -79,7 +82,7 @@ class Options:
         max_shard_size: int | None = None,
         dtype: str | None = None,
         rename: Iterable[str] = (),
-        chosen: Callable[[str], bool] | None = None,
+        chosen: Callable[[Viewer, Tensor], bool] | None = None,
         skip_damaged: bool = False,
         skip_unsupported: bool = False,
         dedupe: bool = False,
@@ -95,7 +98,7 @@ class Options:
         self.renames = [Rename(rule) for rule in rename]
         """Rules for names: the first that fits a name changes it."""
         self.chosen = chosen
-        """Says of a name, as it is in the source, whether to write that tensor; None: all are written."""
+        """Says of a tensor of the source whether to write it; None: all are written."""
         self.skip_damaged = skip_damaged
         """Whether to leave out tensors that are not whole, instead of writing nothing."""
         self.skip_unsupported = skip_unsupported

@@ -160,7 +160,7 @@ class Plan:
         if settle:
             self.viewer.settle()  # what is written must be known to be whole
         for number, tensor in enumerate(self.viewer.tensors()):
-            if chosen is not None and not chosen(tensor.name):
+            if chosen is not None and not chosen(self.viewer, tensor):
                 continue
             if self.viewer.is_bookkeeping(tensor):
                 continue
@@ -224,7 +224,8 @@ class Plan:
     def _is_unwanted(self, path: str) -> bool:
         """Return whether ``path``, of a finding, is a tensor that is not asked for."""
         chosen = self.options.chosen
-        return bool(path) and chosen is not None and not chosen(path) and self.viewer.find(path) is not None
+        tensor = self.viewer.find(path) if path and chosen is not None else None
+        return tensor is not None and chosen is not None and not chosen(self.viewer, tensor)
 
     def _refuse_unsupported(self) -> None:
         lost = [entry for entry in self.report.left_out if entry.status is Status.UNSUPPORTED]

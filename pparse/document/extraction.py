@@ -12,6 +12,7 @@ from pparse.document.folder import LocalFolder
 from pparse.errors import FormatError, LimitError, PathError, PparseError, SourceError, UnsupportedError
 from pparse.locking import guard
 from pparse.paths import join_extraction
+from pparse.tree.entry import MAP
 from pparse.tree.result import Result
 
 TYPE_CHECKING = False
@@ -306,11 +307,17 @@ class Extraction:
         return self.parse().findings
 
     def node(self, path: str = "") -> Node:
-        """Return the node at ``path``, or that of the member with this name. Raises `PathError`."""
+        """Return the node at ``path``, that of the member with this name, or a child of the root with this very key.
+
+        Raises `PathError`.
+        """
+        root = self.root
         try:
-            return self.root.at(path)
+            return root.at(path)
         except PathError:
             found = self.parse().listing.find_member(path)
+            if found is None and root.shape == MAP:
+                found = root.find(path)  # as `tree` prints keys that a path quotes, such as "a.b"
             if found is None:
                 raise
             return found

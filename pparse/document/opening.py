@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from errno import ENOENT
+from itertools import islice
 from operator import itemgetter
 
 from pparse.data import local
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 _BEHIND_PREFIX: Final = ".index"
 # And those of its data, which say what is missing if that is not there.
 _DATA_BEHIND_PREFIX: Final = ".data-00000-of-"
+# Names of a folder that are looked at.
+_MOST_NAMES: Final = 10_000
 # Keywords that mean nothing in another process.
 _LOCAL: Final = ("progress", "cancel", "stats")
 
@@ -256,7 +260,12 @@ def _open_path(session: Session, path: str, format: str | None) -> Extraction:
         return _open_numbered(session, path, numbered, format)
     if not local.is_there(path):
         path = _behind_prefix(path)
-    data = local.open_file(path, session.pool, session.stats)
+    try:
+        data = local.open_file(path, session.pool, session.stats)
+    except SourceError as error:
+        if error.errno == ENOENT and (prefixes := _prefixes_near(path)):
+            error.reason += f"; there are the checkpoints {', '.join(prefixes)}"
+        raise
     session.adopt(data)
     return Extraction(session, path, data, format=format)
 
@@ -269,6 +278,19 @@ def _behind_prefix(path: str) -> str:
     begin = name + _DATA_BEHIND_PREFIX
     found = [other for other in local.names_in(folder) if name and other.startswith(begin)]
     return local.inside(folder, min(found)) if found else path
+
+
+def _prefixes_near(path: str) -> list[str]:
+    """Return prefixes in the folder of a file that is not there, at most three, those like its name first."""
+    from pparse.tree.result import near_misses
+
+    folder, name = local.split(path)
+    name = name.removesuffix(_BEHIND_PREFIX)
+    names = islice(local.names_in(folder), _MOST_NAMES)
+    there = sorted(other.removesuffix(_BEHIND_PREFIX) for other in names if other.endswith(_BEHIND_PREFIX))
+    near = near_misses(name, there)
+    others = there if near or "." not in name else ()  # a file that was meant has an extension
+    return [local.inside(folder, prefix) for prefix in dict.fromkeys((*near, *others))][:3]
 
 
 def _open_numbered(session: Session, path: str, parts: list[str | None], format: str | None) -> Extraction:

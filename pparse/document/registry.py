@@ -279,7 +279,7 @@ def detect(extraction: Extraction) -> type[Parser]:
     if extraction.is_folder:
         models = [model for parser, _, _ in best for model in parser.models_in(extraction)]
         if len(models) > 1:
-            about = [known for parser, _, _ in best if (known := parser.about_models(extraction))]
+            about = [words for parser, _, _ in best if (words := parser.about_models(extraction))]
             raise several_models(extraction.folder, models, about)  # type: ignore[arg-type]
     no_bytes = chosen.empty_is_nothing and not excerpt.head(1) and extraction.known_end() <= extraction.start
     if no_bytes and not extraction.data.flawed:  # else its content is lost, and it is not empty

@@ -27,6 +27,7 @@ from pparse.parsers.tensorflow import ASSETS, MEMBERS, VARIABLES
 from pparse.recovery.model_files import NO_INDEX
 from pparse.recovery.plan import base_name, files_beside
 from pparse.tensors.viewer import Viewer
+from pparse.viewers.tensorflow.saved_model import SavedModelViewer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class FolderFiles:
         session = document.session
         self._document = document
         # Files as the model opened them: it may know more of them than they themselves do.
-        self._known = dict(files_beside(document))
+        self._known = {_below(document) + name: file for name, file in files_beside(document)}
         self._items: dict[str, FolderItem] = {}
         self._lacking: dict[str, str] = {}  # files that are not there, and why they are needed
         self._charge = session.budget.charge(0, "the names of the files of the folder")
@@ -120,7 +121,10 @@ class FolderFiles:
     def _open(self, writer: ModelFiles, name: str) -> Extraction | None:
         """Return a file, which nothing keeps; None if it cannot be opened, which is reported."""
         try:
-            file: Extraction = self._known.get(name) or self._document.folder.enter(name, self._document)
+            file = self._known.get(name)
+            if file is None:  # the message is the one that the fingerprint was compared with
+                enter = self._document.sibling if name in MEMBERS else self._enter
+                file = enter(name)
             file.known_end()  # a file is opened when it is asked
         except (ClosedError, DataChangedError):
             raise
@@ -128,6 +132,21 @@ class FolderFiles:
             writer.lost(name, error.reason)
             return None
         return file
+
+    def _enter(self, name: str) -> Extraction:
+        entered: Extraction = self._document.folder.enter(name, self._document)
+        return entered
+
+    def _compare_fingerprint(self) -> None:
+        """Find out whether the message is what the fingerprint says."""
+        try:
+            viewer = viewer_for(self._document)
+            if isinstance(viewer, SavedModelViewer):
+                viewer.compare_fingerprint()
+        except PASSING:
+            raise
+        except PparseError:  # the message is told of
+            pass
 
     def _save_checkpoint(self, writer: ModelFiles, name: str, data: list[str]) -> None:
         index = self._open(writer, name)
@@ -138,6 +157,8 @@ class FolderFiles:
             self._save_file(writer, other)
 
     def _save_file(self, writer: ModelFiles, name: str) -> None:
+        if name in MEMBERS:
+            self._compare_fingerprint()
         file = self._open(writer, name)
         if file is not None:
             writer.save_file(name, file, must_be_model=name in MEMBERS)
@@ -204,6 +225,12 @@ def whole_folder(document: Extraction, skipped: str) -> FolderFiles | None:
         document.assume(CheckpointFolderParser.name)
         container = document.own_result.container
     return FolderFiles(folder, skipped) if container is not None and container.saved_as_a_whole else None
+
+
+def _below(folder: FolderExtraction) -> str:
+    """Return the folder below in which the file lies that stands for the folder, with a slash; empty: in itself."""
+    standing = folder.parsed
+    return "" if standing is folder else standing.name[: standing.name.rfind("/") + 1]
 
 
 def _has_variables(folder: FolderExtraction) -> bool:

@@ -23,6 +23,7 @@ from pparse.errors import (
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.checkpoint.beside import DATA, INDEX, STATE, StandInParser, without_marks
 from pparse.parsers.checkpoint.parser import CheckpointParser
+from pparse.parsers.tensorflow import SavedModelParser
 from pparse.parsers.tensorflow_text import TensorflowTextParser
 from pparse.recovery.document_verdict import DocumentVerdict, judge
 from pparse.recovery.members_beside import verdict_on
@@ -84,8 +85,10 @@ class ModelFiles:
         if must_be_model and file.known_end() <= file.start:
             self.lost(name, "the file is empty: a download that never began")
             return
+        # By its name, as the folder reads it: damage at its beginning makes it look like something else.
+        is_message = must_be_model and name.endswith(".pb")
         try:
-            result = file.parse()
+            result = file.parse(SavedModelParser.name if is_message else None)
         except PASSING:
             raise
         except PparseError as error:
@@ -95,7 +98,12 @@ class ModelFiles:
                 self._write_bytes(file, name)
             return
         inner = extraction_of(result)
-        if isinstance(file.own_result.parser, TensorflowTextParser):
+        if is_message and result.root.find("meta_graphs") is None:
+            found = result.root.finding
+            self._write_damaged(name, file, found.reason if found is not None else "it has no meta graph")
+        elif is_message:
+            self._save_model(name, file, result)
+        elif isinstance(file.own_result.parser, TensorflowTextParser):
             self._save_text(name, file, result)
         elif isinstance(result.parser, StandInParser):
             # For a checkpoint that is not here: nothing is wrong with this one.
@@ -104,14 +112,18 @@ class ModelFiles:
             if result.parser.needs_folder:
                 self.save_checkpoint(name, file, ())
             else:
-                self._write_document(result, name, name)
-                viewer = viewer_for(file) if result.status is Status.TRUNCATED else None
-                if viewer is not None:
-                    self._to_resume(file, viewer.extent())
+                self._save_model(name, file, result)
         elif inner.outermost is not file:  # it stands for another file, which is written by itself
             self._write_bytes(file, name)
         else:
             self._write_bytes(file, name, judgement=self._judge(file))
+
+    def _save_model(self, name: str, file: Extraction, result: Result) -> None:
+        """Write a model in one file, or what can be saved of it."""
+        self._write_document(result, name, name)
+        viewer = viewer_for(file) if result.status is Status.TRUNCATED else None
+        if viewer is not None:
+            self._to_resume(file, viewer.extent())
 
     def save_named(self, document: Extraction, result: Result) -> bool:
         """Write the checkpoint that ``document``, one file of it, stands for, and its graph. Return False if it stands

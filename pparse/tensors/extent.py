@@ -25,6 +25,7 @@ class Extent:
         "first_hit",
         "known",
         "last_byte",
+        "listed_bytes",
         "missing",
         "missing_files",
         "parameters",
@@ -70,7 +71,9 @@ class Extent:
         self.unread: list[Finding] = []
         """Why the first 10 tensors that cannot be read cannot, as far as that is known."""
         self.tensor_bytes = 0
-        """Bytes of all tensors."""
+        """Bytes of all tensors, as stored."""
+        self.listed_bytes = 0
+        """The sum of their sizes as lists show them (`TensorFacts.listed_nbytes`)."""
         self.last_byte = 0
         """Where the last tensor of a file ends, as an offset of its data."""
         self.parameters: dict[str, int] = {}
@@ -135,11 +138,13 @@ class Extent:
             self.unsupported += 1
             self.unread.extend(filter(None, (tensor.finding,)))
             del self.unread[10:]
+        before = self.tensor_bytes
         for span in spans:
             self.tensor_bytes += span.length
             end = span.offset + span.length if span.is_placed else 0
             if end > self.last_byte:
                 self.last_byte = end
+        self.listed_bytes += self.tensor_bytes - before if tensor.encoding == "raw" else tensor.listed_nbytes
         if status is Status.DAMAGED or (tensor.dtype is None and not tensor.shape):
             return  # the number of elements is unknown
         if tensor.is_text or (tensor.dtype is not None and not tensor.dtype.is_number):
@@ -160,6 +165,7 @@ class Extent:
         self.unwritten += part.unwritten
         self.verified += part.verified
         self.tensor_bytes += part.tensor_bytes
+        self.listed_bytes += part.listed_bytes
         if self.first_hit is None:
             self.first_hit, self._hit = part.first_hit, part._hit
         for dtype, count in part.parameters.items():

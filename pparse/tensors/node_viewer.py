@@ -77,6 +77,11 @@ class NodeViewer(Viewer):
         node = None if table is None else _meant(table, name)
         return None if node is None else self._marked(node, name)
 
+    def node_of(self, tensor: Tensor) -> Node | None:
+        """Return the child of `table` that describes a tensor."""
+        table = self.table
+        return None if table is None else _meant(table, tensor.name)
+
     # -- bytes that were never written --------------------------------------------------------------------------------
 
     @property

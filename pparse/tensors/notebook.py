@@ -43,7 +43,7 @@ def folded(tensors: Iterable[TensorFacts]) -> Iterator[tuple[str, ...]]:
     for tensor in tensors:
         row = rows.setdefault((_NUMBER.sub("*", tensor.name), tensor.dtype, tensor.shape, tensor.status), _Row(tensor))
         row.count += 1
-        row.nbytes += tensor.stored_nbytes
+        row.nbytes += tensor.listed_nbytes
     for row in rows.values():
         tensor = row.tensor
         shown = _NUMBER.sub("*", tensor.name) if row.count > 1 else tensor.name
@@ -99,7 +99,7 @@ def tensor_html(tensor: TensorFacts) -> str:
     rows: list[tuple[object, ...]] = [
         ("type", tensor.type_name),
         ("shape", shape_words(tensor.shape)),
-        ("size", format_size(tensor.stored_nbytes)),
+        ("size", format_size(tensor.listed_nbytes)),
         ("status", status_words(tensor.status, tensor.verified)),
     ]
     if tensor.finding is not None:

@@ -226,27 +226,9 @@ class Tensor(TensorFacts):
 
         bfloat16 and the float8 types keep their bits; ``float4_e2m1fn`` becomes torch's packed ``float4_e2m1fn_x2``.
         """
-        dtype = self._known_dtype()
-        try:
-            import torch
-        except ImportError as error:
-            raise UnsupportedError("torch() needs the package torch", package="torch") from error
-        name = {"float4_e2m1fn": "float4_e2m1fn_x2"}.get(dtype.name, dtype.name)
-        target = getattr(torch, name, None)
-        if dtype.name == "float4_e2m1fn" and target is not None and self.shape and not self.shape[-1] % 2:
-            import numpy as np
+        from pparse.tensors.to_torch import to_torch
 
-            packed = np.empty(self._source_nbytes, np.uint8)
-            self.readinto(packed)
-            shape = (*self.shape[:-1], self.shape[-1] // 2)
-            return torch.from_numpy(packed).view(target).reshape(shape)
-        if target is None or dtype.packed:
-            raise UnsupportedError(f"torch has no type for {dtype}")
-        array = self.numpy()
-        if array.dtype.isbuiltin != 1:  # a type of ml_dtypes: pass its bits to torch as integers
-            signed = {1: "i1", 2: "i2", 4: "i4"}[dtype.itemsize]
-            return torch.from_numpy(array.view(signed)).view(target)
-        return torch.from_numpy(array)
+        return to_torch(self, self._known_dtype(), self._source_nbytes)
 
     def over(self, span: Span) -> Tensor:
         """Return the same tensor, claimed to be whole, with its bytes in ``span``."""
@@ -286,6 +268,7 @@ class Tensor(TensorFacts):
 
         Raises the errors of `numpy`, and `UnsupportedError` for a type that numpy cannot export.
         """
+        self._known_dtype()
         array = self.numpy()
         try:
             return array.__dlpack__(**options)
@@ -312,6 +295,8 @@ class Tensor(TensorFacts):
     def _known_dtype(self) -> DType:
         if self.dtype is None or self.encoding not in _READABLE:
             self._refuse_if_not_whole()  # a more specific error than an unknown type
+        if self.dtype is None and self.is_text:
+            raise UnsupportedError("its elements are texts, not numbers: use strings()", path=self.name)
         if self.dtype is None:
             raise UnsupportedError(f"unknown type {self.stored_dtype!r} of {self.name!r}", path=self.name)
         if self.encoding not in _READABLE:

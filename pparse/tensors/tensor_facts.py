@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pparse.data.range_status import RangeStatus
     from pparse.tensors.dtype import DType
 
+# Encodings whose bytes in the file are not those of the array: a number may be a varint, or stand for many.
+_LISTED: Final = frozenset(("typed", "splat", "repeat", "zeros"))
 _TOO_LARGE: Final = "the shape is too large for an array, even for one without elements"
 
 
@@ -301,6 +303,13 @@ class TensorFacts:
         return spans[0].length if len(spans) == 1 else sum(span.length for span in spans)
 
     @property
+    def listed_nbytes(self) -> int:
+        """Size as lists show it: `stored_nbytes`; of values that the format lists or repeats, bytes of the array."""
+        if self.encoding not in _LISTED or self.dtype is None or self.status is Status.DAMAGED:
+            return self.stored_nbytes
+        return self.dtype.stored_nbytes(self.size)
+
+    @property
     def strides(self) -> tuple[int, ...]:
         """Distance in bytes between neighbours along each dimension, in the file (0 for types below 8 bits)."""
         if self._strides is not None:
@@ -342,5 +351,5 @@ class TensorFacts:
         shape = "×".join(map(str, self.shape)) or ("scalar" if self.dtype is not None else "of unknown shape")
         if self.unwritten_nbytes:
             status += f", {self.unwritten_nbytes} bytes never written"
-        size = format_size(self.stored_nbytes)
+        size = format_size(self.listed_nbytes)
         return f"<Tensor {shorten(self.name)!r} {self.type_name} {shape}, {size}{status}>"

@@ -176,6 +176,18 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """Return by what sorted lists order tensors before their names: what users look for first is 0."""
         return 0
 
+    def node_of(self, tensor: Tensor) -> Node | None:
+        """Return the node of the document, or of a file beside it, that describes a tensor; None if there is none."""
+        return None
+
+    def why_unknown(self) -> str | None:
+        """Return why a name that is right may not be found here, in words; None if nothing is known."""
+        return None
+
+    def other_names(self, tensor: Tensor) -> Sequence[str]:
+        """Return by what else `find` finds a tensor, and patterns match it, the shortest last: its `Tensor.key`."""
+        return ()
+
     def has_more_than(self, count: int) -> bool:
         """Return whether there are more than ``count`` tensors, as far as that is cheap to find out."""
         return (self.size_hint() or 0) > count
@@ -290,7 +302,9 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     def __getitem__(self, name: str) -> Tensor:
         tensor = self.find(name)
         if tensor is None:
-            raise MissingNameError("there is no tensor of this name", path=name, suggestions=self.suggest(name))
+            why = self.why_unknown()
+            reason = "there is no tensor of this name" + (f" ({why})" if why is not None else "")
+            raise MissingNameError(reason, path=name, suggestions=self.suggest(name))
         return tensor
 
     def suggest(self, name: str) -> tuple[str, ...]:

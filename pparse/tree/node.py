@@ -145,6 +145,11 @@ class Node:
         return steps
 
     @property
+    def _name(self) -> str:
+        """What messages call it."""
+        return self.path or "the root"
+
+    @property
     def path(self) -> str:
         """The path from the root, as `pparse.paths` writes it; empty for the root."""
         return format_path(self.steps)
@@ -318,7 +323,7 @@ class Node:
         """Return the error for a node without children; at the root, raise the reason if it should have some."""
         if self.parent is None:
             self._refuse_if_not_whole()
-        return TypeError(f"{self.path or 'the root'} is of kind {self.kind}, which has no {wanted}")
+        return TypeError(f"{self._name} is of kind {self.kind}, which has no {wanted}")
 
     def child(self, ordinal: int) -> Node:
         """Return child number ``ordinal`` (from 0, in file order). Raises `PathError` that is also an IndexError."""
@@ -330,7 +335,8 @@ class Node:
                 return kid
             index = self.index_to(ordinal + 1)
             if not 0 <= ordinal < index.count:
-                raise ChildIndexError(f"has {index.count} children, no child {ordinal}", path=self.path or "the root")
+                reason = f"{self._name} has {index.count} children, no child {ordinal}"
+                raise ChildIndexError(reason, path=self._name)
             return self._adopt(ordinal, self.result.entry(self, ordinal))
 
     def _living(self, ordinal: int) -> Node | None:
@@ -410,9 +416,8 @@ class Node:
             raise TypeError("a map cannot be sliced")
         kid = self.find(key)
         if kid is None:
-            raise ChildKeyError(
-                f"has no key {key!r}", path=self.path or "the root", suggestions=self.result.suggest(self, key)
-            )
+            reason = f"{self._name} has no key {key!r}"
+            raise ChildKeyError(reason, path=self._name, suggestions=self.result.suggest(self, key))
         return kid
 
     def keys(self) -> Iterator[Key]:
@@ -491,18 +496,14 @@ class Node:
         if self.shape == LIST and isinstance(step.key, int) and not isinstance(step.key, bool):
             return self.child(step.key)
         if isinstance(step, OrdinalStep) or self.shape != MAP:
-            raise PathError(
-                f"is of kind {self.kind} and has nothing at {format_path([step])!r}", path=self.path or "the root"
-            )
+            reason = f"{self._name} is of kind {self.kind} and has nothing at {format_path([step])!r}"
+            raise StepError(reason, path=self._name)
         for key, occurrence in step.readings():
             kid = self.find(key, occurrence)
             if kid is not None:
                 return kid
-        raise ChildKeyError(
-            f"has no {format_path([step])!r}",
-            path=self.path or "the root",
-            suggestions=self.result.suggest(self, step.key),
-        )
+        reason = f"{self._name} has no {format_path([step])!r}"
+        raise ChildKeyError(reason, path=self._name, suggestions=self.result.suggest(self, step.key))
 
     def __reduce__(self) -> tuple[Any, tuple[object, ...]]:
         """Pickle a handle: the document, and the path (docs/handles.md)."""
@@ -541,16 +542,19 @@ class Node:
         return [key for key, _ in zip(self.keys(), range(10_000), strict=False)]
 
 
-class ChildKeyError(PathError, KeyError):
+class StepError(PathError):
+    """A path leads to a node, and not on from there; the reason names that node."""
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class ChildKeyError(StepError, KeyError):
     """A map has no such key."""
 
-    __str__ = PparseError.__str__
 
-
-class ChildIndexError(PathError, IndexError):
+class ChildIndexError(StepError, IndexError):
     """A container has no child with that number."""
-
-    __str__ = PparseError.__str__
 
 
 def key_step(key: Key, occurrence: int = 1) -> KeyStep | Literal[None]:

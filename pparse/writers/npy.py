@@ -47,8 +47,6 @@ def write_npy(tensor: Tensor, stream: BinaryIO, *, block: int = 4 << 20) -> None
     Types that numpy lacks (bfloat16, float8 …) are written as numpy does: as bytes of that width (``<V2``).
     Raises the errors of `Tensor.blocks`.
     """
-    import numpy as np
-
-    stream.write(npy_header(tensor.dtype.numpy if tensor.dtype is not None else np.dtype("u1"), tensor.shape))
+    stream.write(npy_header(tensor._known_dtype().numpy, tensor.shape))
     for part in tensor.blocks(max(block, 16)):
         stream.write(part.tobytes())

@@ -1,7 +1,8 @@
 """Tensors of strings in a data file (tensor_bundle.cc, WriteStringTensor).
 
 All lengths as varints, u32 masked CRC-32C of the lengths, then all bytes. That checksum is of each length as u32, or as
-u64 from 2^32 on; both in the byte order of the machine. The one in the index is of these lengths, the stored checksum and the bytes.
+u64 from 2^32 on; both in the byte order of the machine. The one in the index is of these lengths, the stored checksum
+and the bytes.
 """
 
 from __future__ import annotations

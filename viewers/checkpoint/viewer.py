@@ -7,19 +7,21 @@ A tensor is called by its key; in an object-based checkpoint, by the name of the
 
 from __future__ import annotations
 
+from itertools import islice
 from math import prod
 
 from pparse.document.downloads import Resume
-from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError, SourceError
+from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.findings import Finding, Severity, Status
-from pparse.kernels.crc32c import crc32c, masked
+from pparse.parsers.checkpoint.parser import key_of
 from pparse.tensors.status import status_by_place
 from pparse.tensors.tensor import Span, Tensor
 from pparse.tensors.viewer import Viewer
+from pparse.tree.result import near_misses
+from pparse.viewers.checkpoint.checksums import CONTRADICTED, Follower, crc_of
 from pparse.viewers.checkpoint.data_files import MAX_SHARDS, DataFiles
 from pparse.viewers.checkpoint.entry import BundleEntry, read_entry
-from pparse.viewers.checkpoint.follower import CONTRADICTED, Follower
-from pparse.viewers.checkpoint.object_graph import GRAPH, VALUE, VariableNames, cost_of, full_names, slot_of
+from pparse.viewers.checkpoint.object_graph import GRAPH, VALUE, VariableNames, cost_of, full_names, shown, slot_of
 from pparse.viewers.checkpoint.ordered_code import name_in, name_prefix, slice_rest
 from pparse.viewers.checkpoint.parts import Part, PartsData, box_of, covers, refusal
 from pparse.viewers.checkpoint.strings import StringTensor
@@ -27,22 +29,23 @@ from pparse.viewers.tensorflow.element_types import TEXT_TYPES, dtype_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
     from typing import Any, Final
 
     from pparse.budget import Charge
-    from pparse.data.base import Data
     from pparse.document.extraction import Extraction
     from pparse.parsers.checkpoint.parser import CheckpointParser
     from pparse.tensors.dtype import DType
     from pparse.tensors.extent import Extent
+    from pparse.tree.node import Node
 
 # Optimizers keep a few things for each variable; more names than that are no names of such.
 _MOST_SLOTS: Final = 1_000
 _MAX_ELEMENTS: Final = 1 << 58
+# Names that are compared with one that is not found.
+_SUGGESTED: Final = 20_000
 # Tensors up to this size are compared with their checksum before they are returned.
 _CONFIRMED: Final = 64 << 20
-_BLOCK: Final = 256 << 10
 
 
 class CheckpointViewer(Viewer):
@@ -384,6 +387,25 @@ class CheckpointViewer(Viewer):
         """Return 1 for the object graph, which no user looks for."""
         return int(self.is_bookkeeping(tensor))
 
+    def node_of(self, tensor: Tensor) -> Node | None:
+        """Return the entry of a tensor in the index."""
+        return self.root.find(key_of(bytes_of(tensor.key or tensor.name)))
+
+    def why_unknown(self) -> str | None:
+        """Return why variables are called by their keys, if they should have names."""
+        return next((finding.reason for finding in self.findings if finding.code == "names"), None)
+
+    def other_names(self, tensor: Tensor) -> Sequence[str]:
+        """Return the key of a tensor, and what of it differs from those of others."""
+        return () if tensor.key is None else (tensor.key, shown(tensor.key))
+
+    def suggest(self, name: str) -> tuple[str, ...]:
+        """Return up to three similar names and keys; the object graph only if nothing else is similar."""
+        names = self.names
+        keys = (key for key, _ in islice(self._pairs(), _SUGGESTED) if key != GRAPH)
+        found = near_misses(name, (called for key in keys for called in {names.name_of(key): 0, shown(key): 0}))
+        return found or near_misses(name, (GRAPH,))
+
     def is_bookkeeping(self, tensor: Tensor) -> bool:
         """Return whether it is the object graph, which only says how the others are called."""
         return GRAPH in (tensor.name, tensor.key)
@@ -497,9 +519,7 @@ class CheckpointViewer(Viewer):
 
     @staticmethod
     def _contradiction(tensor: Tensor, span: Span) -> Finding:
-        return Finding(
-            "hash", CONTRADICTED, path=tensor.name, offset=span.offset, length=span.length, source=span.path
-        )
+        return Finding("hash", CONTRADICTED, path=tensor.name, offset=span.offset, length=span.length, source=span.path)
 
     # -- how complete it is --------------------------------------------------------------------------------------------
 
@@ -555,20 +575,6 @@ def _agrees(tensor: StringTensor) -> bool | None:
         return tensor.verify()
     except MalformedError:
         return False
-
-
-def crc_of(data: Data, offset: int, length: int, poll: Any) -> int:
-    """Return the masked CRC-32C of bytes, read piece by piece."""
-    crc = 0
-    # One buffer for all of it: a new one each time costs as much as the checksum.
-    buffer = memoryview(bytearray(min(_BLOCK, length)))
-    for at in range(offset, offset + length, _BLOCK):
-        poll()
-        view = buffer[: min(_BLOCK, offset + length - at)]
-        if data.preadinto(at, view) < len(view):
-            raise EndOfDataError("the bytes of the tensor end early", offset=at, wanted=len(view))
-        crc = crc32c(view, crc)
-    return masked(crc)
 
 
 def _value(node: Any, key: str) -> Any:

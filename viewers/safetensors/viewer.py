@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pparse.parsers.safetensors.parser import SafetensorsParser
     from pparse.tensors.extent import Extent
     from pparse.tree.entry import Entry
+    from pparse.tree.node import Node
 
     Info = tuple[int, str | None, TensorInfo, Entry | None]
 
@@ -212,6 +213,11 @@ class SafetensorsViewer(Viewer):
         from pparse.parsers.safetensors.entry import METADATA
 
         return meant_by_name(name, lambda key, number: None if key == METADATA else self._find(key, number, name))
+
+    def node_of(self, tensor: Tensor) -> Node | None:
+        """Return the node of a tensor's bytes."""
+        tensors = self.root.find("tensors")
+        return None if tensors is None else meant_by_name(tensor.name, tensors.find)
 
     def _ordinal(self, name: str, occurrence: int) -> int | None:
         header = self.parser.header

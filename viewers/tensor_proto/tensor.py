@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.data.reader import Range
-    from pparse.tensors.dtype import DType
     from pparse.viewers.tensor_proto.maker import TensorMaker
 
 # Names of the types whose elements are strings.
@@ -139,9 +138,3 @@ class ProtoTensor(Tensor):
         items = normalise(index, self.shape)
         self._refuse_if_not_whole()
         return pick(self.strings(), items, self.shape, self._owner.extraction.session.limits)
-
-    def _known_dtype(self) -> DType:
-        if self.dtype is None and self._listing is not None:
-            self._refuse_if_not_whole()
-            raise UnsupportedError("strings are not an array of numbers: use strings()", path=self.name)
-        return super()._known_dtype()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _CONTRADICTED = "the checksum in fingerprint.pb is wrong for the message"
 
 
-def compare_fingerprint(viewer: SavedModelViewer) -> Iterator[Finding]:
+def contradictions(viewer: SavedModelViewer) -> Iterator[Finding]:
     """Yield what contradicts the fingerprint; nothing if there is none.
 
     The bytes of a message in one piece are vouched for, or condemned.

@@ -1,4 +1,4 @@
-"""The variables of a SavedModel as its message describes them, for when their checkpoint cannot be read: all missing."""
+"""The variables of a SavedModel as its message describes them: their checkpoint cannot be read, so all are missing."""
 
 from __future__ import annotations
 

@@ -18,11 +18,11 @@ from pparse.viewers.checkpoint.viewer import CheckpointViewer
 from pparse.viewers.tensorflow.folder_files import FINGERPRINT, KERAS, fingerprint_of, folder_facts
 from pparse.viewers.tensorflow.lost_variables import LostVariables
 from pparse.viewers.tensorflow.object_paths import names_by_key, variables_by_key
-from pparse.viewers.tensorflow.viewer import TensorflowViewer
+from pparse.viewers.tensorflow.viewer import VARIABLES, TensorflowViewer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, Final
 
     from pparse.budget import Charge
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from pparse.tensors.viewer import Viewer
     from pparse.tree.node import Node
 
-# Where TensorFlow's loader looks for the variables (tensorflow/python/saved_model/constants.py).
-VARIABLES: Final = "variables/variables.index"
-# Collections of a graph of TensorFlow 1 whose variables its Saver saved (tensorflow/python/framework/ops.py, GraphKeys).
+# Collections of a graph of TensorFlow 1 with the variables that its Saver saved (GraphKeys in framework/ops.py).
 _VARIABLES: Final = ("variables", "trainable_variables")
 # Memory of the hash of a name in a set.
 _COST: Final = 80
@@ -181,9 +179,8 @@ class SavedModelViewer(TensorflowViewer):
         return self._taken[0]
 
     def suggest(self, name: str) -> tuple[str, ...]:
-        """Return up to three similar names."""
-        found = chain.from_iterable(part.suggest(name) for part in self._parts)
-        return tuple(dict.fromkeys(found))[:3]
+        """Return up to three similar names: of variables, or else of constants, many of which say how to save these."""
+        return next(filter(None, (part.suggest(name) for part in self._parts)), ())
 
     # -- how complete it is --------------------------------------------------------------------------------------------
 
@@ -241,7 +238,7 @@ class SavedModelViewer(TensorflowViewer):
                     self.findings.add(finding)
                     yield finding
         self._look_for_assets()
-        self._compare_fingerprint()
+        self.compare_fingerprint()
         for finding in self.findings:
             if (finding.path == VARIABLES or finding.code in ("asset", "fingerprint")) and finding not in told:
                 yield finding
@@ -254,20 +251,20 @@ class SavedModelViewer(TensorflowViewer):
                 reason = f"the graph needs the file assets/{asset.filename}: {error.reason}"
                 self.findings.add(Finding("asset", reason, source=self.extraction.name, path=asset.tensor))
 
-    def _compare_fingerprint(self) -> None:
+    def compare_fingerprint(self) -> None:
         """Compare message and index with the fingerprint of the folder, once."""
-        from pparse.viewers.tensorflow.fingerprint import compare_fingerprint
+        from pparse.viewers.tensorflow.fingerprint import contradictions
 
         if not self._compared:
             self._compared = True
-            for finding in compare_fingerprint(self):
+            for finding in contradictions(self):
                 self.findings.add(finding)
 
     def settle(self) -> None:
         """Compare all checksums, so that no status changes later."""
         for part in self._parts:
             part.settle()
-        self._compare_fingerprint()
+        self.compare_fingerprint()
 
     # -- what belongs to it ------------------------------------------------------------------------------------------
 
@@ -297,6 +294,20 @@ class SavedModelViewer(TensorflowViewer):
                 self.extraction.sibling(name).known_end()
             except (SourceError, EndOfDataError, PathError) as error:
                 yield name, f"the graph needs it: {error.reason}"
+
+    def node_of(self, tensor: Tensor) -> Node | None:
+        """Return the entry of a variable in the index of the variables."""
+        variables = self.variables
+        return None if variables is None or tensor._owner is self.model else variables.node_of(tensor)
+
+    def why_unknown(self) -> str | None:
+        """Return why variables are called by their keys, if they should have names."""
+        return None if self.variables is None else self.variables.why_unknown()
+
+    def other_names(self, tensor: Tensor) -> Sequence[str]:
+        """Return the key of a variable, and what of it differs from those of others."""
+        variables = self.variables
+        return () if variables is None else variables.other_names(tensor)
 
     def is_bookkeeping(self, tensor: Tensor) -> bool:
         """Return whether it says how the model is saved, or is a text of its graph, not a variable."""

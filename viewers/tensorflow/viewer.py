@@ -6,6 +6,7 @@ assets. Reads only what is asked for.
 
 from __future__ import annotations
 
+from pparse.errors import PathError, SourceError
 from pparse.findings import Finding, Status
 from pparse.parsers.cpb.parser import CHUNKS
 from pparse.parsers.protobuf.schema import builtin_schema
@@ -16,13 +17,16 @@ from pparse.viewers.tensorflow.tensors import TensorflowMaker
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from typing import Any
+    from typing import Any, Final
 
     from pparse.document.extraction import Extraction
     from pparse.graphs.graph import Graph
     from pparse.tree.node import Node
     from pparse.viewers.tensorflow.functions import ConcreteFunction
     from pparse.viewers.tensorflow.meta import Asset, Signature
+
+# Where TensorFlow's loader looks for the variables of a SavedModel (tensorflow/python/saved_model/constants.py).
+VARIABLES: Final = "variables/variables.index"
 
 
 class TensorflowViewer(ProtoViewer):
@@ -73,14 +77,17 @@ class TensorflowViewer(ProtoViewer):
 
     def meta_graphs(self) -> Iterator[Node]:
         """Yield the nodes of the meta graphs."""
-        root = self.root
-        roots = root.children() if root.kind == CHUNKS else iter((root,))
-        for node in roots:
+        for node in self._roots():
             if node.kind == META_GRAPH:
                 yield node
             elif node.kind == SAVED_MODEL:
                 graphs = node.find("meta_graphs")
                 yield from kids_of(graphs)
+
+    def _roots(self) -> Iterator[Node]:
+        """Yield the nodes of the messages that the document consists of."""
+        root = self.root
+        yield from root.children() if root.kind == CHUNKS else (root,)
 
     def graph_defs(self) -> Iterator[Node]:
         """Yield the nodes of the GraphDefs; for chunks without metadata, those that are there."""
@@ -147,6 +154,17 @@ class TensorflowViewer(ProtoViewer):
         self.own_status()
         yield from (finding for finding in self.findings if finding not in known)
         yield from super().check(strict=strict)
+
+    def why_unknown(self) -> str | None:
+        """Return that a SavedModel was opened without its variables, though they lie beside it."""
+        if all(node.kind != SAVED_MODEL for node in self._roots()):
+            return None
+        try:
+            self.extraction.sibling(VARIABLES).known_end()
+        except (SourceError, PathError):
+            return None
+        folder = self.extraction.path.rpartition("/")[0] or "."
+        return f"the variables are in files beside {self.extraction.name}: open the folder, {folder}"
 
     def frames(self) -> Iterator[Node]:
         """Yield the nodes of the meta graphs and graphs."""

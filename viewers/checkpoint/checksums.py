@@ -1,17 +1,20 @@
-"""Compares the checksum of a large tensor while its bytes are read, so that they need not be read twice."""
+"""Checksums of tensors: read for themselves, or followed while a large tensor is read, which need not be read twice."""
 
 from __future__ import annotations
 
+from pparse.errors import EndOfDataError
 from pparse.kernels.crc32c import crc32c, masked
 from pparse.locking import Lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
+    from typing import Any, Final
 
+    from pparse.data.base import Data
     from pparse.findings import Finding, FindingList
     from pparse.tensors.tensor import Span
 
+_BLOCK: Final = 256 << 10
 CONTRADICTED: Final = "its checksum is wrong"
 
 
@@ -55,3 +58,17 @@ class Follower:
         else:
             data.condemn(start, end, CONTRADICTED)
             self._findings.add(self._contradiction)
+
+
+def crc_of(data: Data, offset: int, length: int, poll: Any) -> int:
+    """Return the masked CRC-32C of bytes, read piece by piece."""
+    crc = 0
+    # One buffer for all of it: a new one each time costs as much as the checksum.
+    buffer = memoryview(bytearray(min(_BLOCK, length)))
+    for at in range(offset, offset + length, _BLOCK):
+        poll()
+        view = buffer[: min(_BLOCK, offset + length - at)]
+        if data.preadinto(at, view) < len(view):
+            raise EndOfDataError("the bytes of the tensor end early", offset=at, wanted=len(view))
+        crc = crc32c(view, crc)
+    return masked(crc)
