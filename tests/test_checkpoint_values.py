@@ -17,11 +17,11 @@ from pparse.kernels.table_block import entries, entries_end
 from pparse.parsers.checkpoint.recovered import find_blocks
 from pparse.viewers.checkpoint import viewer as checkpoint_viewer
 from tests.checkpoint_files import block as block_of
+from tests.checkpoint_files import closed, entry, finished, header, table, varint, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
-from tests.checkpoint_files import closed, entry, finished, header, table, varint, write
 
 DATA_FILE = "m.data-00000-of-00001"
 

@@ -1,8 +1,8 @@
 """The block in which a table is cut: its entries before the cut.
 
 Its checksum was behind the cut, so nothing confirms it: entries are taken as the beginning of any cut file is, if each
-is what it should be, in order, and what follows the last one can begin another one, or the restarts. If all of the block
-is there, it is not cut, and its checksum is wrong: then nothing of it is taken.
+is what it should be, in order, and what follows the last one can begin another one, or the restarts. If all of the
+block is there, it is not cut, and its checksum is wrong: then nothing of it is taken.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def fingerprint_of(folder: Extraction) -> Fingerprint | None:
         if not raw or root.status is not Status.COMPLETE:
             reason = root.finding.reason if root.finding is not None else "it is empty"
             raise MalformedError(f"{FINGERPRINT} cannot be read: {reason}", source=folder.name)
-        hashes: tuple[int, int, int, int, int] = tuple(value_at(root, name, default=0) for name in HASHES)  # type: ignore[assignment]
+        hashes: tuple[int, int, int, int, int] = tuple(value_at(root, name, default=0) for name in HASHES)
         producer = value_at(root, "version", "producer", default=0)
         return Fingerprint(*hashes, str(value_at(root, "uuid", default="")), producer)
 
