@@ -16,8 +16,9 @@ from pparse.kernels.crc32c import crc32c, masked
 from pparse.kernels.table_block import entries, entries_end
 from pparse.parsers.checkpoint.recovered import find_blocks
 from pparse.viewers.checkpoint import viewer as checkpoint_viewer
+from pparse.viewers.checkpoint.ordered_code import name_prefix, slice_rest
 from tests.checkpoint_files import block as block_of
-from tests.checkpoint_files import closed, entry, finished, header, table, varint, write
+from tests.checkpoint_files import closed, entry, finished, header, message, number, table, varint, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def test_checksums_of_strings_are_in_the_byte_order_of_the_machine(tmp_path, big
 
 
 def test_keys_that_differ_in_what_names_leave_out_have_names_of_their_own(tmp_path, run):
-    raws = [struct.pack("<f", number) for number in range(3)]
+    raws = [struct.pack("<f", value) for value in range(3)]
     keys = (b"a", b"a/.ATTRIBUTES/VARIABLE_VALUE", b"b/.ATTRIBUTES/VARIABLE_VALUE")
     pairs = [(key, entry(1, (), 4 * at, 4, raw)) for at, (key, raw) in enumerate(zip(keys, raws, strict=True))]
     (tmp_path / "m.index").write_bytes(table([(b"", header()), *pairs]))
@@ -188,7 +189,7 @@ def test_a_prefix_leads_to_its_checkpoint_in_a_cut_archive(tmp_path):
 
 @pytest.mark.parametrize("interval", [1, 16])
 def test_an_index_cut_inside_a_block_has_every_entry_before_the_cut(tmp_path, interval):
-    raws = [struct.pack("<8f", *[number] * 8) for number in range(20)]
+    raws = [struct.pack("<8f", *[value] * 8) for value in range(20)]
     pairs = [(b"", header())]
     pairs += [(b"layer%04d/w" % at, entry(1, (8,), 32 * at, 32, raw)) for at, raw in enumerate(raws)]
     block = block_of(pairs, interval)
@@ -214,10 +215,10 @@ def test_what_overwrote_the_end_of_an_index_gives_no_entry(tmp_path, tail):
         (tmp_path / "m.index").write_bytes(index[:cut] + filler[: len(index) - cut])
         with pparse.view(tmp_path / "m.index", format="tf-checkpoint") as model:
             for name, tensor in model.items():
-                number = int(name[5:9])
+                at = int(name[5:9])
                 if tensor.status is Status.COMPLETE:
                     assert (str(tensor.dtype), tensor.shape) == ("float32", (8,)), (cut, name)
-                    assert tensor.spans[0].offset == 32 * number
+                    assert tensor.spans[0].offset == 32 * at
 
 
 def test_a_whole_block_with_a_wrong_checksum_is_not_a_cut_one(tmp_path):
@@ -229,3 +230,57 @@ def test_a_whole_block_with_a_wrong_checksum_is_not_a_cut_one(tmp_path):
         (tmp_path / "m.index").write_bytes(index[:end])
         with pparse.view(tmp_path / "m.index", format="tf-checkpoint") as model:
             assert list(model) == []
+
+
+# -- partitioned tensors that are cut ----------------------------------------------------------------------------------
+
+
+def in_rows(tmp_path: Path, cut: int, *, columns: bool = False) -> Path:
+    """Write a tensor of 6 rows of 4 in three parts, of two rows each (or of columns), and cut its data."""
+    array = np.arange(24, dtype="<f4").reshape(6, 4)
+    boxes = [((0, 6), (at, 1)) for at in range(4)] if columns else [((at, 2), (0, 4)) for at in (0, 2, 4)]
+    parts, content, extents = [], b"", b""
+    for (row, rows), (column, width) in boxes:
+        raw = array[row : row + rows, column : column + width].tobytes()
+        key = name_prefix(b"t") + slice_rest(((row, rows), (column, width)))
+        parts.append((key, entry(1, (rows, width), len(content), len(raw), raw)))
+        content += raw
+        extents += message(
+            7, b"".join(message(1, number(1, at) + number(2, size)) for at, size in ((row, rows), (column, width)))
+        )
+    full = entry(1, (6, 4), 0, 0) + extents
+    (tmp_path / "m.index").write_bytes(table([(b"", header()), *sorted(parts), (b"t", full)]))
+    (tmp_path / DATA_FILE).write_bytes(content[:cut])
+    return tmp_path / "m.index"
+
+
+@pytest.mark.parametrize("cut", [96, 95, 80, 72, 64, 40, 32, 17, 16, 8, 0])
+def test_a_tensor_in_parts_that_is_cut_has_the_rows_before_the_cut(tmp_path, run, cut):
+    with pparse.view(in_rows(tmp_path, cut)) as model:
+        tensor = model["t"]
+        whole = cut // 16
+        array = np.arange(24, dtype="<f4").reshape(6, 4)
+        expected = Status.COMPLETE if cut == 96 else Status.TRUNCATED if cut else Status.MISSING
+        assert tensor.status is expected
+        for row in range(6):
+            if row < whole:
+                assert tensor[row].tolist() == array[row].tolist()
+            else:
+                with pytest.raises(pparse.TensorError):
+                    tensor[row]
+        if 0 < cut < 96:
+            assert tensor.numpy(partial="prefix").tolist() == array[:whole].tolist()
+            assert tensor.available_nbytes == cut
+    ran = run("recover", tmp_path / "m", "-o", tmp_path / "out")
+    assert ran.code == (0 if cut == 96 else 4)
+    if 0 < cut < 96:
+        assert (tmp_path / "out/m.safetensors.partial/t.bin").read_bytes() == array.tobytes()[:cut]
+
+
+def test_of_a_tensor_in_columns_no_row_is_before_the_cut(tmp_path):
+    with pparse.view(in_rows(tmp_path, 90, columns=True)) as model:
+        assert model["t"].status is Status.DAMAGED
+        with pytest.raises(pparse.DamagedTensorError):
+            model["t"][0]
+    with pparse.view(in_rows(tmp_path, 96, columns=True)) as model:
+        assert model["t"].numpy().tolist() == np.arange(24).reshape(6, 4).tolist()

@@ -82,6 +82,22 @@ def test_a_folder_in_an_archive_is_one_model(tmp_path, folder, wrapper):
         assert model.metadata["keras"]["class_name"] == "Sequential"
 
 
+@pytest.mark.parametrize("inner", [".", "./"])
+def test_a_folder_at_the_top_of_an_archive_is_one_model(tmp_path, folder, inner):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for name in files_in(folder):
+            archive.write(folder / name, name)
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
+        archive.add(folder, ".")
+    for path in ("a.zip", "a.tar.gz"):
+        with pparse.view(f"{tmp_path}/{path}::{inner}") as model:
+            check_variables(model)
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        archive.writestr("a.txt", "no model")
+    with pytest.raises(pparse.PathError):
+        pparse.view(f"{tmp_path}/b.zip::{inner}")
+
+
 def test_tensors_of_a_folder_are_pickled_and_its_files_entered(folder, run):
     with pparse.view(folder) as model:
         name, (_, _, _, content) = next(iter(EXPECTED.items()))

@@ -84,8 +84,9 @@ class MemberFolder(Folder):
 
 
 def folder_in(parser: ArchiveParser, name: str) -> MemberFolder | None:
-    """Return the folder ``name`` of an archive; None if no file lies in it."""
-    folder = MemberFolder(parser, name.removeprefix("./").rstrip("/") + "/")
+    """Return the folder ``name`` of an archive, ``.`` for all of it; None if no file lies right in it."""
+    prefix = "" if name.rstrip("/") == "." else name.removeprefix("./").rstrip("/") + "/"
+    folder = MemberFolder(parser, prefix)
     try:
         return folder if any(True for _ in folder._below(folder._prefix)) else None
     except PathError:

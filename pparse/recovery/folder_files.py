@@ -22,7 +22,7 @@ from pparse.errors import (
     SourceError,
 )
 from pparse.findings import Severity
-from pparse.parsers.checkpoint.beside import DATA, INDEX, STATE, read_state, without_marks
+from pparse.parsers.checkpoint.beside import DATA, INDEX, STATE, StandInParser, read_state, without_marks
 from pparse.parsers.tensorflow import ASSETS, MEMBERS, VARIABLES
 from pparse.recovery.model_files import NO_INDEX
 from pparse.recovery.plan import base_name, files_beside
@@ -229,8 +229,9 @@ def whole_folder(document: Extraction, skipped: str) -> FolderFiles | None:
 
 def _below(folder: FolderExtraction) -> str:
     """Return the folder below in which the file lies that stands for the folder, with a slash; empty: in itself."""
-    standing = folder.parsed
-    return "" if standing is folder else standing.name[: standing.name.rfind("/") + 1]
+    parser = folder.own_result.parser
+    name = next(iter(parser.candidates()), "") if isinstance(parser, StandInParser) else ""
+    return name[: name.rfind("/") + 1]
 
 
 def _has_variables(folder: FolderExtraction) -> bool:

@@ -113,7 +113,7 @@ class Leftovers:
 
     def _write_known(self, tensor: Tensor, entry: RecoveredFile, why: str) -> int:
         """Write the known bytes of a tensor as they are stored, and return their number."""
-        span = tensor.spans[0] if len(tensor.spans) == 1 else None
+        span = tensor.content_span
         length, there = tensor.stored_nbytes, 0
         if span is not None and span.data is not None and entry.status is not Status.MISSING:
             stop = span.offset + length if span.end is None else min(span.offset + length, span.end)

@@ -329,6 +329,11 @@ class TensorFacts:
         return self.status is Status.COMPLETE
 
     @property
+    def content_span(self) -> Span | None:
+        """The one stretch that its bytes are read from, put together there if they lie in parts; None: in several."""
+        return self._sources[0] if len(self._sources) == 1 else None
+
+    @property
     def available_nbytes(self) -> int:
         """Bytes from the tensor's start that exist (or that it stands for), up to the first missing one."""
         there = 0

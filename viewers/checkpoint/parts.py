@@ -33,12 +33,14 @@ _DIM_BYTES: Final = 400
 class Part:
     """One part: its box, and its bytes."""
 
-    __slots__ = ("content", "lengths", "starts")
+    __slots__ = ("content", "lengths", "starts", "there")
 
-    def __init__(self, starts: tuple[int, ...], lengths: tuple[int, ...], content: Range) -> None:
+    def __init__(self, starts: tuple[int, ...], lengths: tuple[int, ...], content: Range, there: int | None = None) -> None:
         self.starts = starts
         self.lengths = lengths
         self.content = content
+        self.there = (content.end or 0) - content.start if there is None else there
+        """How many of its bytes exist."""
 
 
 def refusal(entry: BundleEntry, budget: MemoryBudget) -> str | None:
@@ -97,11 +99,32 @@ def _number_of(known: dict[int, int], place: int) -> int:
     return found
 
 
+def rows_before_cut(shape: Sequence[int], parts: Sequence[Part]) -> int:
+    """Return how many bytes of the tensor exist, from the first on, if parts are cut or missing.
+
+    0 unless each part has whole rows: then what is there of one is not what begins the array.
+    """
+    if any(part.lengths[1:] != tuple(shape[1:]) for part in parts):
+        return 0
+    there = row = 0
+    for part in sorted(parts, key=lambda part: part.starts[:1]):
+        if part.starts[:1] != (row,):
+            break  # one before it is not there
+        there += part.there
+        row += part.lengths[0]
+        if part.there < (part.content.end or 0) - part.content.start:
+            break
+    return there
+
+
 class PartsData(Data):
     """The bytes of a tensor of ``shape`` with elements of ``itemsize`` bytes, made of ``parts``, which cover it."""
 
-    def __init__(self, name: str, shape: tuple[int, ...], itemsize: int, parts: list[Part]) -> None:
-        super().__init__(name, prod(shape) * itemsize)
+    def __init__(
+        self, name: str, shape: tuple[int, ...], itemsize: int, parts: list[Part], there: int | None = None
+    ) -> None:
+        """``there``: how many bytes exist, from the first on (see `rows_before_cut`); None: all."""
+        super().__init__(name, prod(shape) * itemsize if there is None else there)
         self._shape = shape
         self._itemsize = itemsize
         # In the order in which they begin in the tensor; of each and those before, the furthest end.

@@ -23,7 +23,7 @@ from pparse.viewers.checkpoint.data_files import MAX_SHARDS, DataFiles
 from pparse.viewers.checkpoint.entry import BundleEntry, read_entry
 from pparse.viewers.checkpoint.object_graph import GRAPH, VALUE, VariableNames, cost_of, full_names, shown, slot_of
 from pparse.viewers.checkpoint.ordered_code import name_in, name_prefix, slice_rest
-from pparse.viewers.checkpoint.parts import Part, PartsData, box_of, covers, refusal
+from pparse.viewers.checkpoint.parts import Part, PartsData, box_of, covers, refusal, rows_before_cut
 from pparse.viewers.checkpoint.strings import StringTensor
 from pparse.viewers.tensorflow.element_types import TEXT_TYPES, dtype_of
 
@@ -321,18 +321,19 @@ class CheckpointViewer(Viewer):
                 span, status, bad = self._span(name, found)
                 spans.append(span)
                 if status is not Status.COMPLETE:
-                    worst, wrong = Status.TRUNCATED, bad
-                elif span.data is not None and span.length:
+                    worst, wrong = Status.TRUNCATED, wrong or bad
+                if span.data is not None and span.length:
                     content = span.data.range(span.offset, span.offset + span.length)
-                    parts.append(Part(starts, lengths, content))
+                    parts.append(Part(starts, lengths, content, span.there))
         except (MalformedError, EndOfDataError, GapError) as error:
             status = Status.MISSING if isinstance(error, EndOfDataError) else Status.DAMAGED
             return Tensor(name, dtype, shape, (), status=status, finding=self._bad(name, error.reason, status), **told)
         order = "big" if self.header[1] else "little"
         content_span = None
-        if worst is Status.COMPLETE:
-            data = PartsData(f"{self.extraction.name}::{name}", shape, dtype.itemsize, parts)
-            content_span = Span(data, 0, data.size or 0, data.name)
+        there = None if worst is Status.COMPLETE else rows_before_cut(shape, parts)
+        if there is None or there:
+            data = PartsData(f"{self.extraction.name}::{name}", shape, dtype.itemsize, parts, there)
+            content_span = Span(data, 0, prod(shape) * dtype.itemsize, data.name)
         elif not any(span.there for span in spans):
             worst = Status.MISSING
         else:
