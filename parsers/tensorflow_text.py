@@ -47,6 +47,8 @@ _TOKEN: Final = lazy_pattern(rb"""(\w+)|([{<])|[}>]|"(?:[^"\\\n]|\\.)*"|'(?:[^'\
 _KEPT_OPEN: Final = (b"meta_graphs", b"graph_def", b"library")
 # Memory that a text takes as a message, per byte.
 _FACTOR: Final = 8
+# Memory of a message without content, which takes three letters.
+_MESSAGE_BYTES: Final = 160
 _PROBED: Final = 4 << 10
 _TRIES: Final = 4
 # Blocks in blocks, where the library's recursion ends. Those of real models are some ten deep.
@@ -89,6 +91,7 @@ class TensorflowTextParser(Parser, Container):
             budget = extraction.session.budget
             self._charge = budget.charge(_FACTOR * size, "the text of the model")
             raw = extraction.data.read_exact(extraction.start, size)
+            self._charge.resize(max(self._charge.amount, size + _MESSAGE_BYTES * raw.count(b"{")))
             known = kind_of(raw[:_PROBED])
             if known is None:
                 return None

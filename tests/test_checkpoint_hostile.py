@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import os
 import random
+import shutil
 import struct
+import tracemalloc
 from os import urandom
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,9 +20,11 @@ import pparse
 from pparse import LimitError, Limits, MalformedError, PparseError, Status
 from pparse.data.base import BytesData
 from pparse.kernels import table_block
+from pparse.kernels.crc32c import crc32c, masked
 from pparse.parsers.checkpoint import parser as parsers
 from pparse.parsers.checkpoint import table as tables
 from pparse.parsers.checkpoint.beside import read_state
+from pparse.parsers.checkpoint.recovered import find_blocks
 from pparse.testing.patience import Patience
 from pparse.viewers.checkpoint import entry as entries
 from pparse.viewers.checkpoint import parts
@@ -29,6 +34,7 @@ from pparse.viewers.checkpoint.parts import Part, PartsData, covers
 from pparse.viewers.tensorflow import functions
 from pparse.viewers.tensorflow.functions import functions_of
 from pparse.viewers.tensorflow.object_paths import names_by_key
+from tests.checkpoint_files import block as block_of
 from tests.checkpoint_files import closed, entry, finished, header, message, number, slice_key, snappy, table, varint
 
 if TYPE_CHECKING:
@@ -488,3 +494,68 @@ def test_functions_are_told_once_each_and_up_to_so_many_arguments(tmp_path, monk
         assert [len(concrete) for _, concrete in functions_of(graph)] == [1] * 20
         monkeypatch.setattr(functions, "_MOST_ARGUMENTS", 6)
         assert len(list(functions_of(graph))) < 20
+
+
+# -- preallocated files ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sample", ["version1.ckpt", "object.index"])
+def test_a_preallocated_download_of_a_terabyte_is_searched_in_no_time(tmp_path, sample):
+    """Its unwritten part reads as zeros, each of which might begin a block."""
+    for path in Path("tests/data/checkpoint").glob(sample.split(".")[0] + ".*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    with pparse.view(tmp_path / sample) as model:
+        names = list(model)
+    size = (tmp_path / sample).stat().st_size
+    try:
+        os.truncate(tmp_path / sample, size - 48)
+        os.truncate(tmp_path / sample, 1 << 40)
+    except OSError:
+        pytest.skip("the file system has no files of that size")
+    patience = Patience(30)
+    patience.begin(sample)
+    try:
+        with pparse.view(tmp_path / sample) as model:
+            assert list(model) == names
+            assert model.status is Status.TRUNCATED
+    finally:
+        patience.end()
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 2, 3, 7, 65_533, 65_534, 65_535, 65_536, 65_537, 200_000])
+def test_a_block_behind_zeros_is_found_wherever_they_end(zeros):
+    block = closed(block_of([(b"key%d" % at, b"value") for at in range(3)]))
+    first = closed(block_of([(b"", b"x")]))
+    for begins in (block, first):
+        data = BytesData(b"\1damage" + bytes(zeros) + begins)
+        assert list(find_blocks(data, 0, data.size, lambda: None)) == [(7 + zeros, len(begins) - 5)]
+
+
+def test_lengths_of_strings_are_not_held(tmp_path):
+    """There may be as many as bytes: a list of them would take eight times the bytes."""
+    count = 300_000
+    content = bytes(count) + struct.pack("<I", masked(crc32c(bytes(4 * count))))
+    (tmp_path / "m.index").write_bytes(table([(b"", header()), (b"s", entry(7, (count,), 0, len(content)))]))
+    (tmp_path / "m.data-00000-of-00001").write_bytes(content)
+    with pparse.view(tmp_path / "m.index") as model:
+        strings = model["s"].strings()
+        assert next(strings) == b""
+        tracemalloc.start()
+        try:
+            assert sum(map(len, strings)) == 0
+            assert tracemalloc.get_traced_memory()[1] < 1 << 20
+        finally:
+            tracemalloc.stop()
+
+
+def test_keras_metadata_and_texts_stay_within_the_budget(tmp_path):
+    root = message(3, b"root") + message(5, b"[" + b"{}," * 500_000 + b"{}]")
+    folder = tmp_path / "model"
+    shutil.copytree("docs/samples/saved-model", folder)
+    (folder / "keras_metadata.pb").write_bytes(message(1, root))
+    with pparse.view(folder, budget="8MiB") as model:
+        assert "keras" not in model.metadata
+    text = tmp_path / "saved_model.pbtxt"
+    text.write_text("meta_graphs { graph_def {" + "node{}" * 60_000 + "}}")
+    with pytest.raises(LimitError, match="the text of the model"):
+        pparse.view(text, budget="8MiB").extent()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from struct import unpack_from
 
 from pparse.errors import EndOfDataError, GapError, MalformedError
+from pparse.lazy import lazy_pattern
 from pparse.parsers.checkpoint.table import PLAIN, SNAPPY, TRAILER, proves
 
 TYPE_CHECKING = False
@@ -23,6 +24,7 @@ _WINDOW: Final = 64 << 10
 # The longest key of a block that is searched for, and the most entries of one: real blocks have a few thousand.
 _LONGEST_KEY: Final = 64 << 10
 _MOST_ENTRIES: Final = 1 << 20
+_NOT_ZERO: Final = lazy_pattern(rb"[^\x00]")
 # Behind damage, entries are read in vain: so many bytes for each byte of the file.
 _EFFORT: Final = 32
 
@@ -54,16 +56,29 @@ class _Bytes:
         return self._block[index : index + count]
 
     def next_zero(self, offset: int) -> int:
-        """Return the next offset where a block may begin: an entry that shares nothing begins with 0."""
+        """Return the next offset where a block may begin: an entry that shares nothing begins with 0.
+
+        No more than two zeros begin a block, so of a run of them the last two are looked at. Holes of the file, which a
+        preallocated download has, are not read.
+        """
+        start: int | None = None  # where the run of zeros began that is passed over
         while offset < self.end:
             if not 0 <= offset - self._base < len(self._block) and not self.at(offset, 1):
-                offset += _WINDOW  # a gap
+                offset, start = offset + _WINDOW, None  # a gap
                 continue
-            found = self._block.find(0, offset - self._base)
-            if found >= 0:
-                return self._base + found
-            self.read_bytes += self._base + len(self._block) - offset
-            offset = self._base + len(self._block)
+            index, behind = offset - self._base, self._base + len(self._block)
+            if start is None:
+                found = self._block.find(0, index)
+                if found < 0:
+                    self.read_bytes += behind - offset
+                    offset = behind
+                    continue
+                start, index = self._base + found, found
+            other = _NOT_ZERO.search(self._block, index)
+            if other is not None:
+                return max(start, self._base + other.start() - 2)
+            hole = next(iter(self._data.holes(behind, self.end)), None)
+            offset = hole[1] if hole is not None and hole[0] == behind else behind
         return self.end
 
 

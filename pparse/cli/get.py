@@ -110,6 +110,7 @@ def run(options: Any, out: Output) -> int:
             return give_node(found, options, out)
         thing, index = found
         if not isinstance(thing, Node):
+            _tell_of_names(document, thing, out)
             return give_tensor(thing, index, options, out, lambda form: kept_metadata(viewer_for(document), form))
         return give_slice(thing, index or (), options, out)
 
@@ -134,6 +135,14 @@ def _give_fact(document: Extraction, options: Any, out: Output) -> int | None:
 
     out.line(json.dumps(facts[options.path], default=str))
     return OK
+
+
+def _tell_of_names(document: Extraction, tensor: Tensor, out: Output) -> None:
+    """Say that tensors are not called as usual, as their names are lost: another one may have had this name."""
+    viewer = viewer_for(document)
+    for finding in viewer.findings if viewer is not None else ():
+        if finding.code == "names":
+            out.error(f"note: {tensor.name}: {finding.reason}")
 
 
 def _refuse_contradictions(options: Any) -> None:

@@ -35,7 +35,9 @@ class Part:
 
     __slots__ = ("content", "lengths", "starts", "there")
 
-    def __init__(self, starts: tuple[int, ...], lengths: tuple[int, ...], content: Range, there: int | None = None) -> None:
+    def __init__(
+        self, starts: tuple[int, ...], lengths: tuple[int, ...], content: Range, there: int | None = None
+    ) -> None:
         self.starts = starts
         self.lengths = lengths
         self.content = content

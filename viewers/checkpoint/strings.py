@@ -44,8 +44,8 @@ class StringTensor(Tensor):
         content = self._content_range
         if content is None:
             raise UnsupportedError(f"{self.name!r} has no content", path=self.name)
-        lengths, pos = read_lengths(content, self.size)
-        for length in lengths:
+        pos = strings_begin(content, self.size)
+        for length, _ in lengths_in(content, self.size):
             yield content.data.read_exact(pos, length)
             pos += length
 
@@ -80,17 +80,16 @@ class StringTensor(Tensor):
         return string_crc(content, self.size, self.byteorder) == self._crc
 
 
-def read_lengths(content: Range, count: int) -> tuple[list[int], int]:
-    """Return the lengths of ``count`` strings, and where their bytes begin. Raises `MalformedError`."""
+def lengths_in(content: Range, count: int) -> Iterator[tuple[int, int]]:
+    """Yield ``count`` lengths, with where the next one, or the checksum, begins. Raises `MalformedError`."""
     size = len(content)
     if count > size:
         raise MalformedError(
             f"{size} bytes cannot hold {count:,} lengths", offset=content.start, wanted=count, got=size
         )
-    lengths: list[int] = []
     pos, total = content.start, 0
     block, base = b"", content.start
-    while len(lengths) < count:
+    for _ in range(count):
         value = shift = 0
         while True:
             if pos - base >= len(block):
@@ -108,11 +107,21 @@ def read_lengths(content: Range, count: int) -> tuple[list[int], int]:
         total += value
         if total > size:
             raise MalformedError("the strings are longer than their bytes", offset=pos, wanted=total, got=size)
-        lengths.append(value)
+        yield value, pos
+
+
+def strings_begin(content: Range, count: int) -> int:
+    """Return where the bytes of the strings begin. Raises `MalformedError` if they are not those of the lengths.
+
+    The lengths are read again for the strings, and never held: there may be as many as bytes.
+    """
+    pos, total = content.start, 0
+    for length, behind in lengths_in(content, count):
+        pos, total = behind, total + length
     if pos + _CRC + total != content.end:
         reason = "the strings do not fill their bytes"
-        raise MalformedError(reason, offset=pos, wanted=total, got=content.end - pos - _CRC)
-    return lengths, pos + _CRC
+        raise MalformedError(reason, offset=pos, wanted=total, got=(content.end or 0) - pos - _CRC)
+    return pos + _CRC
 
 
 def string_crc(content: Range, count: int, byteorder: str = "little") -> int:
@@ -121,9 +130,9 @@ def string_crc(content: Range, count: int, byteorder: str = "little") -> int:
     Lengths and inner checksum are in the byte order of the machine that wrote them.
     """
     order = ">" if byteorder == "big" else "<"
-    lengths, pos = read_lengths(content, count)
+    pos = strings_begin(content, count)
     crc = 0
-    for length in lengths:
+    for length, _ in lengths_in(content, count):
         crc = crc32c(pack(order + ("I" if length < 1 << 32 else "Q"), length), crc)
     stored = content.data.read_exact(pos - _CRC, _CRC)
     (stated,) = unpack_from(order + "I", stored)

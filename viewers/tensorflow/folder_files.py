@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pparse.document.opening import open as open_document
-from pparse.errors import EndOfDataError, MalformedError, PathError, PparseError, SourceError
+from pparse.errors import PASSING, EndOfDataError, MalformedError, PathError, PparseError, SourceError
 from pparse.findings import Status
-from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.viewers.tensorflow.meta import value_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
+    from pparse.budget import MemoryBudget
     from pparse.document.extraction import Extraction
     from pparse.proto_splitter.fingerprint import Fingerprint
 
@@ -21,6 +21,8 @@ _KERAS_MESSAGE: Final = "third_party.py.tf_keras.protobuf.SavedMetadata"
 # Longer files are not what their name says; a model's configuration can be long.
 _MAX_FINGERPRINT: Final = 1 << 16
 _MAX_KERAS: Final = 16 << 20
+# Memory of parsed JSON, per letter, at most.
+_PARSED: Final = 32
 _MOST_NODES: Final = 100_000
 
 
@@ -36,7 +38,7 @@ def folder_facts(folder: Extraction) -> dict[str, Any]:
         found["fingerprint"] = {**prints, "uuid": fingerprint.uuid} if fingerprint.uuid else prints
     raw = _content(folder, KERAS, _MAX_KERAS)
     if raw is not None:
-        found["keras"] = _keras(raw)
+        found["keras"] = _keras(raw, folder.session.budget)
     return {name: facts for name, facts in found.items() if facts}
 
 
@@ -72,8 +74,8 @@ def _content(folder: Extraction, name: str, most: int) -> bytes | None:
         return None
 
 
-def _keras(raw: bytes) -> dict[str, Any]:
-    """Return name, class and number of layers of the model in a SavedMetadata."""
+def _keras(raw: bytes, budget: MemoryBudget) -> dict[str, Any]:
+    """Return name, class and number of layers of the model in a SavedMetadata; what is too large is left out."""
     from json import loads
 
     found: dict[str, Any] = {}
@@ -85,12 +87,14 @@ def _keras(raw: bytes) -> dict[str, Any]:
                 path = value_at(node, "node_path", default="")
                 layers += value_at(node, "identifier", default="") == "_tf_keras_layer"
                 if path == "root":
-                    facts = loads(value_at(node, "metadata", default="{}"))
+                    text = value_at(node, "metadata", default="{}")
+                    with budget.charge(_PARSED * len(text), "the metadata of Keras"):
+                        facts = loads(text)
                     for key in ("name", "class_name", "keras_version"):
                         if isinstance(facts, dict) and isinstance(facts.get(key), str):
                             found[key] = facts[key]
             found["layers"] = layers
-    except PASSING_OR_LIMIT:
+    except PASSING:
         raise
     except (PparseError, ValueError, RecursionError):  # not what its name says: the model needs none of it
         pass
