@@ -56,7 +56,6 @@ def test_a_value_that_was_wrong_when_it_was_packed_is_set_apart(run, tmp_path, w
     found = report(out)
     assert found.pop("m.index")["status"] == "complete"  # nothing is wrong with that
     assert set(found) == {AS_FOUND, "m.safetensors", "m.doubtful.safetensors", "m.safetensors.rest.json"}
-    assert found.pop("m.safetensors.rest.json")["status"] == "complete"
     assert {file["status"] for file in found.values()} == {"damaged"}
     assert (out / AS_FOUND).read_bytes() == (tmp_path / DATA).read_bytes()
     assert found[AS_FOUND]["doubtful"] == [[96, 32]]

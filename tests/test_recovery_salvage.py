@@ -195,7 +195,7 @@ def test_the_rest_of_a_cut_file(save):
             "reason": "it ends early",
         }
     ]
-    assert out.by["m.rest.json"].status is Status.COMPLETE  # the list is, whatever it lists
+    assert out.by["m.rest.json"].status is Status.TRUNCATED
     assert whole[base + begin :] == content
 
 

@@ -454,7 +454,7 @@ def _report(
             job.report(message, status if pruned.lost else Status.COMPLETE, reason)
         copy.save_tail(folder)
     finally:
-        rest.finish()
+        rest.finish(status)
 
 
 def _merge_or_say(job: Job, pruned: _Pruned, name: str) -> tuple[TargetFile | None, PparseError | None]:

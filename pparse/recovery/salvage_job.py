@@ -174,8 +174,11 @@ class Rest:
         self._file.write((separator + json.dumps(entry)).encode())
         self.count += 1
 
-    def finish(self) -> None:
-        """Finish the file, if there is one, and report it: the list is whole, whatever it lists."""
+    def finish(self, status: Status) -> None:
+        """Finish the file, if there is one, and report it with ``status``, that of the salvaged file.
+
+        It is never complete: whatever a report calls so is a file of the input.
+        """
         file = self._file
         if file is None or file.closed:
             return
@@ -185,7 +188,7 @@ class Rest:
         except BaseException:
             file.discard()
             raise
-        self._job.report(file, Status.COMPLETE, f"what the saved file lacks: {count_words(self.count, 'part')}")
+        self._job.report(file, status, f"what the saved file lacks: {count_words(self.count, 'part')}")
 
     def discard(self) -> None:
         """Remove the file, unless it was finished."""

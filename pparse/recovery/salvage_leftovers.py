@@ -28,11 +28,14 @@ _MOST_BITS: Final = 4096  # of an integer that is written as digits
 class Leftovers:
     """Writes what is left of one model; see `save`."""
 
-    def __init__(self, job: Job, viewer: Viewer, judge: TensorJudge, name: str, second: str | None) -> None:
+    def __init__(
+        self, job: Job, viewer: Viewer, judge: TensorJudge, status: Status, name: str, second: str | None
+    ) -> None:
         """``name``: the path of the saved file; ``second``: that of the file with suspect tensors, if there is one."""
         self.job = job
         self.viewer = viewer
         self._judge = judge
+        self._status = status
         self.name = name
         self._second = second
         self.written = 0
@@ -50,7 +53,7 @@ class Leftovers:
                 self._save_tensor(rest, number, tensor)
             self.save_others()
         finally:
-            rest.finish()
+            rest.finish(self._status)
         return self.written
 
     # -- tensors -----------------------------------------------------------------------------------------------------

@@ -341,7 +341,7 @@ def salvage_protobuf(job: Job) -> bool:
         losses.save(stem, status)
         job.save_loose(stem)
     finally:
-        rest.finish()
+        rest.finish(status)
     return True
 
 

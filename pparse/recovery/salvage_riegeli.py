@@ -282,7 +282,7 @@ def salvage_riegeli(job: Job) -> bool:
     try:
         copy.save_tail(f"{file.path}.partial")
     finally:
-        rest.finish()
+        rest.finish(status)
     return True
 
 

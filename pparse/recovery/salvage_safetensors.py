@@ -167,12 +167,13 @@ def salvage_safetensors(job: Job) -> bool:
     if file is None and second is None:  # a model without tensors
         file = _write(job, viewer, judge, plan, metadata, job.name)
     path = second.path if second is not None else None
+    status = plan.worst
     if file is not None:
-        _report_model(job, viewer, judge, plan, file, refused)
+        status = _report_model(job, viewer, judge, plan, file, refused)
     if second is not None and doubtful is not None:
         count = count_words(len(doubtful[0].numbers), "tensor")
         job.report(second, Status.DAMAGED, f"{count} that may be wrong", doubtful=((0, second.bytes),))
-    _finish(job, viewer, judge, metadata, file.path if file is not None else path or job.name, path)
+    _finish(job, viewer, judge, status, metadata, file.path if file is not None else path or job.name, path)
     return True
 
 
@@ -299,8 +300,8 @@ def _writable(value: Any) -> bool:
 
 def _report_model(
     job: Job, viewer: SafetensorsViewer, judge: _Judge, plan: _Plan, file: TargetFile, refused: list[Finding]
-) -> None:
-    """Report the new file."""
+) -> Status:
+    """Report the new file, and return its status."""
     status = plan.worst
     header = viewer.parser.header
     problem = header.root.finding
@@ -317,12 +318,14 @@ def _report_model(
     if judge.header_suspect is not None or job.has_gaps or header.status is Status.DAMAGED or at_odds:
         status = Status.DAMAGED
     job.report(file, status, reason)
+    return status
 
 
 def _finish(
     job: Job,
     viewer: SafetensorsViewer,
     judge: _Judge,
+    status: Status,
     metadata: dict[str, object] | None,
     path: str,
     second: str | None,
@@ -344,7 +347,7 @@ def _finish(
             _save_unclaimed(job, viewer, path)
         job.save_loose(path)
     finally:
-        rest.finish()
+        rest.finish(status)
 
 
 def _save_unclaimed(job: Job, viewer: SafetensorsViewer, path: str) -> None:

@@ -177,6 +177,6 @@ class ShardWriter:
                             "reason": text_of(why),
                         }
                     )
-            rest.finish()
+            rest.finish(Status.DAMAGED)
         finally:
             rest.discard()

@@ -125,7 +125,7 @@ def salvage_tensors(job: Job) -> bool:
                 reason += f", {len(plan.numbers):,} of them in this file, the rest beside it"
             job.report(file, status, f"{reason}; {problem}" if problem else reason)
     name = job.name if sure[1] is None else sure[1].path
-    leftovers = _leftovers(viewer)(job, viewer, judge, name, path)
+    leftovers = _leftovers(viewer)(job, viewer, judge, status, name, path)
     model = _model(job, viewer, judge, sure, old)
     if model is not None:
         model.save(status)

@@ -109,5 +109,5 @@ def salvage_tfrecord(job: Job) -> bool:
     try:
         copy.save_lost(f"{file.path}.partial")
     finally:
-        rest.finish()
+        rest.finish(status)
     return True
