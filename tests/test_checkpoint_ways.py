@@ -52,6 +52,18 @@ def test_variables_and_slots_have_their_names_and_are_found_by_name_and_key():
         assert model.metadata["optimizer_slots"] == {"m": 6, "v": 6}
 
 
+def test_get_says_that_names_are_lost_as_another_variable_may_have_had_this_one(run, slots):
+    with (slots / DATA_2).open("r+b") as file:
+        file.truncate(1_800)  # the object graph is behind it
+    with pparse.view(slots) as model:
+        name = next(name for name in model if model[name].status is Status.COMPLETE)
+    ran = run("get", slots, name)
+    assert ran.code == 0
+    assert "note: " in ran.err
+    assert "tensors are called by their keys" in ran.err
+    assert "note: " not in run("get", DATA / "slots", "out/bias").err
+
+
 def test_ls_shows_keys_beside_names(run):
     ran = run("ls", "-l", DATA / "slots")
     assert "KEY" in ran.out.splitlines()[0]
