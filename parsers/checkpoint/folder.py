@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction, FolderExtraction
     from pparse.tree.result import Result
 
-VARIABLES: Final = "variables/variables.index"
-"""Where the variables are in the folder of a SavedModel."""
+INDEX_OF_VARIABLES: Final = "variables/variables.index"
+"""Where TensorFlow's loader looks for the variables of a SavedModel (tensorflow/python/saved_model/constants.py)."""
 _SAVED_MODEL: Final = frozenset(("fingerprint.pb", "keras_metadata.pb"))
 _NUMBERS = lazy_pattern(r"\d{1,18}")
 
@@ -57,7 +57,9 @@ class CheckpointFolderParser(StandInParser):
         latest = latest_in(folder)
         there = [name for name in latest if name in folder.members or name.removesuffix(INDEX) in prefixes]
         found = there[:1] or indexes_in(folder) or [prefix + INDEX for prefix in prefixes[:1]]
-        return found or ([VARIABLES] if _has_variables(folder) else [])
+        if not found and not _SAVED_MODEL.isdisjoint(folder.members) and has_variables(folder):
+            return [INDEX_OF_VARIABLES]  # what is left of a SavedModel
+        return found
 
     @classmethod
     def about_models(cls, folder: FolderExtraction) -> str:
@@ -82,7 +84,7 @@ class CheckpointFolderParser(StandInParser):
         return f"; of others, it is there: {', '.join(others[:4])}" if others else ""
 
     def _tell(self, index: Extraction) -> None:
-        if index.name == VARIABLES:
+        if index.name == INDEX_OF_VARIABLES:
             reason = "the folder is that of a SavedModel without its saved_model.pb; these are its variables"
             index.notes += (Finding("missing", reason, source=self.result.extraction.name),)
             return
@@ -96,12 +98,10 @@ def indexes_in(folder: FolderExtraction) -> list[str]:
     return sorted((name for name in indexes if without_marks(name).removesuffix(INDEX) in prefixes), key=_age)
 
 
-def _has_variables(folder: FolderExtraction) -> bool:
-    """Return whether it is what is left of a SavedModel's folder, with the variables in it."""
-    if _SAVED_MODEL.isdisjoint(folder.members):
-        return False
+def has_variables(folder: FolderExtraction) -> bool:
+    """Return whether the folder has variables of a SavedModel."""
     try:
-        folder.sibling(VARIABLES).known_end()
+        folder.sibling(INDEX_OF_VARIABLES).known_end()
     except (SourceError, EndOfDataError, PathError):
         return False
     return True

@@ -132,7 +132,6 @@ def _sizes(source: _Bytes, at: int) -> Iterator[int]:
         head = source.at(pos, 20)
         if head[:4] == b"\0\0\0\0" and number:
             yield from _with_restarts(source, at, pos, alone)
-            _note_end(source, pos)
         try:
             shared, unshared, length, size = head_of_entry(head)
         except MalformedError:
@@ -170,35 +169,25 @@ def head_of_entry(head: bytes) -> tuple[int, int, int, int]:
 
 
 def _with_restarts(source: _Bytes, at: int, pos: int, known: set[int]) -> Iterator[int]:
-    """Yield the sizes of the block if its restarts are at ``pos``: ascending offsets of entries, and their number."""
+    """Yield the sizes of the block if its restarts are at ``pos``: ascending offsets of entries, and their number.
+
+    Restarts that are not those of this block are of one that began before ``at``: its end is noted.
+    """
     count, before = 0, -1
-    while True:
+    own, ended = True, False
+    while own or not ended:
         raw = source.at(pos, 4)
         if len(raw) < 4:
             return
         (offset,) = unpack_from("<I", raw)
         if count and offset == count:
-            yield pos + 4 - at
-        if offset <= before or offset not in known:
-            return
-        before = offset
-        count += 1
-        pos += 4
-
-
-def _note_end(source: _Bytes, pos: int) -> None:
-    """Note where the block ends whose restarts are at ``pos``, if those are restarts."""
-    count, before = 0, -1
-    while True:
-        raw = source.at(pos, 4)
-        if len(raw) < 4:
-            return
-        (offset,) = unpack_from("<I", raw)
-        if count and offset == count:
-            source.behind = pos + 4 + TRAILER
-            return
+            if not ended:
+                source.behind, ended = pos + 4 + TRAILER, True
+            if own:
+                yield pos + 4 - at
         if offset <= before:
             return
+        own = own and offset in known
         before = offset
         count += 1
         pos += 4

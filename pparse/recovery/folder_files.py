@@ -23,6 +23,7 @@ from pparse.errors import (
 )
 from pparse.findings import Severity
 from pparse.parsers.checkpoint.beside import DATA, INDEX, STATE, StandInParser, read_state, without_marks
+from pparse.parsers.checkpoint.folder import INDEX_OF_VARIABLES, CheckpointFolderParser, has_variables
 from pparse.parsers.tensorflow import ASSETS, MEMBERS, VARIABLES
 from pparse.recovery.model_files import NO_INDEX
 from pparse.recovery.plan import base_name, files_beside
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
 # Folders of a SavedModel: who keeps one elsewhere has a link to it.
 _FOLLOWED: Final = (VARIABLES, ASSETS, "assets.extra")
-_INDEX_OF_VARIABLES: Final = "variables/variables.index"
 # Memory of an item of the list.
 _COST: Final = 400
 
@@ -185,7 +185,7 @@ class FolderFiles:
             writer.lost(name, reason)
             if is_outermost:
                 writer.resume.append(Resume(self._document.folder.path_of(name), 0))
-        if not self._has_message() and _INDEX_OF_VARIABLES in self._items:
+        if not self._has_message() and INDEX_OF_VARIABLES in self._items:
             reason = "no message of a SavedModel is in the folder: its variables are all that is known of the model"
             writer.note("missing", reason, path=MEMBERS[1], source=source)
         if STATE in self._items and self._items[STATE].kind == FILE:
@@ -218,9 +218,7 @@ def whole_folder(document: Extraction, skipped: str) -> FolderFiles | None:
     try:
         container = document.own_result.container
     except (FormatError, PathError):  # nothing stands for the folder, or several files could
-        from pparse.parsers.checkpoint.folder import CheckpointFolderParser
-
-        if not CheckpointFolderParser.match_folder(folder) and not _has_variables(folder):
+        if not CheckpointFolderParser.match_folder(folder) and not has_variables(folder):
             raise
         document.assume(CheckpointFolderParser.name)
         container = document.own_result.container
@@ -232,12 +230,3 @@ def _below(folder: FolderExtraction) -> str:
     parser = folder.own_result.parser
     name = next(iter(parser.candidates()), "") if isinstance(parser, StandInParser) else ""
     return name[: name.rfind("/") + 1]
-
-
-def _has_variables(folder: FolderExtraction) -> bool:
-    """Say whether the folder has variables of a SavedModel."""
-    try:
-        folder.sibling(_INDEX_OF_VARIABLES).known_end()
-    except (SourceError, EndOfDataError, PathError):
-        return False
-    return True

@@ -12,13 +12,14 @@ from itertools import chain
 from pparse.document.downloads import Resume
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError, SourceError
 from pparse.findings import Finding, Severity, Status
+from pparse.parsers.checkpoint.folder import INDEX_OF_VARIABLES
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.tensors.extent import Extent
 from pparse.viewers.checkpoint.viewer import CheckpointViewer
 from pparse.viewers.tensorflow.folder_files import FINGERPRINT, KERAS, fingerprint_of, folder_facts
 from pparse.viewers.tensorflow.lost_variables import LostVariables
 from pparse.viewers.tensorflow.object_paths import names_by_key, variables_by_key
-from pparse.viewers.tensorflow.viewer import VARIABLES, TensorflowViewer
+from pparse.viewers.tensorflow.viewer import TensorflowViewer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class SavedModelViewer(TensorflowViewer):
         if not self._opened:
             self._opened = True
             try:
-                index = self.extraction.sibling(VARIABLES)
+                index = self.extraction.sibling(INDEX_OF_VARIABLES)
                 index.known_end()  # a file is opened when it is asked
                 self._variables = variables = index.view()
                 if isinstance(variables, CheckpointViewer):
@@ -106,7 +107,7 @@ class SavedModelViewer(TensorflowViewer):
         return any(found is not None and found.find(name) is not None for found in collections for name in _VARIABLES)
 
     def _note_unread(self, code: str, reason: str) -> None:
-        self.findings.add(Finding(code, reason, source=self.extraction.name, path=VARIABLES))
+        self.findings.add(Finding(code, reason, source=self.extraction.name, path=INDEX_OF_VARIABLES))
 
     @property
     def _parts(self) -> Iterator[Viewer]:
@@ -117,7 +118,7 @@ class SavedModelViewer(TensorflowViewer):
     @property
     def _listed_variables(self) -> Viewer | None:
         """The variables; if they cannot be read, as the message describes them."""
-        lost = self.variables is None and any(finding.path == VARIABLES for finding in self.findings)
+        lost = self.variables is None and any(finding.path == INDEX_OF_VARIABLES for finding in self.findings)
         return self._described if lost else self.variables
 
     # -- tensors -----------------------------------------------------------------------------------------------------
@@ -220,7 +221,7 @@ class SavedModelViewer(TensorflowViewer):
             Resume(path, found.at if at is None else at, hole=found.hole) if found.file == message.name else found
             for found in extent.resume
         ]
-        lost = next((finding for finding in self.findings if finding.path == VARIABLES), None)
+        lost = next((finding for finding in self.findings if finding.path == INDEX_OF_VARIABLES), None)
         if self._variables is None and lost is not None:
             extent.missing_files += 1
             extent.at_least = True
@@ -240,7 +241,7 @@ class SavedModelViewer(TensorflowViewer):
         self._look_for_assets()
         self.compare_fingerprint()
         for finding in self.findings:
-            if (finding.path == VARIABLES or finding.code in ("asset", "fingerprint")) and finding not in told:
+            if (finding.path == INDEX_OF_VARIABLES or finding.code in ("asset", "fingerprint")) and finding not in told:
                 yield finding
 
     def _look_for_assets(self) -> None:
@@ -272,7 +273,7 @@ class SavedModelViewer(TensorflowViewer):
         """Yield the index of the variables, assets, and the small files, as far as they are there."""
         variables = self.variables
         if variables is not None:
-            yield VARIABLES, variables.extraction
+            yield INDEX_OF_VARIABLES, variables.extraction
         members = self.extraction.members  # type: ignore[attr-defined]
         names = [name for name in (FINGERPRINT, KERAS) if name in members]
         # Several tensors may take the path of one asset.
@@ -287,8 +288,8 @@ class SavedModelViewer(TensorflowViewer):
     def files_missing(self) -> Iterator[tuple[str, str]]:
         """Yield the index of the variables, if the model has some, and assets."""
         if self.variables is None:
-            told = [finding for finding in self.findings if finding.path == VARIABLES]
-            yield from ((VARIABLES, finding.reason) for finding in told if finding.code == "missing")
+            told = [finding for finding in self.findings if finding.path == INDEX_OF_VARIABLES]
+            yield from ((INDEX_OF_VARIABLES, finding.reason) for finding in told if finding.code == "missing")
         for name in dict.fromkeys(f"assets/{asset.filename}" for asset in self.assets):
             try:
                 self.extraction.sibling(name).known_end()

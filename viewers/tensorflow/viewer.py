@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pparse.errors import PathError, SourceError
 from pparse.findings import Finding, Status
+from pparse.parsers.checkpoint.folder import INDEX_OF_VARIABLES
 from pparse.parsers.cpb.parser import CHUNKS
 from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.viewers.tensor_proto.viewer import ProtoViewer, kids_of
@@ -17,16 +18,13 @@ from pparse.viewers.tensorflow.tensors import TensorflowMaker
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from typing import Any, Final
+    from typing import Any
 
     from pparse.document.extraction import Extraction
     from pparse.graphs.graph import Graph
     from pparse.tree.node import Node
     from pparse.viewers.tensorflow.functions import ConcreteFunction
     from pparse.viewers.tensorflow.meta import Asset, Signature
-
-# Where TensorFlow's loader looks for the variables of a SavedModel (tensorflow/python/saved_model/constants.py).
-VARIABLES: Final = "variables/variables.index"
 
 
 class TensorflowViewer(ProtoViewer):
@@ -160,7 +158,7 @@ class TensorflowViewer(ProtoViewer):
         if all(node.kind != SAVED_MODEL for node in self._roots()):
             return None
         try:
-            self.extraction.sibling(VARIABLES).known_end()
+            self.extraction.sibling(INDEX_OF_VARIABLES).known_end()
         except (SourceError, PathError):
             return None
         folder = self.extraction.path.rpartition("/")[0] or "."
