@@ -564,7 +564,7 @@ def test_output_is_written_whole_or_not_at_all(run, model, cut, tmp_path, monkey
         assert ran.code == 2
         assert "Input/output error" in ran.err
         patch.setattr(Tensor, "raw_blocks", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
-        patch.setattr("pparse.cli._silence_stdout", lambda: None)
+        patch.setattr("pparse.cli.silence", lambda stream: None)
         assert run("get", path, "t", "--raw", "-o", out).code == 130
     assert [item.name for item in out.parent.iterdir()] == ["t.bin"]
     assert out.read_bytes() == b"before"

@@ -51,8 +51,8 @@ def piped(*words):
     def as_in_a_terminal():  # what runs the tests in the background may ignore interrupts, and pass that on
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return Piped([COMMAND, *map(str, words)], preexec_fn=as_in_a_terminal, **pipes)
+    words = [COMMAND, *map(str, words)]
+    return Piped(words, preexec_fn=as_in_a_terminal, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def wait_until_full(process):
@@ -77,8 +77,54 @@ def test_an_interrupt_ends_the_command_with_130(many):
     with piped("ls", many, "--json") as process:
         wait_until_full(process)
         process.send_signal(signal.SIGINT)
-        assert process.wait() == 130
+        assert process.wait(timeout=30) == 130
         assert process.stderr.read() == b""
+
+
+def test_an_interrupt_is_taken_though_the_call_that_waits_does_not_notice_it():
+    # The signal comes to another thread: as if it had come just before the call.
+    script = """
+import os, signal, threading, time
+from pparse.cli.streams import deliver_interrupts
+
+deliver_interrupts()
+threading.Thread(target=lambda: (time.sleep(0.2), signal.raise_signal(signal.SIGINT)), daemon=True).start()
+try:
+    os.read(os.pipe()[0], 1)
+except KeyboardInterrupt:
+    print("taken")
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=30)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"taken\n", b"")
+
+
+def test_after_an_interrupt_nothing_waits_for_a_reader():
+    script = """
+import sys
+from pparse.cli.streams import tell, without_waiting
+
+for _ in range(2):
+    with without_waiting():
+        sys.stdout.write("o" * 1_000_000)
+        tell("interrupted")
+sys.exit(3)
+"""
+    ours, theirs = os.pipe()
+    try:
+        ran = subprocess.run([sys.executable, "-c", script], stdout=theirs, stderr=theirs, timeout=30)
+        assert ran.returncode == 3
+        assert os.get_blocking(theirs)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_errors_stand_behind_the_output_that_precedes_them():
+    words = [COMMAND, "ls", SAMPLE, __file__, SAMPLE, "-q"]
+    ran = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment(), text=True)
+    lines = ran.stdout.splitlines()
+    assert [number for number, line in enumerate(lines) if line.startswith("pparse:")] == [21]
+    assert (ran.returncode, len(lines)) == (3, 43)
 
 
 def test_streams_that_were_closed():

@@ -7,8 +7,9 @@ damaged or missing (the readable part was still printed or written); 130 and 141
 from __future__ import annotations
 
 import gc
-import os
 import sys
+
+from pparse.cli.streams import deliver_interrupts, replace_closed, silence, tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,18 +55,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if argv is None:
         gc.disable()  # modules are many objects without cycles
-    _replace_closed_streams()
+        deliver_interrupts()
+    replace_closed()
     try:
-        return _dispatch(arguments)
+        code = _dispatch(arguments)
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
-        _silence_stdout()
+        silence(sys.stdout)
         return 130
     except BrokenPipeError:
-        _silence_stdout()
+        silence(sys.stdout)
         return 141
+    except OSError as error:  # of an output
+        return _cannot_write(error)
     finally:
         if argv is None:
             gc.freeze()  # the process ends: what is left is not scanned for cycles once more
+
+
+def _cannot_write(error: OSError) -> int:
+    try:
+        sys.stdout.flush()
+    except OSError:  # it is standard output that takes no more
+        silence(sys.stdout)
+    tell(f"pparse: cannot write: {error}")
+    return 2
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -95,23 +110,7 @@ def _unknown(command: str, arguments: list[str]) -> int:
     from pparse.data.local import exists
 
     if exists(command) or "::" in command:
-        sys.stderr.write(f"pparse: name a command, for example: pparse ls {' '.join(arguments)}\n")
+        tell(f"pparse: name a command, for example: pparse ls {' '.join(arguments)}")
     else:
-        sys.stderr.write(f"pparse: no command {command!r}; commands: {', '.join(COMMANDS)}\n")
+        tell(f"pparse: no command {command!r}; commands: {', '.join(COMMANDS)}")
     return 2
-
-
-def _replace_closed_streams() -> None:
-    """Give Python a place to write where the shell closed one (``>&-``)."""
-    if sys.stdout is None:  # type: ignore[unreachable, unused-ignore]
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 -- as long as the process
-    if sys.stderr is None:  # type: ignore[unreachable, unused-ignore]
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-
-
-def _silence_stdout() -> None:
-    """Keep the interpreter from writing when it flushes at exit."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):
-        pass

@@ -66,11 +66,9 @@ def run_command(module: ModuleType, command: str, arguments: list[str]) -> int:
         out.flush()
         out.error(str(error))
         return exit_code_of(error)
-    except (BrokenPipeError, KeyboardInterrupt):
+    except OSError:  # of an output
+        out.progress.clear()
         raise
-    except OSError as error:  # of an output
-        out.error(f"cannot write: {error}")
-        return USAGE
     except MemoryError:
         out.error("out of memory: the result asked for is larger than this machine can hold")
         return USAGE
@@ -163,7 +161,6 @@ def each_file(options: Any, out: Output, run_one: Callable[[Any, Output], int], 
         try:
             codes.append(run_one(options, out))
         except PparseError as error:
-            out.flush()
             out.error(str(error))
             codes.append(exit_code_of(error))
             if options.json:

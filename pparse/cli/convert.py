@@ -12,6 +12,7 @@ from pparse.cli.common import add_json, open_file, size
 from pparse.cli.exit_codes import DAMAGED, OK
 from pparse.cli.matching import Matcher
 from pparse.cli.output import to_resume
+from pparse.cli.streams import without_waiting
 from pparse.display.text import safe
 from pparse.document.downloads import resume_lines
 from pparse.errors import NotWholeError, OptionError, SourceError, UnsupportedError
@@ -149,8 +150,8 @@ def run(options: Any, out: Output) -> int:
             _tell_refused(error, document, options, out)
             return DAMAGED
         except KeyboardInterrupt:
-            out.flush()
-            out.error("interrupted; the same command continues from here")
+            with without_waiting():
+                out.error("interrupted; the same command continues from here")
             raise
         except SourceError as error:
             from pparse.recovery.target import is_disk_full

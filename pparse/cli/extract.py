@@ -75,7 +75,6 @@ def run(options: Any, out: Output) -> int:
             )
         except LimitError:
             listing.close()
-            out.flush()
             out.error(f"stopped at a limit; the files written so far are in {options.output}")
             raise
         except KeyboardInterrupt:

@@ -181,7 +181,6 @@ def _tell(options: Any, out: Output, path: str, report: IndexReport) -> None:
         f"{report.size:,} bytes in {count_words(report.members, 'member')}"
     )
     if error is not None:
-        out.flush()
         rest = report.source - report.end
         left = f"; the {count_words(rest, 'byte')} from {report.end:,} on are not indexed" if rest else ""
         error.source = options.file

@@ -90,7 +90,6 @@ def run(options: Any, out: Output) -> int:
     code = each_file(options, out, _list, heading=True)
     if code == BUG:
         return code
-    out.flush()
     for complaint in options.matches.complaints():
         out.error(complaint)
         code = USAGE

@@ -66,7 +66,6 @@ def run(options: Any, out: Output) -> int:
     except PparseError as error:
         if exit_code_of(error) != DAMAGED:
             raise
-        out.flush()
         out.error(str(error))
         if options.type is not None and _is_misfit(error):
             out.error(f"check --type: the chunks do not fit {options.type}, or are damaged")

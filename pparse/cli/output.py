@@ -6,6 +6,7 @@ import os
 import sys
 
 from pparse.cli.progress import Progress
+from pparse.cli.streams import tell
 from pparse.display.text import safe, shorten
 from pparse.document.downloads import Resume, downloads, first_hole, is_inside, outermost_file, outside, resume_lines
 from pparse.errors import PASSING, PparseError
@@ -68,12 +69,9 @@ class Output:
             sys.stderr.write(f"read {stats.bytes} bytes in {stats.reads} reads{more}\n")
 
     def error(self, text: str) -> None:
-        """Write a message to stderr."""
+        """Write a message to stderr, behind what was written to the output."""
         self.progress.clear()
-        try:
-            sys.stderr.write(f"pparse: {shorten(safe(text), 2_000)}\n")
-        except UnicodeEncodeError:
-            sys.stderr.write(f"pparse: {text!a}\n")
+        tell(f"pparse: {shorten(safe(text), 2_000)}")
 
     def paint(self, text: str, color: str) -> str:
         """Return ``text`` in a colour, if colours are on."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from pparse.cli.common import add_strict, open_file, size
 from pparse.cli.exit_codes import DAMAGED, OK, exit_code_of
 from pparse.cli.output import Table, to_resume
+from pparse.cli.streams import without_waiting
 from pparse.display.text import safe
 from pparse.document.appearance import known_other
 from pparse.document.downloads import resume_lines
@@ -85,7 +86,6 @@ def run(options: Any, out: Output) -> int:
             return exit_code_of(error)
         except LimitError:
             listing.close()
-            out.flush()
             out.error(f"stopped at a limit; the files written so far are in {options.output}")
             raise
         except KeyboardInterrupt:
@@ -114,9 +114,9 @@ def exit_code(options: Any, outcome: Outcome) -> int:
 
 def tell_interrupted(options: Any, out: Output, listing: FileTable) -> None:
     """Say how to continue after an interruption."""
-    listing.close()
-    out.flush()
-    out.error(f"interrupted; the same command continues from here, with what it keeps in {options.output}")
+    with without_waiting():
+        listing.close()
+        out.error(f"interrupted; the same command continues from here, with what it keeps in {options.output}")
 
 
 def tell_full(options: Any, out: Output, listing: FileTable, error: SourceError) -> None:
@@ -124,7 +124,6 @@ def tell_full(options: Any, out: Output, listing: FileTable, error: SourceError)
     from pparse.recovery.target import is_disk_full
 
     listing.close()
-    out.flush()
     if is_disk_full(error):
         out.error(f"with more room the same command continues from here, with what it keeps in {options.output}")
 

@@ -100,7 +100,6 @@ def run(options: Any, out: Output) -> int:
     try:
         return _split_folder(options, out) if is_folder_job(options) else _split_file(options, out)
     except SplitError as error:
-        out.flush()
         out.error(f"{options.file}: {error}; raise --max-size (now {format_size(options.max_size)})")
         return USAGE
 

@@ -1,0 +1,107 @@
+"""Standard streams and interrupts of the process: closed, full, left by their reader, or read by nobody."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+    from typing import Final, TextIO
+
+# Seconds until an interrupt that nobody has taken is sent again.
+_AGAIN: Final = 0.1
+
+
+def replace_closed() -> None:
+    """Give Python a place to write where the shell closed one (``>&-``)."""
+    if sys.stdout is None:  # type: ignore[unreachable, unused-ignore]
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 -- as long as the process
+    if sys.stderr is None:  # type: ignore[unreachable, unused-ignore]
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+
+
+def tell(text: str) -> None:
+    """Write a line to standard error behind what was written to standard output: both may be one pipe.
+
+    Raises `OSError` if standard output takes no more. If standard error takes no more, there is nobody to tell.
+    """
+    sys.stdout.flush()
+    try:
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+    except UnicodeEncodeError:
+        sys.stderr.write(f"{text!a}\n")
+    except OSError:
+        silence(sys.stderr)
+
+
+def silence(stream: TextIO) -> None:
+    """Drop what waits in a stream and what is still written to it: the interpreter flushes it at exit."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except (OSError, ValueError):
+        pass
+
+
+@contextmanager
+def without_waiting() -> Iterator[None]:
+    """Write what the standard streams take at once, and drop the rest: after an interrupt, perhaps nobody reads."""
+    waiting = []
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            number = stream.fileno()
+            if os.get_blocking(number):
+                waiting.append(os.dup(number))  # the stream may be silenced
+                os.set_blocking(number, False)
+        except (OSError, ValueError):  # not a file, or one that cannot (Windows)
+            continue
+    try:
+        yield
+    except BlockingIOError:
+        silence(sys.stdout)
+    finally:
+        for number in waiting:
+            os.set_blocking(number, True)
+            os.close(number)
+
+
+def deliver_interrupts() -> None:
+    """See to it that an interrupt ends the command even if it waits in a call of the system, for a reader, say.
+
+    Python notes a signal and acts when the call ends. One that comes just before a write to a full pipe is noted, and
+    then the write waits: for ever, if nobody reads. So a thread sends the signal again until it was taken.
+    """
+    import _thread
+
+    if TYPE_CHECKING:
+        import signal
+    else:
+        import _signal as signal  # the same without enums, which take a millisecond
+
+    if os.name == "nt" or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return  # Windows interrupts such calls; and who starts us in the background may have us ignore interrupts
+    ours, pythons = os.pipe()
+    os.set_blocking(pythons, False)
+    taken: list[int] = []
+    main = _thread.get_ident()
+
+    def take(number: int, frame: FrameType | None) -> None:
+        taken.append(number)
+        raise KeyboardInterrupt
+
+    def repeat() -> None:
+        from time import sleep
+
+        os.read(ours, 1)
+        while not taken:
+            sleep(_AGAIN)
+            if not taken:
+                signal.pthread_kill(main, signal.SIGINT)
+
+    signal.signal(signal.SIGINT, take)
+    signal.set_wakeup_fd(pythons, warn_on_full_buffer=False)
+    _thread.start_new_thread(repeat, ())
