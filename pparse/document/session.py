@@ -42,7 +42,6 @@ class Session:
         include: tuple[str, ...] = (),
         exclude: tuple[str, ...] = (),
         scratch: str | None = None,
-        strict: bool = False,
         progress: Progress | None = None,
         cancel: Callable[[], bool] | None = None,
         stats: IoStats | None = None,
@@ -65,8 +64,6 @@ class Session:
         """Path patterns of other nodes."""
         self.scratch = scratch
         """Folder for scratch files; None: none are made."""
-        self.strict = strict
-        """As given by the caller; nothing reads it yet."""
         self.progress = progress
         """Called with the progress of long work."""
         self.cancel = cancel
