@@ -30,11 +30,12 @@ if TYPE_CHECKING:
     from pparse.protobuf.schema import FieldType, MessageType
 
 _FIRST_BLOCK: Final = 4 << 10
+# Blocks grow up to this; a text, or packed numbers, beyond the end of a block are checked in pieces of this size.
 _BLOCK: Final = 256 << 10
 # Deeper nesting is left to the tree, which has its own limit.
 _MAX_DEPTH: Final = 10_000
 _TOO_LONG: Final = lazy_pattern(rb"[\x80-\xff]{10}")
-# Texts larger than this are decoded in pieces.
+# What the payload of a field is checked for.
 _SKIP, _TEXT, _MESSAGE, _PACKED, _VARINTS = range(5)
 
 

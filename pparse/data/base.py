@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
     Buffer = bytes | bytearray | memoryview
 
-# One system call never returns more than this (Linux: 2 GiB - 4 KiB; macOS refuses more than INT_MAX).
-_FAR: Final = (1 << 63) - 1  # Two threads must not both create the tables that mark stretches of one Data.
+# No source is that long: tables of gaps hold signed numbers of 64 bits.
+_FAR: Final = (1 << 63) - 1
+# Two threads must not both create the tables that mark stretches of one Data.
 _MAKING: Final = Lock()
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pparse.data.base import IoStats
 
-# no source is that long
+# Asked of one system call at most: Linux never returns more than 2 GiB - 4 KiB, macOS refuses more than INT_MAX.
 MAX_SYSTEM_READ: Final = 1 << 30
 # The most buffers that one call fills (Linux: IOV_MAX is 1024).
 MAX_VIEWS: Final = 1_000
