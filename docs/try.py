@@ -1,6 +1,6 @@
 """See what pparse does, on a fresh clone, with nothing but Python: ``python3 docs/try.py``.
 
-Sets up a virtual environment, ``.venv``, with pparse in it, then runs the commands of the README on the samples.
+Sets up a virtual environment, ``.venv``, with pparse in it, then runs a few commands on the samples.
 """
 
 from __future__ import annotations
