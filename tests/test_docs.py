@@ -108,6 +108,11 @@ def test_the_reference_has_every_public_name() -> None:
         assert not lost, f"{package}: not on a page of docs/api"
 
 
+def test_the_page_of_benchmarks_ends_with_what_was_measured_once() -> None:
+    once = (ROOT / "tests" / "bench" / "measured_once.md").read_text(encoding="utf-8")
+    assert (DOCS / "benchmarks.md").read_text(encoding="utf-8").endswith(once)
+
+
 # -- the command reference -------------------------------------------------------------------------------------------
 
 

@@ -323,6 +323,8 @@ def facts(python: Path) -> list[tuple[str, str]]:
     ]
 
 
+# What the page ends with: figures that no job here makes.
+ONCE = Path(__file__).with_name("measured_once.md")
 PAGE = """# Benchmarks
 
 *Made by `python tests/bench/run.py`; do not edit.*
@@ -361,7 +363,7 @@ def as_markdown(bench: Bench, known: list[tuple[str, str]]) -> str:
         lines="\n".join(lines),
         facts="\n".join(f"- {name}: {value}" for name, value in known),
     )
-    return page + "".join(f"\n{note}\n" for note in bench.notes)
+    return page + "".join(f"\n{note}\n" for note in bench.notes) + ONCE.read_text(encoding="utf-8")
 
 
 def main() -> int:
