@@ -96,6 +96,13 @@ def test_imports_go_downwards() -> None:
     assert not upwards
 
 
+def test_the_table_of_packages_is_this_order() -> None:
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    table = text[text.index("| package |") : text.index("\n\n`parsers/`")]
+    shown = [cells.split("|")[1].replace("`", "").split() for cells in table.splitlines()[2:]]
+    assert shown == [rooms.split() for rooms in ORDER.split("<")]
+
+
 def circles() -> list[set[str]]:
     """Return the sets of modules that import each other, by however many steps."""
     reach: dict[str, set[str]] = {}

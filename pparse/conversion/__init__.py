@@ -1,4 +1,4 @@
-"""Conversion: any viewer's tensors into a new safetensors file, a set of them, or an .npz."""
+"""Conversion: any viewer's tensors into a new safetensors file, a set of them, an .npz, or a GGUF file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records by numeric position, each as a range of bytes: for an index into a Riegeli file."""
+"""Records by numeric position, each as a range of bytes: for an index into a Riegeli file. Few chunks are kept open."""
 
 from __future__ import annotations
 

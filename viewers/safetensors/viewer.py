@@ -1,4 +1,17 @@
-"""The tensors of one safetensors file."""
+"""The tensors of one safetensors file.
+
+A header above 256 KiB is not held: it is read again whenever more of it is needed. How often, by what is asked::
+
+    tensors(), values(), len(), extent(), status  once each time
+    has_more_than(n)                              as far as shows it; a listing does not read that again, up to 4 MiB
+    name in model, model[name], find              first up to the name; then all, twice, for a table of keys; then the
+                                                  entry alone
+    size_hint()                                   once, for the index
+    check()                                       twice, to list it; more to find out what is damaged
+
+Nothing is listed before the header is known in full if every status depends on its end (bytes follow the data, or its
+length is in doubt), or after `settle`; that takes two readings.
+"""
 
 from __future__ import annotations
 
