@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
 import sys
+from itertools import combinations, pairwise
 from xml.etree import ElementTree
 
 import pytest
 
-from pparse.errors import LimitError, UnsupportedError
+from pparse.errors import LimitError
+from pparse.graphs import layers as layering
 from pparse.graphs import scopes
+from pparse.graphs.layers import find_layers
+from pparse.graphs.layout import Layout
 from pparse.graphs.scopes import Collapsed, prefixes, without_numbers
 from pparse.graphs.svg import escaped
 from tests.test_graphs import Graph, Lines, document  # noqa: F401 -- a fixture
 from tests.test_tensorflow_graph import SMALL, GraphDef, graph_def, graph_of, model
 
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-@pytest.fixture
-def igraph():
-    return pytest.importorskip("igraph")
 
 
 def layers(count, parts=("attention", "mlp")):
@@ -170,6 +171,105 @@ def test_results_of_functions_and_of_signatures_are_outputs():
     assert edges(body)["a", "neg"] == (1, 0)
 
 
+# -- layers and order ------------------------------------------------------------------------------------------------
+
+
+def random_edges(seed):
+    """Return edges between 60 boxes, numbered at random, without a circle."""
+    chooser = random.Random(seed)
+    numbers = chooser.sample(range(60), 60)
+    return [tuple(numbers[place] for place in sorted(chooser.sample(range(low, low + 9), 2))) for low in range(52)] * 2
+
+
+def crossings(count, edges):
+    """Count the pairs of edges that cross, by comparing each stretch between two layers with each other."""
+    layout = Layout([80.0] * count, edges)
+    at = {number: place for row in layout.rows for place, number in enumerate(row)}
+    links = [
+        link for edge, route in zip(edges, layout.routes, strict=True) for link in pairwise([edge[0], *route, edge[1]])
+    ]
+    return sum(
+        layout.layers[a] == layout.layers[c] and (at[a] - at[c]) * (at[b] - at[d]) < 0
+        for (a, b), (c, d) in combinations(links, 2)
+    )
+
+
+@pytest.mark.parametrize("rounds", [0, 24])
+@pytest.mark.parametrize("seed", range(3))
+def test_edges_go_down_and_what_nothing_leads_to_stands_right_above_its_first_reader(monkeypatch, seed, rounds):
+    monkeypatch.setattr(layering, "_ROUNDS", rounds)
+    edges = random_edges(seed)
+    found = find_layers(60, edges + [(box, box) for box in range(60)])
+    assert set(found) == set(range(max(found) + 1))
+    assert all(found[source] < found[target] for source, target in edges)
+    for box in {source for source, _ in edges} - {target for _, target in edges}:
+        assert found[box] == min(found[target] for source, target in edges if source == box) - 1
+
+
+def test_boxes_move_together_where_that_makes_an_edge_shorter():
+    assert find_layers(8, [(0, 1), (1, 7), *pairwise(range(2, 8))]) == [3, 4, 0, 1, 2, 3, 4, 5]
+    chooser = random.Random(1)
+    tree = [tuple(chooser.sample((box, chooser.randrange(box)), 2)) for box in range(1, 60)]
+    found = find_layers(60, tree)
+    assert all(found[target] == found[source] + 1 for source, target in tree)
+
+
+def test_few_edges_of_circles_go_up():
+    ring = [(box, (box + 7) % 3_000) for box in range(3_000)]
+    back = [(box * 5 % 8, other * 5 % 8) for box in range(8) for other in range(box + 1, 8)] + [(7 * 5 % 8, 0)]
+    for count, edges in ((3_000, ring), (8, back), (2, [(0, 1), (1, 0)])):
+        found = find_layers(count, edges)
+        assert sum(found[source] > found[target] for source, target in edges) == 1
+        assert sorted(found) == list(range(count))
+
+
+def test_what_can_be_drawn_without_a_crossing_is(monkeypatch):
+    chooser = random.Random(1)
+    numbers = chooser.sample(range(49), 49)
+    rows = [numbers[place * 7 : place * 7 + 7] for place in range(7)]
+    grid = [pair for lines in (rows, zip(*rows, strict=True)) for line in lines for pair in pairwise(line)]
+    wedge = [
+        (high[place + side], low[place])
+        for number, (high, low) in enumerate(pairwise(rows))
+        for place in range(6 - number)
+        for side in (0, 1)
+    ]
+    tree = [(numbers[(box - 1) // 3], numbers[box]) for box in range(1, 49)]
+    for edges in (grid, wedge, tree):
+        chooser.shuffle(edges)
+        assert crossings(49, edges) == 0
+    monkeypatch.setattr(layering, "_SWEEPS", 0)
+    assert crossings(49, tree) == 0
+
+
+def test_crossings_are_counted():
+    links = [tuple(pair) for pair in random.Random(1).sample([(a, b) for a in range(9) for b in range(9, 18)], 40)]
+    below = [[low for high, low in links if high == number] for number in range(18)]
+    found = layering._crossings([[*range(9)], [*range(9, 18)]], below, [*range(9)] * 2)
+    assert found == sum((a - c) * (b - d) < 0 for (a, b), (c, d) in combinations(links, 2))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sweeps_lessen_crossings_and_the_best_is_kept(monkeypatch, seed):
+    counts = []
+    for most in range(8):
+        monkeypatch.setattr(layering, "_SWEEPS", most)
+        counts.append(crossings(60, random_edges(seed)))
+    assert counts == sorted(counts, reverse=True)
+    assert counts[-1] < counts[0]
+
+
+def test_a_drawing_is_the_same_in_every_process(tmp_path):
+    path = tmp_path / "graph.pb"
+    path.write_bytes(random_scopes(0).SerializeToString())
+    command = [sys.executable, "-m", "pparse", "graph", path, "--svg"]
+    first, second = (
+        subprocess.run(command, stdout=subprocess.PIPE, env=os.environ | {"PYTHONHASHSEED": seed}).stdout
+        for seed in ("1", "2")
+    )
+    assert first == second != b""
+
+
 # -- the picture -----------------------------------------------------------------------------------------------------
 
 
@@ -199,7 +299,7 @@ def random_scopes(seed):
 
 @pytest.mark.parametrize("depth", [None, 1, 2])
 @pytest.mark.parametrize("seed", range(3))
-def test_no_box_covers_another_and_all_are_in_the_picture(igraph, seed, depth):
+def test_no_box_covers_another_and_all_are_in_the_picture(seed, depth):
     root, places, texts = picture(graph_of(random_scopes(seed)), depth=depth)
     assert len(places) == len(texts) > 10
     for number, (left, top, right, bottom) in enumerate(places):
@@ -211,7 +311,7 @@ def test_no_box_covers_another_and_all_are_in_the_picture(igraph, seed, depth):
             assert right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top
 
 
-def test_parts_that_no_edge_joins_stand_side_by_side_and_in_rows(igraph):
+def test_parts_that_no_edge_joins_stand_side_by_side_and_in_rows():
     nodes = {}
     for number in range(30):
         nodes |= {f"from_{number}": "A", f"to_{number}": f"B from_{number}"}
@@ -225,7 +325,7 @@ def test_parts_that_no_edge_joins_stand_side_by_side_and_in_rows(igraph):
         )
 
 
-def test_counts_on_edges_do_not_cover_each_other(igraph):
+def test_counts_on_edges_do_not_cover_each_other():
     root, _, _ = picture(graph_of(random_scopes(1)), depth=1)
     found = [
         (float(rect.get("x")), float(rect.get("y")), float(rect.get("width")))
@@ -238,7 +338,7 @@ def test_counts_on_edges_do_not_cover_each_other(igraph):
             assert x + width <= other + 4 or other + wide <= x + 4 or abs(y - high) >= 10
 
 
-def test_edges_go_from_top_to_bottom_where_nothing_goes_round(igraph):
+def test_edges_go_from_top_to_bottom_where_nothing_goes_round():
     _, places, texts = picture(graph_of(layers(3)), depth=2)
     tops = {tuple(text): place[1] for text, place in zip(texts, places, strict=True)}
     order = [tops["x", "input"], *(top for (name, _), top in tops.items() if "layer" in name)]
@@ -246,7 +346,7 @@ def test_edges_go_from_top_to_bottom_where_nothing_goes_round(igraph):
     assert max(tops.values()) == tops["logits", "output"]
 
 
-def test_text_fits_into_its_box(igraph):
+def test_text_fits_into_its_box():
     message = graph_def(**{"a" * 100: "B" * 100, "名" * 60: "C"})
     _, places, texts = picture(graph_of(message))
     assert "…" in texts[0][0]
@@ -256,7 +356,7 @@ def test_text_fits_into_its_box(igraph):
         assert 6 * len(what) <= right - left
 
 
-def test_hostile_names_are_text(igraph):
+def test_hostile_names_are_text():
     name = 'x"/><script>alert(1)</script>&\x00\x1b\u202e\ud800\uffff]]>'
     assert escaped("\x00<&\ud800\uffff") == "\\x00&lt;&amp;\\ud800\\uffff"
     text = "".join(graph_of(graph_def(**{name.replace("\ud800", ""): "A&B"})).to_svg(title=name))
@@ -277,13 +377,13 @@ def test_hostile_names_are_text(igraph):
     assert "http" not in text.replace(SVG[1:-1], "")
 
 
-def test_an_empty_graph_is_a_title(igraph):
+def test_an_empty_graph_is_a_title():
     root, places, _ = picture(graph_of(GraphDef(version=1)), title="nothing")
     assert places == []
     assert root.find(f"{SVG}text").text == "nothing"
 
 
-def test_long_edges_beyond_the_limit_are_drawn_straight(igraph, monkeypatch):
+def test_long_edges_beyond_the_limit_are_drawn_straight(monkeypatch):
     from pparse.graphs import layout
 
     graph = graph_of(layers(20))
@@ -296,13 +396,7 @@ def test_long_edges_beyond_the_limit_are_drawn_straight(igraph, monkeypatch):
         assert max(path.count("C") for path in paths) == (21 if most else 1)
 
 
-def test_without_igraph_the_error_names_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "igraph", None)
-    with pytest.raises(UnsupportedError, match="pip install igraph"):
-        list(graph_of(graph_def(**SMALL)).to_svg())
-
-
-def test_svg_on_the_command_line(igraph, run, tmp_path):
+def test_svg_on_the_command_line(run, tmp_path):
     path = tmp_path / "graph.pb"
     path.write_bytes(layers(4).SerializeToString())
     ran = run("graph", path, "--svg", "--depth", 2)

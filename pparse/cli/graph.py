@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--json", action="store_true", help='one JSON document ("schema": 1)')
     group.add_argument("--jsonl", action="store_true", help="one JSON object a line: nodes, then edges")
     group.add_argument("--dot", action="store_true", help="for Graphviz")
-    group.add_argument("--svg", action="store_true", help="a drawing, scopes of names as boxes (needs igraph)")
+    group.add_argument("--svg", action="store_true", help="a drawing, scopes of names as boxes")
 
 
 def _number_of(text: str) -> int:

@@ -79,8 +79,7 @@ class _Part(Guarded):
     def to_svg(self, title: str = "", depth: int | None = None, *, constants: bool = False) -> Iterator[str]:
         """Yield a drawing, a line at a time: scopes of names as boxes, cut behind ``depth`` scopes.
 
-        By default, as deep as about 200 boxes allow. Needs the package ``igraph``. Raises `LimitError` if there would
-        be too many boxes.
+        By default, as deep as about 200 boxes allow. Raises `LimitError` if there would be too many boxes.
         """
         from pparse.graphs.svg import to_svg
 

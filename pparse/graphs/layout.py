@@ -1,18 +1,17 @@
-"""Where boxes and edges of a drawing go: layers from top to bottom, as few crossings as igraph finds.
+"""Where boxes and edges of a drawing go, in the layers and the order that `layers` finds.
 
-igraph puts boxes into layers and orders them (Sugiyama's method); it knows no widths. Here, an edge over several
-layers gets a point in each of those between, and boxes and points of a layer are moved as close to their neighbours as
-their widths allow, by least squares.
+An edge over several layers gets a point in each of those between, and boxes and points of a layer are moved as close
+to their neighbours as their widths allow, by least squares.
 """
 
 from __future__ import annotations
 
-from pparse.errors import UnsupportedError
+from pparse.graphs.layers import find_layers, order_layers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any, Final
+    from typing import Final
 
 # Points of edges between layers, in all; the longest edges beyond that are drawn straight.
 _POINTS: Final = 6_000
@@ -99,40 +98,26 @@ class Layout:
     """Places of boxes that edges join: the layer of each, and the middle of each across; routes of edges."""
 
     def __init__(self, widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> None:
-        igraph = _igraph()
         self.count = len(widths)
-        self.layers = self._find_layers(igraph, edges)
+        self.layers = find_layers(self.count, edges)
         """The layer of each box, then of each point; the first is 0."""
         self.widths = list(widths)
         self.routes: list[list[int]] = []
         """Per edge, the numbers of its points, from its source to its target."""
         links = self._route(edges)
-        self.rows = self._order(igraph, links)
+        above: list[list[int]] = [[] for _ in self.layers]
+        below: list[list[int]] = [[] for _ in self.layers]
+        for high, low in links:
+            above[low].append(high)
+            below[high].append(low)
+        self.rows = order_layers(self.layers, above, below)
         """The boxes and points of each layer, from left to right."""
         self.middles = [0.0] * len(self.layers)
-        self._place(links)
+        self._place(above, below)
         self.span = max(
             (middle + width / 2 for middle, width in zip(self.middles, self.widths, strict=True)), default=0
         )
         """How wide it is."""
-
-    def _find_layers(self, igraph: Any, edges: Sequence[tuple[int, int]]) -> list[int]:
-        graph = igraph.Graph(self.count, list(edges), directed=True)
-        places = graph.layout_sugiyama(maxiter=1).coords[: self.count]
-        layers = [round(place[1]) for place in places]
-        lowest: dict[int, int] = {}
-        fed = set()
-        for source, target in edges:
-            if layers[source] < layers[target]:
-                lowest[source] = min(lowest.get(source, layers[target]), layers[target])
-                fed.add(target)
-            else:
-                fed.add(source)
-        for box, layer in lowest.items():  # what nothing leads to stands right above its first reader
-            if box not in fed:
-                layers[box] = layer - 1
-        used = {layer: number for number, layer in enumerate(sorted(set(layers)))}
-        return [used[layer] for layer in layers]
 
     def _route(self, edges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         """Give edges points in the layers they cross; return the links between neighbours, each one layer down."""
@@ -164,26 +149,9 @@ class Layout:
     def _length(self, edge: tuple[int, int]) -> int:
         return abs(self.layers[edge[0]] - self.layers[edge[1]])
 
-    def _order(self, igraph: Any, links: list[tuple[int, int]]) -> list[list[int]]:
-        rows: list[list[int]] = [[] for _ in range(max(self.layers, default=-1) + 1)]
-        if not rows:
-            return rows
-        graph = igraph.Graph(len(self.layers), links, directed=True)
-        places = graph.layout_sugiyama(layers=self.layers, maxiter=100).coords
-        for number, layer in enumerate(self.layers):
-            rows[layer].append(number)
-        for row in rows:
-            row.sort(key=lambda number: (places[number][0], number))
-        return rows
-
     # -- across ------------------------------------------------------------------------------------------------------
 
-    def _place(self, links: list[tuple[int, int]]) -> None:
-        above: list[list[int]] = [[] for _ in self.layers]
-        below: list[list[int]] = [[] for _ in self.layers]
-        for high, low in links:
-            above[low].append(high)
-            below[high].append(low)
+    def _place(self, above: list[list[int]], below: list[list[int]]) -> None:
         for row in self.rows:
             self._settle(row, [0.0] * len(row))
         for sweep in range(_SWEEPS):
@@ -226,11 +194,3 @@ class Layout:
             for _ in range(members):
                 self.middles[row[place]] = total / weight + offsets[place]
                 place += 1
-
-
-def _igraph() -> Any:
-    try:
-        import igraph
-    except ImportError as error:
-        raise UnsupportedError("a drawing needs the package igraph (the extra svg)", package="igraph") from error
-    return igraph

@@ -44,7 +44,7 @@ _STYLE: Final = """  text { font-family: ui-monospace, "DejaVu Sans Mono", Menlo
 
 
 def to_svg(part: Any, title: str = "", depth: int | None = None, *, constants: bool = False) -> Iterator[str]:
-    """Yield the lines of a drawing. Raises `UnsupportedError` without igraph, `LimitError` for too many boxes."""
+    """Yield the lines of a drawing. Raises `LimitError` for too many boxes."""
     drawing = Collapsed(part, depth, constants=constants)
     labels = [_label(part.graph, box) for box in drawing.boxes]
     edges = list(drawing.edges)
