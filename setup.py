@@ -16,14 +16,15 @@ import tempfile
 from setuptools import Extension, setup
 
 WANTED = sys.implementation.name == "cpython" and os.environ.get("PPARSE_PURE_PYTHON", "0") in ("", "0")
-# One binary for Python 3.11 and all later ones; builds without the GIL know no stable ABI.
+# One binary for the Python that builds it (3.11 is the first that can) and all later ones, not for earlier ones: its
+# headers may take None for immortal. Builds without the GIL know no stable ABI.
 STABLE = WANTED and not sysconfig.get_config_var("Py_GIL_DISABLED")
 
 extensions = [
     Extension(
         f"pparse.kernels.{name}",
         [f"pparse/kernels/{name}.c"],
-        define_macros=[("Py_LIMITED_API", "0x030B0000")] if STABLE else [],
+        define_macros=[("Py_LIMITED_API", f"0x03{sys.version_info.minor:02X}0000")] if STABLE else [],
         py_limited_api=STABLE,
         optional=True,
     )
@@ -34,5 +35,5 @@ build_base = tempfile.mkdtemp(prefix="pparse-build-")
 atexit.register(shutil.rmtree, build_base, ignore_errors=True)
 options = {"build": {"build_base": build_base}}
 if STABLE:
-    options["bdist_wheel"] = {"py_limited_api": "cp311"}
+    options["bdist_wheel"] = {"py_limited_api": f"cp3{sys.version_info.minor}"}
 setup(ext_modules=extensions if WANTED else [], options=options)

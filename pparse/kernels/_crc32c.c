@@ -6,12 +6,11 @@
  * long buffers are taken as three stretches side by side, whose sums are joined by a table that moves a sum over the
  * bytes of one stretch.
  *
- * C99 and the stable ABI of CPython 3.11 (setup.py defines Py_LIMITED_API), so that one build serves every later version;
+ * C99 and the stable ABI of CPython, from 3.11 (setup.py defines Py_LIMITED_API), so that a build serves later versions too;
  * interpreters without the GIL have no stable ABI and get a build of their own. Nothing here depends on the byte order of
  * the machine but load64, which minds it.
  */
 
-#define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include <stdint.h>
@@ -252,5 +251,12 @@ static struct PyModuleDef module_definition = {
 PyMODINIT_FUNC
 PyInit__crc32c(void)
 {
+#ifdef Py_LIMITED_API
+    /* Built for later versions only: None has no references to count there, and would be freed here. */
+    if (Py_Version < (Py_LIMITED_API & 0xFFFF0000u)) {
+        PyErr_SetString(PyExc_ImportError, "built by a later version of Python");
+        return NULL;
+    }
+#endif
     return PyModuleDef_Init(&module_definition);
 }

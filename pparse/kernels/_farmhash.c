@@ -1,12 +1,11 @@
 /* FarmHash Fingerprint64 for CPython: the fast twin of farmhash.py, which tells the algorithm. Module
  * pparse.kernels._farmhash: fingerprint64(buffer) and absorb(state, buffer), of which the streaming form is made.
  *
- * C99 and the stable ABI of CPython 3.11 (setup.py defines Py_LIMITED_API), so that one build serves every later version;
+ * C99 and the stable ABI of CPython, from 3.11 (setup.py defines Py_LIMITED_API), so that a build serves later versions too;
  * interpreters without the GIL have no stable ABI and get a build of their own. Nothing here depends on the byte order of
  * the machine but load64 and store64, which mind it.
  */
 
-#define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include <stdint.h>
@@ -228,21 +227,21 @@ PyDoc_STRVAR(absorb_doc, "absorb($module, state, data, /)\n--\n\n"
 static PyObject *
 absorb(PyObject *module, PyObject *arguments)
 {
-    const char *given;
     unsigned char packed[WORDS * 8];
-    Py_ssize_t size;
-    PyObject *data;
+    PyObject *given, *data;
     Py_buffer view;
     State s;
     (void)module;
-    if (!PyArg_ParseTuple(arguments, "y#O:absorb", &given, &size, &data)) {
+    if (!PyArg_ParseTuple(arguments, "OO:absorb", &given, &data) || get_bytes(given, &view) < 0) {
         return NULL;
     }
-    if (size != sizeof packed) {
+    if (view.len != sizeof packed) {
+        PyBuffer_Release(&view);
         PyErr_SetString(PyExc_ValueError, "a state has 56 bytes");
         return NULL;
     }
-    memcpy(packed, given, sizeof packed);
+    memcpy(packed, view.buf, sizeof packed);
+    PyBuffer_Release(&view);
     if (get_bytes(data, &view) < 0) {
         return NULL;
     }
@@ -298,5 +297,12 @@ static struct PyModuleDef module_definition = {
 PyMODINIT_FUNC
 PyInit__farmhash(void)
 {
+#ifdef Py_LIMITED_API
+    /* Built for later versions only: None has no references to count there, and would be freed here. */
+    if (Py_Version < (Py_LIMITED_API & 0xFFFF0000u)) {
+        PyErr_SetString(PyExc_ImportError, "built by a later version of Python");
+        return NULL;
+    }
+#endif
     return PyModuleDef_Init(&module_definition);
 }

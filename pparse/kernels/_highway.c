@@ -1,7 +1,7 @@
 /* HighwayHash-64 with the key of the Riegeli/records format, for CPython: the fast twin of highway.py, which tells the
  * algorithm. Module pparse.kernels._highway: hash64(buffer) and the type Highway64 (update, digest, copy).
  *
- * C99 and the stable ABI of CPython 3.11 (setup.py defines Py_LIMITED_API), so that one build serves every later version;
+ * C99 and the stable ABI of CPython, from 3.11 (setup.py defines Py_LIMITED_API), so that a build serves later versions too;
  * interpreters without the GIL have no stable ABI and get a build of their own. Nothing here depends on the byte order of
  * the machine but load64, which minds it.
  *
@@ -9,7 +9,6 @@
  * the GIL too. Who waits for the lock has let go of the GIL, which the holder may need to finish.
  */
 
-#define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <pythread.h>
 
@@ -418,5 +417,12 @@ static struct PyModuleDef module_definition = {
 PyMODINIT_FUNC
 PyInit__highway(void)
 {
+#ifdef Py_LIMITED_API
+    /* Built for later versions only: None has no references to count there, and would be freed here. */
+    if (Py_Version < (Py_LIMITED_API & 0xFFFF0000u)) {
+        PyErr_SetString(PyExc_ImportError, "built by a later version of Python");
+        return NULL;
+    }
+#endif
     return PyModuleDef_Init(&module_definition);
 }
