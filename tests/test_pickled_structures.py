@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +42,18 @@ STRUCTURES: dict[str, Any] = {
     "times": [("at", "<M8[25s]"), ("took", ">m8[ns]"), ("any", "<m8")],
     "words": [("with space", "<U3"), ("ü", "S2"), ("v", "V3"), ("c", "<c8"), ("g", "g"), ("t", "?")],
 }
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:The chararray class:DeprecationWarning")
+
+
+def chararray(texts: list[str]) -> Any:
+    """Return an array of a class that numpy is about to remove: files hold it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return np.array(texts).view(np.char.chararray)
+
+
 ARRAYS: dict[str, np.ndarray] = {
     **{name: filled(dtype) for name, dtype in STRUCTURES.items()},
     "aligned": filled(np.dtype([("a", "u1"), ("b", "<f8"), ("c", "<i2")], align=True), (2, 3)),
@@ -50,7 +63,7 @@ ARRAYS: dict[str, np.ndarray] = {
     "void": np.frombuffer(RNG.bytes(15), "V5"),
     "moments": np.array(["2026-01-01", "NaT"], "M8[D]"),
     "record": np.rec.array([(1, 2.5), (3, 4.0)], dtype=[("a", "<i4"), ("b", "<f8")]),
-    "texts": np.array(["a", "bc"]).view(np.char.chararray),
+    "texts": chararray(["a", "bc"]),
 }
 MASKED: dict[str, Any] = {
     "some": np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0], fill_value=9),

@@ -27,6 +27,18 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=_terminal_width())
 
+    # From 3.14 on: the theme imports dataclasses and inspect, for every argument that is added. Only help needs it.
+
+    def _set_color(self, *args: Any, **more: Any) -> None:
+        self._asked = args, more
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("_theme", "_decolor") or not hasattr(argparse.HelpFormatter, "_set_color"):
+            raise AttributeError(name)
+        args, more = self._asked
+        argparse.HelpFormatter._set_color(self, *args, **more)
+        return self.__dict__[name]
+
 
 def _terminal_width() -> int:
     columns = os.environ.get("COLUMNS", "")

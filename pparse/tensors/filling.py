@@ -21,7 +21,8 @@ def filler(dtype: DType, form: Any, value: Any) -> NDArray[Any]:
     found = np.zeros(1, form)
     if type(value) is int and not value:
         if found.dtype.name in ("datetime64", "timedelta64"):
-            found[0] = "NaT"  # of times without a unit, which have no zero
+            # "NaT" of times that may have no unit, and so no zero; numpy warns if it is to convert a text.
+            found.view(f"{found.dtype.byteorder}i8")[0] = np.iinfo("i8").min
         return found
     try:
         found[0] = value
