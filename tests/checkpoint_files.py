@@ -48,13 +48,21 @@ def slice_key(name: bytes, extents: list[tuple[int, int]]) -> bytes:
     return name_prefix(name) + slice_rest(extents)
 
 
+def common(one: bytes, other: bytes) -> int:
+    """Return how many bytes both begin with."""
+    alike, differ = 0, min(len(one), len(other)) + 1
+    while differ - alike > 1:
+        middle = (alike + differ) // 2
+        alike, differ = (middle, differ) if one[alike:middle] == other[alike:middle] else (alike, middle)
+    return alike
+
+
 def block(pairs: list[tuple[bytes, bytes]], interval: int = 16) -> bytes:
     found, restarts, before = bytearray(), [], b""
     for index, (key, value) in enumerate(pairs):
         shared = 0
         if index % interval:
-            while shared < min(len(key), len(before)) and key[shared] == before[shared]:
-                shared += 1
+            shared = common(key, before)
         else:
             restarts.append(len(found))
         found += varint(shared) + varint(len(key) - shared) + varint(len(value)) + key[shared:] + value

@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 import json
 import struct
+import sysconfig
 from pathlib import Path
 
 import pytest
 
-from tests import rows, sweep
+from tests import costs, rows, sweep, watchdog
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -89,13 +90,23 @@ def samples(monkeypatch) -> str:
 
 @pytest.fixture(scope="session")
 def many(tmp_path_factory) -> Path:
-    """A file of 25,000 tensors, in an order that is not that of their names."""
+    """A file of 21,000 tensors, more than `ls` sorts (SORT_UP_TO)."""
+    return shuffled(tmp_path_factory.mktemp("many") / "many.safetensors", 21_000)
+
+
+@pytest.fixture(scope="session")
+def several(tmp_path_factory) -> Path:
+    """A file of 6,000 tensors."""
+    return shuffled(tmp_path_factory.mktemp("several") / "several.safetensors", 6_000)
+
+
+def shuffled(path: Path, count: int) -> Path:
+    """Write a file of so many tensors, in an order that is not that of their names."""
     header = {
-        f"layers.{(number * 7919) % 25_000}.weight": {"dtype": "U8", "shape": [1], "data_offsets": [number, number + 1]}
-        for number in range(25_000)
+        f"layers.{(number * 7919) % count}.weight": {"dtype": "U8", "shape": [1], "data_offsets": [number, number + 1]}
+        for number in range(count)
     }
-    path = tmp_path_factory.mktemp("many") / "many.safetensors"
-    path.write_bytes(safetensors(header, bytes(25_000)))
+    path.write_bytes(safetensors(header, bytes(count)))
     return path
 
 
@@ -141,8 +152,9 @@ QUICK = (
     "zip",
     "zip_records",
 )
-# Of the truth matrix: some of the default cases, and of the parser contract all.
-QUICK_TRUTH = 60
+# Of the truth matrix: so many of the cases in its table, and of the parser contract all.
+TRUTH = 300
+QUICK_TRUTH = 40
 QUICK_FOLDERS = ("contract", "truth")
 
 
@@ -151,6 +163,7 @@ def pytest_addoption(parser):
     group.addoption("--full", action="store_true", help="sweeps look at every place; takes some three times as long")
     group.addoption("--quick", action="store_true", help="a part that takes a minute")
     group.addoption("--sweep-offset", type=int, default=None, metavar="N", help="which places sweeps look at")
+    group.addoption("--write-durations", action="store_true", help="record what the run costs (tests/durations.json)")
     group = parser.getgroup("truth", "the truth matrix (tests/truth)")
     group.addoption("--truth-cases", type=int, default=None, metavar="N", help="run N cases, and sum them up")
     group.addoption("--truth-seed", type=int, default=0, metavar="S", help="draw the cases from this seed")
@@ -163,7 +176,33 @@ def pytest_configure(config):
         config.option.sweep_offset = sweep.commit_offset()
     sweep.offset = config.option.sweep_offset
     sweep.full = config.option.full
+    sweep.thin = 3 if config.option.quick else 1
     rows.stop_at_first = config.option.maxfail == 1
+    config.pluginmanager.register(costs.Costs(config), "costs")
+    patience = watchdog.FULL_PATIENCE if sweep.full else watchdog.PATIENCE
+    config.stash[WATCHDOG] = watchdog.Watchdog(patience)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Skip what needs a library that has no wheels for a Python without the GIL; any other Python has them all."""
+    from pparse.errors import UnsupportedError
+
+    try:
+        return (yield)
+    except UnsupportedError as error:
+        if error.package is None or not sysconfig.get_config_var("Py_GIL_DISABLED"):
+            raise
+        pytest.skip(f"{error.package} is not there")
+
+
+WATCHDOG = pytest.StashKey[watchdog.Watchdog]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    with item.config.stash[WATCHDOG].over(item.nodeid):
+        return (yield)
 
 
 def extent(config) -> str:
@@ -183,7 +222,7 @@ def pytest_ignore_collect(collection_path, config):
     if not config.option.quick or collection_path.suffix != ".py":
         return None
     name = collection_path.stem.removeprefix("test_")
-    return (name not in QUICK and collection_path.parent.name not in QUICK_FOLDERS) or None
+    return (name not in QUICK and (collection_path.parent.name not in QUICK_FOLDERS or name == "oracle")) or None
 
 
 def pytest_collection_finish(session):
@@ -198,12 +237,14 @@ def pytest_collection_finish(session):
 def pytest_generate_tests(metafunc):
     if "truth_case" not in metafunc.fixturenames:
         return
-    from tests.truth.cases import DEFAULT_CASES, choose
+    from tests.truth.cases import DEFAULT_CASES, TABLE, choose
 
     options = metafunc.config.option
-    cases = options.truth_case or choose(options.truth_cases or DEFAULT_CASES, options.truth_seed)
-    if options.quick and not options.truth_case:
-        cases = sweep.sample(cases, QUICK_TRUTH)
+    if options.truth_cases or options.truth_seed:
+        cases = choose(options.truth_cases or DEFAULT_CASES, options.truth_seed)
+    else:
+        cases = TABLE.read_text().splitlines()
+        cases = options.truth_case or sweep.sample(cases, QUICK_TRUTH if options.quick else TRUTH)
     metafunc.parametrize("truth_case", cases, ids=cases)
 
 

@@ -7,6 +7,7 @@ places of all sweeps: nightly, and before a release.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -43,18 +44,22 @@ def environment(extras: str = "", *, editable: bool = True) -> Path:
     return python
 
 
-# Minutes of one core of a machine of 2024.
-MINUTES = {"--quick": 2.0, "": 9.7, "--full": 18.5}
+# What few machines set: output that is not buffered hides faults, and without compiled modules each of the hundreds of
+# tests that start a Python takes thrice as long.
+UNUSUAL = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
 
 
 def estimate(arguments: list[str]) -> str:
-    """Say how long a run of all tests takes here, about."""
+    """Say how long a run of all tests takes here, about: as long as the one that ``tests/durations.json`` is of."""
     extent = next((name for name in ("--full", "--quick") if name in arguments), "")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    minutes = MINUTES[extent] / cores
-    about = f"{round(minutes)} minutes" if minutes >= 1.75 else "a minute" if minutes >= 0.75 else "half a minute"
-    others = {"": "; --quick runs a part of it", "--quick": "", "--full": ""}[extent]
-    return f"running the tests on {cores} core{'s' * (cores > 1)}: about {about} if they are idle{others}"
+    text = f"running the tests on {cores} core{'s' * (cores > 1)}"
+    measured = json.loads((ROOT / "tests" / "durations.json").read_text())
+    if extent in measured:
+        minutes = measured[extent]["cpu_seconds"] / 60 / cores
+        about = f"{round(minutes)} minutes" if minutes >= 1.75 else "a minute" if minutes >= 0.75 else "half a minute"
+        text += f": about {about} if they are idle"
+    return text + ("; --quick runs a part of it" if not extent else "")
 
 
 def run_tests(arguments: list[str]) -> int:
@@ -63,8 +68,7 @@ def run_tests(arguments: list[str]) -> int:
     if not any(argument for argument in arguments if argument not in ("--quick", "--full")):
         print(estimate(arguments), file=sys.stderr, flush=True)
     command = [python, "-m", "pytest", "-n", "auto", "--dist", "worksteal", *arguments]
-    # Hundreds of tests start a Python of their own: without compiled modules each of them takes thrice as long.
-    variables = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    variables = {name: value for name, value in os.environ.items() if name not in UNUSUAL}
     return subprocess.run(command, cwd=ROOT, env=variables).returncode
 
 

@@ -15,14 +15,18 @@ class SparseContract(ParserContract):
     """What every parser passes; cuts and changes move with the commit."""
 
     def cuts(self, size: int) -> Iterable[int]:
-        """Every tenth length, and those at either end."""
-        return sweep.some(range(size), 10, ends=24)
+        """Every twentieth length, and those at either end."""
+        return sweep.some(range(size), 20, ends=12)
 
     def gap_starts(self, size: int, step: int) -> Iterable[int]:
-        """Every third, and those at either end."""
-        return sweep.some(range(0, size, step), 2, ends=4)
+        """Every fourth, and those at either end."""
+        return sweep.some(range(0, size, step), 4, ends=2)
 
     def changed(self, size: int) -> Iterable[tuple[int, int]]:
-        """Two values at every ninth byte, and at all of the first and the last."""
-        places = sweep.some(range(size), 9, ends=16)
+        """Two values at every twentieth byte, and at all of the first and the last."""
+        places = sweep.some(range(size), 20, ends=8)
         return [(at, value) for at in places for value in sweep.values(self.changes, at)]
+
+    def failing(self) -> Iterable[int]:
+        """The first twelve reads, and every ninth of the others."""
+        return sweep.faults(10_000, 9)

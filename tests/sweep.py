@@ -20,12 +20,15 @@ Value = TypeVar("Value")
 
 # A multiple of every stride up to 15: values move from place to place whatever the stride.
 TURN = 360_360
-# Strides are by so much longer than a test says, for all sweeps together to fit into five minutes on two cores.
-_LONGER = 4 / 3
+# Strides are by so much longer than a test says, and of the ends of what is swept a part is looked at in every run, for
+# all sweeps together to fit into five minutes on two cores.
+_LONGER = 3
+_OF_ENDS = 1 / 2
 
-# Set by conftest, from the options of the run.
+# Set by conftest, from the options of the run; ``thin`` is by how much less than a default run --quick looks at.
 offset = 0
 full = False
+thin = 1
 
 
 def commit_offset() -> int:
@@ -40,11 +43,11 @@ def commit_offset() -> int:
 
 def stride(every: int) -> int:
     """Return how far apart the places of a default run are where a test says ``every``."""
-    return ceil(every * _LONGER) if every > 1 else every
+    return ceil(every * _LONGER * thin) if every > 1 else thin
 
 
 def some(places: Iterable[Value], every: int, *, keep: Iterable[Value] = (), ends: int = 0) -> list[Value]:
-    """Return every n-th of ``places`` in order (see `stride`), those in ``keep``, and ``ends`` at either end.
+    """Return every n-th of ``places`` in order (see `stride`), those in ``keep``, and half of ``ends`` at either end.
 
     ``keep`` holds the places that must be looked at in every run: what once went wrong, and the borders of what is
     swept.
@@ -54,6 +57,7 @@ def some(places: Iterable[Value], every: int, *, keep: Iterable[Value] = (), end
         return found
     kept = list(keep)
     every = stride(every)
+    ends = ceil(ends * _OF_ENDS / thin)
     return [
         place
         for number, place in enumerate(found)
@@ -67,6 +71,29 @@ def values(table: Sequence[Value], at: int, count: int = 2) -> Sequence[Value]:
         return table
     first = (offset // TURN + at * count) % len(table)
     return [table[(first + number) % len(table)] for number in range(count)]
+
+
+def faults(most: int, every: int = 3, *, first: int = 12) -> Iterable[int]:
+    """Yield which read, write or step is to fail: the ``first`` ones, then every n-th below ``most``."""
+    yield from (
+        number for number in range(1, most) if full or number <= first / thin or (number + offset) % (every * thin) == 0
+    )
+
+
+def scaled(number: int, by: int = 4) -> int:
+    """Return how many there are of something whose work has to grow with its number, or less: a part by default."""
+    return number if full else number // by
+
+
+def examples(number: int) -> int:
+    """Return how many examples hypothesis tries; it draws others in every run."""
+    return number if full else ceil(number / (3 * thin))
+
+
+def part(table: Iterable[Value], share: float = 0.5) -> Sequence[Value]:
+    """Return a share of a table, in its order, drawn by the offset; at least one row."""
+    rows = list(table)
+    return sample(rows, max(1, round(share * len(rows) / thin)))
 
 
 def sample(table: Sequence[Value], count: int) -> Sequence[Value]:

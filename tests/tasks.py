@@ -44,8 +44,23 @@ def quick(arguments: list[str]) -> int:
 def coverage(arguments: list[str]) -> int:
     """Run the quick part of the tests, three times as slowly, and show which lines of which module it did not run."""
     python = environment("[testing,coverage]")
-    words = ("-n", "auto", "--dist", "worksteal", "--quick", "--cov", "--cov-report=term:skip-covered")
+    words = (
+        "-n",
+        "auto",
+        "--dist",
+        "worksteal",
+        "--quick",
+        "-p",
+        "pytest_cov",
+        "--cov",
+        "--cov-report=term:skip-covered",
+    )
     return call(python, "-m", "pytest", *words, *arguments)
+
+
+def durations(arguments: list[str]) -> int:
+    """Record what a run of all tests costs, or of a part (``--quick``, ``--full``), in ``tests/durations.json``."""
+    return run_tests(["--write-durations", *arguments])
 
 
 def lint(arguments: list[str]) -> int:
@@ -81,7 +96,7 @@ def bench(arguments: list[str]) -> int:
 
 
 TASKS: dict[str, Callable[[list[str]], int]] = {
-    task.__name__: task for task in (test, quick, coverage, lint, docs, bench)
+    task.__name__: task for task in (test, quick, coverage, durations, lint, docs, bench)
 }
 
 

@@ -8,10 +8,14 @@ import tomllib
 import types
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.rows import rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = {"pparse": "pparse", "pparse.parsers": "parsers", "pparse.viewers": "viewers", "pparse.protos": "protos"}
@@ -64,10 +68,29 @@ def room(module: str) -> str:
     return parts[1] if len(parts) > 1 else "__init__"
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    """Return all nodes of a file: to find them takes longer than to look at them."""
+    return list(ast.walk(tree_of(path)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forget_trees() -> Iterator[None]:
+    """Trees are millions of objects, through which the collector would go in every test that calls it."""
+    yield
+    tree_of.cache_clear()
+    nodes_of.cache_clear()
+
+
 def imports_of(path: Path) -> set[str]:
     """Return the modules that a file imports, anywhere in it."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -142,7 +165,7 @@ def test_runtime_dependencies_of_the_lower_layers_are_lazy() -> None:
     for module, path in MODULES:
         if module in ("pparse.kernels.json_numpy", "pparse.tree.host"):  # one needs it, one is for type checkers only
             continue
-        for node in ast.parse(path.read_text()).body:
+        for node in tree_of(path).body:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             heavy = {name.split(".")[0] for name in names} & HEAVY
@@ -194,7 +217,7 @@ def test_this_python_is_one_of_those_that_are_declared() -> None:
 
 def test_library_code_neither_prints_nor_swallows() -> None:
     for module, path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 assert node.func.id not in ("print", "breakpoint"), f"{module}: {node.func.id}()"
             if isinstance(node, ast.ExceptHandler):
@@ -228,32 +251,36 @@ OWN_PATHS = {
 }
 
 
-def uses_of_paths(text: str) -> set[str]:
+def uses_of_paths(nodes: Iterable[ast.AST]) -> set[str]:
     """Return what a module uses of `os.path`, whatever it calls that."""
     found = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module in ("os.path", "posixpath", "pathlib"):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module == "os":
             found |= {alias.name for alias in node.names} & {"path"}
         elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names} & {"os.path", "posixpath", "pathlib"}
-        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "os.path":
+        elif (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Attribute)
+            and ast.unparse(node.value) == "os.path"
+        ):
             found.add(node.attr)
     return found
 
 
 def test_only_data_know_that_a_source_is_a_file() -> None:
     """A source may be memory, an archive or far away: whoever reads it asks `Data`, `Folder` or `data.local`."""
-    assert uses_of_paths("import os\nos.path.join(a, b)") == {"join"}
-    assert uses_of_paths("from os import path") == {"path"}
-    texts = {module: path.read_text() for module, path in MODULES if room(module) != "data"}
-    users = {module for module, text in texts.items() if uses_of_paths(text)}
+    assert uses_of_paths(ast.walk(ast.parse("import os\nos.path.join(a, b)"))) == {"join"}
+    assert uses_of_paths(ast.walk(ast.parse("from os import path"))) == {"path"}
+    nodes = {module: nodes_of(path) for module, path in MODULES if room(module) != "data"}
+    users = {module for module, found in nodes.items() if uses_of_paths(found)}
     assert users == set(OWN_PATHS), f"ask pparse.data.local: {users - set(OWN_PATHS)}; gone: {set(OWN_PATHS) - users}"
     knowing = {
         module
-        for module, text in texts.items()
-        for node in ast.walk(ast.parse(text))
+        for module, found in nodes.items()
+        for node in found
         if "FileData" in (getattr(node, "id", ""), getattr(node, "attr", ""), getattr(node, "name", ""))
     }
     assert knowing == {"pparse"}, "they know FileData: use members of Data, and data.local.open_file"
@@ -286,7 +313,7 @@ def test_nothing_goes_by_the_words_of_a_message() -> None:
         f"{module}:{node.lineno}"
         for module, path in MODULES
         if not module.startswith(TRANSLATES)
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes_of(path)
         if by_words(node)
     ]
     assert not found, "\n".join(found)

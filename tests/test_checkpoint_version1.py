@@ -12,6 +12,7 @@ import pytest
 import pparse
 from pparse import PparseError, Status
 from pparse.viewers.checkpoint.ordered_code import name_in
+from tests import sweep
 from tests.checkpoint_files import message, number, slice_key, table
 
 DATA = Path("tests/data/checkpoint")
@@ -86,7 +87,8 @@ def test_small_file_cut_anywhere_keeps_the_tensors_before_the_cut(tmp_path):
         stops = [stop for block in found for _, _, stop in block.entries()]
     assert len(ends) == 3
     good = given_out(path)
-    for size in range(ends[0], len(content)):
+    borders = {place + more for place in (*ends, *stops) for more in (-1, 0)}
+    for size in sweep.some(range(ends[0], len(content)), 2, keep=borders, ends=8):
         path.write_bytes(content[:size])
         some = given_out(path)
         assert some == {name: good[name] for name in list(good)[: sum(stop <= size for stop in stops) - 1]}, size
@@ -97,7 +99,7 @@ def test_a_flipped_byte_gives_no_wrong_value(tmp_path):
     content = path.read_bytes()
     good = given_out(path)
     assert len(good) == 8
-    for at in range(len(content)):
+    for at in sweep.some(range(len(content)), 2, ends=16):
         path.write_bytes(content[:at] + bytes((content[at] ^ 0x41,)) + content[at + 1 :])
         try:
             found = given_out(path)

@@ -561,15 +561,17 @@ def test_ls_sorts_numbers_as_numbers(run, model):
     assert run("ls", model({digits: u8(1), "1": u8(1), "²": u8(1)}), "-q").lines == ["1", digits, "²"]
 
 
-def test_ls_streams_long_lists_in_file_order(run, many):
-    ran = run("ls", many, "-q")
-    assert ran.lines == [f"layers.{(number * 7919) % 25_000}.weight" for number in range(25_000)]
-    assert run("ls", many, "-q", "--sort", "name").lines == [f"layers.{number}.weight" for number in range(25_000)]
-    assert run("ls", many, "--sort", "size").lines[1].startswith("layers.0.weight ")
+def test_ls_streams_long_lists_in_file_order(run, several, monkeypatch):
+    for module in ("ls", "rows"):
+        monkeypatch.setattr(f"pparse.cli.{module}.SORT_UP_TO", 5_000)
+    ran = run("ls", several, "-q")
+    assert ran.lines == [f"layers.{(number * 7919) % 6_000}.weight" for number in range(6_000)]
+    assert run("ls", several, "-q", "--sort", "name").lines == [f"layers.{number}.weight" for number in range(6_000)]
+    assert run("ls", several, "--sort", "size").lines[1].startswith("layers.0.weight ")
     # Few of many are sorted: it is the rows that are held.
-    assert run("ls", many, "layers.1?.weight", "--sort", "name", "-q").lines[0] == "layers.10.weight"
-    assert len(run("ls", many, "--jsonl").jsonl) == 25_000
-    assert run("ls", many).lines[-1].startswith("25,000 tensors, 24.4 KiB, 25,000 parameters (uint8 25,000): complete")
+    assert run("ls", several, "layers.1?.weight", "--sort", "name", "-q").lines[0] == "layers.10.weight"
+    assert len(run("ls", several, "--jsonl").jsonl) == 6_000
+    assert run("ls", several).lines[-1].startswith("6,000 tensors, 5.9 KiB, 6,000 parameters (uint8 6,000): complete")
 
 
 def test_columns_grow_but_not_without_end(run, model):
@@ -872,11 +874,11 @@ def test_tree_shows_nodes_with_their_bytes_as_deep_as_asked(run, layers):
     assert (ran.code, ran.out) == (2, "")
 
 
-def test_tree_says_what_it_leaves_out(run, many, tmp_path):
-    assert "… 24,950 more (-n 0 shows all)" in run("tree", many).out
-    assert run("tree", many, "--json").json["omitted"] == 24_950
-    assert "24,950 children are not shown" in run("tree", many, "-q").err
-    assert "24,950 children are not shown" in run("tree", many, "--jsonl").err
+def test_tree_says_what_it_leaves_out(run, several, tmp_path):
+    assert "… 5,950 more (-n 0 shows all)" in run("tree", several).out
+    assert run("tree", several, "--json").json["omitted"] == 5_950
+    assert "5,950 children are not shown" in run("tree", several, "-q").err
+    assert "5,950 children are not shown" in run("tree", several, "--jsonl").err
     path = tmp_path / "list.json"
     path.write_text("[1, 2, 3]")
     assert run("tree", path, "-n", "0", "--json").json["omitted"] == 0
@@ -1016,7 +1018,7 @@ def test_budget_and_limits(run, many, layers, tmp_path):
     while ran.code == 2:  # it is counted on from where the limit was met
         ran = run("ls", many, "--limit", lifted, "-q")
         lifted = re.search(r"--limit (entries=\d+)", ran.err)[1] if ran.code == 2 else ""
-    assert len(ran.lines) == 25_000
+    assert len(ran.lines) == 21_000
     path = tmp_path / "deep.json"
     path.write_text("[" * 20 + "]" * 20)
     ran = run("get", path, "[0]" * 15, "--limit", "depth=10")

@@ -5,6 +5,7 @@ import bz2
 import gc
 import gzip
 import io
+import itertools
 import lzma
 import os
 import random
@@ -120,8 +121,7 @@ def reread(data):
 SIZES = [0, 1, 65535, 65536, 65537, (2 * MIB if sweep.full else MIB) + 17]
 
 
-@rows("size", SIZES)
-@rows("codec", ALL)
+@rows("codec, size", sweep.part(itertools.product(ALL, SIZES)))
 def test_a_whole_stream_gives_its_content_and_a_byte_more_or_less_is_malformed(codec, size):
     for content in (bytes(size), mixed(size)):
         data = MAKE[codec](content)
@@ -136,8 +136,7 @@ def test_a_whole_stream_gives_its_content_and_a_byte_more_or_less_is_malformed(c
                 decompress(codec, data, size - 1)
 
 
-@rows("size", SIZES)
-@rows("codec", ALL)
+@rows("codec, size", sweep.part(itertools.product(ALL, SIZES)))
 def test_streams_piece_by_piece(codec, size):
     for content in (bytes(size), mixed(size)):
         data = MAKE[codec](content)

@@ -138,7 +138,7 @@ class Contract(ParserContract):
     __test__ = False
     samples = {"plain": SAMPLE}
     changes = (0x00, 0xFF)
-    patience = Patience(3.0)
+    patience = Patience(1.0)
 
     def is_whole(self, name, prefix):
         return len(prefix) in (4, 4 + 13, 4 + 13 + 17)

@@ -105,7 +105,7 @@ def refused(data: bytes, path: str, reason: str, **more) -> None:
 def test_fixtures_have_the_tree_of_the_merged_message(name):
     kind, message = expected(name)
     wanted = plain(message)
-    for block_size in (0, 1, 7):
+    for block_size in sweep.values((0, 1, 7), list(FIXTURES).index(name)):
         with pparse.open(FIXTURES[name], options={"message": kind}, block_size=block_size) as doc:
             assert doc.format == "cpb"
             assert doc.root.kind == kind
@@ -126,10 +126,10 @@ def test_fixtures_in_random_order(name):
     with pparse.open(FIXTURES[name], options={"message": kind}) as doc:
         leaves = [(node.path, node.load()) for node in all_nodes(doc.root) if node.shape == "scalar"]
     chooser = random.Random(name)
-    for verify in ("headers", "touched", "all"):
+    for verify in sweep.values(("headers", "touched", "all"), list(FIXTURES).index(name)):
         chooser.shuffle(leaves)
         with pparse.open(FIXTURES[name], options={"message": kind, "verify": verify}) as doc:
-            for path, value in leaves[:200]:
+            for path, value in leaves[: 200 if sweep.full else 100]:
                 assert doc.get(path) == value
                 if chooser.random() < 0.2:
                     doc.root.unload()
@@ -166,7 +166,7 @@ def test_chunks_of_fixtures_by_hash():
 # -- anything, against the Merger ------------------------------------------------------------------------------------
 
 
-@settings(max_examples=100 if sweep.full else 40, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=sweep.examples(100), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(seed=st.integers(0, 1 << 40))
 def test_random_files_have_the_tree_of_the_merged_message_or_findings(seed):
     case = RandomCase(seed)
@@ -850,7 +850,7 @@ def test_a_field_reads_its_parts_only(large):
 
 def test_many_chunked_fields_within_the_budget():
     """Tens of thousands of them, in one list and in one map."""
-    count = 100_000 if sweep.full else 40_000
+    count = 100_000 if sweep.full else 20_000
     half = count // 2
     message = tree(0)
     chunks: list = [body(int64=5, many=[body() for _ in range(10)])]
@@ -860,7 +860,7 @@ def test_many_chunked_fields_within_the_budget():
     for number in range(half):
         add(message, (NUMBER["many"], At(half - 1 - number), NUMBER["one"]), tree(1 + number % 100))
     data = write(chunks, message, options="zstd:1")
-    with opened(data, budget="16MiB") as doc:
+    with opened(data, budget="16MiB" if sweep.full else "4MiB") as doc:
         node = doc.root["many"]
         assert len(node) == half
         chooser = random.Random(1)

@@ -14,6 +14,7 @@ from pparse.errors import DamagedTensorError, PparseError
 from pparse.parsers.cpb import metadata as cpb_metadata
 from pparse.protos import message_class
 from pparse.riegeli import RecordReader, RecordWriter
+from tests import sweep
 from tests.riegeli_fixtures import chunk_table
 from tests.truth.salvaged import read_chunked, values_in
 from tests.truth.samples import load
@@ -151,7 +152,7 @@ def test_tags_of_thousands_of_chunked_fields_are_parsed_once(model):
         with pparse.open(model(times(count)), options=OPTIONS) as document:
             return instructions(lambda: list(document.check()), cpb_metadata)
 
-    assert work(600) < 3 * work(300)
+    assert work(sweep.scaled(600, 2)) < 3 * work(sweep.scaled(300, 2))
 
 
 def test_tags_give_way_to_what_needs_the_budget(model):

@@ -18,6 +18,7 @@ from pparse.data.file_object import StreamData
 from pparse.data.files import DescriptorPool, FileData, FileIdentity
 from pparse.errors import ClosedError, DataChangedError, EndOfDataError, GapError, SourceError
 from pparse.testing.fakes import FailingData, GappyData, ShortData, UnknownSizeData
+from tests import sweep
 
 CONTENT = bytes(range(256)) * 40
 HUGE = 1 << 62
@@ -1234,7 +1235,7 @@ def test_a_table_of_gaps_is_the_gaps():
 
 
 def test_many_gaps_take_little_memory_and_are_found_quickly():
-    count = 200_000
+    count = sweep.scaled(200_000)
     tracemalloc.start()
     table = GapTable(Gap(10 * number, 3) for number in range(count))
     size, _ = tracemalloc.get_traced_memory()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pparse.errors import UnsupportedError
 from pparse.tensors.dtype import DTYPES, DType
+from tests import sweep
 from tests.rows import rows
 
 # An older ml_dtypes than ours lacks some.
@@ -242,7 +243,7 @@ def test_type_that_an_older_ml_dtypes_lacks(monkeypatch):
     assert caught.value.package.startswith("ml_dtypes>=")
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=sweep.examples(500))
 @given(st.text(st.sampled_from(list("<>|=?0123456789bBhHiIlLqQefdFDgGSUVOmM(),[]{}:;' \n\x01")), max_size=8))
 def test_of_any_text_is_a_type_or_a_value_error(text):
     try:
@@ -256,7 +257,7 @@ def test_of_any_text_is_a_type_or_a_value_error(text):
 # -- packed types ----------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=sweep.examples(150))
 @given(st.sampled_from(PACKED), st.binary(max_size=40), st.data())
 def test_unpack_is_the_slow_reference(name, packed, draw):
     dtype = DTYPES[name]

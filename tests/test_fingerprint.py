@@ -33,6 +33,7 @@ from pparse.proto_splitter.pieces import Addressed, span
 from pparse.proto_splitter.regularize import suffix_number, without_number
 from pparse.protos import message_class, schema
 from pparse.riegeli import RecordReader, RecordWriter
+from tests import sweep
 from tests.rows import rows
 
 FOLDER = Path(__file__).parent / "data" / "tf" / "fingerprints"
@@ -296,7 +297,7 @@ def _varint(value: int) -> bytes:
 
 
 @given(st.binary(max_size=200), st.sampled_from(["SavedModel", "NodeDef", "AttrValue", "TensorProto", "FunctionDef"]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=sweep.examples(300), deadline=None)
 def test_any_bytes_give_a_form_or_our_error(data: bytes, name: str) -> None:
     try:
         found = canonical(name, data)
@@ -306,7 +307,7 @@ def test_any_bytes_give_a_form_or_our_error(data: bytes, name: str) -> None:
 
 
 @given(st.integers(0, 10_000), st.integers(0, 255))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sweep.examples(60), deadline=None)
 def test_damaged_models_give_hashes_or_our_error(place: int, byte: int) -> None:
     import tempfile
 

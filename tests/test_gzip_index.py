@@ -284,7 +284,7 @@ def test_the_end_of_a_member_that_was_entered():
     out, stream = decode(packed[point.start :] + b"what follows")
     assert out == DATA[point.out :]
     assert (stream.consumed, stream.unused_data) == (len(packed) - point.start, b"what follows")
-    for cut in range(1, 9):
+    for cut in sweep.sample(range(1, 9), 3):
         with pytest.raises(EndOfDataError):
             decode(packed[point.start : -cut])
 

@@ -12,6 +12,7 @@ from collections import Counter
 import safetensors
 
 from pparse import Status
+from tests import sweep
 from tests.rows import rows
 from tests.test_json_damage import FILE, HEADER_END, TENSORS, complete, spared, whole
 
@@ -101,9 +102,9 @@ def judge(content: bytes, start: int, stop: int, tally: Counter[str], at: int) -
 @rows("way", WAYS)
 def test_damage_at_any_place_of_a_header_costs_no_tensor_that_it_did_not_hit(way, request):
     damage, number, tolerated = WAYS[way]
-    step = 1 if request.config.option.truth_cases else 61
+    step = 1 if request.config.option.truth_cases else 61 if sweep.full else 151
     tally, wrong = Counter(), []
-    for at in range(8, HEADER_END - 10, step):
+    for at in range(8 + sweep.offset % step, HEADER_END - 10, step):
         content, start, stop = damage(at, number)
         if stop <= HEADER_END:
             wrong += judge(content, start, stop, tally, at)

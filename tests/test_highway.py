@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from pparse.kernels import highway
 from pparse.kernels.highway import PythonHighway64, hash64_python
+from tests import sweep
 from tests.rows import rows
 
 try:
@@ -152,7 +153,7 @@ def test_bytes_that_are_all_alike_hash_as_the_readable_version_does(fill: int, h
 
 
 @given(st.binary(max_size=600))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sweep.examples(150), deadline=None)
 def test_all_forms_agree(data: bytes) -> None:
     expected = readable(data)
     assert hash64_python(data) == expected
@@ -190,7 +191,7 @@ def test_hashing_in_pieces_of_any_size_gives_the_hash_of_the_whole(step: int, ha
 
 
 @given(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=8))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=sweep.examples(100), deadline=None)
 def test_both_twins_hash_any_pieces_as_the_whole(data: bytes, cuts: list[int]) -> None:
     places = sorted({0, len(data), *(min(cut, len(data)) for cut in cuts)})
     expected = hash64_python(data)
@@ -306,7 +307,7 @@ def test_buffers_are_let_go(hash64, hasher) -> None:
 
 
 def test_large_inputs_are_not_copied() -> None:
-    data = bytearray(1 << 18)
+    data = bytearray(1 << 16)
     tracemalloc.start()
     try:
         hash64_python(data)

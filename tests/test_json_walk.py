@@ -55,7 +55,7 @@ def faults(extraction, **more) -> list[tuple[str, str, int]]:
 # -- as the tree -----------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=80 if sweep.full else 50, deadline=None)
+@settings(max_examples=sweep.examples(80), deadline=None)
 @given(document=DOCUMENTS, indent=st.sampled_from([None, 3]))
 def test_visits_are_the_nodes_of_the_tree(document, indent):
     text = b" " + dump(document, indent=indent) + b"\n"
@@ -307,7 +307,7 @@ HOSTILE = {
 }
 
 
-@rows("name", HOSTILE)
+@rows("name", sweep.part(HOSTILE))
 def test_hostile_text_is_read_a_few_times_at_most(name):
     text = HOSTILE[name]
     extraction = read(text)

@@ -17,6 +17,7 @@ from pparse.cli import main
 from pparse.containers.archive import documents_below
 from pparse.errors import LimitError
 from pparse.limits import MAX_NESTING, Limits
+from tests import sweep
 
 DEPTH = 2_000
 DEEP = {"bz2": 150, "xz": 500, "deflated.zip": 1_000, "tgz": 200}  # what would take minutes to make, else
@@ -83,7 +84,7 @@ def test_streams_nested_deeper_than_the_limit_are_refused_by_every_command(kind,
     path.write_bytes(nested(kind, DEEP.get(kind, DEPTH)))
     with pytest.raises(LimitError, match="more than 32 archives and streams are nested"):
         pparse.open(path).parse()
-    for command in ("ls", "info", "tree", "check", "get"):
+    for command in sweep.values(("ls", "info", "tree", "check", "get"), list(STREAMS).index(kind)):
         assert main([command, str(path)]) == 2
         assert "nesting=64" in capsys.readouterr().err
     assert main(["recover", str(path), "-o", str(tmp_path / "out"), "-q"]) == 2

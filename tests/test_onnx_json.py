@@ -145,7 +145,8 @@ def test_other_json_is_not(text, name, tmp_path):
 def test_what_precedes_any_cut_comes_out():
     text, wanted = text_of(small()), tensors_of(text_of(small()))
     recognised = 0
-    for size in range(len(text)):
+    places = sweep.some(range(len(text)), 2, ends=60)
+    for size in places:
         try:
             with pparse.view(text[:size]) as view:
                 assert view.status is not Status.COMPLETE
@@ -156,7 +157,7 @@ def test_what_precedes_any_cut_comes_out():
                 recognised += 1
         except (FormatError, UnsupportedError):
             assert not recognised
-    assert recognised > len(text) - 40
+    assert recognised > len(places) - 40
 
 
 @pytest.mark.parametrize("share", [0.3, 0.5, 0.9])
@@ -199,7 +200,7 @@ def test_a_character_that_is_not_base64_loses_its_bytes_alone(run, tmp_path):
 def test_damage_is_never_silent():
     """A changed text that the library refuses is told of; one that it takes is read the same."""
     text = text_of(small())
-    for seed in sweep.sample(range(4000), 400):
+    for seed in sweep.sample(range(4000), 150):
         choose = random.Random(seed)
         changed = bytearray(text)
         at = choose.randrange(len(changed))
@@ -251,8 +252,8 @@ def test_hostile_neighbours_leave_a_tensor_alone(inside):
 
 def test_a_model_above_the_budget_is_refused_with_the_option():
     message = model()
-    message.graph.initializer.add(name="f", data_type=FLOAT, dims=[1 << 20], float_data=[1.0] * (1 << 20))
-    with pytest.raises(LimitError, match="--budget"), pparse.view(text_of(message), budget="4MiB") as view:
+    message.graph.initializer.add(name="f", data_type=FLOAT, dims=[1 << 18], float_data=[1.0] * (1 << 18))
+    with pytest.raises(LimitError, match="--budget"), pparse.view(text_of(message), budget="1MiB") as view:
         view.status  # noqa: B018
 
 

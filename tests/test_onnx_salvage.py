@@ -355,15 +355,15 @@ def test_both_files_are_told_of_by_the_command(tmp_path, capsys):
 def test_a_model_of_many_initializers_within_a_small_budget(tmp_path, budget):
     content = model()
     typed(content.graph.output, "y")
-    for number in range(3000):
+    for number in range(1500):
         initializer(content.graph, f"w{number}", [1.0] * 2, 2 + 4 * (number % 2))
-    node(content.graph, "Sum", [f"w{number}" for number in range(3000)], ["y"])
+    node(content.graph, "Sum", [f"w{number}" for number in range(1500)], ["y"])
     path = tmp_path / "m.onnx"
     path.write_bytes(content.SerializeToString())
     with pparse.open(path, budget=budget) as document:
         recover(document, tmp_path / "out")
     got = MODEL.FromString((tmp_path / "out" / "m.onnx").read_bytes())
-    assert (len(got.graph.initializer), len(got.graph.input)) == (1500, 1500)
+    assert (len(got.graph.initializer), len(got.graph.input)) == (750, 750)
 
 
 def test_recover_of_a_whole_model_copies_the_files_beside_it(run, tmp_path):

@@ -136,7 +136,7 @@ def test_what_google_wrote(data, syntax):
     agrees(world, raw)
 
 
-@settings(max_examples=150 if sweep.full else 60, **UNSHRUNK)
+@settings(max_examples=sweep.examples(150), **UNSHRUNK)
 @given(seed=SEEDS, syntax=SYNTAXES)
 def test_the_same_in_other_words(seed, syntax):
     """Several serializations one after the other, fields in any order, packed or not, unknown ones in between."""
@@ -152,7 +152,7 @@ def agrees(world: World, raw: bytes) -> None:
             assert findings(doc) == []
 
 
-@settings(max_examples=60 if sweep.full else 25, **UNSHRUNK)
+@settings(max_examples=sweep.examples(60), **UNSHRUNK)
 @given(seed=SEEDS, syntax=SYNTAXES)
 def test_to_python_and_blocks(seed, syntax):
     """`Node.to_python` says what the nodes say, whatever the size of blocks; and nothing is lost by unloading."""
@@ -189,7 +189,7 @@ def by_hand(node):
     return found
 
 
-@settings(max_examples=60, **UNSHRUNK)
+@settings(max_examples=sweep.examples(60), **UNSHRUNK)
 @given(seed=SEEDS, syntax=SYNTAXES)
 def test_paths_lead_back(seed, syntax):
     world, raw = serialized(Chooser.seeded(seed), syntax, odd=True)
@@ -205,7 +205,7 @@ def test_paths_lead_back(seed, syntax):
             assert (found.kind, found.start, found.path) == (node.kind, node.start, path)
 
 
-@settings(max_examples=60, **UNSHRUNK)
+@settings(max_examples=sweep.examples(60), **UNSHRUNK)
 @given(seed=SEEDS, syntax=SYNTAXES)
 def test_fields_in_any_order(seed, syntax):
     """Each field is asked for alone, by name or by number; some are unloaded in between."""
@@ -395,7 +395,7 @@ def test_numbers_instead_of_names():
         assert doc.node("[5]").open().read() == b"\xff\xfe\x00\x01" * 8
 
 
-@settings(max_examples=60, **UNSHRUNK)
+@settings(max_examples=sweep.examples(60), **UNSHRUNK)
 @given(seed=SEEDS, syntax=SYNTAXES)
 def test_no_schema_still_finds_every_byte(seed, syntax):
     """Every field of the root is there, in order, with its bytes."""
@@ -666,7 +666,7 @@ def test_prefixes_of_nodes_below():
 def test_every_byte_changed():
     """What google takes we take, and mean the same; what google refuses has a finding; never another error."""
     raw = sample_raw()
-    for at in range(len(raw)):
+    for at in sweep.some(range(len(raw)), 1.3, ends=8):
         for value in {*sweep.values((0, 1, 0x7F, 0x80, 0xFF, raw[at] ^ 0x04, raw[at] ^ 0x10), at)} - {raw[at]}:
             changed = raw[:at] + bytes([value]) + raw[at + 1 :]
             try:

@@ -17,6 +17,7 @@ from pparse.protos import message_class
 from pparse.recovery.salvage import salvage, salvage_or_keep
 from pparse.recovery.target import Target
 from pparse.testing import FakeData
+from tests import sweep
 from tests.rows import rows
 
 GRAPH = message_class("tensorflow.GraphDef")
@@ -198,7 +199,7 @@ def test_a_file_that_is_cut_is_not_searched():
 
 def test_a_search_that_finds_nothing_reads_what_is_in_proportion_to_the_file():
     """Thousands of places look like a node, and none of them leads to the end."""
-    for filling in (b"\x0a\x05\x0a\x03abc", b"\x0a\x7f\x0a\x01", b"\x0a\x00", b"\x0a\xff\x01\x0a\x02aa"):
+    for filling in sweep.part((b"\x0a\x05\x0a\x03abc", b"\x0a\x7f\x0a\x01", b"\x0a\x00", b"\x0a\xff\x01\x0a\x02aa")):
         content = b"\x0a\x03\x0a\x01a" + b"\x07" + filling * (100_000 // len(filling)) + b"\x07"
         with pparse.open(content, format="graph-def") as document:
             assert document.root.status is not None
@@ -273,7 +274,7 @@ def test_a_tensor_that_is_cut_has_no_type_and_its_bytes_are_beside_the_message(s
 def test_no_prefix_of_a_graph_is_saved_with_a_tensor_of_made_up_values(save):
     made = graph(3)
     content = serialized(made)
-    for cut in range(1, len(content), 17):
+    for cut in sweep.some(range(1, len(content)), 10, ends=8):
         files, _ = save(content[:cut])
         for name, found in whole_of(files["g.pb"]).items() if "g.pb" in files else ():
             assert found == content_of(int(name[1:]))

@@ -12,6 +12,7 @@ from pparse.data.base import BytesData
 from pparse.data.reader import Cursor, Range, Reader, byte_view
 from pparse.errors import ClosedError, EndOfDataError, EndOfRangeError, GapError, SourceError
 from pparse.testing.fakes import FailingData, FakeData, GappyData, ShortData, UnknownSizeData
+from tests import sweep
 from tests.rows import rows
 
 CONTENT = bytes(number * 7 % 251 for number in range(300_000))
@@ -463,7 +464,7 @@ def test_large_reads_are_asked_for_as_they_are():
     assert data.asked == [(0, 200_000)]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=sweep.examples(150))
 @given(st.data())
 def test_any_sequence_is_as_on_a_file(draw):
     """A reader and io.BytesIO, moved alike, serve alike."""

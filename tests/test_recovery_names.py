@@ -20,6 +20,7 @@ from pparse.recovery.names import (
     printable,
     safe_name,
 )
+from tests import sweep
 from tests.rows import rows
 
 HOSTILE = {
@@ -103,7 +104,7 @@ def test_hostile_names_are_harmless(name, expected):
     assert_safe(safe_name(name, windows=True), windows=True)
 
 
-@settings(max_examples=400)
+@settings(max_examples=sweep.examples(400))
 @given(NAMES, st.booleans(), st.sampled_from([1, 2, 5, MAX_DEPTH]))
 def test_no_name_leaves_the_folder_and_safe_names_stay(name, windows, depth):
     parts = safe_name(name, windows=windows, depth=depth)
@@ -113,7 +114,7 @@ def test_no_name_leaves_the_folder_and_safe_names_stay(name, windows, depth):
     assert not changed("/".join(parts), parts)
 
 
-@settings(max_examples=200)
+@settings(max_examples=sweep.examples(200))
 @given(st.binary(max_size=300))
 def test_any_bytes_are_a_name(raw):
     for text in (raw.decode("utf-8", "replace"), raw.decode("utf-8", "surrogateescape"), raw.decode("cp437")):

@@ -177,19 +177,19 @@ def test_many_files_and_gaps_need_no_memory(tmp_path):
         tracemalloc.start()
         try:
             with RecoveryReport(target) as report:
-                for at in range(5_000):
+                for at in range(2_500):
                     report.add(RecoveredFile(f"folder/{at:0100}", Status.COMPLETE, bytes=at))
-                report.add(RecoveredFile("gaps", Status.DAMAGED, gaps=((at, 1) for at in range(100_000))))
+                report.add(RecoveredFile("gaps", Status.DAMAGED, gaps=((at, 1) for at in range(40_000))))
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
     text = (tmp_path / REPORT_NAME).read_text()
-    assert len(text) > 2_000_000
-    assert peak < 700_000
+    assert len(text) > 900_000
+    assert peak < 350_000
     document = json.loads(text)
-    assert len(document["files"]) == 5_001
-    assert document["files"][-1]["gaps"][-1] == [99_999, 1]
-    assert document["summary"]["gap_bytes"] == 100_000
+    assert len(document["files"]) == 2_501
+    assert document["files"][-1]["gaps"][-1] == [39_999, 1]
+    assert document["summary"]["gap_bytes"] == 40_000
 
 
 def test_lines_for_people():

@@ -24,6 +24,7 @@ from pparse.recovery.hash_table import HashTable
 from pparse.recovery.names import fold
 from pparse.recovery.target import Expansion, Target, default_max_output
 from pparse.recovery.workspace import WORK_NAME
+from tests import sweep
 
 POSIX = pytest.mark.skipif(os.name == "nt", reason="rights and descriptors of POSIX")
 
@@ -242,7 +243,7 @@ NAMES = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sweep.examples(150), deadline=None)
 @given(NAMES, st.sampled_from([AnchoredPlaces, PathPlaces]), st.randoms(use_true_random=False))
 def test_every_member_is_there_under_a_name_of_its_own(tmp_path_factory, names, kind, source):
     if kind is AnchoredPlaces and not ANCHORED:
@@ -564,11 +565,11 @@ def test_a_table_that_finds_no_memory_says_so(tmp_path):
 
 
 def test_the_table_is_a_set():
-    source = random.Random(5)
+    source = random.Random(sweep.offset)
     budget = MemoryBudget()
     table, model = HashTable(budget), set()
     keys = [source.getrandbits(64) for _ in range(3000)] + [at << 20 for at in range(2, 500)]
-    for _ in range(20_000):
+    for _ in range(sweep.scaled(20_000, 2)):
         key = source.choice(keys)
         if source.random() < 0.6:
             table.add(key)

@@ -156,7 +156,7 @@ def test_damage_before_the_failure_is_found():
     at = head + 4 * (SIZED[head] + 1)
     assert SIZED[at] >= 0xE0
     for byte in range(at, at + 6):
-        for mask in sweep.values((1, 2, 4, 8, 16, 32, 64, 128), byte, 2):
+        for mask in sweep.values((1, 2, 4, 8, 16, 32, 64, 128), byte, 1):
             Salvage("xz", flip(SIZED, byte, mask)).check(TRUTH, SIZED_BLOCKS, byte, byte + 1)
 
 

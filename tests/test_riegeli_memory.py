@@ -213,7 +213,7 @@ def test_large_transposed_chunks_keep_within_the_default_budget(tmp_path, size, 
 
 
 @measured
-@pytest.mark.parametrize("how", ["reader", "tree"])
+@pytest.mark.parametrize("how", sweep.part(["reader", "tree"]))
 def test_transposed_chunks_of_tiny_records_are_refused_beyond_the_budget(tmp_path, how):
     """A record of 3 bytes costs many times that: what decides is what is held, not what the header says is decoded."""
     rng = random.Random(1)

@@ -52,7 +52,7 @@ def listed(extraction) -> list[tuple[int, int, bytes]]:
 # -- whole files -----------------------------------------------------------------------------------------------------
 
 
-@rows("name", NAMES)
+@rows("name", sweep.sample(NAMES, len(NAMES) // 6))
 def test_the_tree_of_a_file(name):
     with tree(raw(name)) as extraction:
         assert extraction.status is Status.COMPLETE
@@ -424,7 +424,7 @@ def test_a_damaged_file_shows_what_the_reader_saves(options, kind):
     """After a check: the chunks that are whole are those that a recovering reader gives."""
     file = made(options, "reader", 60, (0, 30, 3000, 9000))
     chooser = random.Random(kind)
-    for at in places(file, chooser, 25 if sweep.full else 10):
+    for at in places(file, chooser, 25 if sweep.full else 6):
         size = min(chooser.choice((1, 24, 100, 5000, 70_000)), len(file.data) - at)
         edit = {
             "flipped": flip(file.data, at, 0xFF),

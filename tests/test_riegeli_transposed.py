@@ -36,6 +36,7 @@ from pparse.riegeli.transposed_layout import (
     START_OF_SUBMESSAGE,
     Parts,
 )
+from tests import sweep
 from tests.riegeli_fixtures import CHUNK_HEADER, Chunk, chunk_at, digest, lines, manifest, raw, records, strip, table
 from tests.rows import rows
 
@@ -385,7 +386,7 @@ def chain(tag: int, length: int, moves: int, subtype: int | None = None) -> byte
     return machine([*states, (tag, 0, subtype, None)], [], bytes(move * 4 % 256 | 3 for move in range(moves)))
 
 
-@rows("projection", [None, [[9]], [[1, 0]], [[1]], [[1, 1, 1]]], ids=str)
+@rows("projection", sweep.part([None, [[9]], [[1, 0]], [[1]], [[1, 1, 1]]]), ids=str)
 @rows(
     ("tag", "subtype"),
     [(NO_OP, None), (START_OF_MESSAGE, None), (START_OF_SUBMESSAGE, None), (OPEN_1, None), (0x0B, None), (0x0C, None)]
@@ -480,7 +481,7 @@ def test_what_is_encoded_is_decoded_to_the_same_records(contents, kind, bucket_s
     assert encode([memoryview(record) for record in contents], KINDS[kind], bucket_size=bucket_size) == chunk
 
 
-@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=sweep.examples(200), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(anything, min_size=1, max_size=6), st.lists(st.lists(st.integers(0, 4), max_size=3), max_size=4))
 def test_projection_is_what_filtering_gives(contents, paths):
     try:
@@ -551,7 +552,7 @@ def end_of_group(data: bytes, pos: int) -> int:
 CHUNKS = [(name, chunk, data) for name in TRANSPOSED for chunk, data in chunks_of(name) if chunk.decoded_size < 10_000]
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=sweep.examples(400))
 @given(st.data())
 def test_mutations_give_records_or_our_errors(data):
     if data.draw(st.booleans()):

@@ -120,7 +120,7 @@ def test_equal_to_the_reference(name):
     assert again(name) == raw(name)
 
 
-@rows("name", [name for name in manifest() if name not in UNCOMPRESSED])
+@rows("name", sweep.part(name for name in manifest() if name not in UNCOMPRESSED))
 def test_chunks_equal_to_those_of_the_reference(name):
     """Where the compressor has a say: the same chunks, of the same contents; padding to the same places."""
     data = again(name)
@@ -325,7 +325,7 @@ def option_texts(draw) -> tuple[str, int]:
     return ",".join(words), SIZES[chunk_size] or default
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=sweep.examples(120), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(option_texts(), st.integers(0, 2**32), st.integers(0, 40), st.sets(st.integers(0, 40), max_size=3))
 def test_what_is_written_is_read_at_the_positions_that_were_told(options, seed, count, flushes):
     text, chunk_size = options
@@ -420,7 +420,7 @@ def test_odd_records_transposed(name):
             assert read(write(records, options)) == records
 
 
-@rows("compression", COMPRESSIONS)
+@rows("compression", sweep.part(COMPRESSIONS))
 @rows("fraction", ["0", "0.001", "1"])
 def test_all_odd_records_in_one_transposed_chunk(compression, fraction):
     """More states than a transition can reach: bridges are needed."""

@@ -610,8 +610,8 @@ def test_closing_closes_the_shards(made):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no RLIMIT_NOFILE here")
-def test_300_shards_with_40_descriptors(tmp_path):
-    made = Made(tmp_path, 300, 2)
+def test_120_shards_with_40_descriptors(tmp_path):
+    made = Made(tmp_path, 120, 2)
     script = textwrap.dedent(
         """
         import hashlib, resource, sys
@@ -625,7 +625,7 @@ def test_300_shards_with_40_descriptors(tmp_path):
         for source in sys.argv[1:]:
             with pparse.view(source, limits=Limits(open_files=16)) as model:
                 tensors = dict(model)
-                assert len(tensors) == 600
+                assert len(tensors) == 240
                 for name, tensor in tensors.items():
                     assert tensor.numpy().tobytes() == content(name)
                 for name in reversed(list(tensors)):
@@ -641,7 +641,7 @@ def test_300_shards_with_40_descriptors(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no RLIMIT_NOFILE here")
-def test_300_shards_with_40_descriptors_by_default(tmp_path):
+def test_120_shards_with_40_descriptors_by_default(tmp_path):
     """The pool's own 64 are more than the system gives here: it must do with fewer."""
     made = Made(tmp_path, 300, 1)
     script = textwrap.dedent(
@@ -820,21 +820,22 @@ def test_index_above_a_mebibyte_gives_the_same(tmp_path):
 
 def test_large_index_of_many_names(tmp_path):
     made = Made(tmp_path, 2, 3)
-    weight_map = {f"model.layers.{number}.self_attn.q_proj.weight": made.names[0] for number in range(30_000)}
+    name = "model.layers.{}.self_attn.q_proj.weight"
+    weight_map = {name.format(number): made.names[0] for number in range(15_000)}
     made.write_index(weight_map={**weight_map, **made.map})
-    assert made.index.stat().st_size > 2 << 20
+    assert made.index.stat().st_size > 1 << 20  # a smaller index is decoded whole
     with pparse.view(made.index) as model:
         assert model["layer.1.2"].numpy().tobytes() == made.parts["layer.1.2"]
-        assert model["model.layers.29999.self_attn.q_proj.weight"].status is Status.MISSING
-        assert model.get("model.layers.30000.self_attn.q_proj.weight") is None
+        assert model[name.format(14_999)].status is Status.MISSING
+        assert model.get(name.format(15_000)) is None
         extent = model.extent()
-        assert (extent.whole, extent.missing) == (6, 30_000)
-        assert model.size_hint() == 30_006
+        assert (extent.whole, extent.missing) == (6, 15_000)
+        assert model.size_hint() == 15_006
 
 
 def test_cut_index_gives_what_is_whole(made):
     body = made.index.read_text()
-    for at in range(0, len(body), 7):
+    for at in sweep.some(range(len(body)), 5, ends=16):
         made.index.write_text(body[:at])
         whole = [name for name in made.map if f'"{name}": "{made.map[name]}"' in body[:at]]
         with pparse.view(made.index, format="safetensors-index") as model:
@@ -932,8 +933,8 @@ def test_other_words_in_the_index_are_shown(made):
 
 
 @needs_proc
-def test_listing_2000_shards_keeps_little(tmp_path):
-    made = Made(tmp_path, 2000, 3)
+def test_listing_500_shards_keeps_little(tmp_path):
+    made = Made(tmp_path, 500, 3)
     script = textwrap.dedent(
         """
         import gc, sys, tracemalloc
@@ -941,14 +942,14 @@ def test_listing_2000_shards_keeps_little(tmp_path):
 
         for source in sys.argv[1:]:
             with pparse.view(source) as model:  # what is imported for it is not counted
-                assert sum(1 for _ in model.tensors()) == 6000
+                assert sum(1 for _ in model.tensors()) == 1500
             tracemalloc.start()
             model = pparse.view(source)
-            assert sum(1 for _ in model.tensors()) == 6000
+            assert sum(1 for _ in model.tensors()) == 1500
             gc.collect()
             kept, peak = tracemalloc.get_traced_memory()
             tracemalloc.stop()
-            assert model.extent().whole == 6000
+            assert model.extent().whole == 1500
             assert model.extraction.session.pool.open_count <= 64
             print(kept)
             model.close()
@@ -959,7 +960,7 @@ def test_listing_2000_shards_keeps_little(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     for kept in map(int, done.stdout.split()):
-        assert kept < 4 << 20
+        assert kept < 5 << 18
 
 
 def test_tensors_that_are_held_keep_their_shards_alone(made):

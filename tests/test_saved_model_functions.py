@@ -11,6 +11,7 @@ import pytest
 import pparse
 from pparse.protos import message_class
 from pparse.viewers.tensorflow.structured import words_of
+from tests import sweep
 
 MODEL = Path("docs/samples/saved-model")
 X = "TensorSpec(shape={}, dtype=tf.float32, name='x')"
@@ -124,9 +125,9 @@ def test_a_value_of_a_million_parts_and_one_that_is_deep_are_shown_in_part():
 def test_a_cut_or_damaged_message_is_no_reason_to_fail(tmp_path):
     content = (MODEL / "saved_model.pb").read_bytes()
     path = tmp_path / "saved_model.pb"
-    rng = random.Random(5)
-    cases = [content[:cut] for cut in range(0, len(content), 397)]
-    for _ in range(120):
+    rng = random.Random(f"5 {sweep.offset}")
+    cases = [content[:cut] for cut in sweep.some(range(0, len(content), 397), 4)]
+    for _ in range(sweep.scaled(120, 8)):
         changed = bytearray(content)
         changed[rng.randrange(len(content) // 2, len(content))] ^= 1 << rng.randrange(8)
         cases.append(bytes(changed))

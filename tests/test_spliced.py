@@ -12,6 +12,7 @@ from pparse.data.files import FileData
 from pparse.data.spliced import MissingData, SplicedData, ZeroData
 from pparse.errors import ClosedError, DataChangedError, EndOfDataError, GapError, SourceError
 from pparse.testing.fakes import FailingData, FakeData, GappyData, RestartData, ShortData, UnknownSizeData
+from tests import sweep
 
 DIGITS = b"0123456789"
 HUGE = 1 << 62
@@ -89,7 +90,7 @@ def test_range_beyond_signed_64_bits():
     assert spliced.pread((1 << 64) - 8, 3) == b"012"
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=sweep.examples(200))
 @given(st.data())
 def test_any_parts_read_as_their_bytes_joined(draw):
     sources = [BytesData(draw.draw(st.binary(max_size=40)), str(number)) for number in range(3)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import itertools
 import json
 import lzma
 import struct
@@ -97,8 +98,7 @@ def content_of(document):
 # -- what is whole ---------------------------------------------------------------------------------------------------
 
 
-@rows("size", [0, 1, 100, 70_000, 600_000])
-@rows("codec", CODECS)
+@rows("codec, size", sweep.part(itertools.product(CODECS, [0, 1, 100, 70_000, 600_000])))
 def test_the_content_of_every_codec_is_whole_and_without_findings(codec, size):
     truth = content("mixed" if size > 100 else "text", size)
     with opened(WRITERS[codec](truth), codec) as document:

@@ -18,6 +18,7 @@ from pparse.parsers.tar.parser import TarParser
 from pparse.parsers.tar.walk import TarWalker
 from pparse.testing.fakes import FakeData, RestartData, UnknownSizeData
 from pparse.tree.recognition import Confidence
+from tests import sweep
 from tests.recognising import confidence
 from tests.rows import rows
 
@@ -350,7 +351,7 @@ def test_a_sound_header_is_certain_and_a_damaged_one_likely():
         assert confidence(TarParser, io_range(other)) is Confidence.NO
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=sweep.examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(
         st.tuples(

@@ -17,6 +17,7 @@ from pparse.budget import MemoryBudget
 from pparse.data.base import IoStats
 from pparse.errors import LimitError
 from pparse.tensors.passes import recut, windows
+from tests import sweep
 from tests.numpy_files import archive, npy
 from tests.rows import rows
 
@@ -44,7 +45,7 @@ class Stream:
         return 1 + sum(after < before for before, after in pairwise(self.places))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=sweep.examples(200), deadline=None)
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.data())
 def test_windows_hold_the_elements_in_c_order(shape, data):
     array = RNG.integers(0, 1 << 31, shape, np.int32)
@@ -92,7 +93,7 @@ def test_a_decoder_that_needs_more_gets_it():
     assert not budget.used
 
 
-@rows("form", ["npz", "npy.gz"])
+@rows("form", sweep.sample(["npz", "npy.gz"], 1))
 def test_an_array_in_fortran_order_is_converted_in_few_passes(tmp_path, form):
     array = np.asfortranarray(RNG.integers(0, 4, (700, 1100)).astype("f4"))
     content = npy(array)

@@ -13,13 +13,14 @@ from pparse.findings import Status
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.selection import boxes
 from pparse.tensors.tensor import Span, Tensor
+from tests import sweep
 from tests.rows import rows
 from tests.test_tensor import make, random_bytes
 
 SHAPES = [(), (1,), (24,), (3, 8), (2, 3, 8), (2, 1, 12), (0, 3), (4, 0)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=sweep.examples(300), deadline=None)
 @given(st.lists(st.integers(1, 5), max_size=4), st.data())
 def test_boxes_make_up_any_stretch(shape, data):
     array = np.arange(int(np.prod(shape))).reshape(shape)

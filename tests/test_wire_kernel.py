@@ -27,6 +27,7 @@ from pparse.kernels.wire import (
     skip_payload,
     skip_varint,
 )
+from tests import sweep
 from tests.protobuf_referee import Chooser, read_field, tagged, varint
 from tests.rows import rows
 
@@ -78,7 +79,7 @@ def walked(raw: bytes, block: int) -> dict[int, list[int]]:
     return dict(found)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sweep.examples(150), deadline=None)
 @given(raw=MESSAGES)
 @example(raw=b"")
 @example(raw=tagged(1, 2, bytes(200)) * 3)

@@ -140,17 +140,17 @@ class TestAgainstZipfile:
             assert extraction.get('["a"]') == b"content"
             assert [finding.code for finding in extraction.check()] == ["truncated"]
 
-    def test_seventy_thousand_members_are_listed_within_the_budget(self) -> None:
+    def test_more_members_than_two_bytes_count_are_listed_within_the_budget(self) -> None:
         out = io.BytesIO()
         with zipfile.ZipFile(out, "w") as archive:
-            for number in range(70_000):
+            for number in range(66_000):
                 archive.writestr(zipfile.ZipInfo(f"folder/file-{number}"), b"")
         with opened(out.getvalue(), budget="8MiB") as extraction:
             parser = parser_of(extraction)
-            assert [row.name for row in parser.members()] == [f"folder/file-{number}" for number in range(70_000)]
+            assert [row.name for row in parser.members()] == [f"folder/file-{number}" for number in range(66_000)]
             assert extraction.root.child(65_537).key == "folder/file-65537"
-            assert extraction.root["folder/file-69999"].load() == b""
-            assert sum(1 for _ in parser.files()) == 70_000
+            assert extraction.root["folder/file-65999"].load() == b""
+            assert sum(1 for _ in parser.files()) == 66_000
 
     @pytest.mark.skipif(shutil.which("zip") is None, reason="there is no zip program")
     def test_of_info_zip(self, tmp_path: Path) -> None:

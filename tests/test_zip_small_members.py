@@ -122,7 +122,7 @@ def test_in_a_damaged_stream_the_answer_is_that_of_a_reading_through_a_decoder(m
         for number in range(40):
             outer.writestr(f"m{number}", random_bytes[40 * number :][:300] + TEXT * number)
     content = gzip.compress(made.getvalue(), mtime=0)
-    for place in sweep.some(range(20, len(content)), 250):
+    for place in sweep.some(range(20, len(content)), 400):
         damaged = bytearray(content)
         damaged[place] ^= 0x10
         quick, slow = both_answers(bytes(damaged), monkeypatch)

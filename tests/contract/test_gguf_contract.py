@@ -3,8 +3,8 @@ from __future__ import annotations
 from struct import pack
 
 from pparse.parsers.gguf.parser import GgufParser
-from pparse.testing import ParserContract
 from tests.gguf_files import ARRAY, F32, Q8_0, TEXT, Writer
+from tests.sparse_contract import SparseContract
 
 PAIRS = [
     ("small", ("uint8", 7)),
@@ -25,7 +25,7 @@ def mixed(pairs: list = PAIRS, **how: object) -> bytes:
     return Writer(**how).file(pairs, TENSORS, DATA, 8)
 
 
-class TestGguf(ParserContract):
+class TestGguf(SparseContract):
     parser = GgufParser
     changes = (0xFF,)
     samples = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pparse.findings import Status
 from pparse.parsers.msgpack.flax import FlaxParser
 from pparse.parsers.msgpack.parser import MsgpackParser
-from pparse.testing import ParserContract
 from pparse.testing.contract import tree_of
 from tests.msgpack_samples import EVERYTHING, FLAX, NUMPY, array, encode
+from tests.sparse_contract import SparseContract
 
 
-class TestMsgpack(ParserContract):
+class TestMsgpack(SparseContract):
     parser = MsgpackParser
     samples = {
         "everything": EVERYTHING,
@@ -26,7 +26,7 @@ class TestMsgpack(ParserContract):
         return b"\x91" * depth + b"\xc0"
 
 
-class TestStream(ParserContract):
+class TestStream(SparseContract):
     parser = MsgpackParser
     options = {"documents": "many"}
     samples = {
@@ -49,7 +49,7 @@ class TestStream(ParserContract):
             assert found.status is Status.COMPLETE
 
 
-class TestFlax(ParserContract):
+class TestFlax(SparseContract):
     parser = FlaxParser
     changes = (0xC1, 0xC9, 0xDD)
     samples = {"model": FLAX}

@@ -8,9 +8,9 @@ import pickletools
 from pparse.findings import Status
 from pparse.parsers.pickle.parser import PickleParser
 from pparse.parsers.pickle.values import Call
-from pparse.testing import ParserContract
 from pparse.testing.contract import tree_of
 from tests.pickle_samples import deep, samples
+from tests.sparse_contract import SparseContract
 
 
 def told(value: object) -> str:
@@ -18,7 +18,7 @@ def told(value: object) -> str:
     return f"{value.name}{value.args!r}" if isinstance(value, Call) else repr(value)
 
 
-class TestPickle(ParserContract):
+class TestPickle(SparseContract):
     parser = PickleParser
     samples = samples()
     changes = (0x00, 0x28, 0x30, 0x52, 0x62, 0x65, 0x68, 0xFF)

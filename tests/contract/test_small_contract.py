@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from struct import pack
 
-from pparse.testing import ParserContract
 from tests.small_files import ARRAY, FLOAT32, TEXT, UINT32, SmallParser, array, small_file, text, texts
+from tests.sparse_contract import SparseContract
 
 
 def nested(depth: int) -> bytes:
@@ -13,7 +13,7 @@ def nested(depth: int) -> bytes:
     return b"".join(pack("<IQ", ARRAY, 1) for _ in range(depth - 1)) + texts(["deep"])
 
 
-class TestSmall(ParserContract):
+class TestSmall(SparseContract):
     parser = SmallParser
     samples = {
         "model": small_file(

@@ -3,11 +3,11 @@ from __future__ import annotations
 import struct
 
 from pparse.parsers.tfrecord import TfrecordParser
-from pparse.testing import ParserContract
+from tests.sparse_contract import SparseContract
 from tests.tfrecord_files import example, sequence_example, tfrecord
 
 
-class TestTfrecord(ParserContract):
+class TestTfrecord(SparseContract):
     parser = TfrecordParser
     # Every byte is changed to each of these, and all is read each time.
     changes = (0x01, 0xFF)

@@ -9,6 +9,7 @@ import pparse
 from pparse import PparseError
 from pparse.errors import EngineError
 from pparse.testing.contract import tree_of
+from tests import sweep
 from tests.msgpack_samples import EVERYTHING, FLAX, NUMPY, array, encode, ext, pairs
 
 TOKENS = st.sampled_from(
@@ -49,7 +50,7 @@ SPOILT = st.builds(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=sweep.examples(120), deadline=None)
 @given(SOUP | SPOILT | st.binary(max_size=80), st.sampled_from(["msgpack", "flax"]))
 @example(b"\xdf\xff\xff\xff\xff" * 30, "msgpack")
 @example(encode(array("float32", [1], bytes(4))) + b"\x07", "flax")

@@ -39,7 +39,7 @@ def look(content: bytes, **how: int) -> list[object]:
     return found
 
 
-@settings(max_examples=300 if sweep.full else 60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=sweep.examples(200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(SAMPLES), EDITS)
 def test_damaged_files(content, edits):
     content = damaged(content, edits)

@@ -55,7 +55,7 @@ def damaged(content, edits):
     return bytes(out)
 
 
-@settings(max_examples=400 if sweep.full else 150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=sweep.examples(250), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(SAMPLES), EDITS, GAPS)
 def test_damaged_archives(content, edits, gaps):
     data = FakeData(damaged(content, edits))

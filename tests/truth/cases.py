@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.truth.damage import DRAWN, Damage, Reach, draw
 from tests.truth.samples import SAMPLES, Sample
 from tests.truth.wrappers import WRAPPERS, Wrapped, applies, wrap
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WAY_NAMES = ("open", "view", "threads", "far", "handle", "ls", "info", "get", "check", "extract", "recover")
 # How often a way is drawn: those that look at most find most.
@@ -73,6 +70,10 @@ class Case:
         for name, content in files.items():
             (self.damage if name == hit else Damage("none")).write(folder / name, content)
         return str(folder / (wrapped.sample.entry if wrapped.folder else wrapped.name))
+
+
+# The cases of a default run: what `choose` gives, which takes seconds. ``python -m tests.truth.cases`` writes it.
+TABLE = Path(__file__).parent / "cases.txt"
 
 
 def choose(count: int = DEFAULT_CASES, seed: int = 0) -> list[str]:
@@ -161,3 +162,7 @@ def draw_damage(rng: random.Random, sample: str, wrapper: str, kind: str) -> Dam
         entry = wrapped.sample.entry
         return draw(rng, kind, len(wrapped.sample.siblings[entry]), (), entry if kind != "none" else "")
     return draw(rng, kind, len(wrapped.content), wrapped.landmarks)
+
+
+if __name__ == "__main__":
+    TABLE.write_text("".join(f"{case}\n" for case in choose()))

@@ -9,8 +9,9 @@ import pytest
 
 from pparse.errors import DamagedTensorError
 from pparse.findings import Status
+from tests import sweep
 from tests.rows import rows
-from tests.truth.cases import DRAWN, WAY_NAMES, Case, choose
+from tests.truth.cases import DRAWN, TABLE, WAY_NAMES, Case, choose
 from tests.truth.damage import Damage, Reach
 from tests.truth.oracle import has_rival
 from tests.truth.runner import run_case, watched
@@ -418,10 +419,16 @@ def test_a_text_that_is_no_damage_is_refused(text):
         Damage.parse(text)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_the_cases_of_a_seed_cover_every_pair(seed):
-    chosen = choose(300, seed)
-    assert chosen == choose(300, seed)
+def test_the_cases_of_a_default_run_cover_every_pair():
+    """If a sample, a wrapper or a kind of damage is new: ``python -m tests.truth.cases``."""
+    cover_every_pair(TABLE.read_text().splitlines())
+
+
+def test_the_cases_of_a_seed_cover_every_pair():
+    cover_every_pair(choose(300, 1 + sweep.offset % 100))
+
+
+def cover_every_pair(chosen):
     assert len(set(chosen)) == len(chosen)
     cases = [Case.parse(text) for text in chosen]
     assert [str(case) for case in cases] == chosen
