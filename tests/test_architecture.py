@@ -45,7 +45,8 @@ HEAVY = {
     "dataclasses",
     "typing",
     "brotli",
-    "zstandard",
+    "backports",
+    "compression",
     "cramjam",
 }
 

@@ -21,6 +21,7 @@ from pparse.data.base import IoStats
 from pparse.errors import LimitError, NotWholeError, OptionError, SourceError, UnsupportedError
 from pparse.parsers.safetensors.entry import STORED_DTYPES
 from pparse.tensors import DTYPES, Span
+from tests import zstd
 from tests.conftest import safetensors
 from tests.rows import rows
 from tests.small_files import SmallParser, SmallViewer, small_file
@@ -509,8 +510,7 @@ def test_a_compressed_source_is_read_in_its_own_order(tmp_path, model, codec):
     if codec == "gz":
         packed = gzip.compress(content, 1)
     else:
-        zstandard = pytest.importorskip("zstandard")
-        packed = zstandard.ZstdCompressor(1).compress(content)
+        packed = zstd.compress(content, 1)
     path = tmp_path / f"packed.safetensors.{codec}"
     path.write_bytes(packed)
     stats = IoStats(log=True)

@@ -284,6 +284,6 @@ def test_the_readme_tells_how_to_try_it_on_the_first_screen() -> None:
 
 def test_the_transcripts_of_the_readme_need_only_what_pparse_brings() -> None:
     text = "".join(block for _, _, block in blocks(ROOT / "README.md", "console", "python"))
-    brought = {"pparse", "numpy", "ml_dtypes", "brotli", "zstandard", "cramjam", "google"}
+    brought = {"pparse", "numpy", "ml_dtypes", "brotli", "backports", "cramjam", "google"}
     imported = set(re.findall(r"(?:^|[\s\";])(?:(?<!pparse )import|from)\s+([a-z_]+)", text))
     assert imported <= brought | set(sys.stdlib_module_names), imported

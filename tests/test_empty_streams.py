@@ -12,10 +12,10 @@ import zlib
 
 import cramjam
 import pytest
-import zstandard
 
 import pparse
 from pparse.findings import Status
+from tests import zstd
 from tests.zip_samples import Archive, Made
 
 EMPTY = {
@@ -29,7 +29,7 @@ EMPTY = {
     "two.xz": lzma.compress(b"") + bytes(8) + lzma.compress(b""),
     "padded.xz": lzma.compress(b"") + bytes(4),
     "e.lzma": lzma.compress(b"", format=lzma.FORMAT_ALONE),
-    "e.zst": zstandard.compress(b""),
+    "e.zst": zstd.compress(b""),
     "skipped.zst": b"\x50\x2a\x4d\x18\4\0\0\0abcd",
     "e.lz4": bytes(cramjam.lz4.compress(b"")),
     "e.zz": zlib.compress(b""),

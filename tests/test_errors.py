@@ -43,7 +43,7 @@ SAMPLES = [
     MalformedError("bad byte", offset=255, path="a.b", state="header"),
     FormatError("no parser"),
     NothingThereError("it is zeros only"),
-    UnsupportedError("needs zstd", package="zstandard", path="x", offset=2),
+    UnsupportedError("needs zstd", package="backports.zstd", path="x", offset=2),
     UnsupportedError("encrypted"),
     LimitError("too deep", option="--limit depth=9", wanted=9, got=8, path="p", offset=4),
     DataChangedError("changed", source="f", wanted=10, got=11),

@@ -18,12 +18,12 @@ import zlib
 import brotli
 import cramjam
 import pytest
-import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pparse.budget import MemoryBudget
 from pparse.codecs import CHECKPOINT
+from pparse.codecs.base import ZSTD
 from pparse.codecs.output_cache import Checkpoint
 from pparse.compressed.checkpoints import Checkpoints
 from pparse.compressed.environment import DecodeEnv
@@ -45,7 +45,7 @@ from pparse.errors import (
 )
 from pparse.limits import KIB, MIB, Limits
 from pparse.testing.fakes import FailingData, FakeData, GappyData, ShortData, UnknownSizeData
-from tests import sweep
+from tests import sweep, zstd
 from tests.rows import rows
 
 
@@ -68,7 +68,7 @@ MAKE = {
     "xz": lambda data: lzma.compress(data, preset=1),
     "lzma": lambda data: lzma.compress(data, lzma.FORMAT_ALONE, preset=1),
     "brotli": lambda data: brotli.compress(data, quality=3),
-    "zstd": lambda data: zstandard.ZstdCompressor(write_checksum=True).compress(data),
+    "zstd": lambda data: zstd.compress(data, checksum=True),
     "lz4": lz4_frame,
     "snappy": lambda data: bytes(cramjam.snappy.compress_raw(data)),
 }
@@ -919,8 +919,8 @@ def test_the_limit_of_a_stream_is_named():
 def test_unknown_codecs_and_missing_libraries(monkeypatch):
     with pytest.raises(UnsupportedError, match="no such codec"):
         inflate("rar", b"")
-    monkeypatch.setitem(sys.modules, "zstandard", None)
-    with pytest.raises(UnsupportedError, match="pip install zstandard"):
+    monkeypatch.setitem(sys.modules, ZSTD, None)
+    with pytest.raises(UnsupportedError, match=f"this needs {ZSTD} "):
         inflate("zstd", b"")
 
 
@@ -1033,12 +1033,15 @@ def test_what_it_serves_is_counted():
 
 SCRIPT = """
 import json, random, sys
-import bz2, lzma, zlib, brotli, zstandard, cramjam, tempfile
+import bz2, lzma, zlib, brotli, cramjam, tempfile
 from pparse.budget import MemoryBudget
+from pparse.codecs.base import ZSTD, package
 from pparse.data.files import FileData
 from pparse.compressed.inflated import InflatedData
 from pparse.data.scratch import Scratch
 import pparse.codecs.brotli, pparse.codecs.lz4, pparse.codecs.snappy, pparse.codecs.standard, pparse.codecs.zstd
+
+package(ZSTD)
 
 def memory(word):
     with open("/proc/self/status") as status:
@@ -1068,7 +1071,7 @@ def test_memory_is_bounded_whatever_the_size(codec, limit, tmp_path):
     block = bytes(range(256)) * 4096
     writer = {
         "gzip": lambda: zlib.compressobj(1, zlib.DEFLATED, 31),
-        "zstd": lambda: zstandard.ZstdCompressor().compressobj(),
+        "zstd": zstd.compressor,
         "xz": lambda: lzma.LZMACompressor(preset=0),
     }[codec]()
     path = tmp_path / "packed"

@@ -10,6 +10,7 @@ import tarfile
 import zipfile
 import zlib
 
+import cramjam
 import pytest
 
 import pparse
@@ -17,7 +18,7 @@ from pparse.cli import main
 from pparse.containers.archive import documents_below
 from pparse.errors import LimitError
 from pparse.limits import MAX_NESTING, Limits
-from tests import sweep
+from tests import sweep, zstd
 
 DEPTH = 2_000
 DEEP = {"bz2": 150, "xz": 500, "deflated.zip": 1_000, "tgz": 200}  # what would take minutes to make, else
@@ -46,17 +47,13 @@ def tarred(content: bytes) -> bytes:
     return out.getvalue()[: 512 + -(-len(content) // 512) * 512]  # without the zeros, which would add up
 
 
-def library(name: str):
-    return pytest.importorskip(name)
-
-
 STREAMS = {
     "gz": lambda content: gzip.compress(content, 1),
     "bz2": bz2.compress,
     "xz": lambda content: lzma.compress(content, preset=0),
     "zz": lambda content: zlib.compress(content, 1),
-    "zst": lambda content: library("zstandard").ZstdCompressor(level=1).compress(content),
-    "lz4": lambda content: bytes(library("cramjam").lz4.compress(content)),
+    "zst": lambda content: zstd.compress(content, 1),
+    "lz4": lambda content: bytes(cramjam.lz4.compress(content)),
 }
 ARCHIVES = {
     "zip": zipped,

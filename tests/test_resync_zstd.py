@@ -4,7 +4,6 @@ import random
 import struct
 
 import pytest
-import zstandard
 
 from pparse.budget import MemoryBudget
 from pparse.compressed.resync import Failure
@@ -12,6 +11,7 @@ from pparse.data.base import BytesData
 from pparse.errors import MalformedError
 from pparse.limits import KIB, MIB
 from pparse.testing.fakes import GappyData
+from tests import zstd
 from tests.resync_damage import Salvage, flip, found_behind, hole, text
 
 TRUTH = text(800 * KIB)
@@ -20,11 +20,7 @@ SKIPPABLE = b"\x53\x2a\x4d\x18" + struct.pack("<I", 20) + b"\x28\xb5\x2f\xfd" + 
 
 
 def frame(part, sized=True):
-    make = zstandard.ZstdCompressor(write_checksum=True, write_content_size=sized)
-    if sized:
-        return make.compress(part)
-    stream = make.compressobj()
-    return stream.compress(part) + stream.flush()
+    return zstd.compress(part, checksum=True, content_size=sized)
 
 
 def frames(sized, between=b""):
@@ -170,8 +166,7 @@ def test_reading_at_random_equals_the_truth(kind):
 
 def test_a_long_index_is_thinned_out():
     parts = [b"%06d" % number for number in range(20_000)]
-    make = zstandard.ZstdCompressor(level=1)
-    data = b"".join(make.compress(part) for part in parts)
+    data = b"".join(zstd.compress(part, 1) for part in parts)
     budget = MemoryBudget(4 * MIB)
     blocks = behind_the_first(data, budget)
     assert len(blocks) <= 16 * KIB

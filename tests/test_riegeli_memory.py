@@ -31,10 +31,11 @@ HUGE = 200_000_000 if sweep.full else 56_000_000
 # What every script below begins with: everything imported, codecs used once, then `finish()` prints the growth.
 PRELUDE = """
 import json, sys, zlib
-import brotli, cramjam, numpy, zstandard
+import brotli, cramjam, numpy
 import pparse, pparse.codecs, pparse.compressed.inflated, pparse.data.spliced, pparse.parsers.riegeli.parser
 import pparse.riegeli.search, pparse.riegeli.salvage, pparse.riegeli.transposed, pparse.riegeli.transposed_encoder
 from pparse.budget import MemoryBudget
+from pparse.codecs.base import ZSTD, package
 from pparse.data.files import FileData
 from pparse.errors import LimitError, PparseError
 from pparse.riegeli import RecordReader, RecordWriter
@@ -274,7 +275,7 @@ from pparse.kernels.varint import encode_varint
 from pparse.riegeli.layout import FILE_SIGNATURE, METADATA, PADDING, SIMPLE, TRANSPOSED, ChunkHeader
 
 GIB2 = 2 << 30
-huge, zstd = encode_varint(GIB2), zstandard.ZstdCompressor().compress
+huge, zstd = encode_varint(GIB2), package(ZSTD).compress
 snappy = lambda data: bytes(cramjam.snappy.compress_raw(data))
 # Its window is 1 KiB: a wide one may be reserved, if the budget has room for it. One empty block.
 frame = b"\\x28\\xb5\\x2f\\xfd\\xc0\\0" + GIB2.to_bytes(8, "little") + b"\\x01\\x00\\x00"

@@ -472,10 +472,13 @@ def test_progress_and_cancelling(tmp_path):
 
 SCRIPT = """
 import json, sys
-import brotli, numpy, zstandard
+import brotli, numpy
 import pparse.parsers.cpb.parser, pparse.parsers.tensorflow, pparse.riegeli.writer
+from pparse.codecs.base import ZSTD, package
 from pparse.proto_splitter.stream_merge import merge_to_file
 from pparse.proto_splitter.stream_split import split_file
+
+package(ZSTD)
 
 def memory(word):
     with open("/proc/self/status") as status:

@@ -21,7 +21,7 @@ from pparse.errors import EndOfDataError, FormatError, LimitError, MalformedErro
 from pparse.findings import Status
 from pparse.limits import Limits
 from pparse.testing.fakes import GappyData, UnknownSizeData
-from tests import sweep
+from tests import sweep, zstd
 from tests.conftest import safetensors
 from tests.deflate_samples import content, deflate
 from tests.rows import rows
@@ -29,10 +29,6 @@ from tests.rows import rows
 
 def fault(reason):
     return pytest.mark.xfail(strict=True, reason=reason)
-
-
-def zstd(data: bytes) -> bytes:
-    return pytest.importorskip("zstandard").ZstdCompressor(write_checksum=True).compress(data)
 
 
 def lz4(data: bytes) -> bytes:
@@ -48,7 +44,7 @@ WRITERS = {
     "bz2": bz2.compress,
     "xz": lzma.compress,
     "lzma": lambda data: lzma.compress(data, lzma.FORMAT_ALONE),
-    "zstd": zstd,
+    "zstd": lambda data: zstd.compress(data, checksum=True),
     "lz4": lz4,
     "zlib": zlib.compress,
     "deflate": deflate,

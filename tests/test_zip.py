@@ -18,6 +18,7 @@ from pparse.errors import LimitError, MalformedError, PathError, UnsupportedErro
 from pparse.findings import Severity, Status
 from pparse.parsers.zip.parser import ZipParser
 from pparse.tree.recognition import Confidence
+from tests import zstd
 from tests.recognising import confidence
 from tests.zip_samples import Archive, Made, Sink, add, noise, torch_like
 
@@ -239,9 +240,8 @@ class TestMembers:
 
     @pytest.mark.parametrize("number", [20, 93])
     def test_members_compressed_with_zstd_are_read(self, number: int) -> None:
-        zstandard = pytest.importorskip("zstandard")
-        content = b"zstandard " * 500
-        archive = Archive(Made("a", content, packed=zstandard.compress(content), method=number), Made("b", b"next"))
+        content = b"zstd " * 1000
+        archive = Archive(Made("a", content, packed=zstd.compress(content), method=number), Made("b", b"next"))
         assert_contents(archive, [content, b"next"])
 
     def test_members_compressed_with_xz_are_read(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from copy import copy
 
 from pparse.errors import ClosedError, EndOfDataError, Fault, LimitError, MalformedError, PparseError, UnsupportedError
@@ -22,6 +24,11 @@ if TYPE_CHECKING:
 CHECKPOINT: Final = 41 * KIB
 _STEP: Final = 128 * KIB
 
+ZSTD: Final = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+"""The library for Zstandard: that of Python 3.14 and later, or its copy for those before."""
+# A Python may have been built without these.
+_STANDARD: Final = ("bz2", "lzma", "compression.zstd")
+
 
 def package(name: str) -> Any:
     """Import the library ``name`` that a codec needs. Raises `UnsupportedError` naming it if it is not there."""
@@ -30,7 +37,7 @@ def package(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        standard = name in ("bz2", "lzma")
+        standard = name in _STANDARD
         where = "this Python was built without it" if standard else str(error)
         raise UnsupportedError(f"this needs {name} ({where})", package=None if standard else name) from error
 
@@ -53,20 +60,19 @@ def checked(codec: str, out: bytes, eof: bool, left: int, max_size: int) -> byte
 def drain(stream: Decompressor, data: Buffer, max_size: int) -> bytes:
     """Return all that ``stream`` makes of ``data``; see `pparse.codecs.decompress`."""
     view = memoryview(data)
-    pieces: list[bytes] = []
-    at = total = 0
+    out = io.BytesIO()  # gives its bytes away without a copy
+    at = 0
     try:
-        while not stream.eof and total <= max_size:
+        while not stream.eof and out.tell() <= max_size:
             piece = view[at : at + _STEP] if stream.needs_input else b""
             at += len(piece)
             if not piece and stream.needs_input:
                 stream.finish()
-            pieces.append(stream.decompress(piece, min(_STEP, max_size - total + 1)))
-            total += len(pieces[-1])
+            out.write(stream.decompress(piece, min(_STEP, max_size - out.tell() + 1)))
     except EndOfDataError as error:
-        raise MalformedError(error.reason, offset=error.offset, got=total, fault=error.fault) from error
-    out = b"".join(pieces)
-    return checked(stream.codec, out, stream.eof, len(view) - at + len(stream.unused_data), max_size)
+        raise MalformedError(error.reason, offset=error.offset, got=out.tell(), fault=error.fault) from error
+    left = len(view) - at + len(stream.unused_data)
+    return checked(stream.codec, out.getvalue(), stream.eof, left, max_size)
 
 
 def too_much(codec: str, max_size: int) -> MalformedError:

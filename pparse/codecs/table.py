@@ -34,7 +34,6 @@ class Codec:
         "marks",
         "media_type",
         "name",
-        "packages",
         "parser",
         "references",
         "resync",
@@ -62,7 +61,6 @@ class Codec:
         limitations: tuple[str, ...] = (),
         parser: str = "",
         resync: str | None = None,
-        packages: tuple[str, ...] = (),
         checked: bool = False,
         joins: bool = False,
         copies: bool = False,
@@ -98,8 +96,6 @@ class Codec:
         """``module:class`` of the parser of such files."""
         self.resync = resync
         """The module of `pparse.compressed.resync` that reads on behind damage; None: nothing can."""
-        self.packages = packages
-        """Packages of which one has to be installed."""
         self.checked = checked
         """Whether a checksum always covers what the stream holds."""
         self.joins = joins
@@ -215,7 +211,6 @@ _CODECS: Final = (
         media_type="application/zstd",
         references=("RFC 8878",),
         resync="zstd",
-        packages=("zstandard",),
         joins=True,
     ),
     Codec(
@@ -231,7 +226,6 @@ _CODECS: Final = (
         media_type="application/x-lz4",
         references=("LZ4 Frame Format Description 1.6.4",),
         resync="lz4",
-        packages=("cramjam",),
         joins=True,
     ),
     Codec(
@@ -268,10 +262,9 @@ _CODECS: Final = (
         media_type="application/x-brotli",
         references=("RFC 7932",),
         limitations=("nothing behind damage can be read: blocks depend on all that precedes them",),
-        packages=("brotli", "cramjam"),
         spools=True,
     ),
-    Codec("snappy", "raw Snappy", "snappy:snappy", packages=("cramjam",)),
+    Codec("snappy", "raw Snappy", "snappy:snappy"),
 )
 
 CODECS: Final[dict[str, Codec]] = {codec.name: codec for codec in _CODECS}

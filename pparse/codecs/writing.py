@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse.codecs.base import package
+from pparse.codecs.base import ZSTD, package
 from pparse.errors import UnsupportedError
 
 TYPE_CHECKING = False
@@ -49,10 +49,9 @@ def compressor(
         stream = brotli.Compressor(**_brotli_options(level, window_log))
         return Compressor(stream.process, stream.finish, brotli.error)
     if codec == "zstd":
-        zstandard = package("zstandard")
-        options = _zstd_options(zstandard, level, window_log, size or 0, pledged=size is not None)
-        stream = zstandard.ZstdCompressor(**options).compressobj(**({} if size is None else {"size": size}))
-        return Compressor(stream.compress, stream.flush, zstandard.ZstdError)
+        zstd, stream = _zstd_compressor(level, window_log, pledged=size is not None)
+        stream.set_pledged_input_size(size)
+        return Compressor(stream.compress, stream.flush, zstd.ZstdError)
     raise UnsupportedError(f"{codec!r} cannot be written piece by piece")
 
 
@@ -70,9 +69,8 @@ def compress(
         options = _brotli_options(level, window_log)
         return bytes(package("brotli").compress(data, **options))
     if codec == "zstd":
-        zstandard = package("zstandard")
-        options = _zstd_options(zstandard, level, window_log, len(memoryview(data)), pledged=pledged)
-        return bytes(zstandard.ZstdCompressor(**options).compress(data))
+        zstd, stream = _zstd_compressor(level, window_log, pledged=pledged)
+        return bytes(stream.compress(data, zstd.ZstdCompressor.FLUSH_FRAME))
     if codec == "snappy":
         _check("level of snappy", level, 1, 2)
         if window_log is not None:
@@ -96,14 +94,13 @@ def _brotli_options(level: int | None, window_log: int | None) -> dict[str, int]
     return {"quality": 6 if level is None else level, "lgwin": 22 if window_log is None else window_log}
 
 
-def _zstd_options(
-    zstandard: Any, level: int | None, window_log: int | None, size: int, pledged: bool
-) -> dict[str, Any]:
+def _zstd_compressor(level: int | None, window_log: int | None, pledged: bool) -> tuple[Any, Any]:
+    """Return the library, and a compressor of it whose frames have no checksum, and their size if it is known."""
     _check("level of zstd", level, -131072, 22)
     _check("window_log of zstd", window_log, 10, 31)
-    if window_log is None:
-        return {"level": level or 3, "write_content_size": pledged, "write_checksum": False}
-    parameters = zstandard.ZstdCompressionParameters.from_level(
-        level or 3, source_size=size, window_log=window_log, write_content_size=pledged, write_checksum=False
-    )
-    return {"compression_params": parameters}
+    zstd = package(ZSTD)
+    option = zstd.CompressionParameter
+    options = {option.compression_level: level or 3, option.content_size_flag: int(pledged)}
+    if window_log is not None:
+        options[option.window_log] = window_log
+    return zstd, zstd.ZstdCompressor(options=options)

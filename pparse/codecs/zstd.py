@@ -7,10 +7,8 @@ output needs is narrowed in the frame header, which no checksum covers.
 
 from __future__ import annotations
 
-import threading
-
-from pparse.codecs.base import Decompressor, drain, package, too_much
-from pparse.errors import Fault, MalformedError, UnsupportedError
+from pparse.codecs.base import ZSTD, Decompressor, checked, drain, package, too_much
+from pparse.errors import MalformedError, UnsupportedError
 from pparse.limits import KIB, MIB
 
 TYPE_CHECKING = False
@@ -25,13 +23,10 @@ if TYPE_CHECKING:
 MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _BLOCK: Final = 128 * KIB
 _MAX_WINDOW: Final = 1 << 31
-# Contexts whose window is larger are not kept: they would hold that memory as long as the thread lives.
-_KEPT_WINDOW: Final = 2 * MIB
-# Frames that may yield more than this are decoded block by block: memory grows with what comes, not with promises.
-_AT_ONCE: Final = 256 * MIB
+# Frames that may take more memory are decoded block by block: it grows with what comes, and nothing is there twice.
+_AT_ONCE: Final = 2 * MIB
 # Tables and buffers beside the window.
 _STATE: Final = 4 * _BLOCK
-_local = threading.local()
 
 
 class Frame:
@@ -86,69 +81,33 @@ def _narrow(window: int, known: int) -> int:
     return max(17, (max(known, 1) - 1).bit_length()) if window > known else 64
 
 
+def _decoder(zstd: Any) -> Any:
+    return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _MAX_WINDOW.bit_length() - 1})
+
+
 def whole_zstd(codec: str, data: Buffer, max_size: int) -> bytes:
     """Return what exactly one zstd frame holds; see `pparse.codecs.decompress`. A skippable frame is not data."""
-    zstandard = package("zstandard")
+    zstd = package(ZSTD)
     view = memoryview(data)
     frame = parse_frame(bytes(view[:18]))
     if frame is None:
         raise MalformedError("the zstd stream ends early", got=len(view))
-    bound, end = _extent(view, frame)
-    if end != len(view):
-        raise MalformedError(f"{len(view) - end} bytes follow the zstd stream", fault=Fault.TRAILING)
-    size = min(bound, max_size)
-    if frame.content is not None:
-        if frame.content > max_size:
-            raise too_much(codec, max_size)
-        if frame.content > bound:
-            raise MalformedError("the zstd frame declares more than it can hold", wanted=frame.content)
-        size = frame.content
-    elif frame.window > _KEPT_WINDOW and frame.window > 1 << (log := _narrow(frame.window, bound)):
-        narrowed = bytearray(view)
-        narrowed[5] = (log - 10) << 3
-        view = memoryview(narrowed)
-        frame.window = 1 << log
-    if size > _AT_ONCE or frame.content == 0:  # the library would not even look at the blocks of an empty frame
-        return drain(_Zstd(None, None), view, max_size)
-    kept = frame.content is not None or frame.window <= _KEPT_WINDOW
-    stream = _kept(zstandard) if kept else zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
-    try:
-        # 0 would mean that the frame has to say its size.
-        out: bytes = stream.decompress(view, max_output_size=max(1, size), allow_extra_data=False)
-    except zstandard.ZstdError as error:
-        if bound > max_size and "did not decompress full frame" in str(error):
-            raise too_much(codec, max_size) from error
-        raise MalformedError(f"the zstd stream is damaged ({error})") from error
-    if len(out) > max_size:
+    most = len(view) * (_BLOCK // 4)  # a block that yields anything has at least four bytes
+    needed = frame.content
+    if needed is None:
+        needed = max(frame.window, min(max_size, most))
+    elif needed > max_size:
         raise too_much(codec, max_size)
-    return out
-
-
-def _kept(zstandard: Any) -> Any:
-    # Not safe across threads: one each.
+    elif needed > most:
+        raise MalformedError("the zstd frame declares more than it can hold", wanted=needed)
+    if needed > _AT_ONCE:
+        return drain(_Zstd(None, min(max_size, most) + 1), view, max_size)
+    stream = _decoder(zstd)
     try:
-        return _local.stream
-    except AttributeError:
-        _local.stream = stream = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
-        return stream
-
-
-def _extent(view: memoryview, frame: Frame) -> tuple[int, int]:
-    """Walk the blocks; return the most bytes that they can yield, and where the frame ends."""
-    at = frame.length
-    bound = 0
-    length = len(view)
-    while at + 3 <= length:
-        header = view[at] | view[at + 1] << 8 | view[at + 2] << 16
-        kind = header >> 1 & 3
-        bound += header >> 3 if kind < 2 else _BLOCK
-        at += 4 if kind == 1 else 3 + (header >> 3)
-        if header & 1:
-            at += 4 if frame.checksum else 0
-            if at <= length:
-                return bound, at
-            break
-    raise MalformedError("the zstd stream ends early", got=length)
+        out: bytes = stream.decompress(view, max_size + 1)
+    except zstd.ZstdError as error:
+        raise MalformedError(f"the zstd stream is damaged ({error})") from error
+    return checked(codec, out, stream.eof, len(stream.unused_data), max_size)
 
 
 class _Zstd(Decompressor):
@@ -156,7 +115,7 @@ class _Zstd(Decompressor):
 
     def __init__(self, budget: MemoryBudget | None, size: int | None) -> None:
         super().__init__("zstd", budget, size)
-        self._zstandard = package("zstandard")
+        self._zstd = package(ZSTD)
         self._stream: Any = None
         self._checksum = False
         self._content: int | None = None  # declared
@@ -170,7 +129,7 @@ class _Zstd(Decompressor):
             before = len(self._input), self._step
             try:
                 out = self._step(self)
-            except self._zstandard.ZstdError as error:
+            except self._zstd.ZstdError as error:
                 raise MalformedError(f"the zstd stream is damaged ({error})", offset=self.consumed) from error
             if out:
                 return out
@@ -211,7 +170,7 @@ class _Zstd(Decompressor):
         self._reserve(min([window, *known]) + _STATE)
         self._checksum = frame.checksum
         self._content = frame.content
-        self._stream = self._zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).decompressobj()
+        self._stream = _decoder(self._zstd)
         self._step = _Zstd._block
         return self._give(frame.length)
 

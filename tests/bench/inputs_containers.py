@@ -95,12 +95,14 @@ def xz_of(path: Path, size: int) -> Path:
 
 def zstd_of(path: Path, size: int) -> Path:
     """Write one Zstandard frame that holds ``size`` bytes and says so, as the command does."""
-    import zstandard
+    from pparse.codecs import compressor
 
     content = mixed()
-    with path.open("wb") as file, zstandard.ZstdCompressor(level=3).stream_writer(file, size=size) as packer:
+    packer = compressor("zstd", size=size)
+    with path.open("wb") as file:
         for at in range(0, size, len(content)):
-            packer.write(content[: size - at])
+            file.write(packer.compress(content[: size - at]))
+        file.write(packer.flush())
     return path
 
 

@@ -306,9 +306,10 @@ def facts(python: Path) -> list[tuple[str, str]]:
         pass
     code = (
         "import sys, importlib.metadata as m; print('Python', sys.version.split()[0], end='');"
-        "[print(f', {name} {m.version(name)}', end='') for name in sys.argv[1:]]"
+        "[print(f', {name} {m.version(name)}', end='') for name in sys.argv[1:]];"
+        "from pparse.codecs.base import ZSTD, package; print(', zstd', package(ZSTD).zstd_version, end='')"
     )
-    names = ("lazy-pparse", "numpy", "ml_dtypes", *PEERS, "brotli", "zstandard", "cramjam")
+    names = ("lazy-pparse", "numpy", "ml_dtypes", *PEERS, "brotli", "cramjam")
     versions = subprocess.run([str(python), "-c", code, *names], capture_output=True, text=True).stdout
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True).stdout

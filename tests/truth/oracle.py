@@ -12,6 +12,7 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests import zstd
 from tests.pickle_arrays import arrays_in
 from tests.truth.archived import (
     delivered_files,
@@ -391,11 +392,9 @@ def all_equal(attempt: Attempt, reach: Reach) -> bool:
 
 def decoded(content: bytes) -> bytes | None:
     """Return what a Zstandard stream holds; None if its library refuses it."""
-    import zstandard
-
     try:
-        return zstandard.ZstdDecompressor().decompressobj().decompress(content)
-    except zstandard.ZstdError:
+        return zstd.decompressor().decompress(content)
+    except zstd.library.ZstdError:
         return None
 
 

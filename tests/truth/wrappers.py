@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
+from tests import zstd
 from tests.truth.damage import Damage, Reach
 from tests.truth.samples import Sample, csv_bytes, load, mixed, text_bytes
 
@@ -229,9 +230,7 @@ def prefix_decoder(codec: str, packed: bytes) -> Callable[[int], int]:
             if codec == "xz":
                 return len(lzma.LZMADecompressor().decompress(head))
             if codec == "zst":
-                import zstandard
-
-                return len(zstandard.ZstdDecompressor().decompressobj().decompress(head))
+                return len(zstd.decompressor().decompress(head))
         except EOFError:
             return 0
         # Whole blocks only; the last one is shorter, which `min` sees to.
@@ -249,9 +248,7 @@ def compress(codec: str, content: bytes) -> bytes:
     if codec == "xz":
         return lzma.compress(content, check=lzma.CHECK_CRC64)
     if codec == "zst":
-        import zstandard
-
-        return zstandard.ZstdCompressor(level=3, write_checksum=True).compress(content)
+        return zstd.compress(content, checksum=True)
     import cramjam
 
     packed = bytes(cramjam.lz4.compress(content))

@@ -14,8 +14,10 @@ import time
 from report import memory, report
 from warm import import_all
 
+from pparse.codecs.base import ZSTD
+
 how, source, target, options, max_size = [*sys.argv[1:], "", ""][:5]
-import_all("brotli", "zstandard", "google.protobuf.message_factory", "gzip")
+import_all("brotli", ZSTD, "google.protobuf.message_factory", "gzip")
 
 import gzip  # noqa: E402
 

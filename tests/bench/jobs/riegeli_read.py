@@ -15,6 +15,7 @@ import time
 
 from report import report
 
+from pparse.codecs.base import ZSTD, package
 from pparse.kernels.highway import NATIVE, hash64
 
 BLOCK_SIZE, BLOCK_HEADER_SIZE = 1 << 16, 24
@@ -58,10 +59,7 @@ def library(kind: int):
 
         return lambda data, size: brotli.decompress(data)
     if kind == ord("z"):
-        import zstandard
-
-        stream = zstandard.ZstdDecompressor()
-        return lambda data, size: stream.decompress(data, max_output_size=size)
+        return lambda data, size: package(ZSTD).decompress(data)
     if kind == ord("s"):
         import cramjam
 

@@ -10,6 +10,8 @@ import time
 
 from report import report
 
+from pparse.codecs.base import ZSTD, package
+
 how, source, target, options, size = *sys.argv[1:5], int(sys.argv[5])
 with open(source, "rb") as file:
     records = list(iter(lambda: file.read(size), b""))
@@ -17,9 +19,7 @@ if how == "bare":
     from pparse.kernels.highway import hash64
 
     if options == "zstd":
-        import zstandard
-
-        compress = zstandard.ZstdCompressor(level=3).compress
+        compress = package(ZSTD).compress
     else:
         from functools import partial
 

@@ -11,6 +11,8 @@ import zlib
 
 from report import memory, report
 
+from pparse.codecs.base import ZSTD, package
+
 MIB = 1 << 20
 INPUT = 64 << 10
 
@@ -20,21 +22,17 @@ if how == "bare":
     if codec == "gzip":
         stream = zlib.decompressobj(31)
     elif codec == "xz":
-        import lzma
-
-        library = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+        library = package("lzma").LZMADecompressor()
     else:
-        import zstandard
+        library = package(ZSTD).ZstdDecompressor()
 else:
     import pparse
     import pparse.compressed.resumed
     import pparse.parsers.streams
     import pparse.tensors.viewer
 
-    if codec == "xz":
-        import lzma
-    elif codec == "zstd":
-        import zstandard
+    if codec != "gzip":
+        package({"xz": "lzma", "zstd": ZSTD}[codec])
 check = size = 0
 before = memory("VmRSS")
 start, cpu = time.perf_counter(), time.process_time()
@@ -44,14 +42,10 @@ if how == "bare":
             while not stream.eof:
                 block = stream.decompress(stream.unconsumed_tail or file.read(INPUT), MIB)
                 check, size = zlib.crc32(block, check), size + len(block)
-        elif codec == "xz":
+        else:
             while not library.eof:
                 block = library.decompress(file.read(INPUT) if library.needs_input else b"", MIB)
                 check, size = zlib.crc32(block, check), size + len(block)
-        else:
-            with zstandard.ZstdDecompressor().stream_reader(file, read_size=INPUT) as reader:
-                while block := reader.read(MIB):
-                    check, size = zlib.crc32(block, check), size + len(block)
 elif how == "pparse":
     with pparse.open(path, format=codec) as document:
         content = document.parse().parser.content
