@@ -156,7 +156,9 @@ def test_what_a_checksum_contradicts_is_never_written(tmp_path, source, made, ta
     assert found == kept
 
 
-@pytest.mark.parametrize("name", ["module.pt", "training.pt", "views.pt", "slice.pt", "shared.pt", "conj_neg.pt"])
+@pytest.mark.parametrize(
+    "name", sweep.part(["module.pt", "training.pt", "views.pt", "slice.pt", "shared.pt", "conj_neg.pt"])
+)
 def test_flips_anywhere_are_found_as_by_reading_all_first(tmp_path, name):
     """A dry run compares all checksums first; copying must leave out just the same tensors."""
     path = FOLDER / name

@@ -362,7 +362,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 @POSIX
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", sweep.part([signal.SIGINT, signal.SIGKILL]))
 def test_the_command_goes_on_after_a_signal(tmp_path, model, how):
     generator = np.random.default_rng(3)
     count = 12

@@ -11,6 +11,7 @@ import pparse
 from pparse import Limits
 from pparse.parsers.protobuf.parser import ProtobufParser
 from pparse.tree.parser import Parser
+from tests import sweep
 
 
 def varint(number: int) -> bytes:
@@ -140,7 +141,7 @@ def test_the_warning_about_depth_names_a_number():
 # -- JSON of deep values -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shown", [(), ("--json",)])
+@pytest.mark.parametrize("shown", sweep.part([(), ("--json",)]))
 @pytest.mark.parametrize("name", ["deep.json", "deep.pb"])
 def test_get_writes_values_deeper_than_python_recurses(run, tmp_path, name, shown):
     depth = 1500  # Python itself recurses 1,000 deep

@@ -975,7 +975,7 @@ def test_closing_gives_everything_back(codec, tmp_path):
     assert not data._source.data.closed
 
 
-@pytest.mark.parametrize("codec", ALL)
+@pytest.mark.parametrize("codec", sweep.part(ALL))
 def test_nothing_is_held_in_a_circle(codec, tmp_path):
     budget = MemoryBudget(64 * MIB)
     scratch = Scratch(tmp_path, 1 << 30)

@@ -17,6 +17,7 @@ from pparse.errors import ClosedError, LimitError, MalformedError, PathError
 from pparse.tree.context import DONE
 from pparse.tree.entry import MAP
 from pparse.tree.recognition import Confidence
+from tests import sweep
 
 if TYPE_CHECKING:
     from pparse.tree.node import Node
@@ -555,7 +556,7 @@ def test_the_index_that_was_not_used_for_longest_goes_first(use, left):
         assert indexed_rows(extraction) == left
 
 
-@pytest.mark.parametrize("kernel", ["stdlib", "numpy"])
+@pytest.mark.parametrize("kernel", sweep.part(["stdlib", "numpy"]))
 def test_indexes_that_were_evicted_are_made_again(kernel):
     rows, wide = 30, 6000
     text = b"[" + b",".join(b"[%s]" % b",".join(b"%d" % (row % 10) for _ in range(wide)) for row in range(rows)) + b"]"

@@ -178,7 +178,7 @@ def assert_goes_on(tmp_path, source, command, *, step: int = 1, torn: bool = Fal
 
 @POSIX
 @pytest.mark.parametrize("torn", [False, True], ids=["before", "within"])
-@pytest.mark.parametrize("command", ["recover", "extract"])
+@pytest.mark.parametrize("command", sweep.part(["recover", "extract"]))
 def test_killed_at_any_call_the_same_command_comes_to_the_same(tmp_path, source, command, torn):
     assert assert_goes_on(tmp_path, source, command, torn=torn) > 40
 
@@ -222,7 +222,7 @@ def test_killed_again_and_again_it_comes_to_its_end(tmp_path, source):
     run("recover", source, tmp_path / "whole")
     whole = contents(tmp_path / "whole")
     count = 0
-    for seed in range(8):
+    for seed in sweep.sample(range(8), 5):
         generator = random.Random(seed)
         folder = tmp_path / str(seed)
         while killed_at(
@@ -235,7 +235,7 @@ def test_killed_again_and_again_it_comes_to_its_end(tmp_path, source):
             if contents(folder) == whole and not is_unfinished(folder):
                 break  # all that was left to do was to remove an empty folder
         assert contents(folder) == whole
-    assert count >= 3
+    assert count >= 2
 
 
 # -- what is not done again --------------------------------------------------------------------------------------------

@@ -578,7 +578,7 @@ def work(monkeypatch) -> Work:
     return done
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", sweep.part(HOSTILE))
 def test_hostile_streams_cost_linear_work(name, work):
     stream = hostile()[name]
     source = BytesData(stream)

@@ -187,7 +187,7 @@ SAMPLES = (
 )
 
 
-@pytest.mark.parametrize("sample", SAMPLES)
+@pytest.mark.parametrize("sample", sweep.part(SAMPLES))
 def test_threads_that_share_a_document_get_the_answers_of_one(sample: str, tmp_path: Path) -> None:
     compare(Case.parse(f"{sample}/plain/none/threads"), tmp_path, 4 if sweep.full else 2)
 

@@ -91,10 +91,11 @@ def choose(count: int = DEFAULT_CASES, seed: int = 0) -> list[str]:
     while wanted or len(found) < count:
         # The best of some draws: what covers most of what is still to be covered.
         best: tuple[int, tuple[str, str, str, str]] | None = None
+        ordered = sorted(wanted)
         for _ in range(12 if wanted else 1):
             sample, wrapper = rng.choice(pairs)
             if wanted and rng.random() < 0.5:
-                what, (one, other) = rng.choice(sorted(wanted))
+                what, (one, other) = rng.choice(ordered)
                 sample, wrapper = next(
                     (
                         pair
