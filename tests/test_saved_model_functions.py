@@ -125,7 +125,7 @@ def test_a_value_of_a_million_parts_and_one_that_is_deep_are_shown_in_part():
 def test_a_cut_or_damaged_message_is_no_reason_to_fail(tmp_path):
     content = (MODEL / "saved_model.pb").read_bytes()
     path = tmp_path / "saved_model.pb"
-    rng = random.Random(f"5 {sweep.offset}")
+    rng = random.Random(5)
     cases = [content[:cut] for cut in sweep.some(range(0, len(content), 397), 4)]
     for _ in range(sweep.scaled(120, 8)):
         changed = bytearray(content)
