@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
-# A multiple of every stride up to 15: values move from place to place whatever the stride.
+# A multiple of every stride up to 15, and of many above: values move from place to place whatever the stride.
 TURN = 360_360
 # Strides are by so much longer than a test says, and of the ends of what is swept a part is looked at in every run, for
 # all sweeps together to fit into five minutes on two cores.

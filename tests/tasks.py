@@ -44,18 +44,8 @@ def quick(arguments: list[str]) -> int:
 def coverage(arguments: list[str]) -> int:
     """Run the quick part of the tests, three times as slowly, and show which lines of which module it did not run."""
     python = environment("[testing,coverage]")
-    words = (
-        "-n",
-        "auto",
-        "--dist",
-        "worksteal",
-        "--quick",
-        "-p",
-        "pytest_cov",
-        "--cov",
-        "--cov-report=term:skip-covered",
-    )
-    return call(python, "-m", "pytest", *words, *arguments)
+    measured = ["-p", "pytest_cov", "--cov", "--cov-report=term:skip-covered"]
+    return call(python, "-m", "pytest", "-n", "auto", "--dist", "worksteal", "--quick", *measured, *arguments)
 
 
 def durations(arguments: list[str]) -> int:
