@@ -222,11 +222,11 @@ def test_killed_again_and_again_it_comes_to_its_end(tmp_path, source):
     run("recover", source, tmp_path / "whole")
     whole = contents(tmp_path / "whole")
     count = 0
-    for seed in sweep.sample(range(8), 5):
+    for seed in sweep.sample(range(8), 4):
         generator = random.Random(seed)
         folder = tmp_path / str(seed)
         while killed_at(
-            generator.randrange(40, 150),
+            generator.randrange(15, 45),
             lambda folder=folder: run("recover", source, folder),
             torn=generator.random() < 0.5,
         ):
@@ -235,7 +235,7 @@ def test_killed_again_and_again_it_comes_to_its_end(tmp_path, source):
             if contents(folder) == whole and not is_unfinished(folder):
                 break  # all that was left to do was to remove an empty folder
         assert contents(folder) == whole
-    assert count >= 2
+    assert count >= 4
 
 
 # -- what is not done again --------------------------------------------------------------------------------------------
