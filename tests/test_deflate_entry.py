@@ -55,7 +55,7 @@ def some(blocks: list, count: int = 12) -> list:
     return blocks[:: max(len(blocks) // count, 1)]
 
 
-@rows("name", sweep.part(STREAMS))
+@rows("name", sweep.part(STREAMS, 0.25))
 def test_every_block_can_be_entered(name):
     truth, stream, known = sample(name)
     for block in sweep.some(known.blocks, 6, keep=some(known.blocks, 6)):
