@@ -18,6 +18,7 @@ from pparse.parsers.protobuf.json_form import shortest
 from pparse.parsers.protobuf.json_reader import JsonReader
 from pparse.protobuf import Schema
 from pparse.protos import message_class, pool, schema
+from tests import sweep
 from tests.protobuf_referee import FDP, Chooser, World, descriptor_pb2, fill, plain, random_schema, twisted
 from tests.test_protobuf import SEEDS, SYNTAXES, UNSHRUNK
 
@@ -71,7 +72,7 @@ def test_what_is_read_is_what_the_library_reads(seed, syntax, original, indent):
 
 
 @given(SEEDS, st.sampled_from(TYPES))
-@settings(**UNSHRUNK)
+@settings(max_examples=sweep.examples(150), **UNSHRUNK)
 def test_built_in_types_go_both_ways(seed, name):
     choose = Chooser.seeded(seed)
     message = message_class(name)()

@@ -184,7 +184,7 @@ PATHOLOGICAL = {
 
 
 @KERNELS
-@pytest.mark.parametrize("name", PATHOLOGICAL)
+@pytest.mark.parametrize("name", sweep.part(PATHOLOGICAL))
 def test_pathological_text_is_scanned(kernel, name):
     text, expected = PATHOLOGICAL[name]
     for size in sweep.values((256 << 10, 0), list(PATHOLOGICAL).index(name), 1):
@@ -192,7 +192,7 @@ def test_pathological_text_is_scanned(kernel, name):
         assert (closed, len(found), carry) == expected
 
 
-@pytest.mark.parametrize("name", PATHOLOGICAL)
+@pytest.mark.parametrize("name", sweep.part(PATHOLOGICAL))
 def test_folding_does_no_more_work_than_a_multiple_of_the_input(name, monkeypatch):
     """Counted, not timed: a piece that does not fold must not be folded again for every few bytes of it."""
     work = 0

@@ -186,16 +186,16 @@ def test_claims_without_bytes_behind_them_are_cut_and_nothing_is_allocated(conte
 
 @pytest.mark.parametrize("level", [b"\x91", b"\x92\x01", b"\x81\x01", b"\x81\xa1k"])
 def test_levels_without_end_are_passed_over_in_linear_time(level: bytes) -> None:
-    depth = 300_000
+    depth = sweep.scaled(300_000, 3)
     # Each of the levels that are shown is passed over once.
     limits = Limits() if sweep.full else Limits(depth=250)
-    started = time.perf_counter()
+    started = time.process_time()
     with opened(b"\x93\xa5first" + level * depth + b"\xc0" + b"\x07", limits=limits) as document:
         assert [kid.kind for kid in document.root.children()][0::2] == ["str", "int"]
         assert document.get("[2]") == 7
         codes = {finding.code for finding in document.check()}
     assert codes <= {"limit"}
-    assert time.perf_counter() - started < (60 if sweep.full else 15)
+    assert time.process_time() - started < (60 if sweep.full else 2)
 
 
 def test_first_values_inside_of_each_other_take_time_by_their_number() -> None:

@@ -105,8 +105,8 @@ def test_all_types_by_to_python_and_by_nodes(protocol: int) -> None:
 def test_a_large_list_and_dict(protocol: int, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     count = 3_000
     if (protocol, way) == (4, "C"):  # so many that not the place of each is kept
-        count = 110_000 if sweep.full else 21_000
-        monkeypatch.setattr("pparse.tree.index.DENSE_LIMIT", count - 10_000)
+        count = 110_000 if sweep.full else 6_000
+        monkeypatch.setattr("pparse.tree.index.DENSE_LIMIT", count // 2)
     value = {"list": [f"item {nth}" for nth in range(count)], "dict": {f"k{nth}": (nth, [nth]) for nth in range(count)}}
     with opened(dump(value, protocol, way)) as document:
         listed, mapped = document.root["list"], document.root["dict"]

@@ -415,9 +415,18 @@ def test_no_schema_still_finds_every_byte(seed, syntax):
 # -- large -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [100_000, 100_001, 200_000])
-def test_many_elements_among_other_fields(count):
-    """Below and above the number from which only every 64th offset is kept."""
+# From here on only every 64th offset is kept.
+DENSE = 100_000 if sweep.full else 10_000
+
+
+def thinned(monkeypatch):
+    monkeypatch.setattr("pparse.tree.index.DENSE_LIMIT", DENSE)
+    monkeypatch.setattr("pparse.parsers.protobuf.index.DENSE", DENSE)
+
+
+@pytest.mark.parametrize("count", [DENSE, DENSE + 1, DENSE + 60_000])
+def test_many_elements_among_other_fields(count, monkeypatch):
+    thinned(monkeypatch)
     chooser = random.Random(count)
     pieces, texts, numbers = [], [], []
     for number in range(count):
@@ -439,12 +448,13 @@ def test_many_elements_among_other_fields(count):
         assert doc.root["i"].load() == numbers[-1]
         assert doc.root["is"].to_python() == numbers
         assert doc.session.budget.peak <= doc.session.budget.limit
-        if count > 100_000:  # kept thinly
+        if count > DENSE:  # kept thinly
             assert doc.root.index.memory < 2 * count
 
 
-def test_all_of_many_elements():
-    count = 100_200
+def test_all_of_many_elements(monkeypatch):
+    thinned(monkeypatch)
+    count = DENSE + 200
     raw = b"".join(
         tagged(2, 0, varint(number)) + (b"" if number % 7 else tagged(1, 0, b"\x03")) for number in range(count)
     )
