@@ -28,12 +28,13 @@ from pparse.riegeli.chunk_writer import ChunkWriter
 from pparse.riegeli.layout import SIMPLE, ChunkHeader
 from pparse.riegeli.parts import ZSTD, PartCompressor
 from pparse.riegeli.simple import encode_simple
+from tests import sweep
 from tests.riegeli_damage import apply, flip
 from tests.riegeli_fixtures import chunk_table
 
 OPTIONS = ["uncompressed", "transpose,uncompressed", "brotli", "transpose,brotli", "zstd", "transpose,zstd"]
 SHARED = ["uncompressed,chunk_size:1M", "brotli", "transpose,brotli", "zstd", "transpose,zstd", "snappy"]
-CASES = 25
+CASES = 25 if sweep.full else 12
 
 
 def graph(large: int = 112) -> tuple[bytes, dict[str, np.ndarray]]:

@@ -546,7 +546,7 @@ def records_of(content: bytes) -> list[bytes]:
 FIXTURES = [name for name in manifest() if 200 < len(raw(name)) < 300_000]
 
 
-@pytest.mark.parametrize("name", FIXTURES)
+@pytest.mark.parametrize("name", sweep.part(FIXTURES))
 def test_fixtures_that_are_cut(save, name):
     """As many records as the reader finds come back; of the chunk that is cut, those that are whole."""
     content = raw(name)

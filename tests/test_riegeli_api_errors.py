@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+from functools import cache
 
 import pytest
 from google.protobuf.message import DecodeError
@@ -368,17 +369,23 @@ def test_what_a_file_raises_at_the_beginning_comes_out_unchanged(method, error):
         assert caught.value is error
 
 
+@cache
+def noise_file(options):
+    """Return a file of 20 records."""
+    memory = io.BytesIO()
+    with riegeli.RecordWriter(memory, owns_dest=False, options=options) as writer:
+        writer.write_records(random.Random(number).randbytes(30_000) for number in range(20))
+    return memory.getvalue()
+
+
 @rows("options", ["uncompressed", "brotli", "transpose", "zstd,chunk_size:100k"])
 @rows("recovery", [None, lambda region: None], ids=["strict", "recovering"])
 @rows("budget", ["64MiB", "1MiB"])
 @rows("calls", [0, 1, 2])
 def test_what_a_file_raises_when_read_comes_out_unchanged(options, recovery, budget, calls, error):
-    memory = io.BytesIO()
-    with riegeli.RecordWriter(memory, owns_dest=False, options=options) as writer:
-        writer.write_records(random.Random(number).randbytes(30_000) for number in range(20))
     regions = []
     given = {} if recovery is None else {"recovery": regions.append}
-    file = Failing(memory.getvalue(), "seek", error, calls)
+    file = Failing(noise_file(options), "seek", error, calls)
     reader = riegeli.RecordReader(file, budget=budget, salvage=False, **given)
     with pytest.raises(type(error)) as caught:
         list(reader.read_records())
