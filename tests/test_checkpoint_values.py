@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import struct
 import tarfile
@@ -133,8 +134,7 @@ def test_names_that_begin_with_a_zero_byte_are_not_those_of_parts(tmp_path):
         assert all(float(model[name].numpy()) == 7.0 for name in model)
 
 
-@pytest.mark.parametrize("wrapper", ["", "tar.gz", "zip"])
-@pytest.mark.parametrize("at", [0, 1, 2, 3])
+@pytest.mark.parametrize(("wrapper", "at"), sweep.part(itertools.product(["", "tar.gz", "zip"], [0, 1, 2, 3])))
 def test_damage_where_an_index_begins_leaves_the_other_blocks(tmp_path, run, at, wrapper):
     write(tmp_path, 40)
     damaged(tmp_path / "m.index", at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import subprocess
@@ -18,6 +19,7 @@ from pparse.graphs.layers import find_layers
 from pparse.graphs.layout import Layout
 from pparse.graphs.scopes import Collapsed, prefixes, without_numbers
 from pparse.graphs.svg import escaped
+from tests import sweep
 from tests.test_graphs import Graph, Lines, document  # noqa: F401 -- a fixture
 from tests.test_tensorflow_graph import SMALL, GraphDef, graph_def, graph_of, model
 
@@ -297,8 +299,7 @@ def random_scopes(seed):
     return message
 
 
-@pytest.mark.parametrize("depth", [None, 1, 2])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("depth", "seed"), sweep.part(itertools.product([None, 1, 2], range(3))))
 def test_no_box_covers_another_and_all_are_in_the_picture(seed, depth):
     root, places, texts = picture(graph_of(random_scopes(seed)), depth=depth)
     assert len(places) == len(texts) > 10
