@@ -225,6 +225,26 @@ def pytest_ignore_collect(collection_path, config):
     return (name not in QUICK and (collection_path.parent.name not in QUICK_FOLDERS or name == "oracle")) or None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """Let every second worker begin with the last module.
+
+    On a fresh clone pytest spends a sixth of a second on the asserts of each module, and keeps what it made of them:
+    where two workers meet half-way, each finds the rest done.
+    """
+    report = yield
+    worker = getattr(collector.config, "workerinput", {}).get("workerid", "gw0")
+    if isinstance(collector, pytest.Directory) and report.passed and int(worker[2:]) % 2:
+        report.result = report.result[::-1]
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Put the tests into one order, whatever that of the modules was: all workers must have the same."""
+    items.sort(key=lambda item: item.path)
+
+
 def pytest_collection_finish(session):
     """Spare the collector what pytest itself holds: thousands of items, through which each `gc.collect` would go."""
     gc.collect()
