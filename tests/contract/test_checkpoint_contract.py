@@ -34,5 +34,5 @@ class TestCheckpoint(SparseContract):
 
     def large(self) -> bytes:
         pairs = [(b"", header())]
-        pairs += [(b"%06d" % count + b"x" * 60, entry(1, (1,), 4 * count, 4, bytes(4))) for count in range(15_000)]
+        pairs += [(b"%06d" % count + b"x" * 240, entry(1, (1,), 4 * count, 4, bytes(4))) for count in range(5_000)]
         return table(pairs, per_block=4_000)
