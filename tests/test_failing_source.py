@@ -72,8 +72,8 @@ COMBINATIONS = [
 ]
 
 
-# Eleven samples to a wrapping: from any offset, every second one meets each sample and each wrapping.
-@pytest.mark.parametrize(("sample", "wrapper", "named"), sweep.some(COMBINATIONS, 2))
+# Eleven samples to a wrapping: from one that is looked at to the next, twelve further, both are others.
+@pytest.mark.parametrize(("sample", "wrapper", "named"), sweep.some(COMBINATIONS, 4))
 def test_a_read_that_fails_once_is_told_and_leaves_nothing_wrong(sample: str, wrapper: str, named: bool) -> None:
     case = Case.parse(f"{sample}/{wrapper}/none/threads")
     is_model = case.sample.kind == "tensors"

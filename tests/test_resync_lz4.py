@@ -79,7 +79,7 @@ def test_the_samples_are_sound(kind):
 @pytest.mark.parametrize("kind", ALL)
 def test_a_hole_costs_the_blocks_it_touches(kind):
     data, blocks = ALL[kind]
-    for at in range(100, len(data) - 600, 14_983):
+    for at in sweep.part(range(100, len(data) - 600, 14_983)):
         found = Salvage("lz4", hole(data, at, seed=at))
         if found.failure is not None and (found.failure.why_suspect or "").startswith("the checksum"):
             continue  # it decodes; all of its frame is in doubt
@@ -167,7 +167,7 @@ def test_a_gap_of_the_source():
 @pytest.mark.parametrize("kind", ALL)
 def test_cut_streams_give_the_blocks_before_the_cut(kind):
     data, blocks = ALL[kind]
-    for cut in range(0, len(data), 14_001):
+    for cut in sweep.part(range(0, len(data), 14_001)):
         found = Salvage("lz4", data[:cut])
         found.check(TRUTH, [block for block in blocks if block[1] <= cut], cut, len(data))
         found = Salvage("lz4", hole(data[:cut], blocks[0][0] + 60)) if cut > 300_000 and kind in CERTAIN else found

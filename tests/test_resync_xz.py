@@ -20,8 +20,8 @@ from pparse.testing.fakes import GappyData
 from tests import sweep
 from tests.resync_damage import Salvage, blocks_from_start, flip, found_behind, hole, text
 
-TRUTH = text(800 * KIB)
-STEP = 100_000
+TRUTH = text(400 * KIB)
+STEP = 50_000
 
 
 def vli(number):
@@ -129,7 +129,7 @@ def test_a_length_of_a_chunk_proves_nothing():
 def test_several_holes_end_pieces():
     data = SIZED
     for number in (1, 2, 5):
-        data = hole(data, SIZED_BLOCKS[number][0] + 20_000)
+        data = hole(data, SIZED_BLOCKS[number][0] + 10_000)
     found = Salvage("xz", data)
     assert [piece.position for piece in found.pieces] == [2 * STEP, 3 * STEP, 6 * STEP]
     assert [piece.error is None for piece in found.pieces] == [False, False, True]
@@ -269,15 +269,16 @@ def test_noise_full_of_names_of_the_filter():
 
 @pytest.mark.skipif(shutil.which("xz") is None, reason="no xz here")
 @pytest.mark.parametrize(
-    "options", [("-T2",), ("-T1",), ("-T2", "--delta=dist=2", "--lzma2=preset=1"), ("-T2", "--x86", "--lzma2")]
+    "options",
+    sweep.part([("-T2",), ("-T1",), ("-T2", "--delta=dist=2", "--lzma2=preset=1"), ("-T2", "--x86", "--lzma2")]),
 )
 def test_files_of_xz_itself(options):
-    command = ["xz", "-c", "--block-size=100000", *options]
+    command = ["xz", "-c", f"--block-size={STEP}", *options]
     data = subprocess.run(command, input=TRUTH, stdout=subprocess.PIPE, check=True).stdout
     assert blocks_from_start("xz", data).pread(0, MIB) == TRUTH
-    for at in sweep.some(range(1000, len(data) - 1000, 40_009), 2):
+    for at in sweep.some(range(1000, len(data) - 1000, 20_009), 2):
         found = Salvage("xz", hole(data, at))
-        assert found.pieces or at > len(data) - 45_000
+        assert found.pieces or at > len(data) - 22_500
         found.check(TRUTH, [], at, at + 512)
         lost = sum(gap.length for piece in found.pieces for gap in piece.data.gaps)
         assert lost + (found.pieces[0].position - found.end if found.pieces else 0) <= 2 * STEP

@@ -54,7 +54,7 @@ def chunks_of(path) -> list:
 # -- whole files -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in manifest() if not name.startswith("many_empty_boundary")])
+@pytest.mark.parametrize("name", sweep.part(name for name in manifest() if not name.startswith("many_empty_boundary")))
 def test_every_command_on_every_file(name, run, file):
     path = file(raw(name))
     listed = run("ls", path, "--json")
