@@ -43,7 +43,9 @@ def long_names(count: int) -> list[str]:
     return [f"model.layers.{number // 24}.mlp.experts.{number % 24}.down_proj.weight" for number in range(count)]
 
 
-MANY = pack(long_names(20_000))
+# Some times what is read of a header in one go.
+COUNT = 12_000
+MANY = pack(long_names(COUNT))
 HEADER = struct.unpack("<Q", MANY[:8])[0]
 
 
@@ -57,27 +59,27 @@ def test_a_listing_reads_the_header_once_and_gives_the_first_row_at_once(ask):
         rows = iter(getattr(model, ask)())
         next(rows)
         assert stats.bytes <= 0.05 * HEADER
-        assert 1 + sum(1 for _ in rows) == 20_000
+        assert 1 + sum(1 for _ in rows) == COUNT
         assert HEADER <= stats.bytes <= 1.05 * HEADER
-        assert len(model) == 20_000
+        assert len(model) == COUNT
         assert stats.bytes <= 2.05 * HEADER  # by the index
 
 
 def test_counting_the_tensors_and_summing_them_up_read_the_header_once():
     for ask in (len, lambda model: model.extent().count):
         with pparse.view(MANY) as model:
-            assert ask(model) == 20_000
+            assert ask(model) == COUNT
             assert model.extraction.session.stats.bytes <= 1.05 * HEADER
 
 
 def test_a_look_ahead_is_not_read_again():
     with pparse.view(MANY) as model:
         stats = model.extraction.session.stats
-        assert model.has_more_than(1_000)
+        assert model.has_more_than(100)
         assert stats.bytes <= 0.2 * HEADER
-        assert model.has_more_than(19_999)
-        assert not model.has_more_than(20_000)
-        assert sum(1 for _ in model.tensors()) == 20_000
+        assert model.has_more_than(COUNT - 1)
+        assert not model.has_more_than(COUNT)
+        assert sum(1 for _ in model.tensors()) == COUNT
         assert stats.bytes <= 1.05 * HEADER
 
 
@@ -86,12 +88,12 @@ def test_a_listing_behind_a_look_up_reads_no_more_than_both_need():
         stats = model.extraction.session.stats
         assert "no such name" not in model  # makes the index
         before = stats.bytes
-        assert sum(1 for _ in model.tensors()) == 20_000
+        assert sum(1 for _ in model.tensors()) == COUNT
         assert stats.bytes - before <= 1.05 * HEADER
 
 
 def test_a_file_whose_data_are_cut_is_listed_in_one_reading():
-    with pparse.view(MANY[:-10_000]) as model:
+    with pparse.view(MANY[: -COUNT // 2]) as model:
         found = [tensor.status for tensor in model.tensors()]
         assert found.count(Status.MISSING) > 100
         assert model.extraction.session.stats.bytes <= 1.05 * HEADER
@@ -110,13 +112,13 @@ def test_rows_before_damage_come_before_it_is_read():
     with pparse.view(MANY[:at] + b"\0" + MANY[at + 1 :]) as model:
         stats = model.extraction.session.stats
         rows = model.tensors()
-        early = [next(rows) for _ in range(10_000)]
+        early = [next(rows) for _ in range(COUNT // 3)]
         assert stats.bytes <= 0.7 * HEADER
         assert {tensor.status for tensor in early} == {Status.COMPLETE}
-        assert [tensor.name for tensor in early] == long_names(10_000)
+        assert [tensor.name for tensor in early] == long_names(COUNT // 3)
         rest = list(rows)
         assert {tensor.status for tensor in rest} == {Status.COMPLETE, Status.DAMAGED}
-        assert len(rest) >= 9_998
+        assert len(rest) >= COUNT - COUNT // 3 - 2
         assert model.status is Status.DAMAGED
 
 
@@ -240,7 +242,7 @@ def test_gaps_are_told_of_as_by_two_readings(small, monkeypatch):
         ["a", "a#2", "b", "c", "a", "d"],
         ["a", "b", "c", "a", "a#2", "d", "a"],
         ["a", "b", "b", "a", "a", "b"],
-        [*long_names(40), *long_names(5), "end"],
+        [*long_names(24), *long_names(4), "end"],
     ],
     ids=lambda names: f"{len(names)} names",
 )
@@ -273,9 +275,9 @@ def test_long_metadata_are_no_obstacle(small, monkeypatch):
 
 
 def test_nothing_but_long_metadata_is_read_again():
-    content = pack(long_names(20_000), text="x" * 400_000)
+    content = pack(long_names(COUNT), text="x" * 400_000)
     with pparse.view(content) as model:
-        assert sum(1 for _ in model.tensors()) == 20_000
+        assert sum(1 for _ in model.tensors()) == COUNT
         assert model.extraction.session.stats.bytes <= HEADER + 5 * 400_000
 
 
@@ -316,7 +318,7 @@ def test_a_read_that_fails_ends_the_listing_and_not_the_next_one():
         with pytest.raises(pparse.SourceError):
             list(rows)
         data.pread = read
-        assert sum(1 for _ in model.tensors()) == 20_000
+        assert sum(1 for _ in model.tensors()) == COUNT
 
 
 # -- commands --------------------------------------------------------------------------------------------------------
@@ -325,8 +327,8 @@ def test_a_read_that_fails_ends_the_listing_and_not_the_next_one():
 @pytest.fixture
 def doubled(tmp_path):
     """A file with a large header in which the names of the first tensor and one in the middle are the same."""
-    names = long_names(6_000)
-    names[3_000] = names[0]
+    names = long_names(3_000)
+    names[1_500] = names[0]
     path = tmp_path / "doubled.safetensors"
     path.write_bytes(pack(names))
     return path, names[0]
@@ -336,7 +338,7 @@ def test_ls_tells_of_a_repeated_name_in_its_findings_totals_and_exit_code(double
     path, name = doubled
     done = run("ls", path, "--json")
     rows = {tensor["name"]: tensor["status"] for tensor in done.json["tensors"]}
-    assert len(rows) == 6_000
+    assert len(rows) == 3_000
     assert rows[f"{name}#2"] == "damaged"
     assert done.code == 4
     assert done.json["status"] == "damaged"
@@ -359,7 +361,7 @@ def test_check_and_get_take_neither_of_two_tensors_with_one_name(doubled, run, t
     assert run("recover", path, "-o", tmp_path / "saved").code == 4
     with pparse.view(tmp_path / "saved" / "doubled.safetensors") as saved:
         assert name not in saved
-        assert len(saved) == 5_998
+        assert len(saved) == 2_998
 
 
 # -- names -----------------------------------------------------------------------------------------------------------
@@ -393,7 +395,7 @@ def test_keys_are_charged_and_refused_without_room():
 
 def test_without_room_for_the_names_the_rows_are_the_same():
     with pparse.view(MANY, budget="1MiB") as model:
-        assert [tensor.name for tensor in model.tensors()] == long_names(20_000)
+        assert [tensor.name for tensor in model.tensors()] == long_names(COUNT)
 
 
 @pytest.mark.parametrize("repeated", [False, True])

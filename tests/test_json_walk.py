@@ -309,7 +309,7 @@ HOSTILE = {
 }
 
 
-@rows("name", sweep.part(HOSTILE))
+@rows("name", sweep.part(HOSTILE, 0.3))
 def test_hostile_text_is_read_a_few_times_at_most(name):
     text = HOSTILE[name]
     extraction = read(text)
