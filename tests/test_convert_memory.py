@@ -18,8 +18,8 @@ pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason=
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    """A file with one tensor of 80 MiB, and one of 40 MiB; without holes, which would be refused."""
-    sizes = {"a": ("F64", 80 * MIB // 8, 80 * MIB), "b": ("BF16", 20 * MIB, 40 * MIB)}
+    """A file with one tensor of 48 MiB, and one of 24 MiB; without holes, which would be refused."""
+    sizes = {"a": ("F64", 48 * MIB // 8, 48 * MIB), "b": ("BF16", 12 * MIB, 24 * MIB)}
     header, at = {}, 0
     for name, (dtype, count, size) in sizes.items():
         header[name] = {"dtype": dtype, "shape": [count], "data_offsets": [at, at + size]}
@@ -58,7 +58,7 @@ def test_large_tensors_are_written_within_the_budget(tmp_path, large, target, op
         options,
     )
     (tmp_path / target).unlink()
-    assert result["bytes"] > 50 * MIB
+    assert result["bytes"] >= 36 * MIB
     assert result["grown"] <= (2 * MIB if budget == "2MiB" else 12 * MIB) + SLACK
 
 

@@ -40,7 +40,7 @@ def work_of(name: str, count: int) -> tuple[int, int]:
         return stats.reads, stats.bytes
 
 
-@pytest.mark.parametrize("name", sweep.part(READ_BY_MEMBERS))
+@pytest.mark.parametrize("name", sweep.part(READ_BY_MEMBERS, 0.3))
 def test_thrice_as_many_things_take_thrice_as_many_reads_and_bytes(name):
     few, many = (work_of(name, count) for count in SIZES)
     assert many[0] <= 3.4 * few[0] + 300

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -178,13 +179,15 @@ finish(count=count, size=size, peak=budget.peak, option=option)
     ("options", "most", "how"),
     [
         (options, most, how)
-        for number, (options, most) in enumerate(
-            [
-                ("snappy", SLACK),  # chunks of 1 MiB: nothing adds up
-                ("snappy,chunk_size:7M", DEFAULT),  # just small enough to be decoded whole
-                ("zstd:1,chunk_size:20M", DEFAULT),  # too large for that
-                ("uncompressed,chunk_size:40M", SLACK),
-            ]
+        for number, (options, most) in sweep.part(
+            enumerate(
+                [
+                    ("snappy", SLACK),  # chunks of 1 MiB: nothing adds up
+                    ("snappy,chunk_size:7M", DEFAULT),  # just small enough to be decoded whole
+                    ("zstd:1,chunk_size:20M", DEFAULT),  # too large for that
+                    ("uncompressed,chunk_size:40M", SLACK),
+                ]
+            )
         )
         for how in sweep.values(("reader", "tree"), sweep.offset + number, 1)
     ],
@@ -198,8 +201,7 @@ def test_many_chunks_keep_within_the_default_budget(tmp_path, options, most, how
 
 
 @measured
-@pytest.mark.parametrize("how", ["reader", "tree"])
-@pytest.mark.parametrize("size", ["12M", "20M"])
+@pytest.mark.parametrize(("size", "how"), sweep.part(itertools.product(["12M", "20M"], ["reader", "tree"])))
 def test_large_transposed_chunks_keep_within_the_default_budget(tmp_path, size, how):
     """Each takes most of the budget while it is decoded, so the one before must be let go first; or it is refused."""
     path = write(tmp_path / "many.riegeli", f"transpose,snappy,chunk_size:{size}", records_of(100_000, 42_000_000))
@@ -229,7 +231,7 @@ def test_transposed_chunks_of_tiny_records_are_refused_beyond_the_budget(tmp_pat
 
 
 @measured
-@pytest.mark.parametrize("options", ["zstd,window_log:27", "zstd,window_log:31", "brotli,window_log:24"])
+@pytest.mark.parametrize("options", sweep.part(["zstd,window_log:27", "zstd,window_log:31", "brotli,window_log:24"]))
 def test_a_window_above_the_budget_is_refused_by_name(tmp_path, options):
     """The chunk needs a window of 16 MiB or more: a `LimitError` says which budget would do, and that one does."""
     source, path = tmp_path / "zeros", tmp_path / "window.riegeli"

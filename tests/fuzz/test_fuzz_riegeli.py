@@ -222,13 +222,13 @@ def test_any_bytes(data, signed):
     survives(FILE_SIGNATURE + data if signed else data)
 
 
-@settings(max_examples=sweep.examples(80), deadline=None)
+@settings(max_examples=sweep.examples(45), deadline=None)
 @given(data=mutated())
 def test_files_that_are_nearly_right(data):
     survives(data, moved=True)
 
 
-@settings(max_examples=sweep.examples(90), deadline=None)
+@settings(max_examples=sweep.examples(50), deadline=None)
 @given(chunks=CHUNKS)
 @example(chunks=[("r", b"\0\x01\x01x", 1, 1)])
 @example(chunks=[("r", b"", 1, 1 << 62)])
