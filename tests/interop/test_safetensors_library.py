@@ -770,7 +770,7 @@ def mutated(source, rng):
 def test_strict_verdict_on_thousands_of_mutations(options):
     rng = random.Random(20)
     accepted = 0
-    for number in range(sweep.scaled(3_000, 8)):
+    for number in range(sweep.scaled(3_000)):
         source = mutated(rng.choice(BASES), rng)
         refused = library_refuses(source)
         errors = errors_of(source, **options)
