@@ -135,7 +135,7 @@ def packed(path: Path) -> Path:
 
 
 @POSIX
-@pytest.mark.parametrize("how", sweep.sample(HOWS, 2), ids=str)
+@pytest.mark.parametrize("how", sweep.sample(HOWS, 1), ids=str)
 def test_a_process_killed_at_every_step(tmp_path, samples, how):
     options = dict(how)
     source = options.pop("source", SAMPLE)
@@ -146,7 +146,7 @@ def test_a_process_killed_at_every_step(tmp_path, samples, how):
     steps = steps_of(lambda: pparse.convert(source, tmp_path / "right" / target, **options))
     right = contents(tmp_path / "right")
     resumed = set()
-    for step in sweep.some(range(1, steps + 1), steps // 12, ends=8):
+    for step in sweep.some(range(1, steps + 1), steps // 20, ends=16):
         folder = tmp_path / str(step)
         folder.mkdir()
         after = step % 3 == 0
@@ -386,4 +386,4 @@ def test_the_command_goes_on_after_a_signal(tmp_path, model, how):
     assert done.returncode == 0, done.stderr
     assert '"resumed_bytes": 0' not in done.stdout
     with pparse.view(source) as before, pparse.view(target) as after:
-        assert all(np.array_equal(tensor.numpy(), after[name].numpy()) for name, tensor in before.items())
+        assert all(bytes(tensor.numpy()) == bytes(after[name].numpy()) for name, tensor in before.items())
