@@ -43,7 +43,7 @@ def steps(lock: RLock, source: Generator[T], most: int = GROUP) -> Iterator[T]:
         try:
             with lock:
                 group.extend(islice(source, size))  # keeps the items before an error
-        except BaseException:
+        except Exception:  # not an interrupt: whoever takes the items may wait, for a reader, say
             yield from group
             raise
         yield from group

@@ -95,6 +95,28 @@ except KeyboardInterrupt:
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"taken\n", b"")
 
 
+def test_an_interrupt_is_taken_though_it_was_raised_where_exceptions_are_dropped():
+    script = """
+import os, signal
+from pparse.cli.streams import deliver_interrupts
+
+class Dying:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+deliver_interrupts()
+dying = Dying()
+try:
+    del dying
+    os.read(os.pipe()[0], 1)
+except KeyboardInterrupt:
+    print("taken")
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=30)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"taken\n", b"")
+
+
 def test_after_an_interrupt_nothing_waits_for_a_reader():
     script = """
 import sys

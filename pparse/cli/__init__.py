@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import sys
 
-from pparse.cli.streams import deliver_interrupts, replace_closed, silence, tell
+from pparse.cli.streams import deliver_interrupts, end_interrupts, replace_closed, silence, tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
+        end_interrupts()
         silence(sys.stdout)
         return 130
     except BrokenPipeError:

@@ -12,8 +12,12 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Final, TextIO
 
-# Seconds until an interrupt that nobody has taken is sent again.
+# Seconds until an interrupt is sent again that was not raised, or raised where exceptions are dropped: in a `__del__`.
 _AGAIN: Final = 0.1
+# After so many times as many seconds it is in any case, unless it has ended the command.
+_PATIENCE: Final = 30
+
+_ending: list[bool] = []
 
 
 def replace_closed() -> None:
@@ -73,7 +77,7 @@ def deliver_interrupts() -> None:
     """See to it that an interrupt ends the command even if it waits in a call of the system, for a reader, say.
 
     Python notes a signal and acts when the call ends. One that comes just before a write to a full pipe is noted, and
-    then the write waits: for ever, if nobody reads. So a thread sends the signal again until it was taken.
+    then the write waits: for ever, if nobody reads. So a thread sends the signal again until `end_interrupts`.
     """
     import _thread
 
@@ -86,22 +90,37 @@ def deliver_interrupts() -> None:
         return  # Windows interrupts such calls; and who starts us in the background may have us ignore interrupts
     ours, pythons = os.pipe()
     os.set_blocking(pythons, False)
-    taken: list[int] = []
+    raised: list[int] = []
     main = _thread.get_ident()
+    tell_dropped = sys.unraisablehook
 
     def take(number: int, frame: FrameType | None) -> None:
-        taken.append(number)
+        raised.append(number)
         raise KeyboardInterrupt
 
     def repeat() -> None:
         from time import sleep
 
         os.read(ours, 1)
-        while not taken:
+        times = 0
+        while not _ending:
             sleep(_AGAIN)
-            if not taken:
+            times += 1
+            if (not raised or times % _PATIENCE == 0) and not _ending:
                 signal.pthread_kill(main, signal.SIGINT)
 
+    def drop(dropped: sys.UnraisableHookArgs) -> None:
+        if isinstance(dropped.exc_value, KeyboardInterrupt):
+            raised.clear()
+        else:
+            tell_dropped(dropped)
+
+    sys.unraisablehook = drop
     signal.signal(signal.SIGINT, take)
     signal.set_wakeup_fd(pythons, warn_on_full_buffer=False)
     _thread.start_new_thread(repeat, ())
+
+
+def end_interrupts() -> None:
+    """Send an interrupt no longer: it has ended the command."""
+    _ending.append(True)
