@@ -153,7 +153,7 @@ QUICK = (
     "zip_records",
 )
 # Of the truth matrix: so many of the cases in its table, and of the parser contract all.
-TRUTH = 300
+TRUTH = 240
 QUICK_TRUTH = 40
 QUICK_FOLDERS = ("contract", "truth")
 

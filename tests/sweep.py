@@ -22,7 +22,7 @@ Value = TypeVar("Value")
 TURN = 360_360
 # Strides are by so much longer than a test says, and of the ends of what is swept a part is looked at in every run, for
 # all sweeps together to fit into five minutes on two cores.
-_LONGER = 3
+_LONGER = 4
 _OF_ENDS = 1 / 2
 
 # Set by conftest, from the options of the run; ``thin`` is by how much less than a default run --quick looks at.
@@ -87,7 +87,7 @@ def scaled(number: int, by: int = 4) -> int:
 
 def examples(number: int) -> int:
     """Return how many examples hypothesis tries; it draws others in every run."""
-    return number if full else ceil(number / (3 * thin))
+    return number if full else ceil(number / (4 * thin))
 
 
 def part(table: Iterable[Value], share: float = 0.5) -> Sequence[Value]:
