@@ -2,7 +2,9 @@
 
 A directory is trusted if it accounts for the file: its entries follow each other to its very end, local headers with
 the same names are where it says, and no other local header comes before the first of them. So the directory of a zip
-stored *in* a damaged zip is not taken for that of the outer one.
+stored *in* a damaged zip is not taken for that of the outer one. Programs that change an archive in place leave such
+headers, too: of members that they replaced or deleted. The directory is trusted then if its offsets count from the
+archive's very start and all of its entries agree with their headers.
 
 Everything is read in blocks. A directory of a million entries takes no memory, unless entries overlap.
 """
@@ -30,6 +32,7 @@ from pparse.parsers.zip.records import (
     LOCATOR_SIZE,
     RESERVED,
     SIGNATURE,
+    STREAMED,
     CentralEntry,
     EndRecord,
     LocalHeader,
@@ -112,6 +115,7 @@ class Directory:
         "finish",
         "first",
         "shift",
+        "stale",
         "torn",
         "zip64",
     )
@@ -135,6 +139,8 @@ class Directory:
         """Whether some entries have zip64 fields."""
         self.torn = False
         """Whether local headers are damaged."""
+        self.stale = False
+        """Whether the first member stands behind others, which the directory no longer names."""
         self._overlaps = array("q")
         self._charge: Charge | None = None
 
@@ -306,8 +312,12 @@ def _accounts_for(data: Data, directory: Directory, survey: _Survey, start: int,
         if not right or any(_denies(data, directory, place) for place in survey.odd):
             return False
     before, behind = directory.first, directory.finish
-    if _has_locals(data, start, before, before) or _has_locals(data, behind, stop, stop):
+    if _has_locals(data, behind, stop, stop):
         return False
+    if _has_locals(data, start, before, before):
+        directory.stale = directory.shift == start and _is_exact(data, directory)
+        if not directory.stale:
+            return False
     reach = directory.begin - directory.shift + TOLERANCE
     return not (survey.count and survey.ordered and survey.reached > reach)
 
@@ -334,6 +344,21 @@ def _compare_headers(data: Data, directory: Directory, places: list[int], start:
         if place == places[0] and (right or (wrong and directory.first != start)):
             return bool(right), torn  # the very first one is enough
     return right >= wrong, torn
+
+
+def _is_exact(data: Data, directory: Directory) -> bool:
+    """Say whether the directory has as many entries as it should, and each agrees with the local header it leads to."""
+    if not directory.count or directory.declared not in (directory.count, directory.count & 0xFFFF):
+        return False
+    return all(_leads_to(data, entry, directory) for _, entry in entries(data, directory.begin, directory.end))
+
+
+def _leads_to(data: Data, entry: CentralEntry, directory: Directory) -> bool:
+    """Say whether a local header with the name, and with the CRC if it has one, stands where ``entry`` says."""
+    header = local_at(data, entry.offset + directory.shift, directory.begin)
+    if header is None or header.raw_name != entry.raw_name:
+        return False
+    return bool(header.flags & STREAMED) or header.crc == entry.crc
 
 
 def _denies(data: Data, directory: Directory, place: int) -> bool:
@@ -560,6 +585,19 @@ class Hints:
             if best is None or distance < best[0]:
                 best = distance, entry
         return best[1] if best is not None else None
+
+    def replaced(self, pos: int, header: LocalHeader) -> bool:
+        """Say whether the directory names another member so, and agrees with the header of that one only.
+
+        So does an archive that was changed in place: what the member at ``pos`` holds is no longer part of it.
+        """
+        if not self.whole or not header.whole or self.entry_for(pos) is not None:
+            return False
+        for number, ordinal in enumerate(self._names.candidates(header.raw_name)):
+            entry = self.entry(ordinal)
+            if number < 64 and entry is not None and entry.raw_name == header.raw_name:
+                return self._agrees(ordinal, self.shifts[0])
+        return False
 
     def _at(self, offset: int) -> Iterator[int]:
         place = bisect_left(self._offsets, offset)

@@ -52,7 +52,7 @@ from pparse.parsers.zip.records import (
     read_central,
 )
 from pparse.parsers.zip.rows import listing
-from pparse.parsers.zip.scan import Scanner
+from pparse.parsers.zip.scan import STALE, Scanner
 from pparse.parsers.zip.small_members import ReadAhead, verified_content
 from pparse.parsers.zip.unclaimed import unclaimed
 from pparse.tree.context import DONE
@@ -78,6 +78,7 @@ _TAIL: Final = 256 * KIB
 # Entries added at a time; when scanning, as long as they are near each other.
 _GROUP: Final = 64
 _NEAR: Final = 256 * KIB
+_SEVERITIES: Final = {"local-header": Severity.ERROR, "prefix": Severity.NOTE, "stale": Severity.NOTE}
 # The most members that are searched because they are not where the directory says.
 _MOST_SEARCHES: Final = 16
 
@@ -235,7 +236,9 @@ class ZipParser(ArchiveParser):
             return
         self._shown = True
         end = self.result.extraction.known_end()
-        if directory.first > self._start:
+        if directory.stale:
+            self._note("stale", STALE, self._start, directory.first - self._start, Severity.NOTE)
+        elif directory.first > self._start:
             self._note(
                 "prefix", "other bytes precede the archive", self._start, directory.first - self._start, Severity.NOTE
             )
@@ -324,7 +327,7 @@ class ZipParser(ArchiveParser):
     def _note_passed(self, ctx: NodeContext, found: ScanStep) -> None:
         for code, offset, length, reason in found.notes:
             if ctx.collected is None or code == "local-header":
-                severity = {"local-header": Severity.ERROR, "prefix": Severity.NOTE}.get(code, Severity.WARNING)
+                severity = _SEVERITIES.get(code, Severity.WARNING)
                 self._note(code, reason, offset, length, severity)
 
     def _close_scanned(self, ctx: NodeContext, *, whole: bool) -> None:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pparse.tree.host import Session
 
 _UNSURE: Final = "its local header is lost, and no possible start of its bytes gives the right CRC-32"
+STALE: Final = "members that the directory no longer names stand here: they were replaced or deleted"
 # Missing bytes that are accepted without a directory: the declared length of the gap, and this many more.
 _SLACK: Final = 64 << 10
 _MOST_KEPT: Final = 4096
@@ -108,6 +109,11 @@ class Scanner(Walker):
                 if found is None:
                     at = following
                     continue
+            header = found.header
+            if header is not None and self.hints and self.hints.replaced(found.at, header):
+                notes += [*found.notes, ("stale", found.at, found.next - found.at, STALE)]
+                at = found.next
+                continue
             found.notes[:0] = notes
             return found
         found = ScanStep("end", self.end, self.end)
