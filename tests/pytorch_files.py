@@ -6,6 +6,7 @@ import io
 import pickle
 import struct
 import tarfile
+import zipfile
 from dataclasses import dataclass
 from math import prod
 
@@ -123,6 +124,31 @@ def checkpoint(tensors: Mapping[str, tuple[str, list[int]]], contents: Mapping[s
     own = {name: archive.around(f"data/{number}") for number, name in enumerate(tensors)}
     head = archive.at["byteorder"][1]
     return Made(content, places, head, ((0, head), archive.entry("data.pkl", "byteorder")), own)
+
+
+def rezipped(tensors: Mapping[str, tuple[str, list[int]]], contents: Mapping[str, bytes], top: str = "model") -> Made:
+    """Return a checkpoint whose archive Python's zipfile wrote: the sizes stand before the bytes, not behind them."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        members = {"data.pkl": described(tensors), "byteorder": b"little"}
+        members |= {f"data/{number}": contents[name] for number, name in enumerate(tensors)}
+        for name, content in (*members.items(), ("version", b"3\n")):
+            archive.writestr(zipfile.ZipInfo(f"{top}/{name}"), content)
+        found = archive.infolist()
+    listed, spans, entries = archive.start_dir, {}, {}
+    for info in found:
+        name, length = info.filename.removeprefix(f"{top}/"), len(info.filename)
+        begin = info.header_offset + 30 + length
+        spans[name] = info.header_offset, begin, begin + info.file_size
+        entries[name] = listed, listed + 46 + length
+        listed += 46 + length
+    places = {name: spans[f"data/{number}"][1:] for number, name in enumerate(tensors)}
+    own = {
+        name: (spans[f"data/{number}"][:2], entries[f"data/{number}"])  # header and entry
+        for number, name in enumerate(tensors)
+    }
+    head = spans["byteorder"][2]
+    return Made(out.getvalue(), places, head, ((0, head), (entries["data.pkl"][0], entries["byteorder"][1])), own)
 
 
 CODE = b"class Net(Module):\n  __parameters__ = []\n  def forward(self, x: Tensor) -> Tensor:\n    return x\n"

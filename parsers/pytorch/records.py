@@ -200,5 +200,17 @@ def records_scanned(parser: ZipParser) -> Iterator[tuple[str, Record]]:
         if parser.needs_proof(member):
             parser.verify(member)
             parser.recall(member)
-        size = member.compressed_size if member.size is None else member.size
-        yield member.name, Record(parser, size or 0, -1, member.at, member)
+        yield member.name, Record(parser, _there(parser, member), -1, member.at, member)
+
+
+def _there(parser: ZipParser, member: ArchiveMember) -> int:
+    """Return how many bytes of the content of a member are there; what its header says, unless it is cut.
+
+    A cut member that is compressed is the last one, so that only its content is decoded here.
+    """
+    said = (member.compressed_size if member.size is None else member.size) or 0
+    if member.status is not Status.TRUNCATED:
+        return said
+    if member.extra is not None and member.extra.method != STORED:
+        return min(said, parser.verify(member).size)
+    return min(said, max(0, member.end - member.start))

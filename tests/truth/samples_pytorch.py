@@ -7,7 +7,7 @@ import random
 from math import prod
 
 from tests.pickle_arrays import array_pickle
-from tests.pytorch_files import STORAGES, Made, checkpoint, legacy_checkpoint, script, tar_checkpoint
+from tests.pytorch_files import STORAGES, Made, checkpoint, legacy_checkpoint, rezipped, script, tar_checkpoint
 from tests.truth.known import Sample, Value, mixed, sample
 
 TYPE_CHECKING = False
@@ -74,6 +74,12 @@ def made(
 @sample
 def make_pytorch() -> Sample:
     return made("pytorch", "model.pt", 31, checkpoint, hashed=True)
+
+
+@sample
+def make_pytorch_rezipped() -> Sample:
+    """Written by Python's zipfile, as users pack them again."""
+    return made("pytorch-rezipped", "again.pt", 35, rezipped, hashed=True)
 
 
 @sample
