@@ -10,7 +10,7 @@ States: none. What a stream holds is decoded by `pparse.compressed.inflated` and
 from __future__ import annotations
 
 from pparse.codecs.decoding import decompressor
-from pparse.codecs.gzip_header import FTEXT, MAX_HEADER, SYSTEMS, parse_header
+from pparse.codecs.gzip_header import BGZF_END, FTEXT, MAX_HEADER, SYSTEMS, parse_header
 from pparse.codecs.table import CODECS
 from pparse.containers.stream import StreamParser
 from pparse.errors import PASSING, MalformedError, PparseError, UnsupportedError
@@ -136,9 +136,25 @@ class GzipParser(StreamParser):
 
     def note_problems(self) -> None:
         """Add what is wrong with the stream to the findings, and with its index."""
+        noted = self._noted
         super().note_problems()
         if self._index is not None and self._index.problem is not None:
             self._warn_of_index(self._index.name, self._index.problem)
+        if self._noted and not noted and self._lacks_end_block():
+            reason = "the empty block that ends a BGZF file is missing: it may be truncated"
+            source, offset = self.extraction.name, self.extraction.end
+            self.result.findings.add(
+                Finding("no-end-block", reason, source=source, offset=offset, severity=Severity.WARNING)
+            )
+
+    def _lacks_end_block(self) -> bool:
+        """Say whether the first member is a block of BGZF, and the last one is not the empty one."""
+        extraction = self.extraction
+        data, start, end = extraction.data, extraction.start, extraction.end
+        header = parse_header(data.read_known(start, 4 * KIB)[0])
+        if header is None or header.block_size is None or end is None or self.content.is_suspect:
+            return False
+        return data.read_known(max(start, end - len(BGZF_END)), len(BGZF_END))[0] != BGZF_END
 
     def shape(self, kind: str) -> str:
         """Shapes by kind."""

@@ -69,7 +69,7 @@ def test_no_changed_byte_makes_a_wrong_tensor_that_is_called_whole(form):
         for name, (status, content) in asked(bytes(changed), check=True).items():
             if status is Status.COMPLETE and name in CONTENTS and content != CONTENTS[name]:
                 begin, end = made.places[name]
-                if form != "legacy":  # its name in the directory became another's, which torch believes: a finding tells
+                if form != "legacy":  # torch believes a name in the directory that became another's: a finding tells
                     assert content in CONTENTS.values(), (at, name)
                     assert made.content[at - 11 : at] == b"model/data/", (at, name)
                 else:  # nothing protects the old ones: not the numbers, and not the pickles either

@@ -339,3 +339,31 @@ def test_of_a_cut_saved_model_folder_nothing_is_called_whole(tmp_path):
     (model / "saved_model.cpb").write_bytes(content[: len(content) // 2])
     assert main(["recover", str(model), "-o", str(tmp_path / "out"), "-q"]) == 4
     assert sum(path.stat().st_size for path in (tmp_path / "out").rglob("*") if path.name != "RECOVERY.json") > 1_000
+
+
+@pytest.mark.parametrize("name", ["blobs/sha256/0123456789abcdef", "x-1.0-py3-none-any.whl"])
+def test_a_cut_archive_in_an_archive_is_entered_whatever_its_name_is(run, tmp_path, name) -> None:
+    rng = random.Random(4)
+    files = {"data/a": rng.randbytes(3000), "data/b": rng.randbytes(3000)}
+    inner = io.BytesIO()
+    if name.endswith(".whl"):
+        with zipfile.ZipFile(inner, "w") as archive:
+            for member, content in files.items():
+                archive.writestr(member, content)
+        packed = inner.getvalue()
+    else:
+        packed = gzip.compress(tarred(**files), mtime=0)
+    source = tmp_path / "image.tar"
+    source.write_bytes(tarred(**{name.replace(".", "__"): packed[: len(packed) * 2 // 3]}))
+    code, rows = recovered(run, source)
+    assert (code, run("check", "-R", source).code) == (4, 4)
+    assert {path: row["status"] for path, row in rows.items()} == {
+        f"{name}/data/a": "complete",
+        f"{name}/data/b": "truncated",
+    }
+    assert (tmp_path / "out" / name / "data" / "a").read_bytes() == files["data/a"]
+
+    source.write_bytes(tarred(**{name.replace(".", "__"): packed}))
+    shutil.rmtree(tmp_path / "out")
+    code, rows = recovered(run, source)
+    assert (code, {path: row["status"] for path, row in rows.items()}) == (0, {name: "complete"})

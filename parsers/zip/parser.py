@@ -27,13 +27,7 @@ from pparse.errors import MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB, count_words
 from pparse.parsers.zip.descriptors import descriptor_crc, values_agree
-from pparse.parsers.zip.directory import (
-    BLOCK,
-    entry_at,
-    find_directory,
-    known_bytes,
-    local_at,
-)
+from pparse.parsers.zip.directory import BLOCK, entry_at, find_directory, known_bytes, local_at
 from pparse.parsers.zip.extent import LZMA_HEAD, lzma_alone
 from pparse.parsers.zip.match import TAIL_READ, find_record, match_front, match_tail, match_zip
 from pparse.parsers.zip.members import MemberMaker

@@ -9,8 +9,9 @@ import re
 
 from pparse.lazy import lazy_pattern
 from pparse.parsers.zip.descriptors import match_descriptor
-from pparse.parsers.zip.directory import BLOCK, Hints, entry_at
+from pparse.parsers.zip.directory import BLOCK, entry_at
 from pparse.parsers.zip.extent import Summing, Work, measure
+from pparse.parsers.zip.hints import Hints
 from pparse.parsers.zip.records import (
     CENTRAL,
     CODEC_OF_METHOD,

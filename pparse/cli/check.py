@@ -8,26 +8,15 @@ file beside it, or the command line. Exit code 2 if there is no digest to compar
 
 from __future__ import annotations
 
-from copy import copy
-
 from pparse.cli.common import add_files, add_json, each_file, open_file, row_of
 from pparse.cli.exit_codes import DAMAGED, OK, USAGE
 from pparse.cli.output import cut_to_dict, findings_of, report_cut, report_document_cut
 from pparse.display.text import safe
 from pparse.document.registry import viewer_for
-from pparse.errors import (
-    PASSING,
-    EndOfDataError,
-    GapError,
-    LimitError,
-    MalformedError,
-    OptionError,
-    PparseError,
-    UnsupportedError,
-)
-from pparse.findings import Finding, Severity, Status
+from pparse.errors import OptionError
+from pparse.findings import Severity, Status
 from pparse.limits import count_words
-from pparse.recovery.document_verdict import compared, document_status, is_fault, is_part_of_model, untold
+from pparse.recovery.document_verdict import compared, document_status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,11 +26,7 @@ if TYPE_CHECKING:
 
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
-
-# What is said of a file that tells nothing without those beside it, which a walk through an archive does not look for.
-_ALONE: Final = ("data-not-read", "index-not-read")
-# So many of them are looked at again, with those.
-_MOST_APART: Final = 1_000
+    from pparse.findings import Finding
 
 EXAMPLES: Final = """examples:
   pparse check model.safetensors
@@ -170,55 +155,13 @@ def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
         extent = viewer.extent()
         yield from findings_of(viewer, extent)[len(viewer.findings) :]
     if options.recursive:
-        from pparse.containers.archive import documents_below
+        from pparse.recovery.findings_below import findings_below
 
-        told = set(document.findings)
-        apart: list[tuple[str, Any]] = []  # files that say nothing without those beside them
-        for name, extraction in documents_below(document.parse()):
-            for finding in _findings_inside(name, extraction, options.strict):
-                if finding.code not in _ALONE or len(apart) >= _MOST_APART:
-                    yield finding
-                elif extraction.origin is not None:
-                    apart.append((name, extraction.origin))
-        for name, (archive, member) in apart:
-            yield from _findings_beside(name, archive, member, options.strict)
-        yield from (finding for finding in document.findings if finding.code == "limit" and finding not in told)
+        yield from findings_below(document, strict=options.strict)
     if options.sha256 is not None:
         from pparse.cli.digest import check_digests
 
         yield from check_digests(document, options.sha256)
-
-
-def _findings_inside(name: str, extraction: Extraction, strict: bool) -> Iterator[Finding]:
-    """Check a document inside an archive; if it cannot be opened, or a limit ends the check, that is the finding."""
-    try:
-        whole = True
-        for finding in extraction.check(strict=strict, around=False):
-            told = copy(finding)  # the original keeps its own source
-            told.source = name
-            whole = whole and not is_fault(finding)
-            yield told
-        if whole and not is_part_of_model(extraction):
-            yield from untold(extraction, name)
-    except (MalformedError, EndOfDataError, GapError) as error:
-        yield Finding("malformed", error.reason, source=name, offset=error.offset)
-    except (LimitError, UnsupportedError) as error:
-        yield Finding("limit", f"not all of it was looked at: {error.reason}", source=name, offset=error.offset)
-
-
-def _findings_beside(name: str, archive: Any, member: Any, strict: bool) -> Iterator[Finding]:
-    """Check a member of an archive with the files beside it; one that stands for another file is not."""
-    try:
-        extraction: Extraction = archive.open_member(member)
-        extraction.entered = True  # so that it lies in a folder of its archive
-        stands_for = extraction.parsed.outermost
-    except PASSING:
-        raise
-    except PparseError as error:
-        yield Finding("malformed", error.reason, source=name, offset=error.offset)
-        return
-    if stands_for is extraction:
-        yield from _findings_inside(name, extraction, strict)
 
 
 def _summary(

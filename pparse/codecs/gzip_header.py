@@ -28,6 +28,9 @@ SYSTEMS: Final = (
     "Acorn RISCOS",
 )
 
+# The empty block at the end of a BGZF file (SAM specification, section 4.1.2).
+BGZF_END: Final = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")
+
 # A header longer than this is none (FEXTRA alone may have 64 KiB; names and comments have no limit of their own).
 MAX_HEADER: Final = 256 << 10
 

@@ -10,6 +10,8 @@ bzip2, Snappy, the LZ4 frame, xz and lzma.
 
 from __future__ import annotations
 
+from operator import ne
+
 from pparse.errors import UnsupportedError
 
 TYPE_CHECKING = False
@@ -28,6 +30,7 @@ class Codec:
         "decoder",
         "description",
         "extensions",
+        "heads",
         "joins",
         "limitations",
         "magics",
@@ -52,6 +55,7 @@ class Codec:
         *,
         description: str = "",
         magics: tuple[bytes, ...] = (),
+        heads: tuple[bytes, ...] = (),
         marks: tuple[tuple[int, bytes], ...] = (),
         told_by: str = "",
         extensions: tuple[str, ...] = (),
@@ -77,6 +81,8 @@ class Codec:
         """One line for `pparse formats`."""
         self.magics = magics
         """How a sound stream begins, the usual way first; none: nothing marks it."""
+        self.heads = heads or magics
+        """The magic bytes, and those that always follow them: enough to tell a stream by if one of them is wrong."""
         self.marks = marks or tuple((0, magic) for magic in magics)
         """``(offset, bytes)``, one of which makes it worth asking the parser; damaged beginnings are among them."""
         self.told_by = told_by
@@ -120,6 +126,10 @@ class Codec:
         """Say whether a stream may begin with ``head``, which may be shorter than the magic bytes."""
         return any(head.startswith(magic) or magic.startswith(head) for magic in self.magics) or not self.magics
 
+    def resembles(self, head: bytes) -> bool:
+        """Say whether ``head`` is the beginning of a stream but for one wrong byte."""
+        return any(len(head) >= len(known) > 2 and sum(map(ne, head, known)) == 1 for known in self.heads)
+
     def implementation(self, kind: str) -> Callable[..., Any]:
         """Return the function that decodes a whole stream (``whole``) or makes a decompressor (``stream``)."""
         found = self._implementations.get(kind)
@@ -142,6 +152,7 @@ _CODECS: Final = (
         "standard:zlib",
         description="gzip (members, BGZF too)",
         magics=(b"\x1f\x8b",),
+        heads=(b"\x1f\x8b\x08",),
         marks=((0, b"\x1f\x8b"), (1, b"\x8b\x08"), (0, b"\x1f")),
         told_by="parser",
         extensions=(".gz", ".tgz", ".bgz"),
@@ -160,6 +171,7 @@ _CODECS: Final = (
         "bzip2",
         "standard:bz2",
         magics=(b"BZh",),
+        heads=tuple(b"BZh%d1AY&SY" % level for level in range(1, 10)),
         told_by="magic",
         extensions=(".bz2", ".tbz2", ".tbz"),
         tar_extensions=(".tbz2", ".tbz"),

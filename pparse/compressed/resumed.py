@@ -21,7 +21,7 @@ from pparse.compressed.inflated import InflatedData
 from pparse.compressed.placing import Placement
 from pparse.compressed.resync.pieces import BEFORE_DAMAGE, Failure
 from pparse.data.range_status import SuspectRange
-from pparse.errors import TRAILER_FAULTS, EndOfDataError, Fault, GapError, LimitError, UnsupportedError
+from pparse.errors import TRAILER_FAULTS, EndOfDataError, Fault, GapError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Status
 
 TYPE_CHECKING = False
@@ -49,6 +49,17 @@ _NO_BLOCK_CHECKS: Final = ("gzip", "zlib", "deflate")
 _WRONG_SIZE: Final = "the stream does not hold as many bytes as it should"
 _WRONG_END: Final = "the stream does not end where it should"
 _SUSPECT: Final = "its compressed bytes may be wrong, and its content does not have the expected size or checksum"
+
+
+# Bytes behind a stream that tell whether they are the beginning of another one: the longest magic, and some padding.
+_HEAD: Final = 1024
+
+
+def _lost_head(offset: int | None) -> MalformedError:
+    """Return the error on bytes behind a stream that another one follows, or of which one byte is wrong."""
+    return MalformedError(
+        "this is neither a member nor padding: the first bytes of a member are damaged", offset=offset
+    )
 
 
 def is_contradiction(data: InflatedData) -> bool:
@@ -347,7 +358,7 @@ class ResumedData(DecodedData):
         if isinstance(error, EndOfDataError) and self.codec in ("gzip", "zlib", "deflate", "lz4"):
             error = self._judge_cut(error)
         proved = head.is_proved(0, head.produced)
-        if proved and error is not None and error.fault is Fault.TRAILING:
+        if proved and error is not None and error.fault is Fault.TRAILING and not self._is_lost_head(error):
             self.problems.append(Problem(error, error.offset or self._source.start, self._source.end))
             self.error = error
         elif error is not None and not isinstance(error, EndOfDataError | UnsupportedError):
@@ -437,14 +448,25 @@ class ResumedData(DecodedData):
         self.error = failure.error
         pieces, lost = [], []
         for piece in found:  # as it is now: who found it may learn more of it
+            if reason.fault is Fault.TRAILING:  # so they are not trailing
+                reason = _lost_head(reason.offset)
             pieces.append(piece)
             lost.append(max(0, piece.at - end))
             self.problems.append(Problem(reason, end, max(piece.at, end)))
             end, self.error = piece.end, piece.error
             reason = piece.error or reason
+        if self.error is not None and self._is_lost_head(self.error):
+            self.error = _lost_head(self.error.offset)
         if self.error is not None:
             self.problems.append(Problem(self.error, end, self._source.end))
         return pieces, lost
+
+    def _is_lost_head(self, error: PparseError) -> bool:
+        """Say whether what follows the stream is another one of it, with one wrong byte at its beginning."""
+        if error.fault is not Fault.TRAILING or error.offset is None or not CODECS[self.codec].joins:
+            return False
+        head = self._source.data.read_known(error.offset, min(_HEAD, self._source.end - error.offset))[0]
+        return CODECS[self.codec].resembles(head.lstrip(b"\0") if CODECS[self.codec].zero_padding else head)
 
     def _note_limits(self, failure: Failure, pieces: Sequence[Piece], placement: Placement) -> None:
         """Note where a limit of ours kept more from being had."""

@@ -28,6 +28,7 @@ from pparse.findings import Finding, Severity, Status
 from pparse.parsers.shards.shard_set import ShardSet
 from pparse.recovery.document_verdict import judge
 from pparse.recovery.extract_messages import ExtractMessages
+from pparse.recovery.findings_below import is_whole_below
 from pparse.recovery.members_beside import BesideJudge
 from pparse.recovery.model_files import ModelFiles
 from pparse.recovery.names import safe_name
@@ -433,10 +434,11 @@ class Unpacker:
             self.findings.add(too_many_containers(self._session.limits, listed, level.source))
             return False
         by_name = member.name.lower().endswith(ARCHIVE_EXTENSIONS)
-        if not by_name and (
+        sound = not by_name and (
             level.parser.verify(member).status is Status.COMPLETE
             or (isinstance(parser, ArchiveParser) and parser.confirms_itself())
-        ):
+        )
+        if sound and is_whole_below(extraction):
             return False  # a document that happens to be a zip, and is whole
         entered = self._enter(result, *self._place_in(level, member))
         if entered and self._levels[-1] is not level:
