@@ -6,7 +6,7 @@ from codecs import getincrementaldecoder
 
 from pparse.data.base import Access
 from pparse.document.named_formats import named, named_folder, words
-from pparse.errors import GapError, PparseError
+from pparse.errors import EndOfDataError, GapError, PparseError
 from pparse.limits import MIB
 from pparse.tree.recognition import bare_name
 
@@ -25,6 +25,9 @@ _MISTAKEN: Final = (
     (b"<HTML", "an HTML page, not a model: the download was answered with a web page"),
     (b"<?xml", "an XML document (an error message of a file server?)"),
 )
+
+# No placeholder is larger: a pointer has three lines, a page of a server some hundred.
+_LARGEST_PLACEHOLDER: Final = MIB
 
 # Formats whose files name others that hold their content: extensions; how many are looked into, and how far.
 _NAMING: Final = (".onnx",)
@@ -63,6 +66,20 @@ def mistaken(head: bytes) -> str | None:
         return found
     known = named(head)
     return None if known is None else words(known)
+
+
+def placeholder(extraction: Host) -> str | None:
+    """Return what stands where the content of a file should be: a Git LFS pointer, a web page; None if nothing does.
+
+    Asked of every file that is opened because another one belongs to it, before it is taken for data.
+    """
+    try:
+        size = extraction.known_end() - extraction.start
+        head = extraction.data.pread(extraction.start, min(size, 64)) if 0 < size <= _LARGEST_PLACEHOLDER else b""
+    except (GapError, EndOfDataError):
+        return None
+    head = head.lstrip()
+    return next((what for start, what in _MISTAKEN if head.startswith(start)), None)
 
 
 def text_start(head: bytes) -> str | None:

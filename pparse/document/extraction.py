@@ -144,11 +144,12 @@ class Extraction:
             )
         self.layers += 1
 
-    def sibling(self, name: str) -> Extraction:
+    def sibling(self, name: str, *, any_content: bool = False) -> Extraction:
         """Return the file ``name`` in the folder of this file; the first call opens it.
 
         The name must be relative and stay in the folder, which may be one in an archive. Raises `PathError` if it
-        leaves the folder, `SourceError` if the file cannot be opened, or there is no folder.
+        leaves the folder, `SourceError` if the file cannot be opened, there is no folder, or it is a placeholder: a
+        Git LFS pointer or a web page, unless it may have ``any_content``.
         """
         kid = self.children.get(name)
         if kid is None:
@@ -159,7 +160,17 @@ class Extraction:
             if error is not None:
                 raise error
             kid = self.children[name] = folder.enter(name, self)
+        if not any_content:
+            kid.refuse_placeholder()
         return kid
+
+    def refuse_placeholder(self) -> None:
+        """Raise `SourceError` if this file, which belongs to another one, only stands for the one that is meant."""
+        from pparse.document.appearance import placeholder
+
+        what = placeholder(self)
+        if what is not None:
+            raise SourceError(what, source=self.path)
 
     def fetch_siblings(self, names: Sequence[str]) -> list[Data]:
         """Open these files of the folder, several at a time, and return the data of all of them that are far away.

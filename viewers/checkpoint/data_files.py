@@ -48,12 +48,12 @@ class DataFiles:
         self._charge.resize(self._charge.amount + _FILE_BYTES)
         try:
             if len(self._files) >= _MANY and self._names_there and name not in self._names_there:
-                raise SourceError("the folder does not have it")
+                raise SourceError("the folder does not have it", errno=ENOENT)
             found = self._index.sibling(name)
             found.known_end()  # a file is opened when it is asked
         except (SourceError, EndOfDataError) as error:
             reason = f"{name} is not there"
-            if isinstance(error, SourceError) and (error.errno or ENOENT) != ENOENT:
+            if isinstance(error, SourceError) and error.errno != ENOENT and self._index.folder is not None:
                 reason = f"{name} cannot be read: {error.reason}"
                 self._unreadable.add(shard)
             found = Finding("missing", reason, source=source)

@@ -163,7 +163,9 @@ class ExternalFiles:
     def _entered(self, name: str) -> Extraction:
         extraction = self._extraction
         if extraction.folder is None and (folder := self._folder) is not None:
-            return folder.enter(name, extraction)  # type: ignore[no-any-return]
+            entered: Extraction = folder.enter(name, extraction)
+            entered.refuse_placeholder()
+            return entered
         try:
             found = extraction.sibling(name)
             found.known_end()  # a file is opened when it is asked
@@ -173,7 +175,8 @@ class ExternalFiles:
             behind = folder.behind(path) if folder is not None and path is not None and is_absent(error) else None
             if behind is None:
                 raise
-            entered: Extraction = behind.enter(name, extraction)
+            entered = behind.enter(name, extraction)
+            entered.refuse_placeholder()
             return entered
 
     def confirm(self, tensor: Tensor) -> None:

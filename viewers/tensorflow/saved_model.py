@@ -247,7 +247,7 @@ class SavedModelViewer(TensorflowViewer):
     def _look_for_assets(self) -> None:
         for asset in self.assets:
             try:
-                self.extraction.sibling(f"assets/{asset.filename}").known_end()
+                self.extraction.sibling(f"assets/{asset.filename}", any_content=True).known_end()
             except (SourceError, EndOfDataError, PathError) as error:
                 reason = f"the graph needs the file assets/{asset.filename}: {error.reason}"
                 self.findings.add(Finding("asset", reason, source=self.extraction.name, path=asset.tensor))
@@ -279,7 +279,7 @@ class SavedModelViewer(TensorflowViewer):
         # Several tensors may take the path of one asset.
         for name in (*names, *dict.fromkeys(f"assets/{asset.filename}" for asset in self.assets)):
             try:
-                file = self.extraction.sibling(name)
+                file = self.extraction.sibling(name, any_content=True)
                 file.known_end()
             except (SourceError, EndOfDataError, PathError):
                 continue  # `check` tells of those that are missing
@@ -292,7 +292,7 @@ class SavedModelViewer(TensorflowViewer):
             yield from ((INDEX_OF_VARIABLES, finding.reason) for finding in told if finding.code == "missing")
         for name in dict.fromkeys(f"assets/{asset.filename}" for asset in self.assets):
             try:
-                self.extraction.sibling(name).known_end()
+                self.extraction.sibling(name, any_content=True).known_end()
             except (SourceError, EndOfDataError, PathError) as error:
                 yield name, f"the graph needs it: {error.reason}"
 
