@@ -185,13 +185,13 @@ def findings_of(content: bytes) -> dict[str, str]:
 
 def test_tensors_that_ggml_refuses_are_read_with_a_finding():
     writer, body = Writer(), pack("<64f", *range(64))
-    unaligned = writer.file([], [("a", (3,), F32, 0), ("b", (2,), F32, 12)], body)
+    unaligned = writer.file([], [("a", (3,), F32, 0), ("b", (2,), F32, 12)], body[:32])
     with pparse.view(unaligned) as model:
         assert model["b"].numpy().tolist() == [3, 4]
         assert model.extent().status is Status.COMPLETE
     assert findings_of(unaligned) == {"unaligned": "warning"}
-    assert findings_of(writer.file([], [("a", (3,), F32, 0), ("b", (2,), F32, 64)], body)) == {"gap": "warning"}
-    twice = writer.file([], [("a", (8,), F32, 0), ("a", (8,), F32, 32)], body)
+    assert findings_of(writer.file([], [("a", (3,), F32, 0), ("b", (2,), F32, 64)], body[:96])) == {"gap": "warning"}
+    twice = writer.file([], [("a", (8,), F32, 0), ("a", (8,), F32, 32)], body[:64])
     with pparse.view(twice) as model:
         assert list(model) == ["a", "a#2"]
         assert model["a#2"].numpy()[0] == 8
@@ -691,3 +691,33 @@ def test_an_array_without_elements_whose_other_lengths_no_array_has_is_not_read(
         with pytest.raises(UnsupportedError, match="too large for an array"):
             model["a"].numpy()
         assert model["b"].status is Status.COMPLETE
+
+
+def test_a_part_under_another_name_is_not_the_model() -> None:
+    pairs = [("split.no", ("uint16", 0)), ("split.count", ("uint16", 3)), ("split.tensors.count", ("int32", 5))]
+    part = Writer().file(pairs, [("a", (8,), F32, 0), ("b", (8,), F32, 32)], bytes(64))
+    for content, codes in ((part, {"split": "error"}), (part + part, {"split": "error", "trailing-bytes": "error"})):
+        assert findings_of(content) == codes
+        with pparse.view(content) as model:
+            extent = model.extent()
+            assert (extent.whole, extent.unlisted, extent.missing_files) == (2, 3, 2)
+            assert extent.status is not Status.COMPLETE
+            assert [each.status for each in model.tensors()] == [Status.COMPLETE] * 2
+
+
+def test_tensors_of_a_file_that_is_longer_than_its_table_says_may_have_moved() -> None:
+    content = Writer().file([], [("a", (8,), F32, 0), ("b", (8,), F32, 32)], pack("<16f", *range(16)))
+    for at in (len(content) - 64, len(content) - 20, len(content)):
+        longer = content[:at] + b"inserted" + content[at:]
+        assert findings_of(longer)["trailing-bytes"] == "error"
+        with pparse.view(longer) as model:
+            assert [each.status for each in model.tensors()] == [Status.DAMAGED] * 2
+    padded = content + bytes(-len(content) % 512)
+    assert findings_of(padded) == {}
+    with pparse.view(padded) as model:
+        assert [each.status for each in model.tensors()] == [Status.COMPLETE] * 2
+
+
+def test_blocks_of_the_newest_type_have_a_size() -> None:
+    with pparse.view(Writer().file([], [("w", (2, 128), 42, 0)], bytes(96))) as model:
+        assert (model["w"].stored_dtype, model["w"].stored_nbytes) == ("Q2_0", 72)

@@ -559,6 +559,7 @@ def test_extent_of_a_whole_file():
         "whole": 6,
         "truncated": 0,
         "missing": 0,
+        "unlisted": 0,
         "damaged": 0,
         "unsupported": 0,
         "unwritten": 0,

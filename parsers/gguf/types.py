@@ -83,12 +83,13 @@ TYPES: Final = {
         (39, "MXFP4", 32, 17),
         (40, "NVFP4", 64, 36),
         (41, "Q1_0", 128, 18),
+        (42, "Q2_0", 64, 18),
     )
 }
 """The types whose sizes are known."""
 
 # What the package gguf does not decode; and the types whose blocks it swaps for other machines.
-_UNDECODED: Final = frozenset(("Q8_1", "Q8_K", "Q1_0"))
+_UNDECODED: Final = frozenset(("Q8_1", "Q8_K", "Q1_0", "Q2_0"))
 _IN_BIG_ENDIAN: Final = frozenset(("Q4_0", "Q8_0", "Q4_K", "Q6_K", "MXFP4", "NVFP4"))
 
 OTHERS: Final = {
@@ -100,7 +101,6 @@ OTHERS: Final = {
     36: "IQ4_NL_4_4, which ggml removed",
     37: "IQ4_NL_4_8, which ggml removed",
     38: "IQ4_NL_8_8, which ggml removed",
-    42: "Q2_0, which is too new",
 }
 """Numbers that are, or were, taken by other types."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 
+from pparse.data.trailing_bytes import SHIFTED, has_odd_tail
 from pparse.data.zero_runs import unwritten
 from pparse.document.extraction import extraction_of
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
@@ -33,9 +34,7 @@ from pparse.parsers.safetensors.layout import (
     sharers,
 )
 from pparse.parsers.safetensors.length import (
-    SHIFTED,
     LengthFinder,
-    has_odd_tail,
     last_end,
     zeroed_header,
 )
@@ -508,7 +507,9 @@ class HeaderParser(Parser, Listing, Container):
         """Record that tensors may lie elsewhere if bytes after the last one, from ``end``, may have been inserted."""
         self._looked_behind = True
         extraction = self.result.extraction
-        if self.adrift is None and has_odd_tail(extraction, self.data_start + end):
+        if self.adrift is None and has_odd_tail(
+            extraction.data, extraction.start, self.data_start + end, extraction.known_end()
+        ):
             self.shifted, self.adrift = True, SHIFTED
 
     def metadata_at(self) -> list[int]:

@@ -32,11 +32,6 @@ _ENTRY: Final = lazy_pattern(
 )
 _OFFSETS: Final = lazy_pattern(rb'"data_offsets":\s*+\[([0-9]{1,18}+),\s*+([0-9]{1,18}+)\]')
 _SCAN_BLOCK: Final = 256 << 10
-# Zeros that pad a file to a block of a disk, a tar, or a page.
-_DISK_BLOCK: Final = 512
-_MOST_PADDING: Final = 64 << 10
-# Why tensors are in doubt in a file that is longer than its tensors.
-SHIFTED: Final = "bytes after the last tensor may have been inserted before this one, so its bytes may be wrong"
 
 
 class LengthFinder:
@@ -217,23 +212,6 @@ def last_end(result: Result, length: int) -> int | None:
     except GapError:
         return None
     return int(found[-1][1]) if found else None
-
-
-def has_odd_tail(extraction: Host, end: int) -> bool:
-    """Return whether bytes after the data, which ends at ``end``, may have been inserted anywhere before.
-
-    Padding with zeros up to a block does not count: if data had moved, its end would not fit a block.
-    """
-    stop = extraction.known_end()
-    if stop <= end:
-        return False
-    if (stop - extraction.start) % _DISK_BLOCK or stop - end >= _MOST_PADDING:
-        return True
-    try:
-        tail = extraction.data.pread(max(extraction.start, end - 1), stop - end + 1)
-    except GapError:
-        return True
-    return tail[:1] == b"\0" or any(tail[1:])
 
 
 def zeroed_header(extraction: Host) -> Finding | None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from itertools import islice
 
+from pparse.data.trailing_bytes import SHIFTED
 from pparse.errors import MalformedError
 from pparse.findings import Finding, Status
 from pparse.parsers.safetensors.entry import (
@@ -30,9 +31,6 @@ from pparse.parsers.safetensors.entry import (
     info_of,
 )
 from pparse.parsers.safetensors.header import HeaderParser
-from pparse.parsers.safetensors.length import (
-    SHIFTED,
-)
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.tree.recognition import Confidence, signatures

@@ -318,8 +318,9 @@ def report_cut(
             detail = f" ({have:,} of its {count_words(tensor.stored_nbytes, 'byte')} {are(have)} there)"
         out.line(f"first tensor hit: {safe(extent.first_hit)}{detail}")
     out.line(
-        f"whole: {extent.whole:,} of {unnamed}{count_words(extent.count, 'tensor')}, {extent.truncated:,} truncated, "
-        f"{extent.missing:,} missing" + (f", {extent.damaged:,} damaged" if extent.damaged else "")
+        f"whole: {extent.whole:,} of {unnamed}{count_words(extent.count + extent.unlisted, 'tensor')}, "
+        f"{extent.truncated:,} truncated, {extent.missing + extent.unlisted:,} missing"
+        + (f", {extent.damaged:,} damaged" if extent.damaged else "")
     )
     for line in resume_lines(extent.resume, most):
         out.line(safe(line))

@@ -34,6 +34,7 @@ class Extent:
         "resume_file",
         "tensor_bytes",
         "truncated",
+        "unlisted",
         "unread",
         "unsupported",
         "unwritten",
@@ -63,6 +64,8 @@ class Extent:
         """The name of that file."""
         self.cut_files = 0  #: number of shards that are cut
         self.missing_files = 0  #: number of shards that are missing
+        self.unlisted = 0
+        """Number of tensors of the model that no file names that is there, as far as one says how many there are."""
         self.whole = self.truncated = self.missing = self.damaged = self.unsupported = 0
         self.verified = 0
         """Number of whole tensors whose bytes a checksum confirmed."""
@@ -186,6 +189,7 @@ class Extent:
             "whole": self.whole,
             "truncated": self.truncated,
             "missing": self.missing,
+            "unlisted": self.unlisted,
             "damaged": self.damaged,
             "unsupported": self.unsupported,
             "unwritten": self.unwritten,

@@ -15,7 +15,7 @@ from pparse.findings import Severity, Status
 from pparse.limits import count_words
 from pparse.parsers.gguf.parts import part_names, part_of
 from pparse.parsers.shards.shard_set import ShardSet
-from pparse.viewers.gguf.viewer import COUNT, TENSORS, GgufViewer
+from pparse.viewers.gguf.viewer import COUNT, NUMBER, TENSORS, GgufViewer
 from pparse.viewers.shards.viewer import ShardSetViewer
 
 TYPE_CHECKING = False
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pparse.tensors.extent import Extent
     from pparse.tree.result import Result
 
-_NUMBER: Final = "split.no"
 # So many numbers of all tensors are compared; sound parts agree on one.
 _MOST_PROMISES: Final = 8
 
@@ -77,11 +76,11 @@ class GgufSplitViewer(ShardSetViewer):
     def _contradiction(self, viewer: GgufViewer) -> str | None:
         """Return why a file is not the part that its name says; None if it is, or what tells it is cut off."""
         _, place, parts = part_of(viewer.extraction.name) or ("", 0, 0)
-        number, count = viewer.split_value(_NUMBER), viewer.split_value(COUNT)
+        number, count = viewer.split_value(NUMBER), viewer.split_value(COUNT)
         if number is None and viewer.facts is not None and viewer.facts.status is Status.COMPLETE:
-            return f"it is not the part that its name says: it has no number {_NUMBER}"
+            return f"it is not the part that its name says: it has no number {NUMBER}"
         if number is not None and number != place - 1:
-            return f"it is not the part that its name says: {_NUMBER} is {number}, not {place - 1}"
+            return f"it is not the part that its name says: {NUMBER} is {number}, not {place - 1}"
         if count is not None and count != parts:
             return f"it is not the part that its name says: {COUNT} is {count}, not {parts}"
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 
+from pparse.data.trailing_bytes import SHIFTED, has_odd_tail
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
 from pparse.parsers.gguf.types import TYPES, decoder
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from pparse.tensors.viewer import Viewer
     from pparse.tree.node import Node
 
+NUMBER: Final = "split.no"
+"""Key of the number of a file among those that a model lies in, from 0 on."""
+_MAGIC: Final = b"GGUF"
 COUNT: Final = "split.count"
 """Key of the number of files that a model lies in."""
 TENSORS: Final = "split.tensors.count"
@@ -40,6 +44,9 @@ class GgufViewer(NodeViewer):
         self.parser: GgufParser = extraction.parse().parser  # type: ignore[assignment]
         self._path = extraction.path
         self._sharers: frozenset[int] | None = None
+        self._behind: tuple[int, bytes] | None = None
+        self.is_alone = False
+        """Whether the other files of a model that lies in several are not looked for."""
 
     @property
     def table(self) -> Node | None:
@@ -66,14 +73,18 @@ class GgufViewer(NodeViewer):
         begin = self._data_start(there) + place.offset
         span = Span(extraction.data, begin, place.size or 0, self._path, extraction.end)
         status, finding = node.known_status or Status.COMPLETE, node.finding
+        where: Any
         if status is Status.COMPLETE:
             status = status_by_place(begin, begin + span.length, there)
             if self.parser.data_start is None and self.root.status is Status.DAMAGED and span.length:
                 reason = "the table is damaged: where the data begin is not known"
                 status, finding = Status.DAMAGED, Finding("malformed", reason, path=name, source=extraction.name)
+            elif self.is_shifted:
+                where = {"path": name, "source": extraction.name, "offset": begin}
+                status, finding = Status.DAMAGED, Finding("shifted", SHIFTED, **where)
             elif node.ordinal in self.sharing:
                 reason = CONFLICTS[SHARED]
-                where: Any = {"path": name, "source": extraction.name, "offset": begin, "length": span.length}
+                where = {"path": name, "source": extraction.name, "offset": begin, "length": span.length}
                 status, finding = Status.DAMAGED, Finding("overlap", reason, **where)
             elif name != node.key:
                 reason = "its name occurs more than once"
@@ -97,6 +108,27 @@ class GgufViewer(NodeViewer):
     def _data_start(self, there: int) -> int:
         """Return where the data begin; if the table is cut, at the earliest."""
         return there if self.parser.data_start is None else self.parser.data_start
+
+    @property
+    def behind(self) -> tuple[int, bytes]:
+        """Where bytes follow the data of the last tensor and its padding, and the first four of them, if any may not be
+        padding."""
+        if self._behind is None:
+            there, parser = self.extraction.known_end(), self.parser
+            end, first = there, b""
+            if self.table is not None and parser.data_start is not None and not parser.layout.unknown:
+                end = parser.data_start + parser.layout.end
+                end = min(there, end + -parser.layout.end % parser.layout.alignment)
+                data, start = self.extraction.data, self.extraction.start
+                if self.root.status is Status.COMPLETE and has_odd_tail(data, start, end, there):
+                    first = data.read_known(end, min(4, there - end))[0]
+            self._behind = end, first
+        return self._behind
+
+    @property
+    def is_shifted(self) -> bool:
+        """Whether the file is longer than its table says, so that bytes may have been inserted anywhere."""
+        return self.behind[1] not in (b"", _MAGIC)
 
     @property
     def sharing(self) -> frozenset[int]:
@@ -126,6 +158,16 @@ class GgufViewer(NodeViewer):
         if promised is not None and promised > extent.count and parts is not None and parts < 2:
             reason = f"{TENSORS} says {count_words(promised, 'tensor')}, {extent.count} are known"
             self.findings.add(Finding("split", reason, source=source, wanted=promised, got=extent.count))
+        lacks = self.is_alone and parts is not None and parts > 1
+        if lacks and parts is not None:
+            self._note_part(extent, promised, parts)
+        if self.behind[1]:
+            end, first = self.behind
+            reason = "bytes after the last tensor belong to no tensor"
+            if first == _MAGIC:
+                reason = "another GGUF file follows: parts of a model are merged with llama-gguf-split, not joined"
+            rest = self.extraction.known_end() - end
+            self.findings.add(Finding("trailing-bytes", reason, source=source, offset=end, length=rest))
         if parser.data_start is not None:
             for finding in parser.layout.findings(parser.data_start, source):
                 self.findings.add(finding)
@@ -137,8 +179,21 @@ class GgufViewer(NodeViewer):
                 if found is not None:
                     self.findings.add(found)
         extent = super().close_extent(extent)
+        if lacks and self.findings.errors == 1:  # nothing but that
+            extent.document_status = Status.TRUNCATED
         extent.at_least |= parser.data_start is None and extent.document_status is Status.TRUNCATED
         return extent
+
+    def _note_part(self, extent: Extent, promised: int | None, parts: int) -> None:
+        """Say that the file is one of several parts, and the others are not known."""
+        number = self.split_value(NUMBER)
+        which = "one" if number is None else f"number {number + 1}"
+        reason = f"it is {which} of {parts:,} parts of a model, and not named as one (NAME-00001-of-{parts:05}.gguf)"
+        extent.missing_files = parts - 1
+        if promised is not None:
+            extent.unlisted = max(0, promised - extent.count)
+            reason += f": it has {extent.count:,} of {count_words(promised, 'tensor')}"
+        self.findings.add(Finding("split", reason, source=self.extraction.name, wanted=promised, got=extent.count))
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Check everything, and yield each finding as it is made; keys that occur twice are looked for, too."""
@@ -159,4 +214,5 @@ def gguf_viewer(extraction: Extraction) -> Viewer:
 
         if is_part(viewer):
             return GgufSplitViewer(extraction)
+    viewer.is_alone = True
     return viewer
