@@ -298,7 +298,7 @@ def test_hostile_members_are_told(method):
             "c": Status.TRUNCATED,
             "d": Status.DAMAGED,
             "e": Status.TRUNCATED,
-            "f": Status.COMPLETE,
+            "f": Status.DAMAGED,
             "xxx": Status.COMPLETE,
         }
 

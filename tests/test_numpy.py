@@ -223,12 +223,23 @@ def test_objects_in_a_field_are_a_pickle_too():
     assert (tensor.status, tensor.finding.code) == (Status.UNSUPPORTED, "objects")
 
 
-@rows("more, words", [(b"??", "other bytes follow"), (npy(SIX), "another array follows")])
-def test_what_follows_the_array_is_told(more, words):
-    with pparse.open(npy(SIX) + more) as document:
-        (finding,) = document.check()
-        assert (finding.code, finding.severity, finding.length) == ("trailing", Severity.WARNING, len(more))
-        assert words in finding.reason
+@rows(
+    ("more", "words", "status"),
+    [
+        (b"??", "other bytes follow", Status.DAMAGED),
+        (npy(SIX), "another array follows", Status.COMPLETE),
+        (bytes(-len(npy(np.ones(6))) % 512), "other bytes follow", Status.COMPLETE),  # a block of a disk
+    ],
+)
+def test_what_follows_the_array_is_told_and_it_may_have_been_shifted(more, words, status):
+    content = npy(np.ones(6))
+    for at in (len(content), len(content) - 9) if status is Status.DAMAGED else (len(content),):
+        with pparse.open(content[:at] + more + content[at:]) as document:
+            (finding,) = document.check()
+            severity = Severity.ERROR if status is Status.DAMAGED else Severity.WARNING
+            assert (finding.code, finding.severity, finding.length) == ("trailing", severity, len(more))
+            assert words in finding.reason
+            assert document.view()["array"].status is status
 
 
 def test_a_header_longer_than_numpy_takes_is_read_and_told():

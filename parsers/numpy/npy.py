@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from pparse.data.trailing_bytes import trailing_severity
+from pparse.data.trailing_bytes import has_odd_tail, trailing_severity
 from pparse.display.text import shape_words, shorten
 from pparse.document.extraction import extraction_of
 from pparse.findings import Finding, Severity, Status
@@ -142,7 +142,8 @@ class NpyParser(Parser, Container, Listing):
         data = self.result.extraction.data
         again = data.read_known(at, len(MAGIC))[0] == MAGIC
         reason = "another array follows, which numpy.load leaves out" if again else "other bytes follow the array"
-        finding = self._finding("trailing", reason, at, trailing_severity("archive"))
+        odd = not again and has_odd_tail(data, self.result.extraction.start, at, end)
+        finding = self._finding("trailing", reason, at, trailing_severity("document" if odd else "archive"))
         finding.length = end - at
         self.result.findings.add(finding)
 
