@@ -11,6 +11,7 @@ import random
 import tarfile
 import zipfile
 
+import numpy as np
 import pytest
 
 import pparse
@@ -204,7 +205,7 @@ def test_the_command_says_which_limit_it_was_and_exits_with_4(tmp_path, run):
     for command in ("recover", "extract"):
         ran = run(command, tmp_path / "in.tar", "-o", tmp_path / command, "--max-output", "1MiB")
         assert (ran.code, ran.err) == (4, "")
-        assert "1 file met a limit, and is cut here; lift it with --max-output 4MiB" in ran.lines
+        assert "1 file met a limit, and is cut or left out here; lift it with --max-output 4MiB" in ran.lines
         assert (tmp_path / command / "b").read_bytes() == b"2"
         ran = run(command, tmp_path / "in.tar", "-o", tmp_path / f"{command}2", "--max-output", "1MiB", "--json")
         assert (ran.code, ran.json["limits"]) == (4, [{"option": "--max-output 4MiB", "files": 1}])
@@ -248,3 +249,30 @@ def test_extract_goes_on_only_with_the_same_members(tmp_path, run, monkeypatch):
     assert "unfinished" in ran.err
     assert run("extract", tmp_path / "in.tar", "a", "b", "-o", tmp_path / "out").code == 0
     assert sorted(os.listdir(tmp_path / "out")) == ["a", "b"]
+
+
+@pytest.mark.parametrize("kind", ["folder", "shards", "index"])
+def test_all_that_belongs_to_a_model_counts_as_its_input(tmp_path, run, kind, monkeypatch):
+    monkeypatch.setattr("pparse.recovery.target._SPARE", MIB)
+    (tmp_path / "model").mkdir()
+    names = ["model.safetensors"] if kind == "folder" else [f"model-0000{at}-of-00002.safetensors" for at in (1, 2)]
+    for number, name in enumerate(names):
+        header = {f"t{number}": {"dtype": "U8", "shape": [len(NOISE)], "data_offsets": [0, len(NOISE)]}}
+        (tmp_path / "model" / name).write_bytes(safetensors(header, NOISE))
+    source = tmp_path / "model"
+    if kind != "folder":
+        index = source / "model.safetensors.index.json"
+        index.write_text(json.dumps({"metadata": {}, "weight_map": {f"t{at}": names[at] for at in (0, 1)}}))
+        source = index if kind == "index" else source
+    assert run("recover", source, "-o", tmp_path / "out").code == 0
+    for name in names:
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "model" / name).read_bytes()
+
+
+def test_a_file_that_is_whole_is_not_cut_by_a_limit_but_refused(tmp_path, run):
+    path = tmp_path / "noise.npy"
+    np.save(path, np.frombuffer(NOISE, np.uint8))
+    ran = run("recover", path, "-o", tmp_path / "out", "--max-output", "1MiB")
+    assert ran.code == 4
+    assert "--max-output" in ran.out
+    assert sorted(os.listdir(tmp_path / "out")) == ["RECOVERY.json"]

@@ -493,6 +493,7 @@ def test_the_default_depends_on_the_source(tmp_path):
     assert default_max_output(0) == 64 * MIB
     assert default_max_output(MIB) == 264 * MIB
     assert default_max_output(GIB) == default_max_output(None) == 16 * GIB
+    assert default_max_output(20 * GIB) == 20 * GIB + 64 * MIB  # a copy
     with Target(tmp_path / "out", source_size=10) as target:
         assert target.max_bytes == 64 * MIB + 2000
 

@@ -397,6 +397,7 @@ OBJECTS = {
             "whole": "how many of them are complete",
             "truncated": "how many begin inside the file and end beyond it",
             "missing": "how many lie completely beyond it, or in a missing file",
+            "unlisted": "how many more the model has in files that are not there, if a file says so",
             "damaged": "how many fail a check",
             "unsupported": "how many cannot be read",
             "unwritten": "how many lie in holes of the file, which read as zeros",

@@ -134,7 +134,9 @@ def tell_course(out: Output, outcome: Outcome) -> None:
         done = "1 member was" if outcome.resumed == 1 else f"{outcome.resumed:,} members were"
         out.line(f"{done} there already: this continued a run that was stopped")
     for met in outcome.limits.values():
-        out.line(f"{count_words(met.files, 'file')} met a limit, and is cut here; lift it with {met.option}")
+        out.line(
+            f"{count_words(met.files, 'file')} met a limit, and is cut or left out here; lift it with {met.option}"
+        )
 
 
 def _tell(options: Any, out: Output, outcome: Outcome, findings: Any, listing: FileTable) -> None:
@@ -151,6 +153,8 @@ def _tell(options: Any, out: Output, outcome: Outcome, findings: Any, listing: F
     where = safe(options.output)
     if not outcome.summary.files:
         out.line("there are no files in it" if outcome.is_whole else "nothing could be recovered")
+    elif not outcome.is_whole and not listing.useful and outcome.limits:
+        out.line(f"nothing was saved, for want of room within the limit; see {where}/RECOVERY.json")
     elif not outcome.is_whole and not listing.useful:
         out.line(f"nothing was saved: not one tensor, file or record is there; see {where}/RECOVERY.json")
     elif outcome.is_whole:

@@ -9,8 +9,9 @@ import os
 from contextlib import suppress
 
 from pparse.data.local import real_path
-from pparse.errors import OptionError, SourceError
+from pparse.errors import EndOfDataError, OptionError, PathError, SourceError
 from pparse.findings import FindingList, Severity
+from pparse.parsers.shards.shard_set import ShardSet
 from pparse.recovery.folder_files import whole_folder
 from pparse.recovery.plan import ExtractionPlan, files_beside, recognise
 from pparse.recovery.report import RecoveryReport
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.recovery.report import RecoveredFile, Summary
     from pparse.recovery.sink import LimitMet
+    from pparse.tree.result import Result
 
 
 class Outcome:
@@ -126,8 +128,7 @@ def recover(
     plan = ExtractionPlan(recursive=True, unclaimed=True, salvage=True, drain=True)
     stamp = files.stamp if files is not None else None
     run = run_of(document, "recover", stamp=stamp, max_output=max_output, exist_ok=exist_ok)
-    others = files_beside(document) if files is None else []
-    size = files.size if files is not None else sum(file.known_end() - file.start for _, file in others)
+    size = files.size if files is not None else _size_beside(document, result)
     with open_target(document, folder, max_output=max_output, exist_ok=exist_ok, run=run, beside=size) as target:
         report = RecoveryReport(target, fill="zeros")
 
@@ -154,6 +155,18 @@ def recover(
         summary = _finish(report, findings)
     resume = unpacker.resume if files is not None else None
     return Outcome(summary, findings, unpacker.limits, unpacker.resumed, resume)
+
+
+def _size_beside(document: Extraction, result: Result | None) -> int:
+    """Return the size of the other files of a model: those beside it, and its shards, as far as they can be read."""
+    size = sum(file.known_end() - file.start for _, file in files_beside(document))
+    parser = result.parser if result is not None else None
+    if isinstance(parser, ShardSet) and not parser.is_alone:
+        for name in parser.shard_names():
+            with suppress(SourceError, EndOfDataError, PathError):
+                shard = parser.shard(name)
+                size += shard.known_end() - shard.start
+    return size
 
 
 def _finish(report: RecoveryReport, findings: FindingList) -> Summary:

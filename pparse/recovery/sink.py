@@ -95,12 +95,16 @@ class Sink:
         compressed_size, size = member.compressed_size or 0, member.size or 0
         if self._compressed_size is not None:
             compressed_size = max(compressed_size * self._target.max_expansion, FREE_EXPANSION)
+        return self.refuses_bytes(min(compressed_size, size))
+
+    def refuses_bytes(self, count: int) -> bool:
+        """Say whether ``count`` bytes are more than may still be written: a limit does not cut what is whole."""
         try:
-            self._target.take(min(compressed_size, size))
+            self._target.take(count)
         except LimitError as error:
             self.error = error
             return True
-        self._target.bytes -= min(compressed_size, size)
+        self._target.bytes -= count
         return False
 
     def reading(self, read: Callable[[], Verdict]) -> Verdict:

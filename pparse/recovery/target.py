@@ -47,14 +47,17 @@ __all__ = ["AtomicReport", "Expansion", "Target", "TargetFile", "default_max_out
 
 REPORT_NAME: Final = "RECOVERY.json"
 MAX_ENTRIES: Final = 1_000_000
+_SPARE: Final = 64 * MIB
+_MOST: Final = 16 * GIB
 _REFUSED_NAMES: Final = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ)
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _RENAMED_COST: Final = 300  # bytes: an entry of a dict, its key and its text
 
 
 def default_max_output(source_size: int | None) -> int:
-    """Return the default limit of output for a source of ``source_size`` bytes, in bytes."""
-    return 16 * GIB if source_size is None else min(16 * GIB, 200 * source_size + 64 * MIB)
+    """Return the default limit of output for a source of ``source_size`` bytes, in bytes: a copy of it always fits."""
+    size = source_size or 0
+    return _MOST if source_size is None else max(size + _SPARE, min(_MOST, 200 * size + _SPARE))
 
 
 class Target:

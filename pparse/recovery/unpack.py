@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from contextlib import suppress
+from itertools import islice
 
 from pparse.containers.archive import ArchiveParser, NameCounter, nested_too_deep, too_many_containers
 from pparse.containers.content import Beginning, Verdict, read_through
@@ -60,6 +61,8 @@ if TYPE_CHECKING:
 
 # The folder for bytes without a name, beside the members of their container.
 NAMELESS: Final = "nameless"
+# So many holes of a file are left out of what it takes on the disk.
+_MOST_HOLES: Final = 10_000
 # The longest target of a symbolic link.
 MOST_LINK: Final = 4096
 
@@ -303,11 +306,13 @@ class Unpacker:
         prefix: str | None = None,
     ) -> str | None:
         """Write a file as it is; return its path, None if there was nothing to write."""
-        end = extraction.known_end()
+        data, start, end = extraction.data, extraction.start, extraction.known_end()
+        holes = sum(stop - begin for begin, stop in islice(data.holes(start, end), _MOST_HOLES))
         with self._open_sink(name) as sink:
-            verdict = sink.reading(
-                lambda: read_through(self._session, extraction.data, extraction.start, end, sink=sink)
-            )
+            if sink.refuses_bytes(max(0, end - start - holes)):
+                verdict = Verdict()
+            else:
+                verdict = sink.reading(lambda: read_through(self._session, data, start, end, sink=sink))
         if judgement is not None:
             judgement.count_for(verdict)
         sink.conclude(verdict)
