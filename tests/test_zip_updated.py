@@ -87,3 +87,19 @@ def test_of_an_archive_of_arrays_the_new_one_is_read(tmp_path) -> None:
         view = document.view()
         assert view["w"].numpy().tolist() == [0, 1, 2, 3]
         assert sorted(view) == ["b", "w"]
+
+
+def test_the_directory_of_a_zip_in_a_comment_is_not_that_of_the_archive() -> None:
+    inner, outer = io.BytesIO(), io.BytesIO()
+    with zipfile.ZipFile(outer, "w") as archive:
+        archive.writestr("shown.txt", b"shown")
+    start = len(outer.getvalue())
+    with zipfile.ZipFile(inner, "w") as archive:
+        archive.writestr("hidden.txt", b"hidden")
+    hidden = bytearray(inner.getvalue())  # with offsets that count from the start of the whole
+    entry, end = hidden.index(b"PK\1\2"), hidden.index(b"PK\5\6")
+    struct.pack_into("<I", hidden, entry + 42, start)
+    struct.pack_into("<I", hidden, end + 16, start + entry)
+    data = bytearray(outer.getvalue())
+    struct.pack_into("<H", data, start - 2, len(hidden))
+    assert list(contents(bytes(data + hidden))) == ["shown.txt"]

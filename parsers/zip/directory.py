@@ -166,11 +166,13 @@ def find_directory(data: Data, start: int, end: int, budget: MemoryBudget) -> Di
     """
     if any(not gap.exact for gap in data.gaps):
         return None  # offsets after such a gap have no meaning
+    stale = None
     for at in end_records(data, start, end):
         found = _check_end(data, at, start, end, budget)
-        if found is not None:
-            return found
-    return None
+        if found is not None and not found.stale:
+            return found  # before one that leaves members out: of a zip in a comment, say
+        stale = stale or found
+    return stale
 
 
 def end_records(data: Data, start: int, end: int) -> Iterator[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from pparse.containers.content import Verdict
 from pparse.errors import LimitError, SourceError
 from pparse.findings import Status
@@ -14,11 +16,14 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.containers.archive import ArchiveMember
+    from pparse.data.base import Data
     from pparse.recovery.target import Target, TargetFile
     from pparse.recovery.target_file import Expansion
 
 # Runs of zeros from this length on become holes in the file.
 HOLE: Final = 64 << 10
+# So many holes of a source are left out of what it takes on the disk.
+_MOST_HOLES: Final = 10_000
 
 
 class LimitMet:
@@ -97,8 +102,13 @@ class Sink:
             compressed_size = max(compressed_size * self._target.max_expansion, FREE_EXPANSION)
         return self.refuses_bytes(min(compressed_size, size))
 
+    def refused(self, data: Data, start: int, end: int) -> Verdict | None:
+        """Return an empty verdict if ``[start, end)`` is more than may be written: a limit does not cut files."""
+        holes = sum(stop - begin for begin, stop in islice(data.holes(start, end), _MOST_HOLES))
+        return Verdict() if self.refuses_bytes(max(0, end - start - holes)) else None
+
     def refuses_bytes(self, count: int) -> bool:
-        """Say whether ``count`` bytes are more than may still be written: a limit does not cut what is whole."""
+        """Say whether ``count`` bytes are more than may still be written."""
         try:
             self._target.take(count)
         except LimitError as error:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from array import array
 from contextlib import suppress
-from itertools import islice
 
 from pparse.containers.archive import ArchiveParser, NameCounter, nested_too_deep, too_many_containers
 from pparse.containers.content import Beginning, Verdict, read_through
@@ -61,8 +60,6 @@ if TYPE_CHECKING:
 
 # The folder for bytes without a name, beside the members of their container.
 NAMELESS: Final = "nameless"
-# So many holes of a file are left out of what it takes on the disk.
-_MOST_HOLES: Final = 10_000
 # The longest target of a symbolic link.
 MOST_LINK: Final = 4096
 
@@ -307,12 +304,10 @@ class Unpacker:
     ) -> str | None:
         """Write a file as it is; return its path, None if there was nothing to write."""
         data, start, end = extraction.data, extraction.start, extraction.known_end()
-        holes = sum(stop - begin for begin, stop in islice(data.holes(start, end), _MOST_HOLES))
         with self._open_sink(name) as sink:
-            if sink.refuses_bytes(max(0, end - start - holes)):
-                verdict = Verdict()
-            else:
-                verdict = sink.reading(lambda: read_through(self._session, data, start, end, sink=sink))
+            verdict = sink.refused(data, start, end) or sink.reading(
+                lambda: read_through(self._session, data, start, end, sink=sink)
+            )
         if judgement is not None:
             judgement.count_for(verdict)
         sink.conclude(verdict)
@@ -475,8 +470,7 @@ class Unpacker:
         if not damaged and judgement.is_whole:
             return False
         prefix, source = self._place_in(level, member)
-        name = prefix + base_name(result.extraction.name)
-        self._write_document(result, name, source, prefix)
+        self._write_document(result, prefix + base_name(result.extraction.name), source, prefix)
         return True
 
     def _save_with_others(self, level: _Level, member: ArchiveMember, extraction: Extraction, result: Result) -> bool:
