@@ -855,7 +855,7 @@ def test_the_least_budget_is_kept(codec, tmp_path):
 
 
 def test_everything_kept_can_be_had_back(tmp_path):
-    for codec in sweep.part(ALL):
+    for codec in dict.fromkeys((*sweep.part(ALL), "xz")):  # which charges for its window
         budget = MemoryBudget(16 * MIB)
         data = inflate(codec, MAKE[codec](LARGE), budget=budget, scratch=Scratch(tmp_path, 1 << 30))
         for offset in (2_000_000, 1_000_000, 2_500_000):
