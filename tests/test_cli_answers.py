@@ -250,3 +250,13 @@ def test_one_shard_that_a_cut_index_does_not_name_is_beside_it(run, tmp_path, mo
     ran = run("ls", index)
     assert ran.code == 4
     assert "1 shard that it does not name (model-00002-of-00002.safetensors) is beside it, and is shown too" in ran.out
+
+
+@pytest.mark.parametrize("name", ["", "epoch", "h"])
+@pytest.mark.parametrize("source", ["tiny-gpt.pt", "backup.tar.gz", "run.npz"])
+def test_what_is_saved_in_a_member_is_no_member(run, samples, tmp_path, source, name):
+    for command in ("ls", "info", "tree", "check", "get", "recover", "extract", "convert"):
+        more = ("-o", tmp_path / "out.npz") if command in ("recover", "extract", "convert") else ()
+        ran = run(command, f"{samples}/{source}::{name}", *more)
+        assert (ran.code, ran.out) == (2, "")
+        assert ("no such member" if name else "no name follows") in ran.err

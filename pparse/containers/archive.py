@@ -191,6 +191,10 @@ class ArchiveParser(Parser, Listing, Container):
         return member.name if number == 1 else f"{member.name}#{number}"
 
     def find_member(self, name: str) -> Node | None:
+        """Return the node that is listed as ``name``, of a member or whatever else a format lists; None if none is."""
+        return self.member_node(name)
+
+    def member_node(self, name: str) -> Node | None:
         """Return the node of the member that is listed as ``name``; None if there is none."""
         root = self.result.root
         if name.startswith("gap ") and name[4:].isdecimal() and len(name) < 24:
@@ -228,7 +232,7 @@ class ArchiveParser(Parser, Listing, Container):
         extraction = self.extraction
         kid = extraction.children.get(name)
         if kid is None:
-            node = self.find_member(name)
+            node = self.member_node(name)
             if (node is None or node.note.kind == "folder") and (found := self._enter_folder(name)) is not None:
                 extraction.children[name] = found
                 return found
@@ -236,7 +240,7 @@ class ArchiveParser(Parser, Listing, Container):
                 raise EndOfDataError(CUT_BEFORE, path=name, source=extraction.outermost.name)
             if node is None:
                 raise PathError(
-                    f"{extraction.path} ({self.name}) holds no such member",
+                    f"{extraction.path} ({self.name}) holds no such member" if name else "no name follows the '::'",
                     path=name,
                     suggestions=self.result.suggest(self.result.root, name),
                 )

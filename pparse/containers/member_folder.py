@@ -70,7 +70,7 @@ class MemberFolder(Folder):
     def enter(self, name: str, beside: object) -> Extraction:
         """Enter the member ``name``. Raises `EndOfDataError` if it may be in the part that the archive lacks."""
         full = self._prefix + "/".join(confine(name))
-        if self._parser.find_member(full) is None:
+        if self._parser.member_node(full) is None:
             if self._parser.result.root.status is Status.TRUNCATED:
                 raise EndOfDataError("it is not in the archive, which is truncated", path=full)
             reason = "the archive holds no such file beside it"

@@ -535,7 +535,7 @@ class Unpacker:
 
     def _write_hard_link(self, level: _Level, member: ArchiveMember) -> bool:
         """Write the target of a hard link as a separate file. Return False if it is not in the archive."""
-        node = level.parser.find_member(member.link or "")
+        node = level.parser.member_node(member.link or "")
         target = None if node is None else node.note
         if target is None or target.kind != "file":
             return False
