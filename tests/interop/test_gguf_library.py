@@ -27,6 +27,8 @@ gguf = library("gguf")
 constants = library("gguf.constants")
 KINDS = constants.GGMLQuantizationType
 SIZES = constants.GGML_QUANT_SIZES
+# Of ggml, and not of every release of the package.
+NEWER = {42: ("Q2_0", (64, 18))}
 
 
 def any_blocks(kind, count, seed):
@@ -36,7 +38,7 @@ def any_blocks(kind, count, seed):
 
 def test_the_types_are_those_of_the_library():
     ours = {number: (known.name, (known.block_size, known.block_bytes)) for number, known in TYPES.items()}
-    assert ours == {int(kind): (kind.name, SIZES[kind]) for kind in KINDS}
+    assert ours == NEWER | {int(kind): (kind.name, SIZES[kind]) for kind in KINDS}
 
 
 @rows("name", list(DECODERS))
