@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Final
 
+    from pparse.data.base import Data
     from pparse.document.extraction import Extraction
     from pparse.parsers.numpy.header import ArrayHeader
     from pparse.tree.context import NodeContext, Step
@@ -43,6 +44,19 @@ PICKLE: Final = "pickle"
 _KEPT: Final = 256
 # Letters of the type's description in `details`.
 _WORDS: Final = 120
+
+
+def another_follows(data: Data, at: int, stop: int) -> bool:
+    """Say whether an array begins where another one ends: several may be saved into one file."""
+    return at < stop and data.read_known(at, len(MAGIC))[0] == MAGIC
+
+
+def is_longer(data: Data, start: int, at: int, stop: int) -> bool:
+    """Say whether bytes may have been inserted before ``at``, where the array ends, since others follow it.
+
+    Several arrays in one file, and padding, do not count.
+    """
+    return not another_follows(data, at, stop) and has_odd_tail(data, start, at, stop)
 
 
 class NpyParser(Parser, Container, Listing):
@@ -140,9 +154,9 @@ class NpyParser(Parser, Container, Listing):
 
     def _note_trailing(self, at: int, end: int) -> None:
         data = self.result.extraction.data
-        again = data.read_known(at, len(MAGIC))[0] == MAGIC
+        again = another_follows(data, at, end)
         reason = "another array follows, which numpy.load leaves out" if again else "other bytes follow the array"
-        odd = not again and has_odd_tail(data, self.result.extraction.start, at, end)
+        odd = is_longer(data, self.result.extraction.start, at, end)
         finding = self._finding("trailing", reason, at, trailing_severity("document" if odd else "archive"))
         finding.length = end - at
         self.result.findings.add(finding)

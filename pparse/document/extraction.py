@@ -66,6 +66,7 @@ class Extraction:
         """… to this one; None while the size of the data is unknown."""
         self.parent = parent
         """The extraction it was found in; None: it was opened."""
+        self._is_itself = False  # whether it is known to be no placeholder
         self.children: dict[str, Extraction] = {}
         """The extractions found in it so far, by name."""
         self.results: dict[str, Result] = {}
@@ -168,9 +169,11 @@ class Extraction:
         """Raise `SourceError` if this file, which belongs to another one, only stands for the one that is meant."""
         from pparse.document.appearance import placeholder
 
-        what = placeholder(self)
-        if what is not None:
-            raise SourceError(what, source=self.path)
+        if not self._is_itself:
+            what = placeholder(self)
+            if what is not None:
+                raise SourceError(what, source=self.path)
+            self._is_itself = True
 
     def fetch_siblings(self, names: Sequence[str]) -> list[Data]:
         """Open these files of the folder, several at a time, and return the data of all of them that are far away.

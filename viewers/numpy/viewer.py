@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from itertools import islice
 
-from pparse.data.trailing_bytes import SHIFTED, has_odd_tail
+from pparse.data.trailing_bytes import SHIFTED
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.numpy.header import read_header
+from pparse.parsers.numpy.npy import is_longer
 from pparse.tensors.status import status_by_place
 from pparse.tensors.tensor import Span, Tensor
 from pparse.tensors.unwritten import unwritten_in
 from pparse.tensors.viewer import Viewer
-from pparse.writers.npy import MAGIC
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,16 +98,6 @@ class NpyViewer(Viewer):
         return Finding("unwritten", reason, path=tensor.name, source=source, offset=first, length=length)
 
 
-def is_longer(inner: Extraction, end: int) -> bool:
-    """Say whether bytes may have been inserted before ``end``, where the array does, since others follow it.
-
-    Several arrays in one file, and padding, do not count.
-    """
-    stop = inner.known_end()
-    again = end < stop and inner.data.read_known(end, len(MAGIC))[0] == MAGIC
-    return not again and has_odd_tail(inner.data, inner.start, end, stop)
-
-
 def tensor_of(header: ArrayHeader, name: str, inner: Extraction, owner: Any) -> Tensor:
     """Return the array in ``inner``, whose header is ``header``, as a tensor called ``name``."""
     begin, nbytes = header.end, header.nbytes
@@ -121,7 +111,11 @@ def tensor_of(header: ArrayHeader, name: str, inner: Extraction, owner: Any) -> 
         short = inner.end is not None and inner.end < begin + nbytes
         if nbytes and (short or not inner.data.available(begin, nbytes)):
             status = status_by_place(begin, begin + nbytes, inner.known_end())
-        elif nbytes and status is Status.COMPLETE and is_longer(inner, begin + nbytes):
+        elif (
+            nbytes
+            and status is Status.COMPLETE
+            and is_longer(inner.data, inner.start, begin + nbytes, inner.known_end())
+        ):
             status = Status.DAMAGED
             finding = Finding("shifted", SHIFTED, path=name, source=inner.name, offset=begin)
     elif header.places:  # what follows the header is all that is known of it
