@@ -424,3 +424,9 @@ def test_the_worst_status_counts_and_the_first_code():
     assert verdict.reason == "it ends early; a gap"
     assert status_of(None) is Status.COMPLETE
     assert status_of(GapError(5, None)) is Status.DAMAGED
+
+
+def test_a_range_that_no_file_has_is_of_unknown_length():
+    log = GapLog()
+    log.add(5, 1 << 64)  # as a damaged header may say
+    assert (log.exact, len(log)) == (False, 1)

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 _STEP: Final = 1 * MIB
 # The most ranges of one content that are kept separate; beyond that, close ones are joined.
 _MOST_GAPS: Final = 65_536
+# The longest range that a size in a damaged header may say.
+_LONGEST: Final = 1 << 62
 
 
 class Verdict:
@@ -122,7 +124,9 @@ class GapLog:
         self._apart = 0
 
     def add(self, offset: int, length: int | None) -> None:
-        """Add a range, which must come after the ones before."""
+        """Add a range, which must come after the ones before; one that no file has is of unknown length."""
+        if length is not None and length > _LONGEST:
+            length = None
         offsets, lengths = self._offsets, self._lengths
         if offsets and length is not None and lengths[-1] >= 0 and offset - offsets[-1] - lengths[-1] <= self._apart:
             lengths[-1] = offset + length - offsets[-1]
