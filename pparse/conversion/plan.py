@@ -41,6 +41,8 @@ _NAMED: Final = 5
 _TOTAL: Final = "total_size"
 # What is charged for items is charged in steps.
 _STEP: Final = 64 << 10
+# Room for what is read and written at a time, beside the list: blocks of the source, and three buffers.
+_BESIDE: Final = 12 * MIB
 
 
 class OutputFile:
@@ -154,17 +156,20 @@ class Plan:
 
     def _list(self, *, settle: bool = True) -> list[Item]:
         """Return what to write, in the order of the source; what cannot be goes into the report."""
-        items: list[Item] = []
-        taken = 0
-        chosen, each = self.options.chosen, self.viewer.row_bytes + ITEM_BYTES
         if settle:
             self.viewer.settle()  # what is written must be known to be whole
-        for number, tensor in enumerate(self.viewer.tensors()):
-            if chosen is not None and not chosen(self.viewer, tensor):
-                continue
-            if self.viewer.is_bookkeeping(tensor):
-                continue
-            taken += each + 4 * len(tensor.name) + 32 * tensor.ndim
+        try:
+            return self._items()
+        except LimitError as error:
+            if error.option.startswith("--budget"):
+                self._refuse_budget()
+            raise
+
+    def _items(self) -> list[Item]:
+        items: list[Item] = []
+        taken = 0
+        for number, tensor in self._wanted():
+            taken += self._weight(tensor)
             if taken > self.charge.amount:
                 self.charge.resize(taken + _STEP)
             found = self._judge(number, tensor)
@@ -173,6 +178,23 @@ class Plan:
             else:
                 self.report.left_out.append(found)
         return items
+
+    def _refuse_budget(self) -> None:
+        """Raise `LimitError` that says how much the whole list needs: it did not fit, in whatever part of it."""
+        self.charge.release()
+        self.report.left_out.clear()
+        self.charge.resize(sum(self._weight(tensor) for _, tensor in self._wanted()) + _BESIDE)
+
+    def _wanted(self) -> Iterator[tuple[int, Tensor]]:
+        """Yield the tensors that are asked for, each with its number among those of the source."""
+        chosen = self.options.chosen
+        for number, tensor in enumerate(self.viewer.tensors()):
+            if (chosen is None or chosen(self.viewer, tensor)) and not self.viewer.is_bookkeeping(tensor):
+                yield number, tensor
+
+    def _weight(self, tensor: Tensor) -> int:
+        """Return about how much memory the item of ``tensor`` takes, in bytes."""
+        return self.viewer.row_bytes + ITEM_BYTES + 4 * len(tensor.name) + 32 * tensor.ndim
 
     def _judge(self, number: int, tensor: Tensor) -> Item | LeftOut:
         tensor._confirm()

@@ -15,6 +15,17 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+# Bytes of a character of text, of bytes, of plain bytes.
+_WIDTHS: Final = {"S": 1, "U": 4, "V": 1}
+
+
+def _is_of_no_size(name: str) -> bool:
+    """Return whether ``name`` is that of texts or bytes of a size that numpy has not; numpy 1 cuts it to 32 bits."""
+    size = name[1:].lstrip("0")
+    if name[:1] not in _WIDTHS or not size:
+        return False
+    return size[0] == "-" or (size.isdecimal() and (len(size) > 10 or int(size) * _WIDTHS[name[0]] >> 31 > 0))
+
 
 class DType:
     """An element type. ``str(dtype)`` is its numpy or ml_dtypes name."""
@@ -51,8 +62,9 @@ class DType:
                 raise ValueError(f"not an element type: {shorten(name)!r}: {error}") from error
         import numpy as np
 
-        if not name.isprintable():  # numpy reads control characters as its type numbers
-            raise ValueError(f"not an element type: {name!r}")
+        # numpy reads control characters as its type numbers; numpy 1 reads "f4," as "f4".
+        if not name.isprintable() or "," in name or _is_of_no_size(name.lstrip("<>|=")):
+            raise ValueError(f"not an element type: {shorten(name)!r}")
         try:
             dtype = np.dtype(name).newbyteorder("=")
         except (TypeError, ValueError, SyntaxError) as error:

@@ -67,7 +67,7 @@ def normalise(index: Index, shape: Sequence[int]) -> list[int | slice]:
         if isinstance(item, slice):
             result.append(item)
             continue
-        if isinstance(item, bool) or item is None:
+        if isinstance(item, bool) or item is None or getattr(getattr(item, "dtype", None), "kind", "") == "b":
             raise TypeError("a tensor is indexed by integers, slices and '...'; call numpy() for more")
         try:
             number = operator.index(item)

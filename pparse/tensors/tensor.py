@@ -455,10 +455,12 @@ class Tensor(TensorFacts):
             else:
                 width = dtype.itemsize // (2 if dtype.kind == "complex" else 1)
                 codes = flat.view(f"u{width}").byteswap().view(dtype.raw_numpy)
-        if raw:
-            return codes.reshape(shape)
-        array = dtype.from_codes(codes) if dtype.packed else codes.view(dtype.numpy)
-        return array.reshape(shape)
+        array = codes if raw else dtype.from_codes(codes) if dtype.packed else codes.view(dtype.numpy)
+        try:
+            return array.reshape(shape)
+        except ValueError as error:  # of numpy 1, arrays have 32 dimensions at most
+            reason = f"an array of the installed numpy cannot have {len(shape)} dimensions"
+            raise UnsupportedError(reason, package="numpy>=2", path=self.name) from error
 
     def _is_contiguous(self) -> bool:
         return self._strides is None or self._strides == Tensor(self.name, self.dtype, self.shape, ()).strides
