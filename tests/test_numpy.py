@@ -443,3 +443,25 @@ def test_info_tells_type_shape_and_order(array, told, tmp_path, run):
     np.save(tmp_path / "x.npy", array)
     lines = [" ".join(line.split()) for line in run("info", tmp_path / "x.npy").lines]
     assert lines[3:6] == [f"dtype {told[0]}", f"shape {told[1]}", f"order {told[2]}"]
+
+
+def test_a_shape_that_is_cut_off_is_not_known(tmp_path):
+    """Neither a scalar nor an array without elements: `get` says what is missing, `ls` shows a question mark."""
+    array = np.arange(12, dtype="<f4").reshape(3, 4)
+    content = io.BytesIO()
+    np.save(content, array)
+    path = tmp_path / "a.npy"
+    for cut in (10, 30, content.getvalue().index(b"(3, 4)") + 5, 100, 127, 128):
+        path.write_bytes(content.getvalue()[:cut])
+        with pparse.view(path) as viewer:
+            tensor, extent = viewer["a"], viewer.extent()
+            if cut >= 100:
+                assert (tensor.shape, tensor.status) == ((3, 4), Status.MISSING)
+                continue
+            assert tensor.status is Status.TRUNCATED
+            assert not tensor.is_shape_known
+            assert (tensor.size, tensor.nbytes, tensor.shape_text, extent.parameters) == (0, 0, "?", {})
+            for read in (tensor.numpy, lambda: tensor.numpy(partial="fill"), lambda: list(tensor.raw_blocks())):
+                with pytest.raises(pparse.TruncatedTensorError, match="ends inside its header") as caught:
+                    read()
+                assert caught.value.wanted is None

@@ -8,7 +8,7 @@ import sys
 from pparse.cli.exit_codes import DAMAGED, OK
 from pparse.cli.export import Item, dtype_named, form_of, note_of, write_items
 from pparse.cli.writing import refuse_terminal, write, write_binary
-from pparse.display.text import safe, shape_words
+from pparse.display.text import safe
 from pparse.errors import (
     DamagedTensorError,
     MalformedError,
@@ -204,9 +204,8 @@ def _tensor_text(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, ou
     try:
         lines = list(_content(tensor, index, options))
     finally:  # only now it is known whether its checksum is right
-        shape = shape_words(tensor.shape) if tensor.spans or tensor.shape or tensor.is_text else "?"
         out.line(
-            f"{safe(tensor.name)}  {safe(tensor.type_name)}  {shape}  "
+            f"{safe(tensor.name)}  {safe(tensor.type_name)}  {tensor.shape_text}  "
             f"{format_size(tensor.listed_nbytes)}  {status_words(tensor.status, tensor.verified)}"
         )
         if tensor.finding is not None and tensor.status is Status.COMPLETE:

@@ -14,7 +14,7 @@ from pparse.cli.exit_codes import BUG, USAGE, exit_code_for
 from pparse.cli.matching import Matcher
 from pparse.cli.output import Table, findings_of, parameters_words, report_cut, report_document_cut
 from pparse.cli.rows import SORT_UP_TO, Held, in_order, member_weight, tensor_weight
-from pparse.display.text import safe, shape_words
+from pparse.display.text import safe
 from pparse.findings import Status
 from pparse.limits import count_words, format_size
 from pparse.tensors.status import status_words
@@ -191,8 +191,7 @@ def _show_tensors(tensors: Iterable[Tensor], size: Callable[[int], str], out: Ou
         elif out.color:
             status = out.status(known)
         dtype = tensor.type_name
-        shape = shape_words(tensor.shape) if tensor.spans or tensor.shape or tensor.dtype else "?"
-        row = (safe(tensor.name), safe(dtype), shape, size(tensor.listed_nbytes), status)
+        row = (safe(tensor.name), safe(dtype), tensor.shape_text, size(tensor.listed_nbytes), status)
         table.row(*row, safe(tensor.key or tensor.name)) if keys else table.row(*row)
     table.close()
 
@@ -219,12 +218,12 @@ def _sum_up(listing: _Listing, extent: Extent, size: Callable[[int], str], out: 
 
 
 def _show_groups(tensors: Iterable[Tensor], size: Callable[[int], str], charge: Charge, out: Output) -> None:
-    groups: dict[tuple[str, str, tuple[int, ...], Status], list[Any]] = {}
+    groups: dict[tuple[str, str, str, Status], list[Any]] = {}
     taken = 0
     for tensor in tensors:
         numbers = [int(number) for number in re.findall(r"\d+", tensor.name) if len(number) < 19]
         dtype = tensor.type_name
-        key = (re.sub(r"\d+", "\0", tensor.name), dtype, tensor.shape, tensor.status)
+        key = (re.sub(r"\d+", "\0", tensor.name), dtype, tensor.shape_text, tensor.status)
         group = groups.get(key)
         if group is None:
             taken += _GROUP + getsizeof(key[0])
@@ -240,8 +239,7 @@ def _show_groups(tensors: Iterable[Tensor], size: Callable[[int], str], charge: 
     for (name, dtype, shape, status), (count, total, ranges, verified) in groups.items():
         shown = _fill_in(name, ranges)
         words = out.status(status) if status is not Status.COMPLETE else status_words(status, verified)
-        known = shape_words(shape) if shape or dtype != "?" else "?"
-        table.row(safe(shown), str(count), safe(dtype), known, size(total), words)
+        table.row(safe(shown), str(count), safe(dtype), shape, size(total), words)
     table.close()
     charge.release()
 
@@ -258,7 +256,7 @@ def tensor_to_dict(tensor: Tensor) -> dict[str, object]:
         "name": tensor.name,
         "dtype": tensor.dtype.name if tensor.dtype is not None else None,
         "stored_dtype": tensor.stored_dtype or None,
-        "shape": list(tensor.shape),
+        "shape": list(tensor.shape) if tensor.is_shape_known else None,
         "nbytes": tensor.nbytes,
         "status": tensor.status.value,
         "verified": tensor.verified,

@@ -8,17 +8,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pparse.tensors.dtype import DTYPES, DType
     from pparse.tensors.extent import Extent
-    from pparse.tensors.tensor import Span, Tensor
+    from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
     from pparse.tensors.viewer import Viewer
 __getattr__ = lazy_names(
     __name__,
     {
         "DTYPES": "dtype",
         "DType": "dtype",
+        "UNKNOWN_SHAPE": "tensor",
         "Span": "tensor",
         "Tensor": "tensor",
         "Extent": "viewer",
         "Viewer": "viewer",
     },
 )
-__all__ = ["DTYPES", "DType", "Extent", "Span", "Tensor", "Viewer"]
+__all__ = ["DTYPES", "UNKNOWN_SHAPE", "DType", "Extent", "Span", "Tensor", "Viewer"]

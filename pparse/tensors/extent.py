@@ -148,7 +148,7 @@ class Extent:
             if end > self.last_byte:
                 self.last_byte = end
         self.listed_bytes += self.tensor_bytes - before if tensor.encoding == "raw" else tensor.listed_nbytes
-        if status is Status.DAMAGED or (tensor.dtype is None and not tensor.shape):
+        if status is Status.DAMAGED or not tensor.is_shape_known:
             return  # the number of elements is unknown
         if tensor.is_text or (tensor.dtype is not None and not tensor.dtype.is_number):
             return  # text is not a parameter

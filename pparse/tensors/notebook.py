@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from pparse.display.html import table
-from pparse.display.text import safe, shape_words, shorten
+from pparse.display.text import safe, shorten
 from pparse.errors import PparseError
 from pparse.lazy import lazy_pattern
 from pparse.limits import count_words, format_size
@@ -48,7 +48,7 @@ def folded(tensors: Iterable[TensorFacts]) -> Iterator[tuple[str, ...]]:
         tensor = row.tensor
         shown = _NUMBER.sub("*", tensor.name) if row.count > 1 else tensor.name
         kind = tensor.type_name
-        shape = shape_words(tensor.shape)
+        shape = tensor.shape_text
         status = status_words(tensor.status, tensor.verified)
         yield shown, f"{row.count:,}" if row.count > 1 else "", kind, shape, format_size(row.nbytes), status
 
@@ -87,8 +87,7 @@ def viewer_text(viewer: Any) -> str:
     names = [shorten(safe(tensor.name), 60) for tensor in found[:_SHOWN]]
     width = max(map(len, names), default=0)
     lines = [
-        f"  {name:{width}}  {tensor.type_name}  {shape_words(tensor.shape)}"
-        for name, tensor in zip(names, found, strict=False)
+        f"  {name:{width}}  {tensor.type_name}  {tensor.shape_text}" for name, tensor in zip(names, found, strict=False)
     ]
     more = ["  …"] if len(found) > _SHOWN else []
     return "\n".join([f"<{head_line(viewer)}", *lines, *more]) + ">"
@@ -98,7 +97,7 @@ def tensor_html(tensor: TensorFacts) -> str:
     """Return a table of what is known of a tensor."""
     rows: list[tuple[object, ...]] = [
         ("type", tensor.type_name),
-        ("shape", shape_words(tensor.shape)),
+        ("shape", tensor.shape_text),
         ("size", format_size(tensor.listed_nbytes)),
         ("status", status_words(tensor.status, tensor.verified)),
     ]

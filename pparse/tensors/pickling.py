@@ -8,7 +8,7 @@ has, and becomes one of its class. So objects of this process pay nothing for it
 from __future__ import annotations
 
 from pparse.display.html import table
-from pparse.display.text import safe, shape_words, shorten
+from pparse.display.text import safe, shorten
 from pparse.document.handles import Handle, handle_of, reopen_view
 from pparse.errors import DataChangedError, SourceError
 from pparse.locking import RLock
@@ -95,7 +95,7 @@ def _take_over(tensor: Any, found: Tensor) -> None:
 
 def _tensor_text(tensor: Any) -> str:
     dtype = tensor.dtype or tensor.stored_dtype
-    return f"<Tensor {shorten(safe(tensor.name))!r} {dtype} {shape_words(tensor.shape)}, not opened yet>"
+    return f"<Tensor {shorten(safe(tensor.name))!r} {dtype} {tensor.shape_text}, not opened yet>"
 
 
 def _viewer_text(viewer: Any) -> str:

@@ -19,7 +19,7 @@ from pparse.errors import (
 from pparse.findings import Status
 from pparse.limits import are, count_words, format_size, parse_size
 from pparse.tensors.dtype import DTYPES, DType
-from pparse.tensors.tensor_facts import Span, TensorFacts
+from pparse.tensors.tensor_facts import UNKNOWN_SHAPE, Span, TensorFacts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data
 
-__all__ = ["DTYPES", "DType", "Span", "Tensor"]
+__all__ = ["DTYPES", "UNKNOWN_SHAPE", "DType", "Span", "Tensor"]
 
 # Bytes per system read: large enough to cost nothing extra, small enough to be cancelled soon.
 _PIECE: Final = 64 << 20
@@ -218,7 +218,7 @@ class Tensor(TensorFacts):
             self._read_into(first, memoryview(piece))
             self._check_read()
             yield bytes(piece)
-        if whole < self._source_nbytes:
+        if whole < self._source_nbytes or not self.is_shape_known:
             raise self._truncated(self._source_nbytes)
 
     def torch(self) -> Any:
@@ -293,7 +293,7 @@ class Tensor(TensorFacts):
     # -- how ---------------------------------------------------------------------------------------------------------
 
     def _known_dtype(self) -> DType:
-        if self.dtype is None or self.encoding not in _READABLE:
+        if self.dtype is None or self.encoding not in _READABLE or not self.is_shape_known:
             self._refuse_if_not_whole()  # a more specific error than an unknown type
         if self.dtype is None and self.is_text:
             raise UnsupportedError("its elements are texts, not numbers: use strings()", path=self.name)
@@ -358,6 +358,10 @@ class Tensor(TensorFacts):
             raise self._truncated(end)
 
     def _truncated(self, wanted: int) -> TruncatedTensorError:
+        if not self.is_shape_known:
+            reason = self.finding.reason if self.finding is not None else "its shape is cut off"
+            source = self.spans[0].path if self.spans else None
+            return TruncatedTensorError(reason, name=self.name, source=source)
         reason = "the tensor extends beyond the end of the file"
         if self.shape and self.dtype is not None and self._is_contiguous():
             row = prod(self.shape[1:])

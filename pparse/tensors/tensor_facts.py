@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from pparse.data.range_status import cut_status
-from pparse.display.text import shorten
+from pparse.display.text import shape_words, shorten
 from pparse.findings import Finding, Status
 from pparse.limits import format_size
 from pparse.tensors.status import is_beyond_arrays, status_of_spans, tensor_status
@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 # Encodings whose bytes in the file are not those of the array: a number may be a varint, or stand for many.
 _LISTED: Final = frozenset(("typed", "splat", "repeat", "zeros"))
 _TOO_LARGE: Final = "the shape is too large for an array, even for one without elements"
+
+
+class UnknownShape(tuple[int, ...]):
+    """The shape of a tensor whose shape is not known; as a tuple, it is empty."""
+
+    __slots__ = ()
+
+
+UNKNOWN_SHAPE: Final = UnknownShape()
 
 
 class Span:
@@ -146,7 +155,7 @@ class TensorFacts:
         self.dtype = dtype
         """Element type; None if the stored type is unknown."""
         self.shape = shape
-        """Length of each dimension."""
+        """Length of each dimension; `UNKNOWN_SHAPE` if that is not known: cut off, or not to be believed."""
         self._spans = spans
         self.stored_dtype = stored_dtype
         """The format's own word for the type."""
@@ -271,8 +280,18 @@ class TensorFacts:
 
     @property
     def size(self) -> int:
-        """Number of elements."""
-        return prod(self.shape)
+        """Number of elements; 0 if the shape is not known."""
+        return prod(self.shape) if self.is_shape_known else 0
+
+    @property
+    def is_shape_known(self) -> bool:
+        """Whether the shape is known."""
+        return type(self.shape) is not UnknownShape
+
+    @property
+    def shape_text(self) -> str:
+        """Its shape as lists show it: ``4096×1024``, ``scalar``, ``?`` if it is not known."""
+        return shape_words(self.shape) if self.is_shape_known else "?"
 
     @property
     def type_name(self) -> str:
@@ -353,7 +372,7 @@ class TensorFacts:
 
     def __repr__(self) -> str:
         status = "" if self.status is Status.COMPLETE else f", {self.status}"
-        shape = "×".join(map(str, self.shape)) or ("scalar" if self.dtype is not None else "of unknown shape")
+        shape = self.shape_text if self.is_shape_known else "of unknown shape"
         if self.unwritten_nbytes:
             status += f", {self.unwritten_nbytes} bytes never written"
         size = format_size(self.listed_nbytes)

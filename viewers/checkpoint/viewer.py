@@ -15,7 +15,7 @@ from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, Malform
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.checkpoint.parser import key_of
 from pparse.tensors.status import status_by_place
-from pparse.tensors.tensor import Span, Tensor
+from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.tree.result import near_misses
 from pparse.viewers.checkpoint.checksums import CONTRADICTED, Follower, crc_of
@@ -221,7 +221,9 @@ class CheckpointViewer(Viewer):
     def _made(self, name: str, key: str, entry: BundleEntry | PparseError) -> Tensor:
         if not isinstance(entry, BundleEntry):
             status = Status.TRUNCATED if isinstance(entry, EndOfDataError) else Status.DAMAGED
-            return Tensor(name, None, (), (), status=status, finding=self._bad(name, entry.reason), owner=self)
+            return Tensor(
+                name, None, UNKNOWN_SHAPE, (), status=status, finding=self._bad(name, entry.reason), owner=self
+            )
         stored = type_name(entry.type)
         dtype, shape = dtype_of(entry.type), entry.shape
         wrong = self._wrong(entry, dtype)

@@ -13,7 +13,7 @@ from pparse.findings import Finding, Severity, Status
 from pparse.parsers.numpy.header import read_header
 from pparse.parsers.numpy.npz import EXTENSION, is_little
 from pparse.parsers.zip.note import ZipNote
-from pparse.tensors.tensor import Span, Tensor
+from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.viewers.numpy.viewer import tensor_of
 
@@ -318,7 +318,7 @@ class NpzViewer(Viewer):
         except PparseError as error:
             status = Status.DAMAGED if member.status is Status.COMPLETE else member.status
             finding = member.finding or Finding("malformed", error.reason, path=name, source=self.extraction.name)
-            return Tensor(name, None, (), (), status=status, finding=finding, owner=self)
+            return Tensor(name, None, UNKNOWN_SHAPE, (), status=status, finding=finding, owner=self)
         if member.status in (Status.DAMAGED, Status.UNSUPPORTED) and tensor.claimed_status is Status.COMPLETE:
             tensor.status, tensor.finding = member.status, member.finding
         return tensor

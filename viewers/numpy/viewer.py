@@ -9,7 +9,7 @@ from pparse.findings import Finding, Severity, Status
 from pparse.parsers.numpy.header import read_header
 from pparse.parsers.numpy.npy import is_longer
 from pparse.tensors.status import status_by_place
-from pparse.tensors.tensor import Span, Tensor
+from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.tensors.unwritten import unwritten_in
 from pparse.tensors.viewer import Viewer
 
@@ -121,11 +121,12 @@ def tensor_of(header: ArrayHeader, name: str, inner: Extraction, owner: Any) -> 
     elif header.places:  # what follows the header is all that is known of it
         end = inner.known_end()
         spans = (Span(inner.data, begin, max(0, end - begin), inner.path, end),)
-    known = status is not Status.DAMAGED  # else the shape is not to be believed, and no strides go with it
+    # A shape that is damaged is not to be believed, and no strides go with it.
+    known = status is not Status.DAMAGED and "shape" in header.places
     return Tensor(
         name,
         header.dtype,
-        header.shape if known else (),
+        header.shape if known else UNKNOWN_SHAPE,
         spans,
         stored_dtype=header.descr,
         strides=header.strides() if known else None,

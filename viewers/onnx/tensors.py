@@ -17,7 +17,7 @@ from pparse.kernels.wire import LEN, PADDING, read_length, read_value
 from pparse.locking import steps
 from pparse.parsers.protobuf.index import OverlayField
 from pparse.parsers.protobuf.message import Message, Problem
-from pparse.tensors.tensor import Span
+from pparse.tensors.tensor import UNKNOWN_SHAPE, Span
 from pparse.viewers.onnx.element_types import ELEMENT_TYPES, STRING, STRING_DATA
 from pparse.viewers.onnx.external import ExternalFiles
 from pparse.viewers.tensor_proto.maker import TensorMaker, has_too_many, is_cut
@@ -125,7 +125,7 @@ class OnnxMaker(TensorMaker):
         most = self.extraction.session.limits.tensor_rank
         for size in numbers(message, DIMS):
             if len(sizes) >= most:
-                return (), Problem(Status.UNSUPPORTED, f"the tensor has more than {most} dimensions")
+                return UNKNOWN_SHAPE, Problem(Status.UNSUPPORTED, f"the tensor has more than {most} dimensions")
             sizes.append(size)
         shape = tuple(sizes)
         if min(shape, default=0) < 0:

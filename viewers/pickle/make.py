@@ -10,7 +10,7 @@ from pparse.errors import PASSING, PparseError
 from pparse.findings import Finding, Severity, Status
 from pparse.tensors.dtype import DTYPES, DType
 from pparse.tensors.status import status_by_place
-from pparse.tensors.tensor import Span, Tensor
+from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class TensorMaker:
         name: str,
         code: str,
         reason: str,
-        shape: tuple[int, ...] = (),
+        shape: tuple[int, ...] = UNKNOWN_SHAPE,
         dtype: DType | None = None,
         word: str = "",
         severity: Severity = Severity.ERROR,

@@ -18,7 +18,7 @@ from __future__ import annotations
 from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Status
-from pparse.tensors.tensor import Span, Tensor
+from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.tensors.unwritten import last_written, unwritten_in
 from pparse.tensors.viewer import Viewer
 from pparse.tree.entry import SCALAR
@@ -159,7 +159,7 @@ class SafetensorsViewer(Viewer):
             finding = Finding(
                 "bad-entry", f"its header entry: {reason}", path=shown, source=self.extraction.name, offset=entry.start
             )
-            return Tensor(shown, None, (), (), status=status, finding=finding, owner=self)
+            return Tensor(shown, None, UNKNOWN_SHAPE, (), status=status, finding=finding, owner=self)
         if self._base is None:
             self._base = self.parser.data_start
             self._there = self.extraction.known_end() - self._base

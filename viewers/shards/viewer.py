@@ -12,7 +12,7 @@ from pparse.errors import CancelledError, ClosedError, DataChangedError, PparseE
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
 from pparse.tensors.extent import Extent
-from pparse.tensors.tensor import Tensor
+from pparse.tensors.tensor import UNKNOWN_SHAPE, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.viewers.shards.name_table import NameTable
 
@@ -125,7 +125,7 @@ class ShardSetViewer(Viewer):
         """Yield what the map names if the shards are not looked for."""
         finding = self._alone()
         for name, _ in self.parser.weight_map():
-            tensor = Tensor(name, None, (), (), status=Status.UNSUPPORTED, finding=finding, owner=self)
+            tensor = Tensor(name, None, UNKNOWN_SHAPE, (), status=Status.UNSUPPORTED, finding=finding, owner=self)
             extent.add(tensor)
             yield tensor
 
@@ -243,14 +243,14 @@ class ShardSetViewer(Viewer):
                     else "the index names no shard for it"
                 )
                 finding = self._note("stale-entry", reason, path=name)
-            yield Tensor(name, None, (), (), status=Status.MISSING, finding=finding, owner=self)
+            yield Tensor(name, None, UNKNOWN_SHAPE, (), status=Status.MISSING, finding=finding, owner=self)
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor with that name from the shard that the index names, or from any other that has it."""
         parser = self.parser
         shard = parser.map_lookup(name)
         if shard is not None and parser.is_alone:
-            return Tensor(name, None, (), (), status=Status.UNSUPPORTED, finding=self._alone(), owner=self)
+            return Tensor(name, None, UNKNOWN_SHAPE, (), status=Status.UNSUPPORTED, finding=self._alone(), owner=self)
         if shard is not None:
             try:
                 tensor: Tensor | None = self.shard_viewer(shard).find(name)
@@ -263,7 +263,7 @@ class ShardSetViewer(Viewer):
                     path=name,
                     source=self.extraction.name,
                 )
-                return Tensor(name, None, (), (), status=Status.MISSING, finding=finding, owner=self)
+                return Tensor(name, None, UNKNOWN_SHAPE, (), status=Status.MISSING, finding=finding, owner=self)
             if tensor is not None:
                 return tensor
         names, fetched = parser.shard_names(), 0
@@ -282,7 +282,7 @@ class ShardSetViewer(Viewer):
                 path=name,
                 source=self.extraction.name,
             )
-            return Tensor(name, None, (), (), status=Status.MISSING, finding=finding, owner=self)
+            return Tensor(name, None, UNKNOWN_SHAPE, (), status=Status.MISSING, finding=finding, owner=self)
         return None
 
     def _find_other(self, name: str) -> Tensor | None:

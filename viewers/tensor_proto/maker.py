@@ -15,7 +15,7 @@ from pparse.errors import PASSING, LimitError, MalformedError, PparseError, Unsu
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.protobuf.index import ChunkRange, Lost, OverlayField
 from pparse.parsers.protobuf.message import Message, Problem, problem_of, problem_of_lost
-from pparse.tensors.tensor import Span, Tensor
+from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.viewers.tensor_proto.tensor import ProtoTensor
 from pparse.viewers.tensor_proto.values import ValuesData
 
@@ -128,7 +128,7 @@ class TensorMaker:
 
     def missing(self, name: str, problem: Problem, stored_dtype: str = "") -> ProtoTensor:
         """Return a tensor without any readable bytes."""
-        made = self.new(name, None, (), (), stored_dtype, problem)
+        made = self.new(name, None, UNKNOWN_SHAPE, (), stored_dtype, problem)
         if problem.status is Status.TRUNCATED:
             self.judge(made, problem, Status.MISSING)
         return made

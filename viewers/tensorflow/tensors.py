@@ -22,6 +22,7 @@ from pparse.kernels.wire import PADDING, read_length, read_value
 from pparse.locking import steps
 from pparse.parsers.protobuf.index import ChunkRange, OverlayField
 from pparse.parsers.protobuf.message import Message, Problem
+from pparse.tensors.tensor import UNKNOWN_SHAPE
 from pparse.viewers.tensor_proto.maker import TensorMaker, has_too_many, is_cut
 from pparse.viewers.tensor_proto.values import Values, string_list, texts
 from pparse.viewers.tensorflow.element_types import ELEMENT_TYPES, STRING_FIELD, TEXT_TYPES, element_type
@@ -129,12 +130,12 @@ class TensorflowMaker(TensorMaker):
         if shape is None:
             return (), None
         if shape.problem is not None:
-            return (), shape.problem
+            return UNKNOWN_SHAPE, shape.problem
         sizes: list[int] = []
         dim_type = self.shape_type.fields[_DIM].message
         for pieces in shape.elements(_DIM):
             if len(sizes) >= _MAX_RANK:
-                return (), Problem(Status.DAMAGED, f"the tensor has more than {_MAX_RANK} dimensions")
+                return UNKNOWN_SHAPE, Problem(Status.DAMAGED, f"the tensor has more than {_MAX_RANK} dimensions")
             assert dim_type is not None  # noqa: S101 -- the schema is ours
             dim = Message(self.make, pieces, dim_type, shape.near)
             if dim.problem is not None:
