@@ -28,10 +28,10 @@ class Charge:
     __slots__ = ("__weakref__", "_budget", "_evict", "amount", "what")
 
     def __init__(self, budget: MemoryBudget, what: str, evict: Callable[[], None] | None) -> None:
-        self._budget = budget
-        self._evict = evict
         self.amount = 0
         """Bytes held now."""
+        self._budget = budget
+        self._evict = evict
         self.what = what
         """What holds them, in words for the error message."""
 
@@ -54,7 +54,7 @@ class Charge:
         self.release()
 
     def __del__(self) -> None:
-        if self.amount or self._evict is not None:
+        if self.amount or getattr(self, "_evict", None) is not None:  # an interrupt may come while it is made
             self.release()
 
 

@@ -1139,4 +1139,4 @@ def test_writing_where_nothing_can_be_written(model, capfd):
     with pytest.MonkeyPatch.context() as patch, open("/dev/full", "w") as full:
         patch.setattr(sys, "stdout", full)
         assert main(["ls", str(path)]) == 2
-    assert "cannot write: [Errno 28] No space left on device" in capfd.readouterr().err
+    assert "cannot write: No space left on device" in capfd.readouterr().err

@@ -608,3 +608,19 @@ def test_output_through_a_link_and_under_a_long_name(run, model, tmp_path):
     assert run("get", path, "t", "--raw", "-o", link).code == 0
     assert link.is_symlink()
     assert target.read_bytes() == b"\0\1\2\3"
+
+
+def test_numbers_that_a_type_cannot_hold_are_counted(run, tmp_path):
+    np.save(tmp_path / "a.npy", np.array([1e10, 1, 2.5, np.nan, -7e4]))
+    for dtype, told in (("float16", "2 numbers"), ("int8", "3 numbers"), ("float32", "")):
+        ran = run("get", tmp_path / "a.npy", "a", "-o", tmp_path / "b.npy", "--dtype", dtype)
+        assert (ran.code, told in ran.err, bool(ran.err)) == (0, True, bool(told))
+    np.save(tmp_path / "c.npy", np.array([1 + 2j]))
+    for name, dtype in (("c", "float32"), ("a", "S3")):
+        assert run("get", tmp_path / f"{name}.npy", name, "-o", tmp_path / "b.npy", "--dtype", dtype).code == 2
+
+
+def test_an_array_of_objects_is_no_fault_of_the_file(run, tmp_path):
+    np.save(tmp_path / "a.npy", np.array([{"a": 1}, None], dtype=object), allow_pickle=True)
+    for command in ("ls", "info", "check", "tree"):
+        assert run(command, tmp_path / "a.npy").code == 0

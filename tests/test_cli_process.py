@@ -19,6 +19,7 @@ pytest.importorskip("fcntl", reason="pipes and signals as POSIX has them")
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLE = ROOT / "docs" / "samples" / "tiny-gpt.safetensors"
 COMMAND = shutil.which("pparse", path=sysconfig.get_path("scripts"))
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 pytestmark = pytest.mark.skipif(COMMAND is None, reason="the command is not installed")
 
@@ -38,7 +39,7 @@ def test_the_installed_command():
     assert pparse("ls", "/nowhere").returncode == 2
 
 
-def piped(*words, stdout=subprocess.PIPE):
+def piped(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE):
     """Start the command with pipes; as a context manager, all of it is gone at the end, whatever the test did."""
 
     class Piped(subprocess.Popen):
@@ -47,10 +48,11 @@ def piped(*words, stdout=subprocess.PIPE):
             super().__exit__(*exc)
 
     def as_in_a_terminal():  # what runs the tests in the background may ignore interrupts, and pass that on
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
 
     words = [COMMAND, *map(str, words)]
-    return Piped(words, preexec_fn=as_in_a_terminal, stdout=stdout, stderr=subprocess.PIPE)
+    return Piped(words, preexec_fn=as_in_a_terminal, stdout=stdout, stderr=stderr)
 
 
 def test_a_reader_that_leaves_ends_the_command_quietly(many):
@@ -61,7 +63,8 @@ def test_a_reader_that_leaves_ends_the_command_quietly(many):
         assert process.wait() == 141
 
 
-def test_an_interrupt_ends_the_command_with_130(many):
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_ends_the_command_with_its_code(many, number):
     ours, theirs = os.pipe()
     try:
         with piped("ls", many, "--json", stdout=theirs) as process:
@@ -69,9 +72,24 @@ def test_an_interrupt_ends_the_command_with_130(many):
             full.register(theirs, select.POLLOUT)
             while full.poll(0) and process.poll() is None:  # then it waits for a reader, in a call of the system
                 os.sched_yield()
+            process.send_signal(number)
+            assert process.wait(timeout=30) == 128 + number
+            assert process.stderr.read() == b""
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_an_interrupt_ends_a_command_whose_errors_nobody_reads():
+    ours, theirs = os.pipe()
+    try:
+        with piped("info", *["/nowhere"] * 3000, stderr=theirs) as process:
+            full = select.poll()
+            full.register(theirs, select.POLLOUT)
+            while full.poll(0) and process.poll() is None:
+                os.sched_yield()
             process.send_signal(signal.SIGINT)
             assert process.wait(timeout=30) == 130
-            assert process.stderr.read() == b""
     finally:
         os.close(ours)
         os.close(theirs)
@@ -147,10 +165,18 @@ def test_errors_stand_behind_the_output_that_precedes_them():
 
 
 def test_streams_that_were_closed():
-    for redirection in (">&-", "2>&-", ">&- 2>&-", "<&-"):
+    """Who has closed the output hears that there is none; but nobody asks for errors, or gives input, in vain."""
+    for redirection, code, told in (
+        (">&-", 2, b"pparse: cannot write: Bad file descriptor\n"),
+        ("2>&-", 0, b""),
+        (">&- 2>&-", 2, b""),
+        ("<&-", 0, b""),
+    ):
         words = ["/bin/sh", "-c", f'exec "$0" ls "$1" {redirection}', COMMAND, SAMPLE]
         ran = subprocess.run(words, capture_output=True)
-        assert (ran.returncode, ran.stderr) == (0, b"")
+        assert (ran.returncode, ran.stderr) == (code, told)
+    ran = subprocess.run(["/bin/sh", "-c", '"$0" ls - <&-', COMMAND], capture_output=True)
+    assert (ran.returncode, ran.stderr) == (2, b"pparse: <stdin>: standard input is closed\n")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
@@ -159,7 +185,14 @@ def test_a_full_disk():
         with open("/dev/full", "wb", buffering=0) as full:
             ran = subprocess.run([COMMAND, *words], stdout=full, stderr=subprocess.PIPE)
         assert ran.returncode == 2
-        assert ran.stderr == b"pparse: cannot write: [Errno 28] No space left on device\n"
+        assert ran.stderr == b"pparse: cannot write: No space left on device\n"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+@pytest.mark.parametrize("words", [("ls",), ("ls", "--bogus", "x"), ("ls", "/nowhere"), ("bogus",)])
+def test_errors_that_cannot_be_written(words):
+    with open("/dev/full", "wb", buffering=0) as full:
+        assert subprocess.run([COMMAND, *words], stderr=full).returncode == 2
 
 
 def test_a_terminal_without_unicode(tmp_path):

@@ -442,3 +442,9 @@ def test_archives_of_dumps_labels_and_volumes(tmp_path):
     assert second[0][0] == "d/a"
     assert joined == b"x" * len(joined)
     assert len(joined) == 30_000
+
+
+def test_the_root_opens_as_the_archive():
+    content = archive([("a", b"text")])
+    with opened(content) as extraction:
+        assert extraction.root.open().read() == content

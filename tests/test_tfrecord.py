@@ -496,6 +496,7 @@ def test_get(run, folder):
         0.5,
         -0.25,
     ]
+    assert run("get", path, "--json").json["value"][3] == run("get", path, "[3]", "--json").json["value"]
     run("get", path, "[3]", "--raw", "-o", folder / "r.bin")
     assert (folder / "r.bin").read_bytes() == EXAMPLES[3]
     ran = run("get", folder / "bad.tfrecord", "[2].features")

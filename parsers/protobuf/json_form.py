@@ -62,6 +62,9 @@ def json_form(node: Node) -> Any:
     whole.
     """
     origin: Origin = node.note
+    if origin is None and node.shape != SCALAR:  # a file of messages
+        forms = [kid.to_json(None) for kid in node.children()]
+        return UNLOADED_VALUE if any(form is UNLOADED_VALUE for form in forms) else forms
     if node.shape == SCALAR:
         return UNLOADED_VALUE if origin.field is None else json_scalar(origin.field, node.load())
     if origin.type is None and origin.field is None:

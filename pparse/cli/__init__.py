@@ -1,7 +1,7 @@
 """The command line: one module per command, imported only when it runs.
 
 Exit codes: 0 complete; 1 a bug in pparse; 2 usage, or cannot open; 3 format not recognised; 4 something is truncated,
-damaged or missing (the readable part was still printed or written); 130 and 141 on signals.
+damaged or missing (the readable part was still printed or written); 128 + the number of a signal (130, 141).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import sys
 
-from pparse.cli.streams import deliver_interrupts, end_interrupts, replace_closed, silence, tell
+from pparse.cli.streams import deliver_interrupts, end_interrupts, prepare, settle, silence, tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,21 +56,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         gc.disable()  # modules are many objects without cycles
         deliver_interrupts()
-    replace_closed()
+    prepare()
     try:
         code = _dispatch(arguments)
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
-        end_interrupts()
+        code = end_interrupts()
         silence(sys.stdout)
-        return 130
+        silence(sys.stderr)  # perhaps nobody reads that either
+        return code
     except BrokenPipeError:
         silence(sys.stdout)
         return 141
     except OSError as error:  # of an output
         return _cannot_write(error)
     finally:
+        settle()
         if argv is None:
             gc.freeze()  # the process ends: what is left is not scanned for cycles once more
 
@@ -80,7 +82,9 @@ def _cannot_write(error: OSError) -> int:
         sys.stdout.flush()
     except OSError:  # it is standard output that takes no more
         silence(sys.stdout)
-    tell(f"pparse: cannot write: {error}")
+    # What cannot be written to has no name here: outputs that have one raise errors of ours.
+    what = "cannot write" if error.filename is None and error.errno is not None else error.filename
+    tell(f"pparse: {f'{what}: ' if what else ''}{error.strerror or error}")
     return 2
 
 

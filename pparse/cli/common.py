@@ -8,7 +8,7 @@ import os
 import sys
 
 from pparse.cli.exit_codes import BUG, USAGE, exit_code_of, exit_code_of_several
-from pparse.errors import PparseError
+from pparse.errors import PparseError, SourceError
 from pparse.limits import MIB, Limits, parse_size
 
 TYPE_CHECKING = False
@@ -271,6 +271,8 @@ def open_file(options: Any, out: Any) -> Extraction:
         # A file given by redirection can be read at any offset; a pipe cannot, and StreamData says so.
         from pparse.data.file_object import StreamData
 
+        if sys.stdin is None:  # type: ignore[unreachable, unused-ignore]
+            raise SourceError("standard input is closed", source="<stdin>")
         source = StreamData(sys.stdin.buffer, "<stdin>", out.stats)
     return open_document(
         source,

@@ -13,6 +13,7 @@ from pparse.cli.exit_codes import DAMAGED, OK
 from pparse.cli.matching import Matcher
 from pparse.cli.output import to_resume
 from pparse.cli.streams import without_waiting
+from pparse.conversion.workspace import is_begun
 from pparse.display.text import safe
 from pparse.document.downloads import resume_lines
 from pparse.errors import NotWholeError, OptionError, SourceError, UnsupportedError
@@ -150,8 +151,11 @@ def run(options: Any, out: Output) -> int:
             _tell_refused(error, document, options, out)
             return DAMAGED
         except KeyboardInterrupt:
+            begun = is_begun(options.output)
             with without_waiting():
-                out.error("interrupted; the same command continues from here")
+                out.error(
+                    f"interrupted; {'the same command continues from here' if begun else 'nothing was written yet'}"
+                )
             raise
         except SourceError as error:
             from pparse.recovery.target import is_disk_full

@@ -37,6 +37,8 @@ class Item:
 
     def __init__(self, tensor: Tensor, array: Any = None, dtype: Any = None) -> None:
         self.name = tensor.name
+        self.lost = 0
+        """How many of its numbers, so far, the type asked for cannot hold."""
         self._tensor = tensor
         self._array = array
         self._dtype = dtype
@@ -52,12 +54,35 @@ class Item:
         """Yield its elements in C order, as flat arrays."""
         parts = self._tensor.blocks(_BLOCK) if self._array is None else iter((self._array.reshape(-1),))
         for part in parts:
-            yield part if self._dtype is None else part.astype(self._dtype)
+            if self._dtype is None:
+                yield part
+            else:
+                made, lost = as_type(part, self._dtype)
+                self.lost += lost
+                yield made
 
     @property
     def is_foreign(self) -> bool:
         """Whether numpy does not know the type, and reads it back as plain bytes."""
         return self.dtype.isbuiltin == 2
+
+
+def as_type(array: Any, dtype: Any) -> tuple[Any, int]:
+    """Return ``array`` as ``dtype``, and how many of its numbers that cannot hold, not even rounded.
+
+    Raises `OptionError` for complex numbers as real ones.
+    """
+    import numpy as np
+
+    if array.dtype.kind == "c" and dtype.kind != "c":
+        raise OptionError(f"--dtype {dtype}: complex numbers would lose their imaginary parts; use complex64")
+    with np.errstate(all="ignore"):
+        made = array.astype(dtype)
+        if dtype.kind in "biu":
+            lost = np.count_nonzero(made != np.trunc(array))
+        else:
+            lost = np.count_nonzero(np.isfinite(array)) - np.count_nonzero(np.isfinite(made))
+    return made, max(0, int(lost))
 
 
 def note_of(items: Sequence[Item], form: str) -> str | None:
@@ -159,6 +184,9 @@ def dtype_named(name: str | None) -> Any:
     from pparse.tensors.dtype import DType
 
     try:
-        return DType.of(name).numpy
+        dtype = DType.of(name).numpy
     except ValueError as error:
         raise OptionError(f"--dtype {name}: not an element type; use float32, float16 or int64, for example") from error
+    if not _is_numeric(dtype):
+        raise OptionError(f"--dtype {name}: no type of numbers; use float32, float16 or int64, for example")
+    return dtype

@@ -6,7 +6,7 @@ import os
 import sys
 
 from pparse.cli.exit_codes import DAMAGED, OK
-from pparse.cli.export import Item, dtype_named, form_of, note_of, write_items
+from pparse.cli.export import Item, as_type, dtype_named, form_of, note_of, write_items
 from pparse.cli.writing import refuse_terminal, write, write_binary
 from pparse.display.text import safe
 from pparse.errors import (
@@ -19,7 +19,7 @@ from pparse.errors import (
     UnsupportedError,
 )
 from pparse.findings import Status
-from pparse.limits import MIB, format_size
+from pparse.limits import MIB, count_words, format_size
 from pparse.tensors.status import status_words
 
 TYPE_CHECKING = False
@@ -44,6 +44,11 @@ def write_chosen(items: list[Item], form: str, options: Any, out: Output, metada
     write(options.output, out, lambda stream: write_items(items, form, stream, metadata))
     if note is not None:
         out.error(f"note: {note}")
+    lost = sum(item.lost for item in items)
+    if lost:
+        out.error(
+            f"note: {options.dtype} cannot hold {count_words(lost, 'number')}: infinite or other ones were written"
+        )
 
 
 def give_tensor(
@@ -158,7 +163,7 @@ def _converted(array: Any, options: Any) -> Any:
     if options.dtype is None:
         return array
     try:
-        return array.astype(dtype_named(options.dtype))
+        return as_type(array, dtype_named(options.dtype))[0]
     except (TypeError, ValueError) as error:
         raise OptionError(f"--dtype {options.dtype}: {error}") from error
 

@@ -84,7 +84,7 @@ def _head(document: Extraction, out: Output) -> None:
 def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> int:
     extent = viewer.extent()
     metadata = dict(viewer.metadata)
-    code = exit_code_for(viewer.findings, damaged=extent.status is not Status.COMPLETE, strict=options.strict)
+    code = exit_code_for(viewer.findings, damaged=not extent.is_sound, strict=options.strict)
     if options.json:
         from json import dumps
 

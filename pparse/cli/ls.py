@@ -172,7 +172,7 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Matcher, out: Output) -
     else:
         _show_tensors(tensors, size, out, keys=options.long and viewer.has_keys)
     extent = listing.close()
-    damaged = extent.status is not Status.COMPLETE
+    damaged = not extent.is_sound
     if not options.quiet:
         _sum_up(listing, extent, size, out)
     return exit_code_for(viewer.findings, damaged=damaged, strict=options.strict)
@@ -287,7 +287,7 @@ def _tensors_as_json(viewer: Viewer, listing: _Listing, tensors: Iterable[Tensor
             f'\n], "members": [], "status": "{extent.status}", "extent": {dumps(extent.to_dict())}, '
             f'"findings": {dumps([finding.to_dict() for finding in viewer.findings])}}}'
         )
-    return exit_code_for(viewer.findings, damaged=extent.status is not Status.COMPLETE, strict=options.strict)
+    return exit_code_for(viewer.findings, damaged=not extent.is_sound, strict=options.strict)
 
 
 # -- documents without tensors ---------------------------------------------------------------------------------------

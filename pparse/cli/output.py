@@ -34,8 +34,6 @@ class Output:
 
     def __init__(self, *, color: str = "auto") -> None:
         self._out = sys.stdout
-        if hasattr(self._out, "reconfigure"):
-            self._out.reconfigure(errors="backslashreplace")
         self.terminal = self._out.isatty()
         no_color = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
         self.color = color == "always" or (color == "auto" and self.terminal and not no_color)
@@ -64,9 +62,9 @@ class Output:
         stats, self.stats = self.stats, None
         if stats is not None:
             for source, offset, length in stats.log or ():
-                sys.stderr.write(f"read {safe(source)} [0x{offset:x}, 0x{offset + length:x}) {length} bytes\n")
+                tell(f"read {safe(source)} [0x{offset:x}, 0x{offset + length:x}) {length} bytes")
             more = f" ({stats.dropped} ranges not shown)" if stats.dropped else ""
-            sys.stderr.write(f"read {stats.bytes} bytes in {stats.reads} reads{more}\n")
+            tell(f"read {stats.bytes} bytes in {stats.reads} reads{more}")
 
     def error(self, text: str) -> None:
         """Write a message to stderr, behind what was written to the output."""

@@ -17,15 +17,24 @@ _AGAIN: Final = 0.1
 # After so many times as many seconds it is in any case, unless it has ended the command.
 _PATIENCE: Final = 30
 
+_SIGINT: Final = 2
+
 _ending: list[bool] = []
+_ended_by: list[int] = []
 
 
-def replace_closed() -> None:
-    """Give Python a place to write where the shell closed one (``>&-``)."""
+def prepare() -> None:
+    """Let the streams take any character, and give Python some where the shell closed them.
+
+    One that takes nothing for standard output (``>&-``): who asks for output must hear that there was none.
+    """
     if sys.stdout is None:  # type: ignore[unreachable, unused-ignore]
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 -- as long as the process
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: SIM115 -- as long as the process
     if sys.stderr is None:  # type: ignore[unreachable, unused-ignore]
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a test may have put something else there
+            stream.reconfigure(errors="backslashreplace")
 
 
 def tell(text: str) -> None:
@@ -37,8 +46,14 @@ def tell(text: str) -> None:
     try:
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
-    except UnicodeEncodeError:
-        sys.stderr.write(f"{text!a}\n")
+    except OSError:
+        silence(sys.stderr)
+
+
+def settle() -> None:
+    """Write what waits in standard error, or drop it if that takes no more: Python would end with a code of its own."""
+    try:
+        sys.stderr.flush()
     except OSError:
         silence(sys.stderr)
 
@@ -74,7 +89,9 @@ def without_waiting() -> Iterator[None]:
 
 
 def deliver_interrupts() -> None:
-    """See to it that an interrupt ends the command even if it waits in a call of the system, for a reader, say.
+    """See to it that a signal ends the command as an interrupt does: what it leaves behind is what it can continue with.
+
+    Even if it waits in a call of the system, for a reader, say.
 
     Python notes a signal and acts when the call ends. One that comes just before a write to a full pipe is noted, and
     then the write waits: for ever, if nobody reads. So a thread sends the signal again until `end_interrupts`.
@@ -86,8 +103,13 @@ def deliver_interrupts() -> None:
     else:
         import _signal as signal  # the same without enums, which take a millisecond
 
-    if os.name == "nt" or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        return  # Windows interrupts such calls; and who starts us in the background may have us ignore interrupts
+    if os.name == "nt":  # Windows interrupts such calls
+        return
+    # Who starts us in the background, or for longer than a terminal lasts, may have us ignore some.
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
+    numbers = [number for number, handler in usual.items() if signal.getsignal(number) == handler]
+    if not numbers:
+        return
     ours, pythons = os.pipe()
     os.set_blocking(pythons, False)
     raised: list[int] = []
@@ -96,18 +118,19 @@ def deliver_interrupts() -> None:
 
     def take(number: int, frame: FrameType | None) -> None:
         raised.append(number)
+        _ended_by.append(number)
         raise KeyboardInterrupt
 
     def repeat() -> None:
         from time import sleep
 
-        os.read(ours, 1)
+        number = os.read(ours, 1)[0]
         times = 0
         while not _ending:
             sleep(_AGAIN)
             times += 1
             if (not raised or times % _PATIENCE == 0) and not _ending:
-                signal.pthread_kill(main, signal.SIGINT)
+                signal.pthread_kill(main, number)
 
     def drop(dropped: sys.UnraisableHookArgs) -> None:
         if isinstance(dropped.exc_value, KeyboardInterrupt):
@@ -116,11 +139,13 @@ def deliver_interrupts() -> None:
             tell_dropped(dropped)
 
     sys.unraisablehook = drop
-    signal.signal(signal.SIGINT, take)
+    for number in numbers:
+        signal.signal(number, take)
     signal.set_wakeup_fd(pythons, warn_on_full_buffer=False)
     _thread.start_new_thread(repeat, ())
 
 
-def end_interrupts() -> None:
-    """Send an interrupt no longer: it has ended the command."""
+def end_interrupts() -> int:
+    """Send an interrupt no longer: it has ended the command. Return the exit code that says so."""
     _ending.append(True)
+    return 128 + (_ended_by[0] if _ended_by else _SIGINT)

@@ -31,12 +31,12 @@ _STANDARD: Final = ("bz2", "lzma", "compression.zstd")
 
 
 def package(name: str) -> Any:
-    """Import the library ``name`` that a codec needs. Raises `UnsupportedError` naming it if it is not there."""
+    """Import the library ``name`` that a codec needs. Raises `UnsupportedError` naming it if that fails."""
     import importlib
 
     try:
         return importlib.import_module(name)
-    except ImportError as error:
+    except (ImportError, OSError, AttributeError) as error:  # not there, or broken
         standard = name in _STANDARD
         where = "this Python was built without it" if standard else str(error)
         raise UnsupportedError(f"this needs {name} ({where})", package=None if standard else name) from error

@@ -311,7 +311,9 @@ class ArchiveParser(Parser, Listing, Container):
         return keep.content()
 
     def open_scalar(self, node: Node) -> Range:
-        """Return a reader of the member's content."""
+        """Return a reader of the member's content; of the root, of the archive."""
+        if node.note is None:
+            return super().open_scalar(node)
         data, start, end = self.content(node.note)
         if end is None:
             end = Extraction(self.extraction.session, node.note.name, data, start).known_end()

@@ -87,6 +87,16 @@ class _Syncing:
             raise cannot_write(self._error, self._path) from self._error
 
 
+def _folder_of(target: str) -> str:
+    folder, name = os.path.split(target)
+    return os.path.join(folder, f".{name[:100]}{_SUFFIX}")
+
+
+def is_begun(target: str) -> bool:
+    """Return whether there is an unfinished conversion to ``target``, which the same command continues."""
+    return os.path.isdir(_folder_of(target))
+
+
 class Workspace:
     """The hidden folder of a conversion to ``target``, locked; created if it is missing.
 
@@ -98,8 +108,7 @@ class Workspace:
     def __init__(
         self, target: str, run: Mapping[str, Any] | None, budget: MemoryBudget, *, keep_other: bool = False
     ) -> None:
-        folder, name = os.path.split(target)
-        self.folder = os.path.join(folder, f".{name[:100]}{_SUFFIX}")
+        self.folder = _folder_of(target)
         """Its path."""
         self.place = Place()
         """How far an earlier run has come that this one continues."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse.findings import Status
+from pparse.findings import Severity, Status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class Extent:
         "truncated",
         "unlisted",
         "unread",
+        "unread_faults",
         "unsupported",
         "unwritten",
         "verified",
@@ -67,6 +68,8 @@ class Extent:
         self.unlisted = 0
         """Number of tensors of the model that no file names that is there, as far as one says how many there are."""
         self.whole = self.truncated = self.missing = self.damaged = self.unsupported = 0
+        self.unread_faults = 0
+        """Number of the unsupported ones of which that is a fault of the file, or of a newer version of its format."""
         self.verified = 0
         """Number of whole tensors whose bytes a checksum confirmed."""
         self.unwritten = 0
@@ -116,6 +119,13 @@ class Extent:
             return Status.TRUNCATED
         return Status.UNSUPPORTED if self.unsupported or unread else Status.COMPLETE
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is wrong: all is whole, or cannot be read for reasons that are no fault of the file."""
+        status = self.status
+        unread = status is Status.UNSUPPORTED and self.document_status is Status.COMPLETE
+        return status is Status.COMPLETE or (unread and not self.unread_faults)
+
     def add(self, tensor: TensorFacts) -> None:
         """Count one tensor."""
         status = tensor.status
@@ -139,7 +149,9 @@ class Extent:
             self.damaged += 1
         else:
             self.unsupported += 1
-            self.unread.extend(filter(None, (tensor.finding,)))
+            finding = tensor.finding
+            self.unread_faults += finding is None or finding.severity is Severity.ERROR
+            self.unread.extend(filter(None, (finding,)))
             del self.unread[10:]
         before = self.tensor_bytes
         for span in spans:
@@ -164,6 +176,7 @@ class Extent:
         self.missing += part.missing
         self.damaged += part.damaged
         self.unsupported += part.unsupported
+        self.unread_faults += part.unread_faults
         self.unread += part.unread[: 10 - len(self.unread)]
         self.unwritten += part.unwritten
         self.verified += part.verified
