@@ -51,7 +51,7 @@ EXIT_CODES = """## Exit codes
 | 2 | usage; the file cannot be opened; a path or name that does not exist; a limit or budget; no digest; cannot write |
 | 3 | the format is not recognised, or there is no such format |
 | 4 | something is truncated, damaged or missing; the readable part was still delivered. Also: empty, or only zeros |
-| 130 | interrupted (Ctrl-C) |
+| 130 | interrupted (Ctrl-C); 143, 129: ended by SIGTERM, SIGHUP, which leave as much behind as an interrupt |
 | 141 | the reader of the output closed it (`\\| head`) |
 
 `ls`, `info`, `tree` and `get` judge by what they read; `check` and `recover` read everything. In an archive, `check`
@@ -72,7 +72,8 @@ direction of text appear as `\\x1b`, `\\u202e`. Colours are used on a terminal, 
 The text output may change between versions. `--json` (one document) and `--jsonl` (one object a line, streamed) are
 stable; `"schema"` is incremented when a key changes its meaning or is removed. Keys may be added. For several files,
 `--json` is one document, `{"schema": 1, "files": [...]}`, with the object of each file (`file`, `error` and `code` if
-it could not be read), and rows of `--jsonl` begin with `file`.
+it could not be read), and rows of `--jsonl` begin with `file`. If the only file cannot be read, nothing is on standard
+output; the exit code and the line on standard error say why.
 """
 
 JSON_HEAD = """## JSON

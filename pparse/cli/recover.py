@@ -184,7 +184,7 @@ def _checked(summary: Summary) -> str:
 
 def _tell_use(out: Output, summary: Summary, where: str) -> None:
     """Say what the files can be used for."""
-    missing = "which bytes are missing (they are zeros)" if summary.gaps else ""
+    missing = "which bytes are missing (zeros stand for them, or the file ends there)" if summary.gaps else ""
     doubtful = "which may be wrong" if summary.doubtful else ""
     said = " and ".join(filter(None, (missing, doubtful))) or "what is wrong with them"
     out.line(f"use the files in {where}; of those that are not complete, {where}/RECOVERY.json says {said}")

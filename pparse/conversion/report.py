@@ -55,7 +55,7 @@ class Report:
 
     def __init__(self, form: str, *, dry_run: bool) -> None:
         self.form = form
-        """``safetensors`` or ``npz``."""
+        """``safetensors``, ``npz`` or ``gguf``."""
         self.dry_run = dry_run
         """Whether nothing was written because that was asked for."""
         self.files: list[Written] = []
@@ -93,6 +93,11 @@ class Report:
         """Whether the source was sound, as far as tensors were chosen; what the target cannot hold does not count."""
         damaged = any(entry.status is not Status.UNSUPPORTED for entry in self.left_out)
         return not damaged and self.document_reason is None
+
+    def __repr__(self) -> str:
+        done = "would be written" if self.dry_run else "written"
+        left = f", {len(self.left_out):,} left out" if self.left_out else ""
+        return f"<Report: {count_words(self.tensors, 'tensor')} {done} as {self.form}{left}>"
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as plain data, for JSON."""

@@ -87,7 +87,7 @@ class Leftovers:
             {
                 "name": text_of(tensor.name),
                 "dtype": text_of(tensor.stored_dtype) or None,
-                "shape": list(tensor.shape[:_MOST_DIMENSIONS]),
+                "shape": list(tensor.shape[:_MOST_DIMENSIONS]) if tensor.is_shape_known else None,
                 "strides": None if tensor._strides is None else list(tensor._strides[:_MOST_DIMENSIONS]),
                 "status": entry.status.value,
                 "length": length if span is not None else None,
@@ -156,7 +156,8 @@ def flat(name: str) -> str:
 
 
 def _what(tensor: Tensor) -> str:
-    return f"{tensor.stored_dtype or '?'} {list(tensor.shape[:_MOST_DIMENSIONS])}"
+    shape = list(tensor.shape[:_MOST_DIMENSIONS]) if tensor.is_shape_known else "of unknown shape"
+    return f"{tensor.stored_dtype or '?'} {shape}"
 
 
 def plain(value: Any) -> Any:

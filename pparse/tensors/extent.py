@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pparse.findings import Severity, Status
+from pparse.limits import count_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,6 +85,10 @@ class Extent:
         """Where the last tensor of a file ends, as an offset of its data."""
         self.parameters: dict[str, int] = {}
         """Number of elements by dtype."""
+
+    def __repr__(self) -> str:
+        there = "" if self.actual is None or self.expected is None else f", {self.actual:,} of {self.expected:,} bytes"
+        return f"<Extent: {count_words(self.count, 'tensor')}, {self.whole:,} whole{there}, {self.status}>"
 
     @property
     def count(self) -> int:
