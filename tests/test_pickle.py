@@ -221,3 +221,54 @@ def test_in_a_cut_pickle_the_entries_of_a_group_are_read_once(monkeypatch: pytes
         assert len(paths) > 55
         assert paths[:2] == ["key0", "key1"]
     assert len(calls) <= 3
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_a_tuple_that_begins_with_a_value_that_is_filled(protocol: int) -> None:
+    """Its first opcode is that of the value, and a large value behind it parts what is read at once."""
+    for first in ({"a": 1, "b": 2}, [1, 2], {1: {2: 3}}, {1, 2}, OrderedDict(a=1)):
+        for more in ([], ["x" * 400], ["x" * 200, "y" * 300], [b"z" * 70_000, "x" * 400]):
+            for value in ((first, *more), [(first, *more)], {"k": (first, *more, 1)}):
+                with pparse.open(pickle.dumps(value, protocol), format="pickle") as document:
+                    assert [str(finding) for finding in document.check()] == []
+                    found = document.root.to_python()
+                    assert frozen(found) == frozen(value)
+
+
+def test_the_uppermost_value_is_the_one_that_counts() -> None:
+    for content in (b"I1\nI2\n.", b"\x80\x04]q\x00K\x01a(K\x02."):
+        with pparse.open(content, format="pickle") as document:
+            assert document.root.value == pickle.loads(content) == 2  # noqa: S301 -- ours
+            assert [finding.code for finding in document.check()] == ["unused"]
+            assert document.status is pparse.Status.COMPLETE
+    with pparse.open(b"I1\n(.", format="pickle") as document:
+        assert document.status is pparse.Status.DAMAGED
+
+
+@pytest.mark.parametrize("protocol", [1, 2, 4, 5])
+def test_what_was_filled_before_the_cut_is_closed(protocol: int) -> None:
+    """An inner dict that has its items takes no more: what follows belongs to the outer one."""
+    inner = {"a": 1, "b": [1, 2], "c": {"d": "text" * 20}}
+    value = {"one": dict(inner), "list": [dict(inner), dict(inner)], "x": {"x": 1}, "z": 3, "last": "l" * 50}
+    content = pickle.dumps(value, protocol)
+    whole = leaves(content)
+    for cut in range(len(content) // 4, len(content)):
+        for path, found in leaves(content[:cut]).items():
+            assert whole.get(path) == found, (cut, path)
+    cut = pickle.dumps({"z": ({"k": 1}, {"m": 2}, 3), "y": 1}, protocol)
+    with pparse.open(cut[: cut.index(b"m") + 3], format="pickle") as document:
+        assert [(kid.key, kid.kind) for kid in document.root.children()] == [("z", "unfinished")]  # no dict is a key
+
+
+def leaves(content: bytes) -> dict[tuple[Any, ...], Any]:
+    """Return the scalars that are whole, by the keys that lead to them, without those of what has no name yet."""
+    found, stack = {}, []
+    with pparse.open(content, format="pickle") as document:
+        stack.append(((), document.root))
+        while stack:
+            path, node = stack.pop()
+            if node.shape == "scalar" and node.status is pparse.Status.COMPLETE:
+                found[path] = node.value
+            elif node.shape != "scalar" and node.kind != "unfinished":
+                stack += [((*path, kid.ordinal if kid.key is None else kid.key), kid) for kid in node.children()]
+    return found

@@ -53,7 +53,7 @@ class Contents:
         state = self.state
         if state.made != self._made:
             self._made = state.made
-            self.items = self.pairs = None
+            self.items = self.pairs = self.wrong = None  # all that was the first part of what it is now
             if self._index is not None:
                 self._index.restart()
         before = (0, 0)

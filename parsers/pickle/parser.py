@@ -29,6 +29,7 @@ from pparse.data.trailing_bytes import trailing_severity
 from pparse.errors import PASSING, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.pickle_scan import GETS, LONG_LINE, MARK, MORE, NAMED, SLACK, STOPPED, Scan, ends_of, scan
+from pparse.limits import are, count_words
 from pparse.parsers.pickle.contents import Contents, group
 from pparse.parsers.pickle.decoder import Decoder
 from pparse.parsers.pickle.joblib import COMPRESSED_BEFORE, WATCHED
@@ -252,7 +253,14 @@ class PickleParser(Parser, Listing):
                 with suppress(PparseError):
                     kind = self._kind(program, slots[0])[0]
             return Entry(key, kind, at, program.end, status=program.status, finding=finding)
-        return self._entry(program, key, slots[0], program.end - 1)
+        if len(slots) > 1:
+            below = sum(slot & 0xFF != MARK for slot in slots) - 1
+            reason = f"{count_words(below, 'value')} below the one that STOP takes {are(below)} never used"
+            source = self.result.extraction.name
+            self.result.findings.add(
+                Finding("unused", reason, severity=Severity.WARNING, source=source, offset=program.end - 1)
+            )
+        return self._entry(program, key, slots[-1], program.end - 1)
 
     def _trouble(self, program: Program) -> Finding:
         return Finding(
@@ -502,10 +510,8 @@ class PickleParser(Parser, Listing):
             return  # a value by itself, which is whole
         paired = node.shape == "map" and node.kind != "call"
         names = iter(_PARTS_OF_CALL if node.kind == "call" and slots is left else ())  # nothing called it yet
-        if slots is left:
-            first_open = 1 + open_from(program.closed(slots[1:]), paired=False)
-        else:
-            first_open = open_from(program.closed(slots), paired=paired)
+        closed = program.closed(slots)
+        first_open = 1 + open_from(closed[1:], paired=False) if slots is left else open_from(closed, paired=paired)
         done = ends_of(slots[: first_open + 1], program.end)
         decoder = self.decoder(program)
         if paired:
@@ -517,7 +523,8 @@ class PickleParser(Parser, Listing):
         if first_open < len(slots):
             key_part = done[first_open - 1] if paired and first_open % 2 else None
             key_ = self._key(decoder, key_part) if key_part is not None else next(names, None)
-            yield self._open_entry(program, key_, slots[first_open:], key_part)
+            filled = closed[first_open] & 0xFF not in FILLED  # then it is the first part of something else
+            yield self._open_entry(program, key_, slots[first_open:], key_part, filled=filled)
 
     def _last_entry(self, program: Program, key: Key, slot: int, end: int, at: int | None = None) -> Entry:
         """Describe a value that is whole unless the pickle ends inside of it."""
@@ -526,11 +533,18 @@ class PickleParser(Parser, Listing):
         return self._entry(program, key, slot, end, at)
 
     def _open_entry(
-        self, program: Program, key: Key, slots: list[int], key_part: Part | None, at: int | None = None
+        self,
+        program: Program,
+        key: Key,
+        slots: list[int],
+        key_part: Part | None,
+        at: int | None = None,
+        *,
+        filled: bool = False,
     ) -> Entry:
         start, opcode = slots[0] >> 8, slots[0] & 0xFF
         kind = "unfinished"
-        if opcode in FILLED:
+        if opcode in FILLED and not filled:
             with suppress(PparseError):
                 kind = self._kind(program, slots[0])[0]
             kind = kind if kind in SHAPES else "unfinished"  # nothing is put into bytes

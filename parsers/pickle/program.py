@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 
 from pparse.errors import LimitError, MalformedError
 from pparse.findings import Status
-from pparse.kernels.pickle_scan import GETS, SLACK, Scan, scan
+from pparse.kernels.pickle_scan import GETS, MARK, SLACK, Scan, scan
 from pparse.parsers.pickle.joblib import WATCHED, ArrayFinder
 from pparse.parsers.pickle.reading import Jumps, Reading, Stop, get_number
 
@@ -157,9 +157,42 @@ class Program:
         return self.end if found is None else found
 
     def closed(self, slots: list[int]) -> list[int]:
-        """Return slots, those of arrays of joblib as values into which nothing can be put."""
+        """Return slots, those of arrays of joblib, and of values that are filled, as ones that nothing is put into."""
         arrays = self.arrays
-        return slots if arrays is None else [slot | 0xFF if arrays.owns(slot >> 8) else slot for slot in slots]
+        owned = (lambda _: False) if arrays is None else arrays.owns
+        return [slot | 0xFF if owned(slot >> 8) or self._is_filled(slot) else slot for slot in slots]
+
+    def _is_filled(self, slot: int) -> bool:
+        """Whether a value that lies on the stack at the end holds all that picklers put into it.
+
+        They fill lists, sets and dicts a thousand at a time, and a single last one without a mark, but for protocol 0;
+        objects are given their state last (pickle.py of CPython, `_batch_setitems`).
+        """
+        opcode = slot & 0xFF
+        if opcode not in _MUTABLE:
+            return False
+        start = slot >> 8
+        last = self._end_of_filled(slot, start)
+        filler = self.data.pread(last - 1, 1) if last > start else b""
+        if filler == b"b":
+            return True
+        if opcode not in _BATCHED or not filler:
+            return False
+        return filler in b"as" or self._last_batch(start, last) < _BATCH
+
+    def _last_batch(self, start: int, last: int) -> int:
+        """Return how many items or pairs the opcode that ends at ``last`` put into the value at ``start``."""
+        found = [0]
+
+        def count(reading: Reading) -> None:
+            before = (0, 0)
+            for items, pairs, _ in reading.state.cuts:
+                found[0] = items - before[0] or (pairs - before[1]) // 2
+                before = items, pairs
+            _forget_children(reading)
+
+        self.reading(start, Scan()).run(last, self.known_end, self.jumps(start, last), after=count)
+        return found[0]
 
     def _run(self) -> None:
         state = self.state
@@ -256,14 +289,14 @@ class Program:
 
     def _judge(self, pos: int) -> str:
         """Say what is wrong with how the pickle ends; "" if nothing is."""
-        slots, marks = self.state.slots, self.state.marks
+        slots = self.state.slots
         if self.stop is Stop.STOP:
             if self._numbers_mixed():
                 return "its memo is numbered in two ways, which no pickler does: what is named is not known"
-            if len(slots) == 1 and not marks:
+            if slots and slots[-1] & 0xFF != MARK:  # Unpickler.load takes the uppermost value, whatever lies below
                 return ""
             self.stop = Stop.UNDERFLOW
-            return f"STOP finds {len(slots)} values on the stack, not 1"
+            return "STOP finds no value on the stack"
         if self.stop is Stop.CUT:
             return "the pickle ends before its STOP"
         if self.stop is Stop.GAP:
@@ -413,6 +446,8 @@ class Program:
 
 # Lists, dicts, sets and objects: what is put into them comes behind the place where they are memoized.
 _MUTABLE: Final = frozenset(b"]l}d\x8fR\x81\x92oi")
+_BATCHED: Final = frozenset(b"]}\x8f")
+_BATCH: Final = 1_000
 
 
 def _forget_children(reading: Reading) -> None:

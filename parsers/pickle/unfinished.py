@@ -2,7 +2,7 @@
 
 Above the value itself lie values and marks, in the order of the pickle. Of those that are next to each other, the
 opcodes behind the cut would have told whether the second goes into the first. What picklers write is assumed: a value
-that can be filled is filled with one value at once, or with those above a mark.
+that can be filled, and is not yet (`Program.closed`), is filled with one value at once, or with those above a mark.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # What can be filled, by the opcode that made it: lists and sets, dicts, objects.
 FILLED: Final = frozenset(b"]l}d\x8fR\x81\x92oi")
+# What cannot be a key: lists, sets, dicts, also those that are filled (`Program.closed`).
+_NO_KEYS: Final = frozenset(b"]l}d\x8f\xff")
 _DICTS: Final = frozenset(b"}d")
 _BEGIN_CALLS: Final = frozenset(b"c\x93")
 _CALLABLE: Final = frozenset(b"c\x93hjg")
@@ -34,6 +36,10 @@ def contents(slots: list[int]) -> list[int]:
 def open_from(slots: Sequence[int], *, paired: bool) -> int:
     """Return the number of the slot that begins the one value that is not finished; how many slots there are, if all
     are. ``paired``: keys and values by turns; a key is finished."""
+    if paired:  # what cannot be a key is a further part of the value before it: of a tuple
+        odd = next((nth for nth in range(2, len(slots), 2) if slots[nth] & 0xFF in _NO_KEYS), None)
+        if odd is not None:
+            return min(odd - 1, open_from(slots[:odd], paired=True))
     last = len(slots) - 1
     number = next((nth for nth, slot in enumerate(slots) if slot & 0xFF == MARK), last)
     found = len(slots)
