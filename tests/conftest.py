@@ -189,7 +189,8 @@ def pytest_runtest_call(item):
     from pparse.errors import UnsupportedError
 
     try:
-        return (yield)
+        with item.config.stash[WATCHDOG].interruptible():
+            return (yield)
     except UnsupportedError as error:
         import numpy as np
 
@@ -199,6 +200,8 @@ def pytest_runtest_call(item):
         pytest.skip(f"{error.package} is not there")
 
 
+# -- the watchdog ----------------------------------------------------------------------------------------------------
+
 WATCHDOG = pytest.StashKey[watchdog.Watchdog]()
 
 
@@ -206,6 +209,53 @@ WATCHDOG = pytest.StashKey[watchdog.Watchdog]()
 def pytest_runtest_protocol(item):
     with item.config.stash[WATCHDOG].over(item.nodeid):
         return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item):
+    with item.config.stash[WATCHDOG].interruptible():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item):
+    with item.config.stash[WATCHDOG].interruptible():
+        try:
+            return (yield)
+        finally:
+            watchdog.fail_for_threads()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_exception_interact(node):
+    node.config.stash[WATCHDOG].rearm()
+
+
+class WatchedModule(pytest.Module):
+    """A file of tests; its import may hang, too."""
+
+    def collect(self):
+        dog = self.config.stash[WATCHDOG]
+        with dog.over(self.nodeid), dog.interruptible():
+            return list(super().collect())
+
+
+def pytest_pycollect_makemodule(module_path, parent):
+    return WatchedModule.from_parent(parent, path=module_path)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session):
+    with session.config.stash[WATCHDOG].over("the end of the session"):
+        return (yield)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config):
+    """Bound the end of the process, which waits for threads; a worker waits for tests of others, and is ended."""
+    dog = config.stash.get(WATCHDOG, None)  # none if the options were refused
+    if dog and not hasattr(config, "workerinput"):
+        dog.end_after(dog.grace)
 
 
 def extent(config) -> str:
