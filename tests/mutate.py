@@ -28,6 +28,7 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -457,6 +458,8 @@ def main() -> int:
         for change in changes:
             print(f"{change.module}:{change.line} {change.kind}: {change.old!r} -> {change.new!r}")
         return 0
+    if not find_spec("coverage"):
+        sys.exit('coverage is not installed: pip install -e ".[testing,mutation]"')
     with tempfile.TemporaryDirectory(prefix="pparse-mutate-") as work:
         chosen = ["--sweep-offset", options.sweep_offset, *["--quick"] * options.quick, *options.tests]
         known = make_map(options.map, copy_of_tree(Path(work) / "mapped"), str(options.jobs), chosen)
