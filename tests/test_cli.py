@@ -943,6 +943,7 @@ def test_json_of_tensors(cut, run, model):
         "graph",
         "interface",
         "metadata",
+        "globals",
         "findings",
     }
     assert (info["extent"], info["status"]) == (found["extent"], found["status"])
@@ -984,6 +985,7 @@ def test_json_of_nodes(run, layers, tmp_path):
         "members",
         "metadata",
         "details",
+        "globals",
         "missing_bytes",
         "resume_at",
         "resume",

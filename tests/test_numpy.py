@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import time
+from functools import partial
 
 import ml_dtypes
 import numpy as np
@@ -461,7 +462,11 @@ def test_a_shape_that_is_cut_off_is_not_known(tmp_path):
             assert tensor.status is Status.TRUNCATED
             assert not tensor.is_shape_known
             assert (tensor.size, tensor.nbytes, tensor.shape_text, extent.parameters) == (0, 0, "?", {})
-            for read in (tensor.numpy, lambda: tensor.numpy(partial="fill"), lambda: list(tensor.raw_blocks())):
+            for read in (
+                tensor.numpy,
+                partial(tensor.numpy, partial="fill"),
+                lambda one=tensor: list(one.raw_blocks()),
+            ):
                 with pytest.raises(pparse.TruncatedTensorError, match="ends inside its header") as caught:
                     read()
                 assert caught.value.wanted is None

@@ -6,6 +6,7 @@ import os
 import pickle
 import re
 import struct
+import zipfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -247,9 +248,30 @@ def test_nothing_is_called_or_imported(name: str, tmp_path: Path, monkeypatch: A
 
 def test_the_parsers_have_nothing_to_call_by_a_name() -> None:
     words = re.compile(
-        r"__import__|import_module|importlib|\bgetattr\(|\beval\(|\bexec\(|find_class|\bpickle\.loads?\b"
+        r"__import__|import_module|importlib\.|import importlib|\bgetattr\(|\beval\(|\bexec\(|find_class|\bpickle\.loads?\b"
     )
     files = [path for folder in ("pickle", "pytorch") for path in (ROOT / "parsers" / folder).glob("*.py")]
     assert len(files) > 8
     for path in files:
         assert not words.search(path.read_text("utf-8")), path
+
+
+def test_what_could_run_something_is_named_first(run, tmp_path) -> None:
+    """Twenty harmless names hide nothing, neither in text nor in JSON; nor does what is around the pickle."""
+    hidden = b"".join(b"cmath\nf%d\n0" % number for number in range(30)) + b"cos\nsystem\n(S'true'\ntR."
+    (tmp_path / "a.pkl").write_bytes(hidden)
+    assert "os.system" in run("info", tmp_path / "a.pkl").out
+    found = run("info", tmp_path / "a.pkl", "--json").json["globals"]
+    assert (len(found), found[0]) == (31, {"name": "os.system", "count": 1, "offset": 320, "pickle": None})
+    array = npy_of_objects(hidden)
+    (tmp_path / "a.npy").write_bytes(array)
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("o.npy", array)
+    for name, within in (("a.npy", "pickle"), ("a.npz", "o.npy::pickle")):
+        (found, *_) = run("info", tmp_path / name, "--json").json["globals"]
+        assert (found["name"], found["pickle"]) == ("os.system", within)
+
+
+def npy_of_objects(content: bytes) -> bytes:
+    header = b"{'descr': '|O', 'fortran_order': False, 'shape': (1,), }".ljust(117) + b"\n"
+    return b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header + content

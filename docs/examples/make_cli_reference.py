@@ -27,6 +27,7 @@ CUT_ARCHIVE = "docs/samples/backup.cut.tar.gz"
 OUTPUTS = ("safetensors", "npz", "split", "folder", "pb", "merged", "extracted", "recovered")
 CHUNKED = "docs/samples/chunked-model"
 TEXTS = "docs/samples/saved-model"
+CHECKPOINT = "docs/samples/tiny-gpt.pt"
 
 HEAD = """# Command line
 
@@ -141,6 +142,7 @@ OBJECTS = {
             "were never written; null if it is whole or damaged otherwise",
             "resume": "the file to resume, as in an [extent](#extent); inside an archive, the outermost one",
             "details": "format-specific data, label to text, if there are no tensors",
+            "globals": "list of the [globals](#global) that pickles in it name; those that could run something first",
         }
         | FINDINGS,
     ),
@@ -476,6 +478,16 @@ OBJECTS = {
             "reason": "a sentence in words",
             "option": "the option that lifts the limit concerned; null if none",
             "fault": "what is contradicted, if anything: `checksum`, `length`, `trailing` …",
+        },
+    ),
+    "global": (
+        "A class or function of Python that a pickle names.",
+        [(["info", "--json", CHECKPOINT], ["globals", "*"])],
+        {
+            "name": "module and name; `?` if it cannot be read",
+            "count": "how often it is named",
+            "offset": "where first, in the data that hold the pickle",
+            "pickle": "what holds the pickle, below the document; null if the document is one",
         },
     ),
     "format": (

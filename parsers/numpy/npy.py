@@ -23,7 +23,7 @@ from pparse.parsers.numpy.header import NUMPY_MOST, read_header
 from pparse.tree.container import Container
 from pparse.tree.context import DONE
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
-from pparse.tree.listing import Listing
+from pparse.tree.listing import Listing, global_lines
 from pparse.tree.parser import Parser
 from pparse.tree.recognition import Signature
 from pparse.writers.npy import MAGIC
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.parsers.numpy.header import ArrayHeader
     from pparse.tree.context import NodeContext, Step
+    from pparse.tree.listing import GlobalUse
     from pparse.tree.node import Node
 
 PICKLE: Final = "pickle"
@@ -181,6 +182,14 @@ class NpyParser(Parser, Container, Listing):
         if "fortran_order" in header.places:
             order = "Fortran (the first" if header.fortran else "C (the last"
             yield "order", f"{order} dimension runs fastest)"
+        yield from global_lines(self.globals())
+
+    def globals(self) -> Iterator[GlobalUse]:
+        """Yield the globals that the pickle names which Python objects are."""
+        pickled = self.pickled()
+        for use in pickled.result.listing.globals() if pickled is not None else ():
+            use.pickle = PICKLE
+            yield use
 
     # -- values ------------------------------------------------------------------------------------------------------
 

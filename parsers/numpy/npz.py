@@ -11,9 +11,11 @@ from pparse.errors import PASSING, DataChangedError, PparseError
 from pparse.findings import Severity, Status
 from pparse.lazy import lazy_pattern
 from pparse.limits import LITTLE, LITTLE_UNPACKED, count_words
+from pparse.parsers.numpy.header import read_header
 from pparse.parsers.zip.note import ZipNote
 from pparse.parsers.zip.parser import ZipParser
 from pparse.parsers.zip.small_members import first_content
+from pparse.tree.listing import global_lines
 from pparse.tree.recognition import Confidence
 from pparse.writers.npy import MAGIC
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from pparse.containers.member import ArchiveMember
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
+    from pparse.tree.listing import GlobalUse
     from pparse.tree.node import Node
     from pparse.tree.recognition import Excerpt
     from pparse.tree.result import Result
@@ -217,6 +220,21 @@ class NpzParser(ZipParser):
         """Return None: what it holds is shown."""
         return None
 
+    def globals(self) -> Iterator[GlobalUse]:
+        """Yield the globals that the pickles of its arrays name, by array."""
+        for _, member in self.arrays():
+            try:
+                opened = self.opened(member)
+                if not read_header(opened.data, opened.start, opened.end, opened.session.limits).is_of_objects:
+                    continue
+                for use in opened.parse("npy").listing.globals():
+                    use.pickle = f"{member.name}::{use.pickle}"
+                    yield use
+            except PASSING:
+                raise
+            except PparseError:
+                continue  # what is wrong with it is told with its tensor
+
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield the lines of `pparse info`: of the archive, and of members that are no arrays."""
         yield from super().details()
@@ -225,6 +243,7 @@ class NpzParser(ZipParser):
             more = ", …" if len(others) > _NAMED else ""
             are = "is no array" if len(others) == 1 else "are no arrays"
             yield "others", f"{count_words(len(others), 'member')} {are}: {', '.join(others[:_NAMED])}{more}"
+        yield from global_lines(self.globals())
 
 
 def is_little(member: ArchiveMember) -> bool:

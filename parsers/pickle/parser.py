@@ -30,6 +30,7 @@ from pparse.errors import PASSING, LimitError, MalformedError, PparseError, Unsu
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.pickle_scan import GETS, LONG_LINE, MARK, MORE, NAMED, SLACK, STOPPED, Scan, ends_of, scan
 from pparse.limits import are, count_words
+from pparse.parsers.pickle import summary
 from pparse.parsers.pickle.contents import Contents, group
 from pparse.parsers.pickle.decoder import Decoder
 from pparse.parsers.pickle.joblib import COMPRESSED_BEFORE, WATCHED
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from pparse.parsers.pickle.between import RawArray
     from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
+    from pparse.tree.listing import GlobalUse
     from pparse.tree.node import Node
     from pparse.tree.recognition import Excerpt
     from pparse.tree.result import Result
@@ -194,9 +196,11 @@ class PickleParser(Parser, Listing):
 
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield the protocol, how many globals are named and calls are described, and the globals."""
-        from pparse.parsers.pickle.summary import details
+        yield from summary.details(self)
 
-        yield from details(self)
+    def globals(self) -> Iterator[GlobalUse]:
+        """Yield the globals that the pickles name, each once."""
+        yield from summary.uses(self)
 
     def read_pickles(self) -> Program:
         """Find where each pickle begins, and return the last one."""
@@ -256,10 +260,7 @@ class PickleParser(Parser, Listing):
         if len(slots) > 1:
             below = sum(slot & 0xFF != MARK for slot in slots) - 1
             reason = f"{count_words(below, 'value')} below the one that STOP takes {are(below)} never used"
-            source = self.result.extraction.name
-            self.result.findings.add(
-                Finding("unused", reason, severity=Severity.WARNING, source=source, offset=program.end - 1)
-            )
+            self._note("unused", reason, program.end - 1, Severity.WARNING)
         return self._entry(program, key, slots[-1], program.end - 1)
 
     def _trouble(self, program: Program) -> Finding:
@@ -270,8 +271,8 @@ class PickleParser(Parser, Listing):
             offset=program.end,
         )
 
-    def _note(self, code: str, reason: str, offset: int) -> Finding:
-        finding = Finding(code, reason, source=self.result.extraction.name, offset=offset)
+    def _note(self, code: str, reason: str, offset: int, severity: Severity = Severity.ERROR) -> Finding:
+        finding = Finding(code, reason, severity=severity, source=self.result.extraction.name, offset=offset)
         self.result.findings.add(finding)
         return finding
 

@@ -61,10 +61,10 @@ def json_form(node: Node) -> Any:
     Raises `UnsupportedError` for a message that has a JSON form of its own, and the error of the first node that is not
     whole.
     """
-    origin: Origin = node.note
-    if origin is None and node.shape != SCALAR:  # a file of messages
+    if node.note is None and node.shape != SCALAR:  # a file of messages
         forms = [kid.to_json(None) for kid in node.children()]
         return UNLOADED_VALUE if any(form is UNLOADED_VALUE for form in forms) else forms
+    origin: Origin = node.note
     if node.shape == SCALAR:
         return UNLOADED_VALUE if origin.field is None else json_scalar(origin.field, node.load())
     if origin.type is None and origin.field is None:

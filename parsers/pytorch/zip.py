@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pparse.parsers.zip.directory import Directory
     from pparse.parsers.zip.records import CentralEntry
     from pparse.tree.entry import Entry
+    from pparse.tree.listing import GlobalUse
     from pparse.tree.node import Node
     from pparse.tree.recognition import Excerpt
     from pparse.tree.result import Result
@@ -261,6 +262,14 @@ class PyTorchZipParser(ZipParser, Checkpoint):
         saved = self.pickled()
         if saved is not None and isinstance(saved.result.parser, PickleParser):
             yield from saved.result.parser.details()
+
+    def globals(self) -> Iterator[GlobalUse]:
+        """Yield the globals that its pickle names."""
+        saved = self.pickled()
+        if saved is not None and isinstance(saved.result.parser, PickleParser):
+            for use in saved.result.parser.globals():
+                use.pickle = saved.extraction.name
+                yield use
 
     def _document(self, name: str) -> Extraction:
         known = self.extraction.children.get(name)

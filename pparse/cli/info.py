@@ -101,6 +101,7 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
                     "graph": graph_facts(viewer),
                     "interface": viewer.interface(),
                     "metadata": metadata,
+                    "globals": _globals(viewer.parser),
                     "findings": [finding.to_dict() for finding in findings_of(viewer, extent)],
                 },
                 indent=2,
@@ -185,6 +186,12 @@ def _details(viewer: Any) -> list[tuple[str, str]]:
     return [("header", f"{size:,} bytes")]
 
 
+def _globals(listing: Any) -> list[dict[str, object]]:
+    """Return the globals that pickles in a document name; ``listing``: its listing, or a parser, which may be none."""
+    known = getattr(listing, "result", None)
+    return [] if known is None else [use.to_dict() for use in known.listing.globals()]
+
+
 def _document(document: Extraction, options: Any, out: Output) -> int:
     root = document.root
     status = document_status(document)
@@ -197,7 +204,7 @@ def _document(document: Extraction, options: Any, out: Output) -> int:
     if options.json:
         from json import dumps
 
-        shown = {label: text for label, text in details if label != "metadata"}  # which has its own key
+        shown = {label: text for label, text in details if label not in ("metadata", "global")}  # keys of their own
         out.line(
             dumps(
                 {
@@ -211,6 +218,7 @@ def _document(document: Extraction, options: Any, out: Output) -> int:
                     "members": count,
                     "metadata": listing.metadata(),
                     "details": shown,
+                    "globals": _globals(listing),
                     **cut_to_dict(document, status),
                     "findings": [finding.to_dict() for finding in document.findings],
                 },

@@ -89,7 +89,7 @@ def without_waiting() -> Iterator[None]:
 
 
 def deliver_interrupts() -> None:
-    """See to it that a signal ends the command as an interrupt does: what it leaves behind is what it can continue with.
+    """See to it that a signal ends the command as an interrupt does: it leaves what can be continued with, no more.
 
     Even if it waits in a call of the system, for a reader, say.
 

@@ -3,19 +3,67 @@
 from __future__ import annotations
 
 from pparse.data.range_status import status_of
+from pparse.display.text import shorten
 from pparse.errors import EndOfDataError, LimitError, MalformedError
 from pparse.findings import Status
+from pparse.limits import count_words
 from pparse.locking import Doored
 from pparse.tree.entry import SCALAR
 from pparse.tree.visit import Member
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import ClassVar
+    from collections.abc import Iterable, Iterator
+    from typing import ClassVar, Final
 
     from pparse.tree.node import Node
     from pparse.tree.result import Result
+
+
+# The most globals that are listed as text.
+_MOST_LISTED: Final = 20
+
+
+class GlobalUse:
+    """A class or function of Python that a pickle names."""
+
+    __slots__ = ("count", "name", "offset", "pickle", "rank")
+
+    def __init__(self, name: str, count: int, offset: int, rank: int, pickle: str = "") -> None:
+        self.name = name
+        """Module and name."""
+        self.count = count
+        """How often it is named."""
+        self.offset = offset
+        """Where first, as an offset of the data that hold the pickle."""
+        self.rank = rank
+        """0: it could run something; 1: it is odd in a file of data; 2: it is ordinary."""
+        self.pickle = pickle
+        """What holds the pickle, below the document; empty: the document is one."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return it as plain data, for JSON."""
+        found = {"name": self.name, "count": self.count, "offset": self.offset}
+        return {**found, "pickle": self.pickle or None}
+
+
+def in_order(found: Iterable[GlobalUse]) -> list[GlobalUse]:
+    """Return globals, the odd ones first, then those that are named most often."""
+    return sorted(found, key=lambda use: (use.rank, -use.count))
+
+
+def global_lines(found: Iterable[GlobalUse]) -> Iterator[tuple[str, str]]:
+    """Yield labels and texts that say how many globals there are, and name the first 20 in order; nothing if none."""
+    known = in_order(found)
+    if known:
+        total = sum(use.count for use in known)
+        yield "globals", f"{len(known):,} different, named {count_words(total, 'time')}"
+    for use in known[:_MOST_LISTED]:
+        times = "once" if use.count == 1 else f"{use.count:,} times, first"
+        where = f" of {use.pickle}" if use.pickle else ""
+        yield "global", f"{shorten(use.name, 80)}: {times} at offset {use.offset}{where}"
+    if len(known) > _MOST_LISTED:
+        yield "global", f"and {len(known) - _MOST_LISTED:,} others: 'pparse info FILE --json' has all"
 
 
 class Listing(Doored):
@@ -28,7 +76,7 @@ class Listing(Doored):
     member_word: ClassVar[str] = "member"
     """The word for one of `members`."""
 
-    doors = frozenset(("details", "find_member", "header_size", "members", "metadata", "missing"))
+    doors = frozenset(("details", "find_member", "globals", "header_size", "members", "metadata", "missing"))
 
     result: Result
     """The tree that is listed."""
@@ -78,6 +126,10 @@ class Listing(Doored):
 
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield the labels and values that `pparse info` shows for this format."""
+        yield from ()
+
+    def globals(self) -> Iterator[GlobalUse]:
+        """Yield the classes and functions that pickles in it name, each once, those that could run something first."""
         yield from ()
 
     def checksums(self) -> tuple[int, int, str] | None:
