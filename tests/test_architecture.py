@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import importlib.util
 import sys
 import tomllib
 import types
@@ -326,3 +327,18 @@ def test_nothing_goes_by_the_words_of_a_message() -> None:
     assert not found, "\n".join(found)
     assert by_words(ast.parse("error.reason.startswith('bytes follow')").body[0].value)  # type: ignore[attr-defined]
     assert by_words(ast.parse("'alloc' in str(error)").body[0].value)  # type: ignore[attr-defined]
+
+
+def test_benchmarks_import_what_there_is() -> None:
+    """They run seldom, for half an hour each time: what was moved is not to be found out then."""
+    named = {
+        (node.module, name.name)
+        for path in (ROOT / "tests" / "bench").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "pparse"
+        for name in node.names
+    }
+    assert len(named) > 20
+    for module, name in sorted(named):
+        found = importlib.import_module(module)
+        assert hasattr(found, name) or importlib.util.find_spec(f"{module}.{name}"), f"{module} has no {name}"

@@ -157,3 +157,14 @@ def test_objects_that_name_each_other_or_nothing_end(tmp_path):
         (way,) = model.functions["f"]
         assert (way.arguments, way.keywords, way.result) == ({}, {}, None)
         assert list(model.functions) == ["f"]
+
+
+def test_each_output_of_a_node_has_a_type_of_its_own():
+    with pparse.view(MODEL) as model:
+        found = {name: str(model.graph.value(f"StatefulPartitionedCall{name}")) for name in ("", ":0", ":1", ":2")}
+    assert found == {
+        "": "StatefulPartitionedCall int64[?]",
+        ":0": "StatefulPartitionedCall:0 int64[?]",
+        ":1": "StatefulPartitionedCall:1 float32[?,3]",
+        ":2": "None",
+    }

@@ -241,7 +241,8 @@ class Graph(_Part):
 
     def value(self, name: str) -> Value | None:
         """Return type and shape of an input, an output or another value; None if nothing is known."""
-        return self.source.value(name, self.index.ordinal(name))
+        node = name if self.source.names_values else self.source.producer(name) or name
+        return self.source.value(name, self.index.ordinal(node))
 
     @property
     def bodies(self) -> Bodies:

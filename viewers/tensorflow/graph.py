@@ -164,7 +164,7 @@ class MainGraph(_Defs):
     def __init__(self, root: Node | None, extraction: Host, meta: Node | None = None) -> None:
         super().__init__(root, extraction)
         self.meta = meta
-        self._info_of: dict[str, Node] | None = None
+        self._info_of: dict[tuple[str, int | str | None], Node] | None = None
 
     def bodies(self) -> Library:
         """Return the functions of the library."""
@@ -195,25 +195,30 @@ class MainGraph(_Defs):
         return name.startswith(_SAVERS)
 
     def described(self, name: str, ordinal: int | None) -> Value | None:
-        """Return type and shape: of a node, what its attributes say, or else a signature."""
-        if ordinal is not None and ordinal < len(self):
-            attr = self.attributes(ordinal)
-            if "dtype" in attr and "shape" in attr:
-                return _value(name, value_at(attr["dtype"], "type"), attr["shape"].find("shape"))
-        info = self._infos().get(name.partition(":")[0])
-        return _value(name, value_at(info, "dtype"), info.find("tensor_shape")) if info is not None else None
+        """Return type and shape: of an output of a node, what its attributes say, or else a signature."""
+        node, colon, output = name.partition(":")
+        port = self.output(output, colon)
+        attr = self.attributes(ordinal) if ordinal is not None and ordinal < len(self) else {}
+        if "dtype" in attr and "shape" in attr and port == 0:
+            return _value(name, value_at(attr["dtype"], "type"), attr["shape"].find("shape"))
+        info = self._infos().get((node, port))
+        if info is not None:
+            return _value(name, value_at(info, "dtype"), info.find("tensor_shape"))
+        made = value_node(attr.get("Tout"), "list", "type", port) if isinstance(port, int) else None
+        if made is None or not isinstance(port, int):
+            return None
+        return _value(name, made.load(), value_node(attr.get("_output_shapes"), "list", "shape", port))
 
-    def _infos(self) -> dict[str, Node]:
-        """Return the TensorInfos of all signatures by the name of the node; of several outputs, that of the first."""
+    def _infos(self) -> dict[tuple[str, int | str | None], Node]:
+        """Return the TensorInfos of all signatures by the name of the node and the number of its output."""
         if self._info_of is None:
             self._info_of = {}
             found = self.meta.find("signature_def") if self.meta is not None else None
             for signature in kids_of(found):
                 for key in ("inputs", "outputs"):
                     for kid in kids_of(signature.find(key)):
-                        node, _, output = str(value_at(kid, "name", default="")).partition(":")
-                        if output in ("", "0"):
-                            self._info_of.setdefault(node, kid)
+                        node, colon, output = str(value_at(kid, "name", default="")).partition(":")
+                        self._info_of.setdefault((node, self.output(output, colon)), kid)
         return self._info_of
 
     def write_part(

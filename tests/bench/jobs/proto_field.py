@@ -35,7 +35,7 @@ for _ in range(5):
     again.append(time.perf_counter() - start)
 
 # What belongs to the message: found in another way, by the metadata and the positions in it.
-from pparse.data.base import FileData  # noqa: E402
+from pparse.data.files import FileData  # noqa: E402
 from pparse.protos import message_class  # noqa: E402
 from pparse.riegeli import RecordReader  # noqa: E402
 
