@@ -624,3 +624,18 @@ def test_an_array_of_objects_is_no_fault_of_the_file(run, tmp_path):
     np.save(tmp_path / "a.npy", np.array([{"a": 1}, None], dtype=object), allow_pickle=True)
     for command in ("ls", "info", "check", "tree"):
         assert run(command, tmp_path / "a.npy").code == 0
+
+
+def test_the_last_child_by_a_negative_number(run, tmp_path):
+    (tmp_path / "a.json").write_text("[1, 2, [3, 4]]")
+    assert run("get", tmp_path / "a.json", "[-1][-2]", "--json").json["value"] == 3
+    assert "the root has 3 children, no child -4" in run("get", tmp_path / "a.json", "[-4]").err
+
+
+def test_what_is_no_zip_is_not_taken_for_a_cut_one(run, tmp_path):
+    (tmp_path / "a.json").write_text("[1, 2, 3]")
+    for form in ("zip", "npz", "pytorch"):
+        ran = run("check", "-f", form, tmp_path / "a.json")
+        assert ran.code == 4
+        assert "it is no zip" in ran.out
+        assert "resume" not in ran.out

@@ -46,7 +46,7 @@ from pparse.parsers.zip.records import (
     read_central,
 )
 from pparse.parsers.zip.rows import listing
-from pparse.parsers.zip.scan import STALE, Scanner
+from pparse.parsers.zip.scan import NO_ZIP, STALE, Scanner
 from pparse.parsers.zip.small_members import ReadAhead, verified_content
 from pparse.parsers.zip.unclaimed import unclaimed
 from pparse.tree.context import DONE
@@ -330,6 +330,11 @@ class ZipParser(ArchiveParser):
         if end == self._start:
             finding = Finding("empty", "the archive is empty", source=self.result.extraction.name, offset=end)
             self.result.close_node(ctx.node, Status.TRUNCATED, finding)
+            return
+        first = self.scanner.step(self._start)
+        if first.kind == "gap" and first.next >= end and self.scanner.read(self._start, 2)[0] != b"PK":
+            finding = Finding("magic", NO_ZIP, source=self.result.extraction.name, offset=self._start)
+            self.result.close_node(ctx.node, Status.DAMAGED, finding)
             return
         reason = (
             "its directory does not match its content"

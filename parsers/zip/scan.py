@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pparse.tree.host import Session
 
 _UNSURE: Final = "its local header is lost, and no possible start of its bytes gives the right CRC-32"
+NO_ZIP: Final = "it is no zip: there is neither a member nor a directory"
 STALE: Final = "members that the directory no longer names stand here: they were replaced or deleted"
 # Missing bytes that are accepted without a directory: the declared length of the gap, and this many more.
 _SLACK: Final = 64 << 10

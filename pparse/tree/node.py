@@ -326,8 +326,13 @@ class Node:
         return TypeError(f"{self._name} is of kind {self.kind}, which has no {wanted}")
 
     def child(self, ordinal: int) -> Node:
-        """Return child number ``ordinal`` (from 0, in file order). Raises `PathError` that is also an IndexError."""
+        """Return child number ``ordinal`` (in file order from 0, or from -1 backwards).
+
+        Raises `PathError` that is also an IndexError.
+        """
         with self.result.lock:
+            if ordinal < 0:
+                ordinal += len(self)
             kid = self._living(ordinal)
             if kid is not None:
                 self.result.check_open()
@@ -335,7 +340,8 @@ class Node:
                 return kid
             index = self.index_to(ordinal + 1)
             if not 0 <= ordinal < index.count:
-                reason = f"{self._name} has {index.count} children, no child {ordinal}"
+                wanted = ordinal if ordinal >= 0 else ordinal - index.count
+                reason = f"{self._name} has {index.count} children, no child {wanted}"
                 raise ChildIndexError(reason, path=self._name)
             return self._adopt(ordinal, self.result.entry(self, ordinal))
 
@@ -409,7 +415,7 @@ class Node:
                 return [self.child(number) for number in range(*key.indices(len(self)))]
             if not isinstance(key, int):
                 raise TypeError(f"a list is indexed by numbers, not {key!r}")
-            return self.child(key if key >= 0 else key + len(self))
+            return self.child(key)
         if self.shape == SCALAR:
             raise self._childless("children")
         if isinstance(key, slice):
