@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import pparse
 from tests.bench import inputs_pytorch
 from tests.pytorch_zoo import FOLDER, REFUSED, SAMPLES, WITH_TENSORS, check, expected
 
@@ -156,3 +157,20 @@ def test_the_checkpoint_of_the_benchmarks_is_a_sparse_zip(tmp_path):
         assert archive.namelist()[0] == "model/data.pkl"
         assert [info.file_size for info in archive.infolist() if "/data/" in info.filename] == [10 << 20] * 4
         assert archive.read("model/version") == b"3\n"
+
+
+def test_a_checkpoint_is_told_by_its_directory(tmp_path):
+    """torch goes by it, and runs what it names, whatever the header of the pickle calls that."""
+    for name in ("module.pt", "state_dict.pt", "dtypes.pt"):
+        content = SAMPLES[name].read_bytes()
+        with zipfile.ZipFile(SAMPLES[name]) as archive:
+            (listed,) = [member for member in archive.namelist() if member.endswith("/data.pkl")]
+        at = content.index(listed.encode()) + len(listed) - len("/data.pkl")
+        (tmp_path / name).write_bytes(content[:at] + b"_" + content[at + 1 :])
+        with pparse.view(tmp_path / name) as hit, pparse.view(SAMPLES[name]) as whole:
+            assert (hit.format, list(hit)) == ("pytorch", list(whole))
+    with zipfile.ZipFile(tmp_path / "no.zip", "w") as archive:
+        for name in ("readme.txt", "x/data.pkl"):
+            archive.writestr(name, "no checkpoint")
+    with pparse.open(tmp_path / "no.zip") as document:
+        assert document.format == "zip"

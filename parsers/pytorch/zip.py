@@ -48,6 +48,17 @@ _FIRST: Final = (b"/data/0", b"/version", b"/byteorder", b"/.format_version", b"
 # The pickle in a directory, with its folder.
 _LISTED: Final = lazy_pattern(rb"(?si)PK\x01\x02.{42}([^/\0]{1,255})/data\.pkl")
 _OF_TORCH: Final = (_SURE, b"/data/0")
+# Bytes of the record that measures a large directory, and of the one that tells where that is.
+_ZIP64: Final = 56 + 20
+
+
+def _directory(tail: bytes) -> bytes:
+    """Return the directory at the end of an archive, which its last record measures; empty if it is not all there."""
+    at = tail.rfind(b"PK\x05\x06")
+    size = int.from_bytes(tail[at + 12 : at + 16], "little")
+    if tail[at - _ZIP64 :].startswith(b"PK\x06\x06"):  # torch always writes these records between
+        at -= _ZIP64
+    return tail[at - size : at] if 0 <= size <= at else b""
 
 
 class PyTorchZipParser(ZipParser, Checkpoint):
@@ -85,8 +96,15 @@ class PyTorchZipParser(ZipParser, Checkpoint):
 
     @classmethod
     def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
-        """As for a zip archive, if the directory names the pickle, or the first member is one of torch's."""
+        """As for a zip archive, if the directory names the pickle, or the first member is one of torch's.
+
+        torch goes by the directory: what the header of a member calls it does not matter if that is there.
+        """
         found = super().match(excerpt)
+        directory = _directory(excerpt.tail(1 << 16)) if found else b""
+        listed = _LISTED.search(directory)
+        if listed is not None and directory[46:].startswith(listed[1] + b"/"):
+            return found
         name = cls._first_name(excerpt)
         if name.endswith(_OF_TORCH):
             return found or super().probe(excerpt, reader)
