@@ -168,3 +168,11 @@ def test_each_output_of_a_node_has_a_type_of_its_own():
         ":1": "StatefulPartitionedCall:1 float32[?,3]",
         ":2": "None",
     }
+
+
+def test_a_small_message_of_another_type_is_no_saved_model(tmp_path):
+    """A TensorProto of ONNX: its first field could be the version of a SavedModel, the others could not."""
+    path = tmp_path / "input_0.pb"
+    path.write_bytes(b"\x08\x01\x10\x01B\x01xJ\x04\0\0\0\0")
+    with pparse.open(path) as document:
+        assert (document.format, document.status) == ("protobuf", pparse.Status.COMPLETE)

@@ -55,7 +55,7 @@ class MessageParser(ProtobufParser):
         type = schema().message(cls.message_name or "")
         named = excerpt.ends_with(cls.usual_names or cls.extensions)
         if whole and len(head) <= SLACK:  # too short for more than to see that its fields are of the type
-            fitting = fits(head, type, complete=True) or fitting_tags(head, type) > 0
+            fitting = fits(head, type, complete=True) or (named and fitting_tags(head, type) > 0)
         else:
             fitting = bool(head) and (fits(head, type, complete=False) or (whole and fits(head, type, complete=True)))
         if fitting and (named or cls.shows(head, type)):
