@@ -276,3 +276,27 @@ def test_what_could_run_something_is_named_first(run, tmp_path) -> None:
 def npy_of_objects(content: bytes) -> bytes:
     header = b"{'descr': '|O', 'fortran_order': False, 'shape': (1,), }".ljust(117) + b"\n"
     return b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header + content
+
+
+def test_values_that_json_cannot_say(run, tmp_path) -> None:
+    """Those that hold themselves, through keys of any type, too; long numbers are written, huge ones refused."""
+    inner: list[Any] = [1]
+    inner.append(inner)
+    keyed: dict[Any, Any] = {}
+    keyed[1, 2] = keyed
+    for value, told in ((inner, "holds itself"), (keyed, "holds itself"), (1 << 4_000_000, "1,000,000 digits")):
+        (tmp_path / "a.pkl").write_bytes(pickle.dumps(value))
+        for more in ([], ["--json"]):
+            ran = run("get", tmp_path / "a.pkl", *more)
+            assert (ran.code, told in ran.err) == (2, True)
+    (tmp_path / "a.pkl").write_bytes(pickle.dumps(10**5_000))
+    assert len(run("get", tmp_path / "a.pkl").out) == 5_002
+
+
+def test_keys_of_storages_that_are_no_keys(run, tmp_path) -> None:
+    """A legacy checkpoint whose list of keys holds tuples in tuples, and numbers without end."""
+    head = [pickle.dumps(part, 2) for part in (0x1950A86A20F9469CFC6C, 1001, {}, {"a": 1})]
+    keys = b"\x80\x02]()" + b"\x85" * 3_000 + pickle.dumps(1 << 90_000, 2)[2:-1] + b"e."
+    (tmp_path / "a.pt").write_bytes(b"".join([*head, keys]))
+    for command in ("ls", "info", "check"):
+        assert "bug" not in run(command, tmp_path / "a.pt").err

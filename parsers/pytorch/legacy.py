@@ -189,7 +189,8 @@ class PyTorchLegacyParser(PickleParser, Checkpoint):
 
     def _keys(self) -> list[str]:
         keys = self._value(4)
-        return [str(key) for key in keys] if isinstance(keys, list) else []
+        known = keys if isinstance(keys, list) else []
+        return [str(key) for key in known if isinstance(key, str) or (isinstance(key, int) and key.bit_length() < 64)]
 
     def _places(self) -> dict[str, _Place]:
         """Return where the storages are, in the order of the file."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from json import dumps
 
+from pparse.errors import UnsupportedError
 from pparse.paths import quote_bytes
 
 TYPE_CHECKING = False
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
 
 # The most levels that are indented: blanks grow with the square of the depth.
 _INDENTED: Final = 200
+# Digits of a number take time by their square: so many, a second or two.
+_DIGITS: Final = 1_000_000
 
 
 def deep_dumps(
@@ -20,23 +24,31 @@ def deep_dumps(
 ) -> str:
     """Return the result of `json.dumps` for any depth; values too deep for it are indented down to level 200.
 
-    Keys of other types become text: bytes as in paths, all else as ``str`` shows it.
+    Keys of other types become text: bytes as in paths, all else as ``str`` shows it. Raises `UnsupportedError` for a
+    value that holds itself, or a number of more than a million digits.
     """
+    digits = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(_DIGITS)
     try:
         return dumps(value, default=default, indent=indent, ensure_ascii=ensure_ascii)
-    except (RecursionError, TypeError):
+    except (RecursionError, TypeError, ValueError):
         return "".join(_pieces(value, default, indent, ensure_ascii))
+    finally:
+        sys.set_int_max_str_digits(digits)
 
 
 def _pieces(value: Any, default: Callable[[Any], Any], indent: int | None, ensure_ascii: bool) -> Iterator[str]:
     """Yield the text of a value, with a stack of open containers: the remaining items, and the closing text."""
     stack: list[tuple[Iterator[tuple[str, Any]], str]] = [(iter([("", value)]), "")]
+    around: list[int] = []  # the containers that are open
+    known: set[int] = set()
     is_first = True
     while stack:
         items, closer = stack[-1]
         found = next(items, None)
         if found is None:
             stack.pop()
+            known.discard(around.pop() if around else 0)
             if closer:
                 yield closer if is_first else _line(indent, len(stack) - 1) + closer
             is_first = False
@@ -46,6 +58,11 @@ def _pieces(value: Any, default: Callable[[Any], Any], indent: int | None, ensur
             comma = "" if is_first else "," if indent is not None else ", "
             yield comma + _line(indent, len(stack) - 1) + label
         is_first = isinstance(item, dict | list | tuple)
+        if is_first:
+            if id(item) in known:
+                raise UnsupportedError("the value holds itself, and cannot be written; --raw gives its bytes")
+            around.append(id(item))
+            known.add(id(item))
         if isinstance(item, dict):
             labels = [dumps(_key(key), ensure_ascii=ensure_ascii) + ": " for key in item]
             stack.append((zip(labels, item.values(), strict=True), "}"))
@@ -54,7 +71,12 @@ def _pieces(value: Any, default: Callable[[Any], Any], indent: int | None, ensur
             stack.append((zip([""] * len(item), item, strict=True), "]"))
             yield "["
         else:
-            yield dumps(item, default=default, ensure_ascii=ensure_ascii)
+            try:
+                yield dumps(item, default=default, ensure_ascii=ensure_ascii)
+            except ValueError as error:
+                raise UnsupportedError(
+                    f"a number of more than {_DIGITS:,} digits cannot be written; --raw gives its bytes"
+                ) from error
 
 
 def _line(indent: int | None, depth: int) -> str:
