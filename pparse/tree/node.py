@@ -320,9 +320,8 @@ class Node:
         return index
 
     def _childless(self, wanted: str) -> TypeError:
-        """Return the error for a node without children; at the root, raise the reason if it should have some."""
-        if self.parent is None:
-            self._refuse_if_not_whole()
+        """Return the error for a node without children; one that is not whole may lack them: then raise the reason."""
+        self._refuse_if_not_whole()
         return TypeError(f"{self._name} is of kind {self.kind}, which has no {wanted}")
 
     def child(self, ordinal: int) -> Node:
