@@ -448,3 +448,12 @@ def test_the_root_opens_as_the_archive():
     content = archive([("a", b"text")])
     with opened(content) as extraction:
         assert extraction.root.open().read() == content
+
+
+def test_a_document_whose_member_is_cut_where_it_could_end(run, tmp_path):
+    """A message may end behind any of its fields; that it is a member, and how long that is, says more."""
+    content = archive([("m.binpb", b"\x0a\x03abc" * 400)])
+    (tmp_path / "a.tar").write_bytes(content[: BLOCK + 500])
+    for command in ("ls", "info", "check"):
+        ran = run(command, f"{tmp_path / 'a.tar'}::m.binpb")
+        assert (ran.code, "truncated" in ran.out) == (4, True)

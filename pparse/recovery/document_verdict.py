@@ -192,6 +192,11 @@ def document_status(document: Extraction, *, damaged: bool = False) -> Status:
         for result in outer.results.values():
             status = result.root.known_status or status
         outer = outer.parent if outer.implicit else None
+    around: Extraction | None = document
+    while around is not None and status is Status.COMPLETE:  # the members of archives that it is, or lies in
+        if around.origin is not None and around.origin[1].status in (Status.TRUNCATED, Status.DAMAGED):
+            status = around.origin[1].status
+        around = around.parent
     return Status.DAMAGED if damaged and status is Status.COMPLETE else status
 
 
