@@ -223,6 +223,8 @@ class Walk:
             yield from self._parts_of_call(name, node)
             return
         for number, kid in enumerate(node.children()):
+            if node.kind == "unfinished" and kid.kind == "persistent":
+                continue  # the storage of a tensor whose shape, and perhaps name, would have come
             if node.shape == "map":
                 if kid.key == "__dict__" and node.note == "ordered":
                     yield from self._parts_of_node(name, kid)
