@@ -310,7 +310,7 @@ def pytest_collection_finish(session):
 def pytest_generate_tests(metafunc):
     if "truth_case" not in metafunc.fixturenames:
         return
-    from tests.truth.cases import DEFAULT_CASES, TABLE, choose
+    from tests.truth.cases import DEFAULT_CASES, ONCE_WRONG, TABLE, choose
 
     options = metafunc.config.option
     if options.truth_cases or options.truth_seed:
@@ -318,6 +318,7 @@ def pytest_generate_tests(metafunc):
     else:
         cases = TABLE.read_text().splitlines()
         cases = options.truth_case or sweep.sample(cases, QUICK_TRUTH if options.quick else TRUTH)
+        cases += [] if options.truth_case or options.quick else ONCE_WRONG.read_text().splitlines()
     metafunc.parametrize("truth_case", cases, ids=cases)
 
 

@@ -74,6 +74,8 @@ class Case:
 
 # The cases of a default run: what `choose` gives, which takes seconds. ``python -m tests.truth.cases`` writes it.
 TABLE = Path(__file__).parent / "cases.txt"
+# Cases of other seeds in which something was wrong once, and is mended.
+ONCE_WRONG = TABLE.with_name("once_wrong.txt")
 
 
 def choose(count: int = DEFAULT_CASES, seed: int = 0) -> list[str]:
