@@ -130,7 +130,8 @@ class TarWalker:
             reason = "the archive ends inside the padding of its last member"
             return Outcome(None, None, Status.TRUNCATED, self._finding("truncated", reason, "", pos, None))
         if begin == self.source.start and not zeros and pending is None:
-            return Outcome(None, None, None, self._finding("empty", "the archive is empty", "", pos, None, "warning"))
+            reason = "the file is empty: not even the blocks of zeros are there that end an archive without members"
+            return Outcome(None, None, Status.TRUNCATED, self._finding("empty", reason, "", pos, None))
         if zeros < 2:
             marks = "blocks of zeros that end a tar"
             missing = f"one of the two {marks} is missing" if zeros else f"the two {marks} are missing"
