@@ -52,13 +52,16 @@ _OF_TORCH: Final = (_SURE, b"/data/0")
 _ZIP64: Final = 56 + 20
 
 
-def _directory(tail: bytes) -> bytes:
-    """Return the directory at the end of an archive, which its last record measures; empty if it is not all there."""
-    at = tail.rfind(b"PK\x05\x06")
-    size = int.from_bytes(tail[at + 12 : at + 16], "little")
-    if tail[at - _ZIP64 :].startswith(b"PK\x06\x06"):  # torch always writes these records between
-        at -= _ZIP64
-    return tail[at - size : at] if 0 <= size <= at else b""
+def _directory(excerpt: Excerpt) -> bytes:
+    """Return the directory at the end of an archive, which its last record measures; empty if it is not found."""
+    last = excerpt.tail(_ZIP64 + 22)  # torch writes no comment behind it
+    at = last.rfind(b"PK\x05\x06")
+    size = int.from_bytes(last[at + 12 : at + 16], "little")
+    if at < 0 or size > 1 << 16:
+        return b""
+    behind = len(last) - (0 if last.startswith(b"PK\x06\x06") else at)  # torch always writes that record, too
+    tail = excerpt.tail(size + behind)
+    return tail[: len(tail) - behind]
 
 
 class PyTorchZipParser(ZipParser, Checkpoint):
@@ -101,7 +104,7 @@ class PyTorchZipParser(ZipParser, Checkpoint):
         torch goes by the directory: what the header of a member calls it does not matter if that is there.
         """
         found = super().match(excerpt)
-        directory = _directory(excerpt.tail(1 << 16)) if found else b""
+        directory = _directory(excerpt) if found else b""
         listed = _LISTED.search(directory)
         if listed is not None and directory[46:].startswith(listed[1] + b"/"):
             return found

@@ -283,10 +283,10 @@ class ArchiveParser(Parser, Listing, Container):
         """Return the content of ``member`` as an extraction. Raise `UnsupportedError`, `MalformedError`."""
         data, start, end = self.content(member)
         extraction = self.extraction
-        if self.lacks_bytes_inside(member, data, end):
-            data.condemn(start, end or start, _SHORT)
-        elif self.has_bytes_too_many(member, data, start, end):
-            data.condemn(start, end or start, _LONG)
+        short = self.lacks_bytes_inside(member, data, end)
+        if short or self.has_bytes_too_many(member, data, start, end):
+            if self.verify(member).verified is not True:  # else it is the size that is wrong
+                data.condemn(start, end or start, _SHORT if short else _LONG)
         elif member.shifted and member.finding is not None:
             data.condemn(start, end or start, member.finding.reason)
         opened = Extraction(extraction.session, name or member.name, data, start, end, extraction)
