@@ -372,7 +372,7 @@ def test_members_that_nobody_recognises_are_not_decoded_for_it() -> None:
             inner = document.parse().parser.enter(name)  # type: ignore[attr-defined]
             with pytest.raises(FormatError):
                 inner.parse()
-        assert document.session.stats.bytes - before < 300_000
+        assert document.session.stats.bytes - before < 340_000  # ends and beginnings of 64 KiB
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"PK\7\x08", b"PK\5\6" + bytes(17)])

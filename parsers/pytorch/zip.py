@@ -54,14 +54,12 @@ _ZIP64: Final = 56 + 20
 
 def _directory(excerpt: Excerpt) -> bytes:
     """Return the directory at the end of an archive, which its last record measures; empty if it is not found."""
-    last = excerpt.tail(_ZIP64 + 22)  # torch writes no comment behind it
-    at = last.rfind(b"PK\x05\x06")
-    size = int.from_bytes(last[at + 12 : at + 16], "little")
-    if at < 0 or size > 1 << 16:
-        return b""
-    behind = len(last) - (0 if last.startswith(b"PK\x06\x06") else at)  # torch always writes that record, too
-    tail = excerpt.tail(size + behind)
-    return tail[: len(tail) - behind]
+    tail = excerpt.tail(1 << 16)  # at once: of a far file, each read is a request, and the parser reads as much
+    at = tail.rfind(b"PK\x05\x06")
+    size = int.from_bytes(tail[at + 12 : at + 16], "little")
+    if tail[max(0, at - _ZIP64) :].startswith(b"PK\x06\x06"):  # torch always writes that record, too
+        at -= _ZIP64
+    return tail[at - size : at] if 0 <= size <= at else b""
 
 
 class PyTorchZipParser(ZipParser, Checkpoint):
