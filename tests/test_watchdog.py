@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -116,12 +117,15 @@ def test_threads_that_are_left_running_fail_the_test_that_left_them():
     end = threading.Event()
     threading.Thread(target=end.wait, name="a daemon", daemon=True).start()
     threading.Thread(target=end.wait, name="forgotten").start()
+    pool = ThreadPoolExecutor(1)
+    pool.submit(int).result()
     try:
         with pytest.raises(pytest.fail.Exception, match=r"left threads running that are no daemons: forgotten$"):
             fail_for_threads(0.01)
     finally:
         end.set()
     fail_for_threads()
+    pool.shutdown()
 
 
 def test_children_are_found():

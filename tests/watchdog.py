@@ -134,8 +134,17 @@ class Watchdog:
 
 
 def fail_for_threads(patience: float = 1.0) -> None:
-    """Fail if there are threads that keep the process from ending, and do not end in so many seconds; of each once."""
-    left = [thread for thread in threading.enumerate() if not thread.daemon and thread not in _known_threads]
+    """Fail if there are threads that keep the process from ending, and do not end in so many seconds; of each once.
+
+    Those of pools do not: Python tells them to end, and a library may keep one pool for good, as dask does.
+    """
+    pools = sys.modules.get("concurrent.futures.thread")
+    pooled = getattr(pools, "_threads_queues", {})
+    left = [
+        thread
+        for thread in threading.enumerate()
+        if not thread.daemon and thread not in _known_threads and thread not in pooled
+    ]
     _known_threads.update(left)
     for thread in left:
         thread.join(patience)  # it may be about to end
