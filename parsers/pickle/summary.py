@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from pparse.display.text import shorten
-from pparse.tree.listing import GlobalUse, global_lines, in_order
+from pparse.tree.listing import GlobalUse, global_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def rank(name: str) -> int:
 
 
 def uses(parser: PickleParser) -> list[GlobalUse]:
-    """Return the globals that the pickles name: the odd ones first, then those that are named most often."""
+    """Return the globals that the pickles name, each once."""
     found: dict[str, GlobalUse] = {}
     for at, name in parser.global_names():
         shown = shorten(name, _LONGEST)
@@ -60,7 +60,7 @@ def uses(parser: PickleParser) -> list[GlobalUse]:
             known.count += 1
         elif len(found) < (_MOST_KEPT if rank(name) else 5 * _MOST_KEPT):
             found[shown] = GlobalUse(shown, 1, at, rank(name))
-    return in_order(found.values())
+    return list(found.values())
 
 
 def details(parser: PickleParser) -> Iterator[tuple[str, str]]:

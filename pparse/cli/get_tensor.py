@@ -162,8 +162,11 @@ def _converted(array: Any, options: Any) -> Any:
     """Return an array converted to the type of ``--dtype``."""
     if options.dtype is None:
         return array
+    dtype = dtype_named(options.dtype)
     try:
-        return as_type(array, dtype_named(options.dtype))[0]
+        return as_type(array, dtype)[0]
+    except OptionError:  # a ValueError, too, which says all
+        raise
     except (TypeError, ValueError) as error:
         raise OptionError(f"--dtype {options.dtype}: {error}") from error
 

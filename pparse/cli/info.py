@@ -13,6 +13,7 @@ from pparse.document.registry import viewer_for
 from pparse.findings import Status
 from pparse.limits import count_words, format_size
 from pparse.recovery.document_verdict import document_status
+from pparse.tree.listing import in_order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ def _details(viewer: Any) -> list[tuple[str, str]]:
 def _globals(listing: Any) -> list[dict[str, object]]:
     """Return the globals that pickles in a document name; ``listing``: its listing, or a parser, which may be none."""
     known = getattr(listing, "result", None)
-    return [] if known is None else [use.to_dict() for use in known.listing.globals()]
+    return [] if known is None else [use.to_dict() for use in in_order(known.listing.globals())]
 
 
 def _document(document: Extraction, options: Any, out: Output) -> int:

@@ -129,7 +129,7 @@ class Listing(Doored):
         yield from ()
 
     def globals(self) -> Iterator[GlobalUse]:
-        """Yield the classes and functions that pickles in it name, each once, those that could run something first."""
+        """Yield the classes and functions that pickles in it name, each once per pickle; `in_order` sorts them."""
         yield from ()
 
     def checksums(self) -> tuple[int, int, str] | None:
