@@ -50,16 +50,23 @@ _LISTED: Final = lazy_pattern(rb"(?si)PK\x01\x02.{42}([^/\0]{1,255})/data\.pkl")
 _OF_TORCH: Final = (_SURE, b"/data/0")
 # Bytes of the record that measures a large directory, and of the one that tells where that is.
 _ZIP64: Final = 56 + 20
+# An offset that stands in that record instead.
+_ALL_ONES: Final = (1 << 32) - 1
 
 
 def _directory(excerpt: Excerpt) -> bytes:
-    """Return the directory at the end of an archive, which its last record measures; empty if it is not found."""
+    """Return the directory at the end of an archive, which its last record measures; empty if it is not found.
+
+    That of a stored member which is an archive itself says other offsets than it lies at.
+    """
     tail = excerpt.tail(1 << 16)  # at once: of a far file, each read is a request, and the parser reads as much
     at = tail.rfind(b"PK\x05\x06")
-    size = int.from_bytes(tail[at + 12 : at + 16], "little")
+    size, offset = (int.from_bytes(tail[at + skip : at + skip + 4], "little") for skip in (12, 16))
     if tail[max(0, at - _ZIP64) :].startswith(b"PK\x06\x06"):  # torch always writes that record, too
         at -= _ZIP64
-    return tail[at - size : at] if 0 <= size <= at else b""
+        offset = int.from_bytes(tail[at + 48 : at + 56], "little") if offset == _ALL_ONES else offset
+    begin = at - size
+    return tail[begin:at] if 0 <= begin and offset == (excerpt.size or 0) - len(tail) + begin else b""
 
 
 class PyTorchZipParser(ZipParser, Checkpoint):
@@ -72,6 +79,7 @@ class PyTorchZipParser(ZipParser, Checkpoint):
     refines = ("zip",)
     is_generic = False
     has_checksums = True
+    goes_by_both_names = False  # torch looks at those in the directory only
     references = ("torch/serialization.py", "caffe2/serialize/inline_container.cc", "torch/_utils.py")
     limitations = (
         "code of TorchScript is a member like others; the tensors of data.pkl and constants.pkl are shown",

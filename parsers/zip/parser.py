@@ -481,9 +481,10 @@ class ZipParser(ArchiveParser):
             )
         if note.listed and (verdict := self._verify_small(member, note, sink)) is not None:
             return verdict
-        rival = note.rival
+        rival, named = note.rival, True
         if note.listed and (member.finding is None or member.finding.code not in ("overlap", "gap", "malformed")):
             header = local_at(self.result.extraction.data, member.start, self.result.extraction.known_end())
+            named = header is None or self._is_named_alike(member, header)
             if header is not None and not self._agrees(member, note, header):
                 self._note_member(member, "contradiction", "its local header has a different size, method or CRC")
                 rival = self._local_crc(member, header)
@@ -491,6 +492,10 @@ class ZipParser(ArchiveParser):
         verdict = super().examine(member, sink, skip)
         if verdict.verified and member.checksum is not None:
             self._compare_checksums(verdict, member, member.checksum[1], note.listed_crc, rival)
+        if not named:
+            verdict.verified = verdict.verified and None
+            verdict.worsen(Status.DAMAGED, "name", "its local header has a different name: one of them is wrong")
+            verdict.suspect = ((0, verdict.size),)
         return verdict
 
     def _verify_small(self, member: ArchiveMember, note: ZipNote, sink: Sink | None) -> Verdict | None:
@@ -524,11 +529,23 @@ class ZipParser(ArchiveParser):
             reason = f"its CRC-32 is {crc:08x}; its local header or descriptor has {rival:08x}"
             self._note_member(member, "checksum", reason)
 
+    # Whether the readers of the format refuse a member that its local header and the directory call differently.
+    goes_by_both_names = True
+
+    def _is_named_alike(self, member: ArchiveMember, header: LocalHeader) -> bool:
+        """Say whether a listed member has the same name in its local header, in another spelling perhaps.
+
+        A name of another length was put there by a writer that goes by the directory: then that one counts.
+        """
+        if header.raw_name == member.raw_name:
+            return True
+        shown = decode_name(header.raw_name, header.flags, header.extra)
+        self._note_member(member, "name", f"its local header has a different name: {shown[:200]}")
+        spelt_alike = shown.replace("\\", "/") == member.name.replace("\\", "/")
+        return spelt_alike or len(header.raw_name) != len(member.raw_name) or not self.goes_by_both_names
+
     def _agrees(self, member: ArchiveMember, note: ZipNote, header: LocalHeader) -> bool:
         """Say whether the local header (and the descriptor) of a listed member agree with the directory."""
-        if header.raw_name != member.raw_name:
-            shown = decode_name(header.raw_name, header.flags, header.extra)
-            self._note_member(member, "name", f"its local header has a different name: {shown[:200]}")
         crc = member.checksum[1] if member.checksum is not None else None
         return values_agree(
             note,

@@ -194,6 +194,8 @@ def document_status(document: Extraction, *, damaged: bool = False) -> Status:
         outer = outer.parent if outer.implicit else None
     around: Extraction | None = document
     while around is not None and status is Status.COMPLETE:  # the members of archives that it is, or lies in
+        if around.data.is_proved(around.start, around.known_end()):
+            break  # a checksum of its own says that it is whole, whatever lies around it
         if around.origin is not None and around.origin[1].status in (Status.TRUNCATED, Status.DAMAGED):
             status = around.origin[1].status
         around = around.parent
