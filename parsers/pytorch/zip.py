@@ -242,11 +242,12 @@ class PyTorchZipParser(ZipParser, Checkpoint):
             return None
 
     def _compare_pickle(self, member: ArchiveMember) -> None:
-        """Add a finding if the checksum of a pickle is wrong; torch would read it, so it is read nevertheless."""
+        """Say it if the checksum of a pickle is wrong: then all that it says is in doubt, though torch would read it."""
         if member.checksum is None or member.status is not Status.COMPLETE or (member.size or 0) > _COMPARED:
             return
         verdict = self.examine(member, None, None)
         if verdict.verified is False:
+            self._remember(member, verdict)
             reason = f"names and shapes may be wrong: {verdict.reason}"
             source = self.result.extraction.name
             self.result.findings.add(Finding("checksum", reason, path=member.name, source=source, offset=member.start))

@@ -197,7 +197,10 @@ class Plan:
         return self.viewer.row_bytes + ITEM_BYTES + 4 * len(tensor.name) + 32 * tensor.ndim
 
     def _judge(self, number: int, tensor: Tensor) -> Item | LeftOut:
-        tensor._confirm()
+        if not self.is_unsettled:
+            tensor._confirm()
+        elif tensor._owner is not None:  # what is around it; its own checksum is compared later
+            tensor._owner.extraction.confirm()
         flaw = flaw_of(tensor)
         if flaw is None and number in self._spoiled:
             flaw = Status.DAMAGED, "damage was found while it was read"

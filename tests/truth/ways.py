@@ -38,15 +38,25 @@ def ask(seen: list[Seen], thing: Any, name: str, by: str, give: Callable[[], byt
     except PparseError as problem:
         error = type(problem).__name__
     # A container is complete if it has an end, whatever is wrong below it.
+    verified = getattr(thing, "verified", None)
     status = "container" if error and getattr(thing, "shape", "") in ("map", "list") else str(thing.status)
-    seen.append(Seen(name, status, getattr(thing, "verified", None), content, error, by))
+    seen.append(Seen(name, status, verified, content, error, by))
     return content
+
+
+def listed(tensor: Any, by: str) -> Seen:
+    """Note what is said of a tensor.
+
+    Whether it is verified first: between two questions another thread may find out that its bytes are wrong.
+    """
+    verified = tensor.verified
+    return Seen(tensor.name, str(tensor.status), verified, by=by)
 
 
 def read_tensor(attempt: Attempt, viewer: Any, tensor: Any, seen: list[Seen], slices: bool) -> None:
     """Ask for a tensor whole, in slices, and whole again; note where the second answer forgets the first."""
     name = tensor.name
-    seen.append(Seen(name, str(tensor.status), tensor.verified, by="listed"))
+    seen.append(listed(tensor, "listed"))
     first = ask(seen, tensor, name, "numpy", lambda: tensor.numpy().tobytes())
     found_damage = seen[-1].error == DamagedTensorError.__name__
     if slices and tensor.shape and tensor.shape[0]:
@@ -82,7 +92,7 @@ def read_tensors(attempt: Attempt, viewer: Any, seen: list[Seen]) -> None:
             read_tensor(attempt, viewer, tensor, seen, number in sliced)
     damaged = {one.name for one in seen if one.error == DamagedTensorError.__name__}
     for tensor in viewer.tensors():
-        seen.append(Seen(tensor.name, str(tensor.status), tensor.verified, by="listed again"))
+        seen.append(listed(tensor, "listed again"))
         if tensor.name in damaged and str(tensor.status) == "complete":
             attempt.forgotten.append(f"{tensor.name}: found damaged, and listed as complete afterwards")
     if any(one.status != "complete" for one in seen if one.by == "listed again") and str(viewer.status) == "complete":

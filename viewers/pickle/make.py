@@ -8,6 +8,7 @@ from pparse.data.base import BytesData, Distance
 from pparse.data.flipped import FlippedData
 from pparse.errors import PASSING, PparseError
 from pparse.findings import Finding, Severity, Status
+from pparse.limits import LITTLE
 from pparse.tensors.dtype import DTYPES, DType
 from pparse.tensors.status import status_by_place
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
@@ -74,6 +75,11 @@ class StoredSpan(Span):
         """Compare the checksum of the storage."""
         if self._held.prove is not None:
             self._held.prove()
+
+    def confirm(self) -> None:
+        """Do what `prove` does, if the storage is small."""
+        if self._held.size <= LITTLE and not self.is_proved:
+            self.prove()
 
     def agrees_with_holes(self, stretch: Callable[[int, int], int], most: int) -> bool:
         """Return whether zeros in its place are right; ``stretch`` tells how many of some bytes were never written.

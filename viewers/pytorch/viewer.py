@@ -9,6 +9,7 @@ from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
 from pparse.parsers.pytorch.storages import Stored
 from pparse.viewers.pickle.doubts import Doubts
+from pparse.viewers.pickle.make import StoredSpan
 from pparse.viewers.pickle.viewer import PickleViewer
 from pparse.viewers.pickle.walk import Walk
 
@@ -45,6 +46,8 @@ class PyTorchViewer(PickleViewer):
     parser: Checkpoint
     settles_late = True
     _sound: bool | None = None
+    is_settled = False
+    """Whether all checksums were compared, but for those that who reads the storages compares."""
     _constant_doubts: Doubts | None = None
 
     @classmethod
@@ -79,6 +82,13 @@ class PyTorchViewer(PickleViewer):
             self._constant_doubts = Doubts(self, has_checksums=self.has_checksums, pickled=self.parser.constants)
         return self._constant_doubts
 
+    def confirm(self, tensor: Tensor) -> None:
+        """Compare the checksum of a small storage, too, before its bytes are returned."""
+        super().confirm(tensor)
+        for span in () if self.is_settled else tensor.spans:
+            if isinstance(span, StoredSpan):
+                span.confirm()
+
     def settle(self) -> None:
         """From now on, let `tensors` first compare the checksums of all storages, once."""
         self.is_sound()
@@ -99,6 +109,7 @@ class PyTorchViewer(PickleViewer):
         left = self.parser.prove_storages(places)
         if left is None:
             return None
+        self.is_settled = True
         found = array("q")
         for tensor in tensors:
             place = self._place_of(tensor)
