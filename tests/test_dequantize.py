@@ -1,0 +1,196 @@
+"""Codes and their scales: multiplied where that is asked for, never parted."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import pparse
+from pparse.errors import MalformedError, NotWholeError, OptionError
+from pparse.tensors import dequantized
+from pparse.tensors.scales import quantisation_of
+
+E4M3, E5M2, BF16 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.bfloat16
+WORDS = {"float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "bfloat16": "BF16", "float32": "F32", "uint8": "U8"}
+WORDS |= {"float64": "F64", "int64": "I64", "int8": "I8"}
+
+
+def save(path, arrays, config=None):
+    """Write a safetensors file, and beside it a configuration with that size of blocks."""
+    header, at = {}, 0
+    for name, array in arrays.items():
+        place = [at, at + array.nbytes]
+        header[name] = {"dtype": WORDS[array.dtype.name], "shape": list(array.shape), "data_offsets": place}
+        at += array.nbytes
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(array.tobytes() for array in arrays.values()))
+    if config is not None:
+        told = {"quantization_config": {"weight_block_size": config}}
+        (path.parent / "config.json").write_text(json.dumps(told), encoding="utf-8")
+    return path
+
+
+def loaded(path):
+    """Return all tensors of a file as arrays."""
+    with pparse.view(path) as model:
+        return {name: tensor.numpy() for name, tensor in model.items()}
+
+
+CODES = np.minimum(np.arange(32), 16).reshape(4, 8).astype(np.float32)
+ROWS = np.float32([1, 2, 4, 8])
+
+
+@pytest.mark.parametrize(
+    ("ending", "scale", "wanted"),
+    [
+        ("_scale", np.float32(0.5), CODES / 2),
+        ("_scale", np.float32([[0.5]]), CODES / 2),
+        ("_scale", ROWS, CODES * ROWS[:, None]),
+        ("_scale_inv", ROWS[:, None], CODES * ROWS[:, None]),
+        ("_scale_inv", np.float32([[1, 2], [3, 4]]), CODES * np.kron([[1, 2], [3, 4]], np.ones((2, 4), np.float32))),
+        ("_scale", np.float32([[1, 2, 4, 8]] * 4).astype(BF16), CODES * np.float32([1, 1, 2, 2, 4, 4, 8, 8])),
+    ],
+    ids=["all", "all-2d", "row", "row-2d", "block", "group"],
+)
+@pytest.mark.parametrize("dtype", [E4M3, E5M2])
+def test_codes_are_multiplied_by_the_scale_that_holds_for_them(tmp_path, ending, scale, wanted, dtype):
+    codes = CODES.astype(dtype)
+    wanted = codes.astype(np.float32) * np.divide(wanted, CODES, out=np.ones_like(CODES), where=CODES > 0)
+    other = np.ones(3, np.float32)
+    source = save(tmp_path / "m.safetensors", {"l.weight": codes, f"l.weight{ending}": np.asarray(scale), "b": other})
+    report = pparse.convert(source, tmp_path / "o.safetensors", dequantize=True)
+    assert report.notes == ["1 tensor was multiplied by the scales, which are not written"]
+    found = loaded(tmp_path / "o.safetensors")
+    assert {name: array.dtype.name for name, array in found.items()} == {"b": "float32", "l.weight": "float32"}
+    assert np.array_equal(found["l.weight"], wanted)
+    with pparse.view(source) as model:
+        tensor = dequantized(model, "l.weight")
+        assert np.array_equal(np.concatenate(list(tensor.blocks(20))), wanted.reshape(-1))
+        assert np.array_equal(np.concatenate(list(tensor.blocks(20, start=8))), wanted.reshape(-1)[8:])
+        assert np.array_equal(tensor[1:, ::-2], wanted[1:, ::-2])
+        assert np.array_equal(tensor[..., 4], wanted[:, 4])
+        assert tensor[2, 3] == wanted[2, 3]
+        assert dequantized(model, "b").numpy().tobytes() == other.tobytes()
+
+
+def test_without_it_both_are_kept_bit_by_bit(tmp_path):
+    arrays = {"w": CODES.astype(E4M3), "w_scale_inv": np.float32([[0.1, 0.2], [0.3, 0.4]])}
+    source = save(tmp_path / "m.safetensors", arrays)
+    assert pparse.convert(source, tmp_path / "o.safetensors").notes == []
+    found = loaded(tmp_path / "o.safetensors")
+    assert {name: array.tobytes() for name, array in found.items()} == {n: a.tobytes() for n, a in arrays.items()}
+
+
+def test_codes_are_not_cast_without_their_scales_nor_scales_at_all(tmp_path):
+    scale = np.float32([[0.1, 0.2], [0.3, 0.4]])
+    source = save(tmp_path / "m.safetensors", {"b": scale, "w": CODES.astype(E4M3), "w_scale_inv": scale})
+    with pytest.raises(OptionError, match=r"w is to be multiplied by w_scale_inv.*--dequantize"):
+        pparse.convert(source, tmp_path / "o.safetensors", dtype="bfloat16")
+    assert not (tmp_path / "o.safetensors").exists()
+    pparse.convert(source, tmp_path / "o.safetensors", dtype="bfloat16", exclude=["w"])
+    found = loaded(tmp_path / "o.safetensors")
+    assert (found["b"].dtype, found["w_scale_inv"].tobytes()) == (BF16, scale.tobytes())
+    pparse.convert(source, tmp_path / "p.safetensors", dtype="bfloat16", dequantize=True)
+    product = (CODES * np.kron(scale, np.ones((2, 4), np.float32))).astype(BF16)
+    assert loaded(tmp_path / "p.safetensors")["w"].tobytes() == product.tobytes()
+
+
+def test_the_size_of_blocks_is_that_of_the_configuration(tmp_path):
+    """Two rows of scales for 3 rows of codes: blocks of 2 rows, of which the last is cut."""
+    codes, scale = np.ones((3, 4)).astype(E4M3), np.float32([[1, 2], [4, 8]])
+    source = save(tmp_path / "m.safetensors", {"w": codes, "w_scale_inv": scale}, [2, 2])
+    pparse.convert(source, tmp_path / "o.safetensors", dequantize=True)
+    wanted = np.float32([[1, 1, 2, 2], [1, 1, 2, 2], [4, 4, 8, 8]])
+    assert np.array_equal(loaded(tmp_path / "o.safetensors")["w"], wanted)
+    (tmp_path / "config.json").unlink()  # square blocks of 2, as the columns are divided
+    pparse.convert(source, tmp_path / "p.safetensors", dequantize=True)
+    assert np.array_equal(loaded(tmp_path / "p.safetensors")["w"], wanted)
+
+
+@pytest.mark.parametrize(
+    ("scale", "config"),
+    [
+        (np.ones((3, 5), np.float32), None),  # no size of blocks fits
+        (np.ones((2, 4), np.float32), None),  # 3 × 4, or 4 × 4 of which the last rows are cut
+        (np.ones((2, 2), np.float32), [128, 128]),  # not that of the configuration
+        (np.ones(6, np.float32), None),  # of columns, or of nothing
+        (np.ones((4, 1), np.int64), None),
+    ],
+)
+def test_what_is_not_said_is_not_guessed(tmp_path, run, scale, config):
+    shape = (6, 16) if scale.shape == (2, 4) else (4, 8)
+    arrays = {"b": np.ones(2, np.float32), "w": np.ones(shape).astype(E4M3), "w_scale_inv": scale}
+    source = save(tmp_path / "m.safetensors", arrays, config)
+    ran = run("convert", source, "-o", tmp_path / "o.safetensors", "--dequantize")
+    assert (ran.code, "w: damaged: its scale w_scale_inv" in ran.err) == (4, True)
+    assert not (tmp_path / "o.safetensors").exists()
+    ran = run("convert", source, "-o", tmp_path / "o.safetensors", "--dequantize", "--skip-damaged")
+    assert (ran.code, list(loaded(tmp_path / "o.safetensors"))) == (4, ["b"])
+    ran = run("get", source, "w", "--dequantize")
+    assert (ran.code, ran.out) == (4, "")
+    with pparse.view(source) as model, pytest.raises(MalformedError, match="its scale w_scale_inv"):
+        dequantized(model, "w")
+
+
+def test_a_lost_scale_is_no_scale(tmp_path):
+    source = save(tmp_path / "m.safetensors", {"w": CODES.astype(E4M3), "w_scale_inv": ROWS})
+    source.write_bytes(source.read_bytes()[:-4])
+    with pytest.raises(NotWholeError) as caught:
+        pparse.convert(source, tmp_path / "o.safetensors", dequantize=True)
+    assert [name for name, _, _ in caught.value.lost] == ["w"]
+    with pparse.view(source) as model:
+        assert dequantized(model, "w").status is pparse.Status.TRUNCATED
+
+
+def test_get_tells_the_scale_and_applies_it(tmp_path, run):
+    arrays = {"l.weight": CODES.astype(E4M3), "l.weight_scale": np.float32([0.5]), "b": np.ones(2, np.float32)}
+    source = save(tmp_path / "m.safetensors", arrays)
+    ran = run("get", source, "l.weight[1]")
+    assert (ran.code, "[8 9 10 11 12 13 14 15]" in ran.out) == (0, True)
+    assert ran.err == "pparse: note: l.weight holds codes (scale 0.5): --dequantize gives the numbers\n"
+    told = json.loads(run("get", source, "l.weight[1]", "--json").out)
+    assert (told["quantization"], told["data"]) == ({"scale": 0.5}, [8, 9, 10, 11, 12, 13, 14, 15])
+    told = json.loads(run("get", source, "l.weight[1]", "--json", "--dequantize").out)
+    assert (told["data"], told["dtype"], "quantization" in told) == ([4, 4.5, 5, 5.5, 6, 6.5, 7, 7.5], "float32", False)
+    ran = run("get", source, "l.weight", "--dtype", "float32")
+    assert (ran.code, "without l.weight_scale: --dequantize" in ran.err) == (2, True)
+    assert run("get", source, "l.weight", "--dtype", "float8_e4m3fn").code == 0
+    assert run("get", source, "l.weight", "--dequantize", "--raw").code == 2
+    ran = run("get", source, "b", "--dequantize")
+    assert (ran.code, ran.err) == (0, "pparse: note: b is given as it is: no scales belong to it\n")
+    assert run("get", source, "l.weight", "--dequantize", "-o", tmp_path / "w.npy").code == 0
+    assert np.array_equal(np.load(tmp_path / "w.npy"), CODES / 2)
+
+
+def test_get_of_many_applies_scales_and_leaves_them_out(tmp_path, run):
+    arrays = {"l.weight": CODES.astype(E4M3), "l.weight_scale": np.float32([0.5]), "l.bias": np.ones(2, np.float32)}
+    source = save(tmp_path / "m.safetensors", arrays)
+    assert run("get", source, "-p", "l.*", "-o", tmp_path / "w.npz", "--dequantize", "--dtype", "float16").code == 0
+    with np.load(tmp_path / "w.npz") as found:
+        assert sorted(found) == ["l.bias", "l.weight"]
+        assert found["l.weight"].tobytes() == (CODES / 2).astype(np.float16).tobytes()
+    ran = run("get", source, "-p", "l.*", "-o", tmp_path / "x.npz", "--dtype", "float16")
+    assert (ran.code, (tmp_path / "x.npz").exists()) == (2, False)
+    assert run("get", source, "-p", "*_scale", "-p", "*bias", "-o", tmp_path / "y.npz", "--dtype", "float16").code == 0
+    with np.load(tmp_path / "y.npz") as found:
+        assert (found["l.bias"].dtype, found["l.weight_scale"].dtype) == (np.float16, np.float32)
+
+
+def test_nothing_to_dequantise_is_told(tmp_path):
+    source = save(tmp_path / "m.safetensors", {"b": np.ones(2, np.float32)})
+    report = pparse.convert(source, tmp_path / "o.npz", dequantize=True)
+    assert report.notes == ["there was nothing to dequantise: no scales belong to any of the tensors"]
+
+
+def test_scales_too_many_to_be_kept_are_read_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr("pparse.tensors.scaled._KEPT", 1)
+    codes, scale = CODES.astype(E4M3), np.float32([[1, 2], [3, 4]])
+    source = save(tmp_path / "m.safetensors", {"w": codes, "w_scale": scale})
+    with pparse.view(source) as model:
+        found = quantisation_of(model, model["w"])
+        wanted = CODES * np.kron(scale, np.ones((2, 4), np.float32))
+        assert np.array_equal(np.concatenate(list(found.tensor().blocks(28))), wanted.reshape(-1))
