@@ -13,6 +13,7 @@ import pparse
 from pparse.errors import MalformedError, NotWholeError, OptionError
 from pparse.tensors import dequantized
 from pparse.tensors.scales import quantisation_of
+from tests.pytorch_zoo import FOLDER, expected
 
 E4M3, E5M2, BF16 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.bfloat16
 WORDS = {"float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "bfloat16": "BF16", "float32": "F32", "uint8": "U8"}
@@ -194,3 +195,84 @@ def test_scales_too_many_to_be_kept_are_read_in_parts(tmp_path, monkeypatch):
         found = quantisation_of(model, model["w"])
         wanted = CODES * np.kron(scale, np.ones((2, 4), np.float32))
         assert np.array_equal(np.concatenate(list(found.tensor().blocks(28))), wanted.reshape(-1))
+
+
+QUANTIZED = FOLDER / "quantized.pt"
+
+
+def told(name):
+    """Return the rows of quantized tensors of that file, as torch read them."""
+    return [row for row in expected(name)["tensors"] if "quantized" in row]
+
+
+def product(codes, facts):
+    """Return what torch's codes stand for."""
+    scale, zero = np.asarray(facts["scale"]), np.asarray(facts["zero_point"])
+    if "axis" in facts:
+        shape = [-1 if axis == facts["axis"] else 1 for axis in range(codes.ndim)]
+        return ((codes.astype(np.float32) - zero.astype(np.float32).reshape(shape)) * scale.reshape(shape)).astype("f4")
+    return (codes.astype(np.int32) - np.int32(zero)).astype(np.float32) * np.float32(scale)
+
+
+@pytest.mark.parametrize("name", ["quantized.pt", "legacy/quantized.pt"])
+def test_codes_of_pytorch_are_multiplied_and_kept_with_what_they_mean(tmp_path, name):
+    rows = {row["name"]: row for row in told(name)}
+    assert len(rows) == 7
+    no_uint4 = {"exclude": ["channel_quint4x2"]}
+    with pparse.view(FOLDER / name) as model:
+        assert not [finding for finding in model.findings if finding.code == "unnamed-storage"]
+        wanted = {key: product(model[key].numpy(), row["quantized"]) for key, row in rows.items()}
+        for key, values in wanted.items():
+            found = dequantized(model, key)
+            assert (found.numpy().tobytes(), found.dtype.name) == (values.tobytes(), "float32"), key
+            assert np.array_equal(found[1:, ::2], values[1:, ::2]), key
+        pparse.convert(model, tmp_path / "codes.safetensors", **no_uint4, dtype="bfloat16")
+        pparse.convert(model, tmp_path / "numbers.safetensors", dequantize=True)
+    assert {key: array.tobytes() for key, array in loaded(tmp_path / "numbers.safetensors").items()} == {
+        key: values.tobytes() for key, values in wanted.items()
+    }
+    with pparse.view(tmp_path / "codes.safetensors") as model:  # all that is needed went along
+        assert model["channel_qint8.scale"].numpy().tolist() == [0.1, 0.25]
+        del wanted["channel_quint4x2"]
+        for key, values in wanted.items():
+            assert dequantized(model, key).numpy().tobytes() == values.tobytes(), key
+
+
+def test_the_scale_of_pytorch_is_told(run):
+    data = json.loads(run("get", QUANTIZED, "tensor_qint8", "--json").out)
+    assert data["quantization"] == {"scale": 0.125, "zero_point": -3}
+    data = json.loads(run("get", QUANTIZED, "channel_qint8", "--json").out)
+    wanted = {"scale": "channel_qint8.scale", "zero_point": "channel_qint8.zero_point", "axis": 0}
+    assert data["quantization"] == wanted
+    assert run("get", QUANTIZED, "tensor_qint8", "--dtype", "float32").code == 2
+    codes = json.loads(run("get", QUANTIZED, "tensor_qint8[0]", "--json").out)["data"]
+    data = json.loads(run("get", QUANTIZED, "tensor_qint8[0]", "--json", "--dequantize").out)
+    assert data["data"] == [(code + 3) / 8 for code in codes]
+
+
+def test_parts_tell_the_size_and_layout_of_the_whole(run):
+    wholes = {facts["name"]: facts for facts in expected("sparse.pt")["composites"]}
+    seen = set()
+    with pparse.view(FOLDER / "sparse.pt") as model:
+        names = list(model)
+    for name in names:
+        whole = json.loads(run("get", FOLDER / "sparse.pt", name, "--json").out)["part_of"]
+        facts = wholes[whole["name"]]
+        assert (whole["layout"], whole["size"]) == (facts["kind"], facts["shape"]), name
+        seen.add(whole["name"])
+    assert seen == set(wholes)
+    data = json.loads(run("get", FOLDER / "nested.pt", "matrices.values", "--json").out)
+    assert data["part_of"] == {"name": "matrices", "layout": "nested", "size": [[2, 3], [1, 3], [0, 3]]}
+    assert "part_of" not in json.loads(run("get", QUANTIZED, "tensor_qint8.scale", "--json").out)
+
+
+@pytest.mark.parametrize("target", ["o.safetensors", "o.npz"])
+def test_the_size_of_sparse_and_nested_tensors_is_converted(tmp_path, target):
+    pparse.convert(FOLDER / "sparse.pt", tmp_path / target)
+    with pparse.view(tmp_path / target) as model:
+        for facts in expected("sparse.pt")["composites"]:
+            assert model[f"{facts['name']}.size"].numpy().tolist() == facts["shape"]
+    pparse.convert(FOLDER / "nested.pt", tmp_path / target, force=True)
+    with pparse.view(tmp_path / target) as model:
+        assert model["matrices.sizes"].numpy().tolist() == [[2, 3], [1, 3], [0, 3]]
+        assert model["matrices.offsets"].numpy().tolist() == [0, 6, 9]

@@ -22,6 +22,7 @@ from pparse.errors import EndOfDataError, OptionError, PathError
 from pparse.findings import Status
 from pparse.paths import split_slice
 from pparse.tensors.block_tensor import BlockTensor
+from pparse.tensors.layouts import whole_of
 from pparse.tensors.scales import quantisation_of
 from pparse.tensors.viewer import Viewer
 from pparse.tree.entry import LIST, SCALAR
@@ -150,14 +151,16 @@ def _give_fact(document: Extraction, options: Any, out: Output) -> int | None:
 def _as_meant(document: Extraction, tensor: Tensor, options: Any, out: Output) -> tuple[Tensor, Mapping[str, object]]:
     """Return the tensor to give, with ``--dequantize`` what its codes stand for, and what JSON tells of its meaning.
 
-    Raises `OptionError` for codes that ``--dtype`` would cast without their scales.
+    That is its scale, or the sparse or nested tensor of which it is a part. Raises `OptionError` for codes that
+    ``--dtype`` would cast without their scales.
     """
     viewer = viewer_for(document)
     found = None if viewer is None else quantisation_of(viewer, tensor)
     if found is None:
         if options.dequantize and not isinstance(tensor, BlockTensor):
             out.error(f"note: {safe(tensor.name)} is given as it is: no scales belong to it")
-        return tensor, {}
+        whole = None if viewer is None else whole_of(viewer, tensor)
+        return tensor, {} if whole is None else {"part_of": whole}
     if options.dequantize:
         return found.tensor(), {}
     refuse_cast(found, options.dtype)

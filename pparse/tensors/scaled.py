@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from pparse.errors import SourceError
 from pparse.findings import Status
 from pparse.limits import parse_size
@@ -228,13 +230,14 @@ class ScaledTensor(Tensor):
         import numpy as np
 
         with np.errstate(all="ignore"):  # a scale may be infinite, or no number
-            scale: Any = None
-            for grid, numbers in kept[: len(self.scales)]:
-                factor = grid.over(box, numbers).astype(np.float32)
-                scale = factor if scale is None else scale * factor
-            if self.zero is not None:
-                zero = self.zero.over(box, kept[-1][1])
-                # As torch computes it: whole numbers are subtracted as such, and then rounded to float32.
-                wide = np.float32 if zero.dtype.kind == "f" else np.int64
-                codes = codes.astype(wide) - zero.astype(wide)
-            return np.asarray(codes.astype(np.float32) * scale)
+            factors: list[Any] = [grid.over(box, numbers) for grid, numbers in kept[: len(self.scales)]]
+            if self.zero is None:
+                return np.asarray(codes.astype(np.float32) * prod(factor.astype(np.float32) for factor in factors))
+            # As torch computes it (aten/src/ATen/native/quantized): with one scale for all, a difference of whole
+            # numbers of 32 bits is multiplied by a float32; else one of float32 by what the scales are.
+            zero = self.zero.over(box, kept[-1][1])
+            if not self.zero.axes:
+                codes = (codes.astype(np.int64) - zero).astype(np.int32).astype(np.float32)
+                return np.asarray(codes * factors[0].astype(np.float32))
+            codes = codes.astype(np.float32) - zero.astype(np.float32)
+            return np.asarray((codes * factors[0]).astype(np.float32))

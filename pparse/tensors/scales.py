@@ -112,8 +112,12 @@ def codes_of(viewer: Viewer, tensor: Tensor) -> Quantisation | None:
     for added in _ADDED:
         if tensor.name.endswith(added):
             found = _with_part(viewer, tensor.name.removesuffix(added), tensor)
-            if found is not None:
-                return found
+        elif f".{tensor.name}" == added:  # of a tensor that is all there is, whose name is empty
+            found = _with_part(viewer, "", tensor)
+        else:
+            continue
+        if found is not None:
+            return found
     for codes, scales in _BLOCKS.items():
         if tensor.name.endswith(scales):
             return _with_part(viewer, tensor.name.removesuffix(scales) + codes, tensor)
@@ -286,18 +290,23 @@ def _retyped(tensor: Tensor, dtype: str, shape: tuple[int, ...]) -> Tensor:
 
 
 def _affine(viewer: Viewer, codes: Tensor) -> Quantisation | None:
-    scale, zero = viewer.find(f"{codes.name}.scale"), viewer.find(f"{codes.name}.zero_point")
+    prefix = f"{codes.name}." if codes.name else ""
+    scale, zero = viewer.find(f"{prefix}scale"), viewer.find(f"{prefix}zero_point")
     if scale is None or zero is None:
         return None
-    axis = viewer.find(f"{codes.name}.axis")
+    axis = viewer.find(f"{prefix}axis")
     found = Quantisation(codes.name, codes, (scale, zero, *(() if axis is None else (axis,))))
     found.told |= {"scale": scale, "zero_point": zero}
+    kinds = [None if part.dtype is None else part.dtype.kind for part in (scale, zero)]
+    if kinds[0] != "float" or kinds[1] not in (("int",) if axis is None else ("int", "float")):
+        found.problem = f"its scale {scale.name} is of {scale.type_name}, its zero point of {zero.type_name}"
+        return found
     if axis is None and scale.size == 1 and zero.size == 1:
         found.scales, found.zero = [Grid(scale)], Grid(zero)
         return found
     said = f"its scale {scale.name} is of {scale.shape_text}, its zero point {zero.name} of {zero.shape_text}"
     if axis is None or axis.size != 1 or not axis.is_complete or axis.dtype is None or axis.dtype.kind != "int":
-        found.problem = f"{said}, and no {codes.name}.axis says for which dimension"
+        found.problem = f"{said}, and no {prefix}axis says for which dimension"
         return found
     number = int(_one(axis))
     found.told["axis"] = number

@@ -7,6 +7,7 @@ from array import array
 from pparse.errors import MalformedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
+from pparse.parsers.pytorch.rebuild import StoredTensor
 from pparse.parsers.pytorch.storages import Stored
 from pparse.viewers.pickle.doubts import Doubts
 from pparse.viewers.pickle.viewer import PickleViewer
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from pparse.parsers.pickle.parser import PickleParser
     from pparse.parsers.pickle.values import Persistent
-    from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
+    from pparse.parsers.pytorch.rebuild import StorageId
     from pparse.parsers.pytorch.storages import Checkpoint
     from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
@@ -66,7 +67,7 @@ class PyTorchViewer(PickleViewer):
         for leaf in Walk(parser, self.open_bytes).leaves(root, _CONSTANTS):
             leaf.name = f"{_CONSTANTS}.c{leaf.name[len(_CONSTANTS) + 1 :]}"
             for _, tensor in leaf.tensors or ():
-                if tensor.storage is not None and tensor.storage.held is None:
+                if isinstance(tensor, StoredTensor) and tensor.storage is not None and tensor.storage.held is None:
                     # Their keys are other ones: a constant that is lost must not be read from the storage of that key.
                     tensor.storage.held = self.parser.constant(tensor.storage.key) or _lost_constant(tensor.storage.key)
             yield leaf
