@@ -422,8 +422,7 @@ class Plan:
     @property
     def paths(self) -> list[str]:
         """The paths of all files, the index last."""
-        index = self.index_path
-        return [file.path for file in self.files] + ([] if index is None else [index])
+        return [file.path for file in self.files] + ([] if (index := self.index_path) is None else [index])
 
     # -- what is known of it -------------------------------------------------------------------------------------------
 
@@ -509,6 +508,7 @@ class Plan:
         if not self.form.packed:
             self._tell_foreign(items)
         report.notes += self.form.notes()
+        report.notes += [finding.reason for finding in self.viewer.findings if finding.code == "unnamed-storage"]
 
     def _tell_scaled(self, items: list[Item]) -> None:
         """Note how many tensors are computed of codes and scales; if there are none, why."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import pickle
 import warnings
 
@@ -108,6 +109,47 @@ def test_sparse_and_nested_tensors_can_be_made_again(save):
         parts = (found[f"nested.{part}"] for part in ("values", "sizes", "strides", "offsets"))
         made = torch._nested_view_from_buffer(*parts)
         assert all(torch.equal(one, other) for one, other in zip(made.unbind(), nested.unbind(), strict=True))
+
+
+def modules():
+    """Yield quantised modules that pack their weights."""
+    ao = torch.ao.nn.quantized
+    for kind in (ao.Linear, ao.dynamic.Linear, torch.ao.nn.intrinsic.quantized.LinearReLU):
+        yield kind(4, 3)
+    kinds = (ao.Conv1d, ao.Conv2d, ao.Conv3d, ao.ConvTranspose2d, ao.dynamic.Conv2d)
+    for kind in (*kinds, torch.ao.nn.intrinsic.quantized.ConvReLU2d):
+        yield kind(2, 3, 3)
+    yield ao.Embedding(10, 4)
+    yield ao.EmbeddingBag(10, 4)
+    yield ao.Embedding(10, 4, dtype=torch.quint4x2)
+    for kind in (torch.nn.LSTM, torch.nn.GRU, torch.nn.LSTMCell):
+        whole = torch.nn.Sequential(kind(4, 3))
+        yield torch.ao.quantization.quantize_dynamic(whole, {kind}, dtype=torch.qint8)
+    whole = torch.nn.Sequential(torch.nn.Linear(4, 3))
+    yield torch.ao.quantization.quantize_dynamic(whole, {torch.nn.Linear}, dtype=torch.float16)
+
+
+@pytest.mark.parametrize("number", range(16))
+def test_modules_saved_whole_and_as_script_have_the_names_of_their_state_dict(number):
+    module = next(itertools.islice(modules(), number, None))
+    state, whole, script = io.BytesIO(), io.BytesIO(), io.BytesIO()
+    torch.save(module.state_dict(), state)
+    torch.save(module, whole)
+    torch.jit.save(torch.jit.script(module), script)
+    with pparse.view(state.getvalue()) as named:
+        wanted = {name: tensor.numpy().tobytes() for name, tensor in named.items()}
+    for content in (whole.getvalue(), script.getvalue()):
+        with pparse.view(content) as model:
+            found = {name: tensor.numpy().tobytes() for name, tensor in model.items()}
+            values = {name for name in wanted if name in model.metadata}  # numbers of the module, there a tensor
+            missing = {name for name in wanted if name not in found} - values
+            assert not missing, missing
+            assert all(found[name] == content for name, content in wanted.items() if name in found)
+            assert not [finding for finding in model.findings if finding.code == "unnamed-storage"]
+            plain = {name: part for name, part in module.state_dict().items() if isinstance(part, torch.Tensor)}
+            for name, part in plain.items():
+                if part.is_quantized:
+                    assert dequantized(model, name).numpy().tobytes() == part.dequantize().numpy().tobytes()
 
 
 def test_elements_of_four_bits_are_those_of_ml_dtypes():

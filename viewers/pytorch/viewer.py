@@ -115,13 +115,16 @@ class PyTorchViewer(PickleViewer):
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent; tell of storages that belong to none of the tensors that were listed."""
+        extent = super().close_extent(extent)
         named = self.maker.first
         rest = [key for key in self.parser.keys() if key not in named]  # noqa: SIM118 -- it is no mapping
         if rest:
             are = "belongs" if len(rest) == 1 else "belong"
             reason = f"{count_words(len(rest), 'storage')} {are} to no tensor that is shown, the first is {rest[0]!r}"
-            self.findings.add(Finding("unnamed-storage", reason, severity=Severity.NOTE, source=self.extraction.name))
-        return super().close_extent(extent)
+            # What a program keeps beside its tensors may stay without a name; but not all that there is.
+            severity = Severity.NOTE if extent.count else Severity.ERROR
+            self.findings.add(Finding("unnamed-storage", reason, severity=severity, source=self.extraction.name))
+        return extent
 
     def stored(self, storage: StorageId) -> Stored | None:
         """Return a storage; None if the file does not have it."""
