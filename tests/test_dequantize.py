@@ -276,3 +276,67 @@ def test_the_size_of_sparse_and_nested_tensors_is_converted(tmp_path, target):
     with pparse.view(tmp_path / target) as model:
         assert model["matrices.sizes"].numpy().tolist() == [[2, 3], [1, 3], [0, 3]]
         assert model["matrices.offsets"].numpy().tolist() == [0, 6, 9]
+
+
+FOUR_BITS = np.float32([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+
+
+def nibbles(shape):
+    """Return bytes of two codes each, and the numbers of these codes, the one in the lower bits first."""
+    packed = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    codes = np.stack((packed & 15, packed >> 4), -1)
+    return packed, FOUR_BITS[codes].reshape(*shape[:-1], -1)
+
+
+def test_nvfp4_is_multiplied_by_both_scales(tmp_path):
+    packed, numbers = nibbles((3, 16))
+    scale, whole = np.float32([[1, 0.5], [2, 448], [0.25, 0]]).astype(E4M3), np.float32(0.3)
+    arrays = {"l.weight": packed, "l.weight_scale": scale, "l.weight_scale_2": np.asarray(whole)}
+    arrays["l.input_scale"] = np.asarray(np.float32(7))
+    source = save(tmp_path / "m.safetensors", arrays)
+    pparse.convert(source, tmp_path / "o.safetensors", dequantize=True)
+    found = loaded(tmp_path / "o.safetensors")
+    wanted = numbers * np.repeat(scale.astype(np.float32) * whole, 16, -1)
+    assert set(found) == {"l.weight", "l.input_scale"}
+    assert found["l.weight"].tobytes() == wanted.tobytes()
+    pparse.convert(source, tmp_path / "p.safetensors", dtype="bfloat16")  # codes are no floats, and scales not cast
+    kept = loaded(tmp_path / "p.safetensors")
+    assert all(kept[name].tobytes() == arrays[name].tobytes() for name in arrays)
+    with pparse.view(source) as model:
+        assert np.array_equal(dequantized(model, "l.weight")[1:, 5:20:3], wanted[1:, 5:20:3])
+
+
+@pytest.mark.parametrize("point", ["_", "."])
+def test_mxfp4_is_multiplied_and_turned_as_transformers_does(tmp_path, point, monkeypatch):
+    monkeypatch.setattr("pparse.tensors.scaled._WINDOW", 200)
+    packed, numbers = nibbles((2, 5, 3, 16))
+    scale = np.random.default_rng(1).integers(100, 140, (2, 5, 3), dtype=np.uint8)
+    scale[0, 0, 0] = 0
+    arrays = {f"e.up{point}blocks": packed, f"e.up{point}scales": scale}
+    source = save(tmp_path / "m.safetensors", arrays)
+    pparse.convert(source, tmp_path / "o.safetensors", dequantize=True)
+    wanted = np.ldexp(numbers, scale.astype(np.int32)[..., None] - 127).reshape(2, 5, 96)
+    wanted = wanted.swapaxes(1, 2).copy() if point == "_" else wanted
+    found = loaded(tmp_path / "o.safetensors")
+    assert (list(found), found["e.up"].shape) == (["e.up"], wanted.shape)
+    assert found["e.up"].tobytes() == wanted.tobytes()
+    with pparse.view(source) as model:
+        tensor = dequantized(model, f"e.up{point}blocks")
+        assert tensor.numpy().tobytes() == wanted.tobytes()
+        for start in (0, 8, 80, 104, 480, 952):
+            assert np.array_equal(np.concatenate(list(tensor.blocks(64, start=start))), wanted.reshape(-1)[start:])
+        for index in ((1, slice(3, 90, 7), slice(None)), (0, 2), (1, 2, 3), (slice(None), 4, 1), np.s_[:, ::-9, 2:]):
+            assert np.array_equal(tensor[index], wanted[index]), index
+
+
+def test_scales_of_other_shapes_are_not_those_of_four_bits(tmp_path, run):
+    packed, _ = nibbles((3, 16))
+    scale = np.ones((3, 1), np.float32).astype(E4M3)
+    arrays = {"w": packed, "w_scale": scale, "w_scale_2": np.ones(1, np.float32)}
+    source = save(tmp_path / "m.safetensors", arrays)
+    ran = run("convert", source, "-o", tmp_path / "o.safetensors", "--dequantize")
+    assert (ran.code, "w: damaged: its scale w_scale" in ran.err) == (4, True)
+    packed, _ = nibbles((3, 2, 16))
+    source = save(tmp_path / "m.safetensors", {"w_blocks": packed, "w_scales": np.ones((3, 1), np.uint8)})
+    ran = run("convert", source, "-o", tmp_path / "o.safetensors", "--dequantize")
+    assert (ran.code, "w_blocks: damaged: its scale w_scales, of 3×1" in ran.err) == (4, True)

@@ -10,7 +10,7 @@ from pparse.document.registry import viewer_for
 from pparse.errors import OptionError, PathError, UnsupportedError
 from pparse.findings import Status
 from pparse.limits import count_words
-from pparse.tensors.scales import codes_of, quantisation_of
+from pparse.tensors.scales import codes_of, is_scale, quantisation_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def give_many(document: Extraction, options: Any, out: Output) -> int:
                 tensor = tensor if scaled is None else scaled.tensor()
             elif scaled is not None:
                 refuse_cast(scaled, options.dtype)
-            if of is not None:
+            if scaled is None and is_scale(viewer, tensor):
                 kept.add(tensor.name)
             tensor._confirm()
             kind = lost if tensor.status is not Status.COMPLETE else texts if tensor.is_text else whole

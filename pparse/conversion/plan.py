@@ -20,7 +20,7 @@ from pparse.limits import MIB, count_words, format_size
 from pparse.tensors.block_tensor import BlockTensor
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.remark import Remark
-from pparse.tensors.scales import codes_of, quantisation_of
+from pparse.tensors.scales import codes_of, is_scale, quantisation_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ class Plan:
                 f"{tensor.name} is to be multiplied by {found.parts[0].name}, and --dtype {wanted} alone would cast it "
                 "as it is: --dequantize multiplies; without --dtype both are kept as they are"
             )
-        return dtype if codes_of(self.viewer, tensor) is not None else wanted
+        return dtype if is_scale(self.viewer, tensor) else wanted
 
     def judge_document(self) -> None:
         """Note what is wrong with the source beside its tensors: a header that was cut may have named more."""

@@ -8,7 +8,9 @@ codes                    scales                            written by
 ``X``, float8            ``X_scale_inv`` or ``X_scale``    DeepSeek, transformers, vLLM: one, one for each row, or
                                                            one for each block
 ``X``, uint8             ``X_scale``, ``X_scale_2``        NVFP4 of ModelOpt: two elements a byte, a scale for 16
-``X_blocks``, uint8      ``X_scales``, uint8               MXFP4: two elements a byte, a scale for 32
+``X_blocks``, uint8      ``X_scales``, uint8               MXFP4 of transformers: two elements a byte, a scale for
+                                                           32; matrices of experts are turned, as it does it
+``X.blocks``, uint8      ``X.scales``, uint8               the same of OpenAI, and not turned
 ``X``, whole numbers     ``X.scale``, ``X.zero_point``,    quantised tensors of PyTorch, as its viewer names their
                          ``X.axis``                        parts, and as a conversion writes them
 =======================  ================================  =========================================================
@@ -19,7 +21,7 @@ from __future__ import annotations
 from pparse.display.text import shape_words
 from pparse.errors import MalformedError, PparseError
 from pparse.tensors.dtype import DTYPES
-from pparse.tensors.scaled import Grid, ScaledTensor
+from pparse.tensors.scaled import ComputedTensor, Grid, ScaledTensor, TurnedTensor
 from pparse.tensors.tensor import Tensor
 
 TYPE_CHECKING = False
@@ -34,6 +36,8 @@ _SCALES_OF_FLOAT8: Final = ("_scale_inv", "_scale")
 _INTEGERS: Final = frozenset(("int8", "uint8", "int32", "uint4", "uint2"))
 # What is added to the name of codes, or for MXFP4 put at its end, to name what belongs to them.
 _ADDED: Final = ("_scale_inv", "_scale_2", "_scale", ".scale", ".zero_point", ".axis")
+_INPUTS: Final = ".input_scale"
+_WEIGHT: Final = ".weight"
 _BLOCKS: Final = {"_blocks": "_scales", ".blocks": ".scales"}
 _NVFP4_GROUP: Final = 16
 _MXFP4_GROUP: Final = 32
@@ -47,7 +51,7 @@ _PATH_TO_BLOCK: Final = "quantization_config.weight_block_size"
 class Quantisation:
     """How one tensor of codes is meant."""
 
-    __slots__ = ("codes", "name", "parts", "problem", "scales", "told", "zero")
+    __slots__ = ("codes", "is_turned", "name", "parts", "problem", "scales", "told", "zero")
 
     def __init__(self, name: str, codes: Tensor, parts: Sequence[Tensor]) -> None:
         self.name = name
@@ -60,16 +64,19 @@ class Quantisation:
         """The scales, by blocks."""
         self.zero: Grid | None = None
         """The code of zero, where that is not 0."""
+        self.is_turned = False
+        """Whether the last two dimensions are to be changed for each other."""
         self.problem: str | None = None
         """Why it is not clear what the codes mean; None: it is."""
         self.told: dict[str, Any] = {}
         """The same as plain data."""
 
-    def tensor(self) -> ScaledTensor:
+    def tensor(self) -> ComputedTensor:
         """Return the tensor of float32 that the codes stand for; `MalformedError` if that is not clear."""
         if self.problem is not None:
             raise MalformedError(self.problem, path=self.codes.name)
-        return ScaledTensor(self.name, self.codes, self.scales, self.zero)
+        made = ScaledTensor(self.name, self.codes, self.scales, self.zero)
+        return TurnedTensor(made) if self.is_turned else made
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data, for JSON: single numbers as such, others as the name of their tensor."""
@@ -99,7 +106,7 @@ def quantisation_of(viewer: Viewer, tensor: Tensor) -> Quantisation | None:
 def dequantized(viewer: Viewer, name: str) -> Tensor:
     """Return what the tensor ``name`` stands for: codes are multiplied by the scales that the model has for them.
 
-    A tensor of float32, computed as it is read (`pparse.tensors.scaled.ScaledTensor`); of any other tensor, itself.
+    A tensor of float32, computed as it is read (`pparse.tensors.scaled.ComputedTensor`); of any other tensor, itself.
     Raises `MalformedError` if it is not clear which scale holds for which code, and what ``viewer[name]`` raises.
     """
     tensor = viewer[name]
@@ -122,6 +129,14 @@ def codes_of(viewer: Viewer, tensor: Tensor) -> Quantisation | None:
         if tensor.name.endswith(scales):
             return _with_part(viewer, tensor.name.removesuffix(scales) + codes, tensor)
     return None
+
+
+def is_scale(viewer: Viewer, tensor: Tensor) -> bool:
+    """Return whether ``tensor`` is a scale or the like: one of codes, or of what they are multiplied with (inputs)."""
+    if codes_of(viewer, tensor) is not None:
+        return True
+    weight = viewer.find(tensor.name.removesuffix(_INPUTS) + _WEIGHT) if tensor.name.endswith(_INPUTS) else None
+    return weight is not None and quantisation_of(viewer, weight) is not None
 
 
 def _with_part(viewer: Viewer, name: str, part: Tensor) -> Quantisation | None:
@@ -267,6 +282,8 @@ def _mxfp4(viewer: Viewer, packed: Tensor) -> Quantisation | None:
     else:
         steps = (*(1 for _ in shape[1:]), _MXFP4_GROUP)
         found.scales.append(Grid(_retyped(scale, "float8_e8m0fnu", scale.shape), range(len(shape)), steps))
+        # Experts of gpt-oss: transformers multiplies by rows of the whole, the packed ones are its columns.
+        found.is_turned = end == "_blocks" and len(shape) == 3
     return found
 
 
