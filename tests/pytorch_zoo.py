@@ -9,7 +9,8 @@ Written by ``interop/make_pytorch_zoo.py`` with torch 2.13.0, numpy 2.4 and Pyth
   ``offset`` and ``stride`` in elements; ``quantized`` with scale and zero point. ``or_sha256``: of other numbers, which
   are right as well;
 - ``or_tensors``: other rows, where a file may be read in two ways;
-- ``composites``: sparse and nested tensors, whose parts are tensors: ``x.indices``, ``x.values``;
+- ``composites``: sparse and nested tensors, whose parts are tensors: ``x.indices``, ``x.values``. What else belongs to
+  them, and to quantized ones, such as ``x.size`` and ``x.scale``, has the rows of `parts`;
 - ``constants``: tensors of the code of TorchScript, which a reader may list or not;
 - ``metadata``: everything else by dotted names; what JSON cannot tell is a dict with one of the keys "bytes",
   "complex", "set", "numpy", "torch", "global", "object", "empty", "long".
@@ -29,7 +30,7 @@ import numpy as np
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from typing import Any
 
 FOLDER = Path(__file__).resolve().parent / "data" / "pytorch"
@@ -56,7 +57,7 @@ def check(viewer: Mapping[str, Any], name: str) -> None:
     names = list(viewer)
     tables = [told["tensors"], told.get("or_tensors", told["tensors"])]
     table = max(tables, key=lambda one: {row["name"] for row in one} == set(names))
-    rows = {row["name"]: row for row in table}
+    rows = {row["name"]: row for row in (*table, *parts(told))}
     optional = {row["name"]: row for row in told.get("constants", ())}
     problems = [f"{twice!r} is listed twice" for twice in {one for one in names if names.count(one) > 1}]
     problems += [f"{lost!r} is not listed" for lost in rows if lost not in names]
@@ -71,6 +72,31 @@ def check(viewer: Mapping[str, Any], name: str) -> None:
     assert not problems, f"{name}: {len(problems)} differences from what {told['referee']} reads\n" + "\n".join(
         problems[:20]
     )
+
+
+def parts(told: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield rows for what belongs to quantized, sparse and nested tensors, and is not in ``tensors``."""
+    for row in told["tensors"]:
+        facts = row.get("quantized")
+        if facts is not None:
+            form = "<f4" if facts["scheme"].endswith("float_qparams") else "<f8"
+            yield _part(row["name"], "scale", form, facts["scale"])
+            yield _part(row["name"], "zero_point", "<f4" if form == "<f4" else "<i8", facts["zero_point"])
+            if "axis" in facts:
+                yield _part(row["name"], "axis", "<i8", facts["axis"])
+    for facts in told.get("composites", ()):
+        if facts["kind"].startswith("sparse"):
+            yield _part(facts["name"], "size", "<i8", facts["shape"])
+        elif facts["kind"] == "nested":
+            for part in ("sizes", "strides", "offsets"):
+                yield _part(facts["name"], part, "<i8", facts[part])
+
+
+def _part(of: str, name: str, form: str, numbers: Any) -> dict[str, Any]:
+    array = np.array(numbers, form)
+    told = {"dtype": array.dtype.name, "shape": list(array.shape), "kind": "part"}
+    sha256 = hashlib.sha256(array.tobytes()).hexdigest()
+    return {"name": f"{of}.{name}" if of else name, **told, "sha256": sha256, "storage": None}
 
 
 def difference(tensor: Any, row: Mapping[str, Any]) -> str:

@@ -5,6 +5,9 @@ The functions are those of ``torch/_utils.py``, ``torch/_tensor.py`` and ``torch
 
 from __future__ import annotations
 
+import struct
+
+from pparse.parsers.pickle.arrays import Array
 from pparse.parsers.pickle.values import Call, Global, Persistent
 from pparse.parsers.pytorch.element_types import layout_name, storage_type, torch_type
 
@@ -23,6 +26,13 @@ _COMPRESSED: Final = {
     "sparse_csc": ("ccol_indices", "row_indices"),
     "sparse_bsc": ("ccol_indices", "row_indices"),
 }
+
+_NESTED: Final = ("values", "sizes", "strides", "offsets")
+# Names of the parts that say what the codes of a quantized tensor mean, and types of their numbers by scheme.
+_QUANTIZER: Final = ("scale", "zero_point")
+_BY_CHANNEL: Final = {"torch.per_channel_affine": "dq", "torch.per_channel_affine_float_qparams": "ff"}
+# numpy's names of the types of `struct`.
+_FORMS: Final = {"d": "<f8", "f": "<f4", "q": "<i8"}
 
 
 class StorageId:
@@ -96,7 +106,7 @@ class Beside(Odd):
 
 
 FROM_BYTES: Final = "torch.storage._load_from_bytes"
-Parts = list[tuple[str, "StoredTensor"]]
+Parts = list[tuple[str, "StoredTensor | Array"]]
 
 
 def storage_id(value: Any) -> StorageId | None:
@@ -119,7 +129,9 @@ def storage_id(value: Any) -> StorageId | None:
 
 
 def tensors_of(value: Any) -> Parts | None:
-    """Return the tensors that ``value`` stands for, with what is added to its name (sparse ones have several parts).
+    """Return the tensors that ``value`` stands for, with what is added to its name.
+
+    Sparse, nested and quantized ones have several; what the pickle itself has of them, such as a size, are arrays.
 
     None if it is no tensor. Raises `Odd` if it should be one, but is not described as one.
     """
@@ -165,14 +177,30 @@ _WRAPPERS: Final = frozenset(
 
 
 def with_storage(value: Any, open_bytes: Callable[[bytes], StorageId | None]) -> Any:
-    """Return ``value`` with the storage that it has as bytes, a checkpoint of its own (``torch.storage.__reduce__``),
-    opened; ``value`` itself if it has none."""
+    """Return ``value`` with the storages that it has as bytes, checkpoints of their own (``torch.storage.__reduce__``),
+    opened: its own, and those of the tensors it is made of; ``value`` itself if it has none."""
+    if not isinstance(value, Call) or value.name not in _OF_PARTS or not isinstance(value.args, tuple):
+        return _with_own_storage(value, open_bytes)
+    opened = [
+        tuple(_with_own_storage(part, open_bytes) for part in arg)
+        if isinstance(arg, tuple)
+        else _with_own_storage(arg, open_bytes)
+        for arg in value.args
+    ]
+    return Call(value.callable, tuple(opened), value.kwargs, value.start) if value.state is None else value
+
+
+def _opened(call: Call, open_bytes: Callable[[bytes], StorageId | None]) -> StorageId | None:
+    content = call.args[0] if call.name == FROM_BYTES and isinstance(call.args, tuple) and call.args else None
+    return open_bytes(bytes(content)) if isinstance(content, bytes | bytearray) else None
+
+
+def _with_own_storage(value: Any, open_bytes: Callable[[bytes], StorageId | None]) -> Any:
     chain: list[Call] = []
     inner = value
     while isinstance(inner, Call) and len(chain) < _MOST_WRAPPED and isinstance(inner.args, tuple) and inner.args:
         if inner.name == FROM_BYTES:
-            content = inner.args[0]
-            found = open_bytes(bytes(content)) if isinstance(content, bytes | bytearray) else None
+            found = _opened(inner, open_bytes)
             if found is None:
                 return value
             made: Any = found
@@ -276,10 +304,43 @@ def _take_bits(made: StoredTensor, metadata: Any) -> None:
 
 
 def _quantized(args: tuple[Any, ...]) -> Parts:
-    """``_rebuild_qtensor(storage, offset, size, stride, quantizer, requires_grad, hooks)``: its codes."""
+    """``_rebuild_qtensor(storage, offset, size, stride, quantizer, requires_grad, hooks)``: its codes, and their scale,
+    zero point, and the axis for which there are several.
+
+    The quantizer is ``(scheme, scale, zero point)``, or with tensors of them ``(scheme, scales, zero points, axis)``.
+    """
     (_, made), *_ = _tensor(args[:4])
+    if not isinstance(made, StoredTensor):
+        raise Odd("its codes are not a tensor")
     made.kind = "quantized"
-    return [("", made)]
+    told: Any = args[4] if len(args) > 4 else None
+    scheme = str(told[0]) if isinstance(told, tuple) and len(told) > 2 else ""
+    if scheme == "torch.per_tensor_affine" and type(told[2]) is int and isinstance(told[1], int | float):
+        return [("", made), (".scale", _held((), "d", [told[1]])), (".zero_point", _held((), "q", [told[2]]))]
+    if scheme not in _BY_CHANNEL or len(told) != 4 or type(told[3]) is not int:
+        raise Odd("its scale and zero point are not described as known")
+    if isinstance(told[1], list):  # as torch before 1.7 wrote them
+        types = _BY_CHANNEL[scheme]
+        parts: Parts = [
+            (f".{name}", _held((len(numbers),), form, numbers))
+            for name, form, numbers in zip(_QUANTIZER, types, told[1:3], strict=True)
+        ]
+    else:
+        parts = _parts(_QUANTIZER, told[1:3], "strided")
+    if not 0 <= told[3] < len(made.shape) or any(part.shape != (made.shape[told[3]],) for _, part in parts):
+        raise Odd(f"its scales are not one for each index along dimension {told[3]}")
+    return [("", made), *parts, (".axis", _held((), "q", [told[3]]))]
+
+
+def _held(shape: tuple[int, ...], form: str, numbers: Any) -> Array:
+    """Return numbers that the pickle has outside of tensors as an array; ``form`` as `struct` has it. Raises `Odd`."""
+    try:
+        content = struct.pack(f"<{len(numbers)}{form}", *numbers)
+    except (TypeError, OverflowError, struct.error) as error:
+        raise Odd("what should be numbers are none") from error
+    made = Array(shape, _FORMS[form])
+    made.dtype, made.content = _FORMS[form], content
+    return made
 
 
 def _meta(args: tuple[Any, ...]) -> Parts:
@@ -291,18 +352,21 @@ def _meta(args: tuple[Any, ...]) -> Parts:
 
 
 def _sparse(args: tuple[Any, ...]) -> Parts:
-    """``_rebuild_sparse_tensor(layout, data)``: its index tensors and values."""
+    """``_rebuild_sparse_tensor(layout, data)``: its index tensors, values, and the size of the whole."""
     layout = layout_name(args[0]) if len(args) == 2 else ""
     data = args[1] if len(args) == 2 else ()
     names = ("indices",) if layout == "sparse_coo" else _COMPRESSED.get(layout)
-    if names is None or not isinstance(data, tuple) or len(data) < len(names) + 1:
+    if names is None or not isinstance(data, tuple) or len(data) < len(names) + 2:
         raise Odd("a sparse tensor has an unknown layout")
-    return _parts((*names, "values"), data, layout)
+    size = numbers(data[len(names) + 1])
+    return [*_parts((*names, "values"), data, layout), (".size", _held((len(size),), "q", size))]
 
 
 def _nested(args: tuple[Any, ...]) -> Parts:
-    """``_rebuild_nested_tensor(buffer, sizes, strides, offsets)``: its buffer."""
-    return _parts(("values",), args, "nested")
+    """``_rebuild_nested_tensor(buffer, sizes, strides, offsets)``: its buffer, and the place of each tensor in it."""
+    if len(args) < len(_NESTED):
+        raise Odd("a nested tensor has too few arguments")
+    return _parts(_NESTED, args, "nested")
 
 
 def _parts(names: tuple[str, ...], data: tuple[Any, ...], kind: str) -> Parts:
@@ -311,11 +375,17 @@ def _parts(names: tuple[str, ...], data: tuple[Any, ...], kind: str) -> Parts:
         inner = tensors_of(part) or []
         if len(inner) != 1 or inner[0][0]:
             raise Odd(f"its {name} are not a tensor")
-        inner[0][1].kind = kind
-        found.append((f".{name}", inner[0][1]))
+        made = inner[0][1]
+        if isinstance(made, StoredTensor):
+            made.kind = kind
+        found.append((f".{name}", made))
     return found
 
 
+# Those whose arguments are, or hold, tensors, or storages that are not the first thing inside.
+_OF_PARTS: Final = frozenset(
+    _UTILS + name for name in ("_rebuild_qtensor", "_rebuild_sparse_tensor", "_rebuild_nested_tensor")
+)
 _REBUILDERS: Final[dict[str, Callable[[tuple[Any, ...]], Parts]]] = {
     _UTILS + "_rebuild_tensor": _tensor,
     _UTILS + "_rebuild_tensor_v2": _tensor,

@@ -407,7 +407,12 @@ class TarWalker:
                 self._cut_at(body, after)
             else:
                 self._check_nested(body, pos)
-        elif after > body.next and not self._has_grown(body, after):
+        elif after > body.next:
+            self._check_behind(body, after)
+
+    def _check_behind(self, body: Body, after: int) -> None:
+        """Handle a member whose next header comes late."""
+        if not self._has_grown(body, after):
             if self._has_more(body) and (after - body.start) % BLOCK == 0:
                 # Only on the grid: if bytes are missing or inserted, the sizes are right, and headers may be lost.
                 self._cut_at(body, after)
@@ -418,10 +423,13 @@ class TarWalker:
 
     def _check_nested(self, body: Body, pos: int) -> None:
         """Handle an archive in the archive without a header after it: if bytes of it are missing, the next header lies
-        before its declared end. Headers of its own, which may be there, too, do not lead past that."""
+        before its declared end, if bytes came in, behind it. Headers of its own, which may be there, too, do not lead
+        past that."""
         after = self.search_from(max(body.start + 1, body.next - _MOST_SHIFTED), pos)
         for _ in range(_MOST_SHIFTED // BLOCK):
             if after is None or after >= body.next:
+                if after is not None and after > body.next:
+                    self._check_behind(body, after)
                 return
             if leads_past(self.source, after, body.next, None):
                 self._cut_at(body, after)

@@ -36,6 +36,7 @@ EXAMPLES: Final = """examples:
   pparse convert model.safetensors.index.json -o model.safetensors
   pparse convert model.safetensors -o out/model.safetensors --max-shard-size 5GB
   pparse convert model.safetensors -o half.safetensors --dtype bfloat16
+  pparse convert float8.safetensors -o model.safetensors --dequantize --dtype bfloat16
   pparse convert model.safetensors -o encoder.npz --include 'encoder.*' --rename encoder.=
   pparse convert model.safetensors -o new.safetensors --rename 'h.*.attn.weight=layers.*.attention.weight'
   pparse convert model.safetensors -o model.gguf --dtype Q8_0
@@ -68,6 +69,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="cast floating tensors (to the nearest, ties to even): float64, float32, float16, bfloat16; for "
         "safetensors and npz also float8_e4m3fn, float8_e5m2 and their fnuz; for GGUF also Q8_0, for tensors with rows "
         "that 32 divides",
+    )
+    parser.add_argument(
+        "--dequantize",
+        action="store_true",
+        help="write what quantised tensors stand for, as float32 or --dtype: codes multiplied by the scales that the "
+        "source has for them, which are left out. Without it, codes and scales stay as they are",
     )
     parser.add_argument(
         "--rename",
@@ -134,6 +141,7 @@ def run(options: Any, out: Output) -> int:
         to=options.to,
         max_shard_size=options.max_shard_size,
         dtype=options.dtype,
+        dequantize=options.dequantize,
         rename=options.rename,
         chosen=choice,
         skip_damaged=options.skip_damaged,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, BinaryIO, Final
 
+    from pparse.tensors.scales import Quantisation
     from pparse.tensors.tensor import Tensor
 
 FORMS: Final = (".npy", ".npz", ".safetensors", ".json", ".csv")
@@ -83,6 +84,15 @@ def as_type(array: Any, dtype: Any) -> tuple[Any, int]:
         else:
             lost = np.count_nonzero(np.isfinite(array)) - np.count_nonzero(np.isfinite(made))
     return made, max(0, int(lost))
+
+
+def refuse_cast(found: Quantisation, dtype: str | None) -> None:
+    """Raise `OptionError` if codes are to be cast to the type of ``--dtype``, without their scales."""
+    if dtype is not None and (found.codes.dtype is None or dtype_named(dtype) != found.codes.dtype.numpy):
+        raise OptionError(
+            f"--dtype {dtype} would cast codes without {found.parts[0].name}: --dequantize multiplies them by it",
+            path=found.codes.name,
+        )
 
 
 def note_of(items: Sequence[Item], form: str) -> str | None:

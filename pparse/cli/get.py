@@ -11,16 +11,19 @@ from itertools import islice
 
 from pparse.cli.common import open_file
 from pparse.cli.exit_codes import OK
-from pparse.cli.export import form_of, kept_metadata
+from pparse.cli.export import form_of, kept_metadata, refuse_cast
 from pparse.cli.get_node import StreamMember, give_member, give_node, give_slice
 from pparse.cli.get_tensor import give_tensor
 from pparse.containers.archive import CUT_BEFORE, ArchiveParser
 from pparse.containers.stream import StreamParser
-from pparse.display.text import unescaped
+from pparse.display.text import safe, unescaped
 from pparse.document.registry import viewer_for
 from pparse.errors import EndOfDataError, OptionError, PathError
 from pparse.findings import Status
 from pparse.paths import split_slice
+from pparse.tensors.block_tensor import BlockTensor
+from pparse.tensors.layouts import whole_of
+from pparse.tensors.scales import quantisation_of
 from pparse.tensors.viewer import Viewer
 from pparse.tree.entry import LIST, SCALAR
 from pparse.tree.node import ChildIndexError, ChildKeyError, Node
@@ -28,6 +31,7 @@ from pparse.tree.node import ChildIndexError, ChildKeyError, Node
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
     from typing import Any, Final
 
     from pparse.cli.output import Output
@@ -70,6 +74,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write all tensors that match to one .npz or .safetensors (-o); repeatable",
     )
     parser.add_argument("--dtype", metavar="TYPE", help="convert a tensor to this type, for example float32")
+    parser.add_argument(
+        "--dequantize",
+        action="store_true",
+        help="what quantised tensors stand for, as float32: codes multiplied by the scales that the file has for them",
+    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--raw", action="store_true", help="the bytes as stored; of one text of a tensor, its own")
     form.add_argument("--npy", action="store_true", help="a numpy .npy file")
@@ -111,7 +120,9 @@ def run(options: Any, out: Output) -> int:
         thing, index = found
         if not isinstance(thing, Node):
             _tell_of_names(document, thing, out)
-            return give_tensor(thing, index, options, out, lambda form: kept_metadata(viewer_for(document), form))
+            thing, told = _as_meant(document, thing, options, out)
+            metadata = lambda form: kept_metadata(viewer_for(document), form)  # noqa: E731
+            return give_tensor(thing, index, options, out, metadata, told)
         return give_slice(thing, index or (), options, out)
 
 
@@ -137,6 +148,27 @@ def _give_fact(document: Extraction, options: Any, out: Output) -> int | None:
     return OK
 
 
+def _as_meant(document: Extraction, tensor: Tensor, options: Any, out: Output) -> tuple[Tensor, Mapping[str, object]]:
+    """Return the tensor to give, with ``--dequantize`` what its codes stand for, and what JSON tells of its meaning.
+
+    That is its scale, or the sparse or nested tensor of which it is a part. Raises `OptionError` for codes that
+    ``--dtype`` would cast without their scales.
+    """
+    viewer = viewer_for(document)
+    found = None if viewer is None else quantisation_of(viewer, tensor)
+    if found is None:
+        if options.dequantize and not isinstance(tensor, BlockTensor):
+            out.error(f"note: {safe(tensor.name)} is given as it is: no scales belong to it")
+        whole = None if viewer is None else whole_of(viewer, tensor)
+        return tensor, {} if whole is None else {"part_of": whole}
+    if options.dequantize:
+        return found.tensor(), {}
+    refuse_cast(found, options.dtype)
+    if not (options.json or form_of(options.output) == ".json"):
+        out.error(f"note: {safe(tensor.name)} holds codes ({safe(str(found))}): --dequantize gives the numbers")
+    return tensor, {"quantization": found.to_dict()}
+
+
 def _tell_of_names(document: Extraction, tensor: Tensor, out: Output) -> None:
     """Say that tensors are not called as usual, as their names are lost: another one may have had this name."""
     viewer = viewer_for(document)
@@ -153,6 +185,8 @@ def _refuse_contradictions(options: Any) -> None:
         raise OptionError(f"{options.output} asks for {named}, and --{said[1:]} for {said}: leave one of them out")
     if options.bare and not options.json and named != ".json":
         raise OptionError("--bare leaves out what --json says about a value: give both")
+    if options.raw and options.dequantize:
+        raise OptionError("--dequantize computes values, and --raw writes bytes as they are stored: leave one out")
     if options.raw and options.dtype is not None:
         raise OptionError("--dtype converts values, and --raw writes bytes as they are stored: leave one of them out")
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pparse.cli.exit_codes import DAMAGED, OK, USAGE
-from pparse.cli.export import Item, dtype_named, form_of, kept_metadata
+from pparse.cli.export import Item, dtype_named, form_of, kept_metadata, refuse_cast
 from pparse.cli.get_tensor import write_chosen
 from pparse.cli.matching import Matcher
 from pparse.document.registry import viewer_for
 from pparse.errors import OptionError, PathError, UnsupportedError
 from pparse.findings import Status
 from pparse.limits import count_words
+from pparse.tensors.scales import codes_of, is_scale, quantisation_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,15 +37,27 @@ def give_many(document: Extraction, options: Any, out: Output) -> int:
     whole: list[Tensor] = []
     texts: list[Tensor] = []
     lost: list[Tensor] = []
+    kept: set[str] = set()  # scales: they keep their type
     viewer.settle()  # what is written must be known to be whole
     for tensor in viewer.tensors():
         if matches.takes(viewer, tensor):
+            scaled = quantisation_of(viewer, tensor)
+            of = codes_of(viewer, tensor) if scaled is None else None
+            if options.dequantize:
+                if of is not None and matches.takes(viewer, of.codes):
+                    continue  # the codes are multiplied by it
+                tensor = tensor if scaled is None else scaled.tensor()
+            elif scaled is not None:
+                refuse_cast(scaled, options.dtype)
+            if scaled is None and is_scale(viewer, tensor):
+                kept.add(tensor.name)
             tensor._confirm()
             kind = lost if tensor.status is not Status.COMPLETE else texts if tensor.is_text else whole
             kind.append(tensor)
     code = USAGE if _complain(matches, out) else DAMAGED if lost else OK
     if whole:
-        write_chosen([Item(tensor, dtype=dtype) for tensor in whole], form, options, out, kept_metadata(viewer, form))
+        items = [Item(tensor, dtype=None if tensor.name in kept else dtype) for tensor in whole]
+        write_chosen(items, form, options, out, kept_metadata(viewer, form))
     _tell_lost(lost, len(whole), out)
     if texts and not whole and not lost:
         raise UnsupportedError(

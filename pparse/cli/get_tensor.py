@@ -24,7 +24,7 @@ from pparse.tensors.status import status_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any, BinaryIO, Final
 
     from pparse.cli.output import Output
@@ -52,14 +52,20 @@ def write_chosen(items: list[Item], form: str, options: Any, out: Output, metada
 
 
 def give_tensor(
-    tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output, metadata: Callable[[str], dict[str, str]]
+    tensor: Tensor,
+    index: tuple[Any, ...] | None,
+    options: Any,
+    out: Output,
+    metadata: Callable[[str], dict[str, str]],
+    told: Mapping[str, object],
 ) -> int:
     """Write a tensor or a slice of it: as text, as bytes, or in the form that the extension names.
 
-    ``metadata`` returns the metadata of the source that a file of that form keeps.
+    ``metadata`` returns the metadata of the source that a file of that form keeps; ``told`` is what JSON says of what
+    the elements mean.
     """
     try:
-        return _give_tensor(tensor, index, options, out, metadata)
+        return _give_tensor(tensor, index, options, out, metadata, told)
     except TruncatedTensorError as error:
         if options.partial is None and index is None and tensor.shape and tensor._is_contiguous():
             error.reason += "; --partial prefix gives the whole rows, --partial fill all of it, filled up"
@@ -79,7 +85,12 @@ def _advice(tensor: Tensor) -> str:
 
 
 def _give_tensor(
-    tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output, metadata: Callable[[str], dict[str, str]]
+    tensor: Tensor,
+    index: tuple[Any, ...] | None,
+    options: Any,
+    out: Output,
+    metadata: Callable[[str], dict[str, str]],
+    told: Mapping[str, object],
 ) -> int:
     if tensor.status is not Status.COMPLETE:
         tensor._confirm()  # a checksum of its own may tell that its bytes are right though those around it are not
@@ -94,7 +105,7 @@ def _give_tensor(
         raise OptionError(f"--dtype {options.dtype}: texts cannot be converted")
     form = ".npy" if options.npy else ".json" if options.json else None if options.raw else named
     if form == ".json":
-        return _tensor_json(tensor, index, options, out) or code
+        return _tensor_json(tensor, index, options, out, told) or code
     special = options.output and os.path.exists(options.output) and not os.path.isfile(options.output)
     if options.output and form is None and not options.raw and not special:
         ending = os.path.splitext(options.output)[1] or "a name without an extension"
@@ -274,7 +285,9 @@ def _shown_strings(strings: Iterable[bytes]) -> Iterator[str]:
         yield shown + ("…" if len(text) > _STRING_BYTES else "")
 
 
-def _tensor_json(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output) -> int:
+def _tensor_json(
+    tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output, told: Mapping[str, object]
+) -> int:
     from json import dumps
 
     array = _converted(_array(tensor, index, options.partial), options)
@@ -288,6 +301,7 @@ def _tensor_json(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, ou
         "shape": list(array.shape),
         "status": tensor.status.value,
         "verified": tensor.verified,
+        **told,
     }
     data = dumps(_plain(array))
     text = f"{data}\n" if options.bare else dumps(head)[:-1] + f', "data": {data}}}\n'

@@ -81,6 +81,7 @@ class Options:
         to: str | None = None,
         max_shard_size: int | None = None,
         dtype: str | None = None,
+        dequantize: bool = False,
         rename: Iterable[str] = (),
         chosen: Callable[[Viewer, Tensor], bool] | None = None,
         skip_damaged: bool = False,
@@ -95,6 +96,8 @@ class Options:
         """The most bytes of tensors in a file of a set; None: one file."""
         self.dtype = None if dtype is None else cast_target(dtype, written if written in FORMS else None)
         """What floating tensors are cast to; None: they stay as they are."""
+        self.dequantize = dequantize
+        """Whether to write what codes stand for, and not the codes and their scales."""
         self.renames = [Rename(rule) for rule in rename]
         """Rules for names: the first that fits a name changes it."""
         self.chosen = chosen

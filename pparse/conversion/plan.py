@@ -20,6 +20,7 @@ from pparse.limits import MIB, count_words, format_size
 from pparse.tensors.block_tensor import BlockTensor
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.remark import Remark
+from pparse.tensors.scales import codes_of, is_scale, quantisation_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ _NAMED: Final = 5
 _TOTAL: Final = "total_size"
 # What is charged for items is charged in steps.
 _STEP: Final = 64 << 10
+# As many tensors are held for each, at most, that is computed of others: the codes, two scales or a scale and zero.
+_ROWS_OF_SCALED: Final = 4
 # Room for what is read and written at a time, beside the list: blocks of the source, and three buffers.
 _BESIDE: Final = 12 * MIB
 
@@ -172,6 +175,8 @@ class Plan:
             taken += self._weight(tensor)
             if taken > self.charge.amount:
                 self.charge.resize(taken + _STEP)
+            if self.options.dequantize and self._is_used_up(tensor):
+                continue
             found = self._judge(number, tensor)
             if isinstance(found, Item):
                 items.append(found)
@@ -194,13 +199,22 @@ class Plan:
 
     def _weight(self, tensor: Tensor) -> int:
         """Return about how much memory the item of ``tensor`` takes, in bytes."""
-        return self.viewer.row_bytes + ITEM_BYTES + 4 * len(tensor.name) + 32 * tensor.ndim
+        rows = _ROWS_OF_SCALED if self.options.dequantize else 1
+        return rows * self.viewer.row_bytes + ITEM_BYTES + 4 * len(tensor.name) + 32 * tensor.ndim
+
+    def _is_used_up(self, tensor: Tensor) -> bool:
+        """Return whether codes that are written were multiplied by ``tensor``, which is nothing without them."""
+        found = codes_of(self.viewer, tensor)
+        chosen = self.options.chosen
+        return found is not None and (chosen is None or chosen(self.viewer, found.codes))
 
     def _judge(self, number: int, tensor: Tensor) -> Item | LeftOut:
-        if not self.is_unsettled:
+        if self.options.dequantize and (scaled := quantisation_of(self.viewer, tensor)) is not None:
+            if scaled.problem is not None:
+                return LeftOut(tensor.name, Status.DAMAGED, scaled.problem)
+            tensor = scaled.tensor()
+        if not self.is_unsettled:  # else its own checksum is compared later
             tensor._confirm()
-        elif tensor._owner is not None:  # what is around it; its own checksum is compared later
-            tensor._owner.extraction.confirm()
         flaw = flaw_of(tensor)
         if flaw is None and number in self._spoiled:
             flaw = Status.DAMAGED, "damage was found while it was read"
@@ -212,7 +226,7 @@ class Plan:
             dtype = DTYPES["float32"]  # what the blocks stand for, though perhaps nothing decodes them
         reason = _unwritable(tensor, name, dtype)
         if reason is None and dtype is not None:
-            dtype = self._target_type(dtype)
+            dtype = self._target_type(tensor, dtype)
             reason = self.form.refusal(name, dtype, tensor.shape, tensor.size)
         if reason is not None or dtype is None:
             return LeftOut(tensor.name, Status.UNSUPPORTED, reason or "its type is not known")
@@ -223,9 +237,18 @@ class Plan:
         wanted = item.wanted_crc
         return wanted is not None and item.crc != self.form.crc_of(item, wanted)
 
-    def _target_type(self, dtype: DType) -> DType:
+    def _target_type(self, tensor: Tensor, dtype: DType) -> DType:
+        """Return the type to write. Raises `OptionError` for codes that would be cast without their scales."""
         wanted = self.options.dtype
-        return wanted if wanted is not None and dtype.kind == "float" else dtype
+        if wanted is None or wanted == dtype or dtype.kind != "float":
+            return dtype
+        found = quantisation_of(self.viewer, tensor)
+        if found is not None:
+            raise OptionError(
+                f"{tensor.name} is to be multiplied by {found.parts[0].name}, and --dtype {wanted} alone would cast it "
+                "as it is: --dequantize multiplies; without --dtype both are kept as they are"
+            )
+        return dtype if is_scale(self.viewer, tensor) else wanted
 
     def judge_document(self) -> None:
         """Note what is wrong with the source beside its tensors: a header that was cut may have named more."""
@@ -400,8 +423,7 @@ class Plan:
     @property
     def paths(self) -> list[str]:
         """The paths of all files, the index last."""
-        index = self.index_path
-        return [file.path for file in self.files] + ([] if index is None else [index])
+        return [file.path for file in self.files] + ([] if (index := self.index_path) is None else [index])
 
     # -- what is known of it -------------------------------------------------------------------------------------------
 
@@ -416,7 +438,7 @@ class Plan:
             found[id(data)] = data
         for file in self.files:
             for item in file.items:
-                for span in item.tensor.spans:
+                for span in (span for tensor in item.tensor.sources for span in tensor.spans):
                     if (source := span.found_in) is not None:
                         found[id(source)] = source
         return list(found.values())
@@ -441,7 +463,8 @@ class Plan:
             for file in self.files:
                 yield from (f"{file.path}\n{file.size}\n".encode("utf-8", "surrogatepass"), *file.head())
                 for item in file.items:
-                    spans = [(span.path, span.offset, span.length) for span in item.tensor.spans[:2]]
+                    first = (span for tensor in item.tensor.sources for span in tensor.spans[:2])
+                    spans = [(span.path, span.offset, span.length) for span in first]
                     text = (
                         f"{item.name}\n{item.number} {item.at} {item.nbytes} {item.dtype} {item.tensor.dtype} {spans}\n"
                     )
@@ -481,9 +504,21 @@ class Plan:
                 f"({format_size(report.shared_bytes)})"
                 + ("; --dedupe writes such bytes once" if self.form.holds_metadata else "")
             )
+        if self.options.dequantize:
+            self._tell_scaled(items)
         if not self.form.packed:
             self._tell_foreign(items)
         report.notes += self.form.notes()
+        report.notes += [finding.reason for finding in self.viewer.findings if finding.code == "unnamed-storage"]
+
+    def _tell_scaled(self, items: list[Item]) -> None:
+        """Note how many tensors are computed of codes and scales; if there are none, why."""
+        count = sum(len(item.tensor.sources) > 1 for item in items)
+        if count:
+            note = f"{count_words(count, 'tensor')} {'was' if count == 1 else 'were'} multiplied by the scales"
+            self.report.notes.append(f"{note}, which are not written")
+        elif not any(isinstance(item.tensor, BlockTensor) for item in items):
+            self.report.notes.append("there was nothing to dequantise: no scales belong to any of the tensors")
 
     def _tell_foreign(self, items: list[Item]) -> None:
         """Note which types numpy lacks, and how to read them."""
@@ -533,7 +568,7 @@ def _unwritable(tensor: Tensor, name: str, dtype: DType | None) -> str | None:
 def _place_of(item: Item) -> object | None:
     """Return what only tensors with the same elements in the same bytes have in common; None if it has no bytes."""
     tensor = item.tensor
-    spans = tensor.spans
+    spans = [span for source in tensor.sources for span in source.spans]
     if not item.nbytes or not spans or tensor.encoding != "raw":
         return None
     return (

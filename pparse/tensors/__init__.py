@@ -8,6 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pparse.tensors.dtype import DTYPES, DType
     from pparse.tensors.extent import Extent
+    from pparse.tensors.scales import dequantized
     from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
     from pparse.tensors.viewer import Viewer
 __getattr__ = lazy_names(
@@ -20,6 +21,7 @@ __getattr__ = lazy_names(
         "Tensor": "tensor",
         "Extent": "viewer",
         "Viewer": "viewer",
+        "dequantized": "scales",
     },
 )
-__all__ = ["DTYPES", "UNKNOWN_SHAPE", "DType", "Extent", "Span", "Tensor", "Viewer"]
+__all__ = ["DTYPES", "UNKNOWN_SHAPE", "DType", "Extent", "Span", "Tensor", "Viewer", "dequantized"]

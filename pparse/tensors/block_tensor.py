@@ -8,6 +8,7 @@ from pparse.errors import UnsupportedError
 from pparse.findings import Status
 from pparse.limits import parse_size
 from pparse.tensors.dtype import DTYPES
+from pparse.tensors.filling import new_floats
 from pparse.tensors.tensor import Tensor
 
 TYPE_CHECKING = False
@@ -161,23 +162,11 @@ class BlockTensor(Tensor):
         size = self.block_size
         start, stop = first // size, -(-(first + count) // size)
         self._check_unchanged()
-        decoded = self._new((stop - start) * size)
+        decoded = new_floats((stop - start) * size, self.name)
         self._decode(start, decoded.reshape(-1, size))
         self._check_read()
         before = first - start * size
         return decoded[before : before + count].view("u4")
-
-    def _new(self, count: int) -> NDArray[Any]:
-        import numpy as np
-
-        from pparse.errors import LimitError
-        from pparse.limits import format_size
-
-        try:
-            return np.empty(count, np.float32)
-        except (MemoryError, ValueError) as error:
-            reason = f"the array would take {format_size(4 * count)}"
-            raise LimitError(reason, option="a slice", wanted=4 * count, path=self.name) from error
 
     def _decode(self, start: int, out: NDArray[Any]) -> None:
         """Fill ``out`` with the blocks from number ``start`` on."""
@@ -217,7 +206,7 @@ class BlockTensor(Tensor):
         before = blocks[0] * size
         stop = touched[-1] - before + (1 if touched.step > 0 else -1)
         columns = slice(touched[0] - before, None if stop < 0 else stop, touched.step)
-        out = self._new(len(rows) * len(touched)).reshape(len(rows), -1)
+        out = new_floats(len(rows) * len(touched), self.name).reshape(len(rows), -1)
         self._check_unchanged()
         for first, count in self._runs(rows, blocks):
             decoded = np.empty((count * len(blocks), size), np.float32)

@@ -1,6 +1,9 @@
-"""What the missing elements of a truncated tensor are filled up with."""
+"""Arrays to fill, and what the missing elements of a truncated tensor are filled up with."""
 
 from __future__ import annotations
+
+from pparse.errors import LimitError
+from pparse.limits import format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,3 +32,17 @@ def filler(dtype: DType, form: Any, value: Any) -> NDArray[Any]:
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"cannot fill {dtype} with {value!r}: {error}") from error
     return found
+
+
+def new_floats(count: int, name: str) -> NDArray[Any]:
+    """Return an array of ``count`` float32 to fill, for the tensor ``name``. Raises `LimitError` if there is no room.
+
+    Few bytes may stand for any number of elements.
+    """
+    import numpy as np
+
+    try:
+        return np.empty(count, np.float32)
+    except (MemoryError, ValueError) as error:
+        reason = f"the array would take {format_size(4 * count)}"
+        raise LimitError(reason, option="a slice", wanted=4 * count, path=name) from error

@@ -230,6 +230,11 @@ class Tensor(TensorFacts):
 
         return to_torch(self, self._known_dtype(), self._source_nbytes)
 
+    @property
+    def sources(self) -> tuple[Tensor, ...]:
+        """The tensors whose bytes are read for its elements: itself, unless it is computed of others."""
+        return (self,)
+
     def over(self, span: Span) -> Tensor:
         """Return the same tensor, claimed to be whole, with its bytes in ``span``."""
         more: Any = {"stored_dtype": self.stored_dtype, "strides": self._strides, "byteorder": self.byteorder}

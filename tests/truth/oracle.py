@@ -5,8 +5,12 @@ A clause yields sentences; none means that the rule holds.
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
 import json
+import lzma
+import tarfile
 import zipfile
 import zlib
 from pathlib import Path
@@ -47,6 +51,12 @@ GZIPPED, UNCOVERED = ("gz", "tar-gz", "tar-gz-of-zip"), range(4, 10)
 # Of a Riegeli file.
 BLOCK, BLOCK_HEADER, CHUNK_HEADER = 1 << 16, 24, 40
 TAR_BLOCK = 512
+DECODERS: dict[str, Callable[[bytes], bytes]] = {
+    "gz": gzip.decompress,
+    "bz2": bz2.decompress,
+    "xz": lzma.decompress,
+    "zst": lambda content: zstd.decompressor().decompress(content),
+}
 CLAUSES: dict[str, Callable[[Attempt], Iterator[str]]] = {}
 
 
@@ -182,6 +192,24 @@ def is_beyond_proof(case: Case, name: str) -> bool:
     return name in values and values[name].place == max(value.place for value in values.values())
 
 
+def seems_cut(case: Case) -> bool:
+    """Whether damage to a gzip stream makes one that does not end where it did: its checksum is never come to.
+
+    The library takes it for one that was cut, of which all that there is is right.
+    """
+    content = case.damage.apply(case.wrapped.content)
+    if case.wrapper == "gz-in-tar":
+        content = tar_members(content).get("pack/" + case.sample.file + ".gz", b"")
+    elif case.wrapper not in GZIPPED:
+        return False
+    decoder = zlib.decompressobj(31)
+    try:
+        decoder.decompress(content)
+    except zlib.error:
+        return False
+    return not decoder.eof
+
+
 def ends_between_fields(attempt: Attempt) -> bool:
     """Whether the file is a message that was cut between two fields (or before the first): that is a message, too."""
     case = attempt.case
@@ -268,14 +296,14 @@ def vouched(attempt: Attempt, seen: Seen, truth: dict[str, Value]) -> Iterator[s
     if seen.status != "complete":
         return
     # Of a checkpoint of TensorFlow, that of a tensor is compared before it is handed out.
-    asked = attempt.read_all or case.sample.name.startswith("tf-checkpoint")
+    asked = (attempt.read_all and not seems_cut(case)) or case.sample.name.startswith("tf-checkpoint")
     if case.wrapped.covered and asked and not is_beyond_proof(case, seen.name):
         yield f"{what}, though a checksum covers it, and was compared"
     reach = case.sample.spread(case.reach)
     value = truth.get(seen.name)
     if value is None:
         # Names stand in bytes too: those of the header, or of a message.
-        if not reach.lost and not reach.ranges:
+        if not reach.lost and not reach.doubt and not reach.ranges:
             yield f"{what}: nothing has this name"
     elif case.damage.file:
         # A damaged index may lead to another shard, or none; a shard says itself what is in it.
@@ -380,22 +408,40 @@ def must_be_noticed(attempt: Attempt, codes: dict[str, int]) -> Iterator[str]:
 
 
 def all_equal(attempt: Attempt, reach: Reach) -> bool:
-    """Whether the reach is of no bytes: damage to the end of a stream may change none, and a bit of deflate that is
-    another one may decode to the same (`zipfile` says so), as may one of Zstandard."""
-    content = attempt.case.wrapped.content
-    if attempt.case.wrapper == "zst" and attempt.case.damage.kind == "bit":
-        return decoded(content) == decoded(attempt.case.damage.apply(content))
-    if attempt.case.wrapper.startswith("zip-") and attempt.case.damage.kind == "bit":
-        return same_members(content, attempt.case.damage.apply(content))
-    return all(start >= end for start, end in reach.ranges) and not reach.shifted
+    """Whether the reach is of no bytes: damage to the end of a stream may change none, and bits of a compressed stream
+    that are others may decode to the same (its library says so), as may those of a zip (`zipfile` does)."""
+    case = attempt.case
+    content, damaged = case.wrapped.content, case.damage.apply(case.wrapped.content)
+    if case.wrapper == "gz-in-tar":
+        content, damaged = (tar_members(each).get("pack/" + case.sample.file + ".gz") for each in (content, damaged))
+        same = content is not None and damaged is not None and decoded(content, "gz") == decoded(damaged, "gz")
+    elif (codec := case.wrapper.removeprefix("tar-").partition("-")[0]) in DECODERS:
+        same = decoded(content, codec) == decoded(damaged, codec) is not None
+    else:
+        same = case.wrapper.startswith("zip-") and case.damage.kind == "bit" and same_members(content, damaged)
+    return same or (all(start >= end for start, end in reach.ranges) and not reach.shifted)
 
 
-def decoded(content: bytes) -> bytes | None:
-    """Return what a Zstandard stream holds; None if its library refuses it."""
+def decoded(content: bytes, codec: str) -> bytes | None:
+    """Return what a stream holds, and nothing more than it; None if its library refuses it."""
     try:
-        return zstd.decompressor().decompress(content)
-    except zstd.library.ZstdError:
+        return DECODERS[codec](content)
+    except (zstd.library.ZstdError, zlib.error, OSError, EOFError, ValueError, lzma.LZMAError):
         return None
+
+
+def tar_members(content: bytes) -> dict[str, bytes]:
+    """Return the files in a tar as far as `tarfile` reads it."""
+    found = {}
+    try:
+        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+            for member in archive:
+                file = archive.extractfile(member)
+                if file is not None:
+                    found[member.name] = file.read()
+    except (tarfile.TarError, OSError, EOFError, ValueError):
+        pass
+    return found
 
 
 def same_members(one: bytes, other: bytes) -> bool:

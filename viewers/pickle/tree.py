@@ -117,7 +117,7 @@ class _Builder:
             parts = None
         if parts is not None:
             made = {suffix.removeprefix("."): viewer._make(name + suffix, part, None) for suffix, part in parts}
-            return made[""] if list(made) == [""] else made
+            return made.get("", made)  # codes, without the scale that belongs to them
         if isinstance(value, Persistent):
             meant = viewer.named(value)
             return value if meant is None else viewer._make(name, meant, None)

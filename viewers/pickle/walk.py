@@ -52,6 +52,13 @@ _MOST_STEPS: Final = 4
 # TorchScript's way to say of what type a list or dict is (torch/jit/_pickle.py): that is the first argument.
 _TYPED: Final = "torch.jit._pickle."
 
+# What the state of a quantized convolution consists of (torch/ao/nn/quantized/modules/conv.py, ``__getstate__``).
+_CONVOLUTION: Final = (
+    *("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "transposed", "output_padding"),
+    *("groups", "padding_mode", "weight", "bias", "scale", "zero_point", "training"),
+)
+# Packed weights of embeddings: a version, a list of tensors, and numbers.
+_EMBEDDING: Final = ".quantized.EmbeddingPackedParamsBase"
 _FROM_TYPE: Final = "torch._tensor._rebuild_from_type_v2"
 
 
@@ -261,7 +268,7 @@ class Walk:
             for part in own[:-1] if module else ():
                 yield from self._parts_of_node(name, part)
             for part in kid.children():
-                if not (module and isinstance(part.key, str) and part.key.startswith("_")):
+                if not (module and _is_private(part.key)):
                     yield join(name, part.key), part
             if module:
                 yield from self._parts_of_node(name, own[-1])
@@ -356,6 +363,9 @@ def _parts_of_object(name: str, call: Call) -> Iterator[tuple[str, Any]]:
         yield from _attributes(name, state)
     elif call.name == _FROM_TYPE and state is not None:  # a subclass, which has its parts there
         yield from _attributes(name, state)
+    elif (packed := _packed(call)) is not None:
+        for key, part in packed.items():
+            yield (name if key == "" else join(name, key)), part
     else:
         if isinstance(call.callable, Call):
             yield name, call.callable
@@ -367,6 +377,31 @@ def _parts_of_object(name: str, call: Call) -> Iterator[tuple[str, Any]]:
             yield join(name, number), part
         for key, part in call.pairs:
             yield join(name, key), part
+
+
+def _is_private(key: Any) -> bool:
+    """Return whether a module's attribute is left out: packed weights are not, state_dict() has them, too."""
+    return isinstance(key, str) and key.startswith("_") and not key.startswith("_packed_")
+
+
+def _packed(call: Call) -> Any:
+    """Return what packed weights, or a convolution of them, were saved as, by the names of state_dict(); else None."""
+    state, kind = call.state, call.name
+    if kind == "torch.ScriptObject" and isinstance(state, tuple) and len(state) == 2:
+        state, kind = state[0], str(state[1])
+        if not kind.endswith(_EMBEDDING):
+            return {"": state}
+    if kind.endswith(_EMBEDDING) and isinstance(state, tuple) and len(state) > 1:
+        weights = state[1]
+        if isinstance(weights, Call) and weights.name.startswith(_TYPED) and weights.args:
+            weights = weights.args[0]
+        if isinstance(weights, list) and len(weights) == 1:
+            return {"": weights[0], **{number: part for number, part in enumerate(state) if number != 1}}
+        return {"": state}
+    is_convolution = ".quantized." in kind and kind.rpartition(".")[2].startswith("Conv")
+    if is_convolution and isinstance(state, tuple) and len(state) == len(_CONVOLUTION):
+        return dict(zip(_CONVOLUTION, state, strict=True))
+    return None
 
 
 def _is_tensor(call: Call) -> bool:
@@ -408,7 +443,7 @@ def _attributes(name: str, state: Any) -> Iterator[tuple[str, Any]]:
                 yield from _parts(name, part[key])
         module = isinstance(part.get(_BELOW), dict) and isinstance(part.get(_OWN[0]), dict)
         for key in part:
-            if not (module and isinstance(key, str) and key.startswith("_")):
+            if not (module and _is_private(key)):
                 yield join(name, key), part[key]
         if module:
             yield from _parts(name, part[_BELOW])

@@ -7,6 +7,7 @@ from array import array
 from pparse.errors import MalformedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
+from pparse.parsers.pytorch.rebuild import StoredTensor
 from pparse.parsers.pytorch.storages import Stored
 from pparse.viewers.pickle.doubts import Doubts
 from pparse.viewers.pickle.make import StoredSpan
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from pparse.parsers.pickle.parser import PickleParser
     from pparse.parsers.pickle.values import Persistent
-    from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
+    from pparse.parsers.pytorch.rebuild import StorageId
     from pparse.parsers.pytorch.storages import Checkpoint
     from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
@@ -69,7 +70,7 @@ class PyTorchViewer(PickleViewer):
         for leaf in Walk(parser, self.open_bytes).leaves(root, _CONSTANTS):
             leaf.name = f"{_CONSTANTS}.c{leaf.name[len(_CONSTANTS) + 1 :]}"
             for _, tensor in leaf.tensors or ():
-                if tensor.storage is not None and tensor.storage.held is None:
+                if isinstance(tensor, StoredTensor) and tensor.storage is not None and tensor.storage.held is None:
                     # Their keys are other ones: a constant that is lost must not be read from the storage of that key.
                     tensor.storage.held = self.parser.constant(tensor.storage.key) or _lost_constant(tensor.storage.key)
             yield leaf
@@ -125,13 +126,16 @@ class PyTorchViewer(PickleViewer):
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent; tell of storages that belong to none of the tensors that were listed."""
+        extent = super().close_extent(extent)
         named = self.maker.first
         rest = [key for key in self.parser.keys() if key not in named]  # noqa: SIM118 -- it is no mapping
         if rest:
             are = "belongs" if len(rest) == 1 else "belong"
             reason = f"{count_words(len(rest), 'storage')} {are} to no tensor that is shown, the first is {rest[0]!r}"
-            self.findings.add(Finding("unnamed-storage", reason, severity=Severity.NOTE, source=self.extraction.name))
-        return super().close_extent(extent)
+            # What a program keeps beside its tensors may stay without a name; but not all that there is.
+            severity = Severity.NOTE if extent.count else Severity.ERROR
+            self.findings.add(Finding("unnamed-storage", reason, severity=severity, source=self.extraction.name))
+        return extent
 
     def stored(self, storage: StorageId) -> Stored | None:
         """Return a storage; None if the file does not have it."""

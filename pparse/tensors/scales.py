@@ -1,0 +1,334 @@
+"""Which tensors of a model are codes, and which ones hold the scales that say what the codes mean.
+
+A model says so by names, whatever its format:
+
+=======================  ================================  =========================================================
+codes                    scales                            written by
+=======================  ================================  =========================================================
+``X``, float8            ``X_scale_inv`` or ``X_scale``    DeepSeek, transformers, vLLM: one, one for each row, or
+                                                           one for each block
+``X``, uint8             ``X_scale``, ``X_scale_2``        NVFP4 of ModelOpt: two elements a byte, a scale for 16
+``X_blocks``, uint8      ``X_scales``, uint8               MXFP4 of transformers: two elements a byte, a scale for
+                                                           32; matrices of experts are turned, as it does it
+``X.blocks``, uint8      ``X.scales``, uint8               the same of OpenAI, and not turned
+``X``, whole numbers     ``X.scale``, ``X.zero_point``,    quantised tensors of PyTorch, as its viewer names their
+                         ``X.axis``                        parts, and as a conversion writes them
+=======================  ================================  =========================================================
+"""
+
+from __future__ import annotations
+
+from pparse.display.text import shape_words
+from pparse.errors import MalformedError, PparseError
+from pparse.tensors.dtype import DTYPES
+from pparse.tensors.scaled import ComputedTensor, Grid, ScaledTensor, TurnedTensor
+from pparse.tensors.tensor import Tensor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any, Final
+
+    from pparse.tensors.viewer import Viewer
+
+_FLOAT8: Final = frozenset(("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"))
+_SCALES_OF_FLOAT8: Final = ("_scale_inv", "_scale")
+_INTEGERS: Final = frozenset(("int8", "uint8", "int32", "uint4", "uint2"))
+# What is added to the name of codes, or for MXFP4 put at its end, to name what belongs to them.
+_ADDED: Final = ("_scale_inv", "_scale_2", "_scale", ".scale", ".zero_point", ".axis")
+_INPUTS: Final = ".input_scale"
+_WEIGHT: Final = ".weight"
+_BLOCKS: Final = {"_blocks": "_scales", ".blocks": ".scales"}
+_NVFP4_GROUP: Final = 16
+_MXFP4_GROUP: Final = 32
+_MXFP4_BYTES: Final = 16
+# The file that says of how many elements a block is, and the most bytes of it that are read.
+_CONFIG: Final = "config.json"
+_LARGEST_CONFIG: Final = 1 << 20
+_PATH_TO_BLOCK: Final = "quantization_config.weight_block_size"
+
+
+class Quantisation:
+    """How one tensor of codes is meant."""
+
+    __slots__ = ("codes", "is_turned", "name", "parts", "problem", "scales", "told", "zero")
+
+    def __init__(self, name: str, codes: Tensor, parts: Sequence[Tensor]) -> None:
+        self.name = name
+        """Name of what the codes stand for."""
+        self.codes = codes
+        """The codes."""
+        self.parts = tuple(parts)
+        """The tensors that belong to the codes: scales, zero points, the axis."""
+        self.scales: list[Grid] = []
+        """The scales, by blocks."""
+        self.zero: Grid | None = None
+        """The code of zero, where that is not 0."""
+        self.is_turned = False
+        """Whether the last two dimensions are to be changed for each other."""
+        self.problem: str | None = None
+        """Why it is not clear what the codes mean; None: it is."""
+        self.told: dict[str, Any] = {}
+        """The same as plain data."""
+
+    def tensor(self) -> ComputedTensor:
+        """Return the tensor of float32 that the codes stand for; `MalformedError` if that is not clear."""
+        if self.problem is not None:
+            raise MalformedError(self.problem, path=self.codes.name)
+        made = ScaledTensor(self.name, self.codes, self.scales, self.zero)
+        return TurnedTensor(made) if self.is_turned else made
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data, for JSON: single numbers as such, others as the name of their tensor."""
+        found = dict(self.told)
+        for key, part in list(found.items()):
+            if isinstance(part, Tensor):
+                found[key] = _one(part) if part.size == 1 and part.is_complete else part.name
+        if self.problem is not None:
+            found["problem"] = self.problem
+        return found
+
+    def __str__(self) -> str:
+        return ", ".join(f"{key} {value}" for key, value in self.to_dict().items() if key != "problem")
+
+
+def quantisation_of(viewer: Viewer, tensor: Tensor) -> Quantisation | None:
+    """Return how ``tensor`` is meant if the model has scales for it; None if its elements are the numbers."""
+    word = None if tensor.dtype is None else tensor.dtype.name
+    if word in _FLOAT8:
+        return _float8(viewer, tensor)
+    found = None
+    if word == "uint8":
+        found = _mxfp4(viewer, tensor) or _nvfp4(viewer, tensor)
+    return found or (_affine(viewer, tensor) if word in _INTEGERS else None)
+
+
+def dequantized(viewer: Viewer, name: str) -> Tensor:
+    """Return what the tensor ``name`` stands for: codes are multiplied by the scales that the model has for them.
+
+    A tensor of float32, computed as it is read (`pparse.tensors.scaled.ComputedTensor`); of any other tensor, itself.
+    Raises `MalformedError` if it is not clear which scale holds for which code, and what ``viewer[name]`` raises.
+    """
+    tensor = viewer[name]
+    found = quantisation_of(viewer, tensor)
+    return tensor if found is None else found.tensor()
+
+
+def codes_of(viewer: Viewer, tensor: Tensor) -> Quantisation | None:
+    """Return how the codes are meant that ``tensor``, a scale or the like, belongs to; None if it belongs to none."""
+    for added in _ADDED:
+        if tensor.name.endswith(added):
+            found = _with_part(viewer, tensor.name.removesuffix(added), tensor)
+        elif f".{tensor.name}" == added:  # of a tensor that is all there is, whose name is empty
+            found = _with_part(viewer, "", tensor)
+        else:
+            continue
+        if found is not None:
+            return found
+    for codes, scales in _BLOCKS.items():
+        if tensor.name.endswith(scales):
+            return _with_part(viewer, tensor.name.removesuffix(scales) + codes, tensor)
+    return None
+
+
+def is_scale(viewer: Viewer, tensor: Tensor) -> bool:
+    """Return whether ``tensor`` is a scale or the like: one of codes, or of what they are multiplied with (inputs)."""
+    if codes_of(viewer, tensor) is not None:
+        return True
+    weight = viewer.find(tensor.name.removesuffix(_INPUTS) + _WEIGHT) if tensor.name.endswith(_INPUTS) else None
+    return weight is not None and quantisation_of(viewer, weight) is not None
+
+
+def _with_part(viewer: Viewer, name: str, part: Tensor) -> Quantisation | None:
+    codes = viewer.find(name)
+    found = None if codes is None else quantisation_of(viewer, codes)
+    return found if found is not None and any(other.name == part.name for other in found.parts) else None
+
+
+def _one(numbers: Tensor) -> float | int:
+    """Return the one number of a tensor."""
+    value: float | int = numbers.numpy().reshape(-1)[0].item()
+    return value
+
+
+# -- float8 ------------------------------------------------------------------------------------------------------------
+
+
+def _float8(viewer: Viewer, codes: Tensor) -> Quantisation | None:
+    scale = next((part for end in _SCALES_OF_FLOAT8 if (part := viewer.find(codes.name + end)) is not None), None)
+    if scale is None:
+        return None
+    found = Quantisation(codes.name, codes, (scale,))
+    found.told["scale"] = scale
+    if scale.dtype is None or scale.dtype.kind != "float":
+        found.problem = f"its scale {scale.name} is of {scale.type_name}, no type of scales"
+        return found
+    steps = _steps(viewer, codes.shape, scale.shape)
+    if isinstance(steps, str):
+        found.problem = f"its scale {scale.name} {steps}"
+        return found
+    if scale.size == 1:
+        found.scales.append(Grid(scale))
+    else:
+        found.scales.append(Grid(scale, range(len(steps)), steps))
+        found.told["block"] = [*steps, *codes.shape[len(steps) :]]
+    return found
+
+
+def _steps(viewer: Viewer, shape: tuple[int, ...], scales: tuple[int, ...]) -> tuple[int, ...] | str:
+    """Return for how many elements along each dimension one of the scales holds; why that is not clear, in words."""
+    if all(length == 1 for length in scales):
+        return shape[: len(scales)]
+    if len(scales) < len(shape) and scales == shape[: len(scales)]:
+        return (1,) * len(scales)
+    said = f"of {shape_words(scales)} for codes of {shape_words(shape)}"
+    if len(scales) != len(shape):
+        return f"is {said}: for which of them each holds is not known"
+    for block in _block_sizes(viewer):
+        told = _told_steps(block, shape, scales)
+        return told or f"is {said}: these are not blocks of {shape_words(block)}, as {_CONFIG} says ({_PATH_TO_BLOCK})"
+    fitting = _fitting(shape, scales)
+    if len(fitting) == 1:
+        return fitting.pop()
+    why = "several sizes of blocks fit" if fitting else "no size of blocks fits"
+    return f"is {said}: {why}, and no {_CONFIG} beside the file says one ({_PATH_TO_BLOCK})"
+
+
+def _fitting(shape: tuple[int, ...], scales: tuple[int, ...]) -> set[tuple[int, ...]]:
+    """Return all sizes of blocks that divide a shape up: the last square ones may be cut, others are not."""
+    exact = [
+        length if count == 1 else length // count if count and not length % count else 0
+        for length, count in zip(shape, scales, strict=True)
+    ]
+    found = {tuple(exact)} if all(exact) else set()
+    for length, count, step in zip(shape, scales, exact, strict=True):
+        if step > 1 and 1 < count < length and len(shape) > 1:
+            steps = _told_steps((step, step), shape, scales)
+            if steps is not None:
+                found.add(steps)
+    return found
+
+
+def _told_steps(block: tuple[int, ...], shape: tuple[int, ...], scales: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the steps of blocks of that size along the last dimensions; None if the scales are not so many.
+
+    Where there is one scale for each element or one for all, it says so itself.
+    """
+    steps = (1,) * (len(shape) - len(block)) + block[-len(shape) :]
+    found = []
+    for length, count, step in zip(shape, scales, steps, strict=True):
+        if count == -(-length // step):
+            found.append(min(step, length) or 1)
+        elif count in (1, length):
+            found.append(length if count == 1 else 1)
+        else:
+            return None
+    return tuple(found)
+
+
+def _block_sizes(viewer: Viewer) -> Iterator[tuple[int, ...]]:
+    """Yield the size of blocks that the model's configuration names, if it names one."""
+    from json import loads
+
+    try:
+        data = viewer.extraction.outermost.sibling(_CONFIG, any_content=True).data
+        size = data.size
+        if size is None or size > _LARGEST_CONFIG:
+            return
+        told: Any = loads(data.pread(0, size))
+    except (PparseError, ValueError, RecursionError):
+        return
+    for key in _PATH_TO_BLOCK.split("."):
+        told = told.get(key) if isinstance(told, dict) else None
+    if isinstance(told, list) and told and all(type(number) is int and number > 0 for number in told):
+        yield tuple(told)
+
+
+# -- elements of four bits ---------------------------------------------------------------------------------------------
+
+
+def _nvfp4(viewer: Viewer, packed: Tensor) -> Quantisation | None:
+    scale, whole = viewer.find(f"{packed.name}_scale"), viewer.find(f"{packed.name}_scale_2")
+    if scale is None or whole is None:
+        return None
+    shape = (*packed.shape[:-1], 2 * packed.shape[-1]) if packed.shape else ()
+    found = Quantisation(packed.name, _retyped(packed, "float4_e2m1fn", shape), (scale, whole))
+    found.told |= {"scale": scale, "scale_2": whole, "block": [*(1 for _ in shape[1:]), _NVFP4_GROUP]}
+    if not packed.is_stored_as_array or not shape or shape[-1] % _NVFP4_GROUP:
+        found.problem = f"elements of four bits in {shape_words(packed.shape)} bytes are no groups of {_NVFP4_GROUP}"
+    elif scale.dtype != "float8_e4m3fn" or scale.shape != (*shape[:-1], shape[-1] // _NVFP4_GROUP):
+        found.problem = f"its scale {scale.name}, {scale.type_name} of {scale.shape_text}, is not one for each group"
+    elif whole.size != 1 or whole.dtype is None or whole.dtype.kind != "float":
+        found.problem = f"its scale {whole.name}, {whole.type_name} of {whole.shape_text}, is not one number"
+    else:
+        steps = (*(1 for _ in shape[1:]), _NVFP4_GROUP)
+        found.scales += [Grid(scale, range(len(shape)), steps), Grid(whole)]
+    return found
+
+
+def _mxfp4(viewer: Viewer, packed: Tensor) -> Quantisation | None:
+    end = next((end for end in _BLOCKS if packed.name.endswith(end)), None)
+    if end is None or len(packed.shape) < 2 or packed.shape[-1] != _MXFP4_BYTES:
+        return None
+    name = packed.name.removesuffix(end)
+    scale = viewer.find(name + _BLOCKS[end])
+    if scale is None or scale.dtype != "uint8":
+        return None
+    shape = (*packed.shape[:-2], packed.shape[-2] * _MXFP4_GROUP)
+    found = Quantisation(name, _retyped(packed, "float4_e2m1fn", shape), (scale,))
+    found.told |= {"scale": scale, "block": [*(1 for _ in shape[1:]), _MXFP4_GROUP]}
+    if not (packed.is_stored_as_array and scale.is_stored_as_array) or scale.shape != packed.shape[:-1]:
+        found.problem = f"its scale {scale.name}, of {scale.shape_text}, is not one for each block"
+    else:
+        steps = (*(1 for _ in shape[1:]), _MXFP4_GROUP)
+        found.scales.append(Grid(_retyped(scale, "float8_e8m0fnu", scale.shape), range(len(shape)), steps))
+        # Experts of gpt-oss: transformers multiplies by rows of the whole, the packed ones are its columns.
+        found.is_turned = end == "_blocks" and len(shape) == 3
+    return found
+
+
+def _retyped(tensor: Tensor, dtype: str, shape: tuple[int, ...]) -> Tensor:
+    """Return the bytes of a tensor as elements of another type."""
+    known: Any = {"status": tensor.claimed_status, "verified": tensor._verified, "finding": tensor._finding}
+    made = Tensor(
+        tensor.name,
+        DTYPES[dtype],
+        shape,
+        lambda: tensor.spans,
+        stored_dtype=tensor.stored_dtype,
+        owner=tensor._owner,
+        **known,
+    )
+    made.unwritten_nbytes = tensor.unwritten_nbytes
+    return made
+
+
+# -- whole numbers -----------------------------------------------------------------------------------------------------
+
+
+def _affine(viewer: Viewer, codes: Tensor) -> Quantisation | None:
+    prefix = f"{codes.name}." if codes.name else ""
+    scale, zero = viewer.find(f"{prefix}scale"), viewer.find(f"{prefix}zero_point")
+    if scale is None or zero is None:
+        return None
+    axis = viewer.find(f"{prefix}axis")
+    found = Quantisation(codes.name, codes, (scale, zero, *(() if axis is None else (axis,))))
+    found.told |= {"scale": scale, "zero_point": zero}
+    kinds = [None if part.dtype is None else part.dtype.kind for part in (scale, zero)]
+    if kinds[0] != "float" or kinds[1] not in (("int",) if axis is None else ("int", "float")):
+        found.problem = f"its scale {scale.name} is of {scale.type_name}, its zero point of {zero.type_name}"
+        return found
+    if axis is None and scale.size == 1 and zero.size == 1:
+        found.scales, found.zero = [Grid(scale)], Grid(zero)
+        return found
+    said = f"its scale {scale.name} is of {scale.shape_text}, its zero point {zero.name} of {zero.shape_text}"
+    if axis is None or axis.size != 1 or not axis.is_complete or axis.dtype is None or axis.dtype.kind != "int":
+        found.problem = f"{said}, and no {prefix}axis says for which dimension"
+        return found
+    number = int(_one(axis))
+    found.told["axis"] = number
+    if not (0 <= number < codes.ndim and scale.shape == zero.shape == (codes.shape[number],)):
+        found.problem = f"{said}, for dimension {number} of codes of {codes.shape_text}"
+        return found
+    found.scales, found.zero = [Grid(scale, (number,), (1,))], Grid(zero, (number,), (1,))
+    return found
