@@ -136,13 +136,13 @@ class Node:
     @property
     def steps(self) -> list[Step]:
         """The steps from the root to this node."""
-        steps: list[Step] = []
+        chain: list[Node] = []
         node = self
         while node.parent is not None:
-            steps.append(node.result.parser.step_to(node.parent, node.ordinal, node.key))
+            chain.append(node)
             node = node.parent
-        steps.reverse()
-        return steps
+        chain.reverse()
+        return self.result.steps_along(chain)
 
     @property
     def _name(self) -> str:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from pparse.tree.entry import Entry, Key
     from pparse.tree.host import Host
+    from pparse.tree.node import Step
     from pparse.tree.parser import Parser
     from pparse.tree.retention import Retention
     from pparse.tree.visit import Visit
@@ -56,6 +57,7 @@ class Result:
         """The parser."""
         self._root: Node | None = None
         self._reading: set[int] = set()  # indexes being extended, which callbacks must not use
+        self._last_steps: tuple[int, list[int], list[Step]] = (-1, [], [])  # revision, ordinals, steps
 
     @property
     def format(self) -> str:
@@ -418,6 +420,28 @@ class Result:
             index.table = None
             return None
         return table
+
+    def steps_along(self, chain: list[Node]) -> list[Step]:
+        """Return the steps to nodes, each of which is a child of the one before, the first of the root.
+
+        Those that lead to the last path, too, are taken from there: which of its namesakes a child is may take reading,
+        and where a thousand nested nodes end together, each is asked for its path.
+        """
+        revision = self.extraction.data.revision
+        ordinals = [node.ordinal for node in chain]
+        then, known, steps = self._last_steps
+        shared = 0
+        if then == revision:
+            for one, other in zip(known, ordinals, strict=False):
+                if one != other:
+                    break
+                shared += 1
+        steps = steps[:shared] + [
+            node.result.parser.step_to(node.parent, node.ordinal, node.key)  # type: ignore[arg-type]
+            for node in chain[shared:]
+        ]
+        self._last_steps = revision, ordinals, steps
+        return list(steps)
 
     def occurrence(self, node: Node, ordinal: int, key: Key) -> int:
         """Return the position of child ``ordinal`` among the children with ``key``, counted from 1.
