@@ -45,7 +45,7 @@ class Made:
 
 
 def _text(text: str) -> bytes:
-    raw = text.encode()
+    raw = text.encode("utf-8", "surrogatepass")  # as pickle writes half of a pair, too
     return b"X" + struct.pack("<I", len(raw)) + raw
 
 

@@ -233,6 +233,10 @@ class HeaderParser(Parser, Listing, Container):
             for _ in self.listed(set(), set()):
                 pass
             self.compare()
+        elif not self.compared and self.header_size > LOOK_FIRST and self.header.root.kind == "object":
+            self.repeated()
+            for _ in self.infos():
+                pass
 
     def _first_infos(
         self, metadata: list[int], reached: _Reached
@@ -349,8 +353,8 @@ class HeaderParser(Parser, Listing, Container):
 
     def _judge(self, ordinal: int, info: TensorInfo) -> TensorInfo:
         """Add the problem to a tensor that is in conflict."""
-        if self.conflicts and info.problem is None and ordinal < len(self.conflicts):
-            info.problem = CONFLICTS.get(self.conflicts[ordinal])
+        if self.conflicts and info.problem is None:
+            info.problem = self.conflict_of(ordinal)
         return info
 
     def _know_conflicts(self) -> None:
@@ -375,6 +379,11 @@ class HeaderParser(Parser, Listing, Container):
             return True
         there = self.result.extraction.known_end() - self.data_start
         return not layout.breaks and (there <= layout.end or not layout.known)
+
+    def conflict_of(self, ordinal: int) -> str | None:
+        """Return why a tensor is in conflict with another, in words; None if, as far as is known, it is not."""
+        conflicts = self.conflicts
+        return CONFLICTS.get(conflicts[ordinal]) if ordinal < len(conflicts) else None
 
     def info(self, ordinal: int) -> tuple[TensorInfo, Entry | None]:
         """Return one entry of the header, checked, and its JSON entry if that is not whole."""

@@ -115,7 +115,7 @@ def plain_end(pairs: list[tuple[str, Any]], beside: str) -> int | None:
     try:
         for name, fields in pairs:
             begin, stop = fields["data_offsets"] if name != beside else (end, end)
-            if begin != end:
+            if begin != end or (stop <= begin and name != beside):  # an empty one: its entry may be wrong
                 return None
             end = stop
     except (KeyError, TypeError, ValueError):

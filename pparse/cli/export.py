@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import struct
 from math import prod
 
+from pparse.display.text import shorten
 from pparse.errors import OptionError, PparseError, UnsupportedError
+from pparse.parsers.safetensors.entry import REFERENCE_HEADER_LIMIT
+from pparse.recovery.reader_rules import NPY, clashes, measured, safetensors_header, why_no_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 FORMS: Final = (".npy", ".npz", ".safetensors", ".json", ".csv")
 _BLOCK: Final = 4 << 20
+_RENAME: Final = "'pparse convert --rename' writes it under another name"
 
 
 def form_of(path: str | None) -> str | None:
@@ -118,20 +120,38 @@ def kept_metadata(viewer: Any, form: str) -> dict[str, str]:
     return {key: value for key, value in found.items() if isinstance(value, str)}
 
 
-def write_items(items: Sequence[Item], form: str, stream: BinaryIO, metadata: dict[str, str]) -> None:
-    """Write ``items`` to a file of type ``form``, and ``metadata`` if that is .safetensors.
+def refuse_unwritable(items: Sequence[Item], form: str) -> None:
+    """Raise `UnsupportedError` for a name or a type that a file of type ``form`` cannot hold, `OptionError` for tensors
+    that could not be told apart in it, or several in a file for one."""
+    if form not in (".npz", ".safetensors"):
+        if len(items) != 1:
+            raise OptionError(f"a {form} file holds one tensor, and {len(items)} match; write .npz or .safetensors")
+        return
+    words = _words() if form == ".safetensors" else None
+    for item in items:
+        why = why_no_name(item.name, form[1:])
+        if why is not None:
+            raise UnsupportedError(f"{why}: nothing was written; {_RENAME}", path=shorten(item.name, 80))
+        if words is not None and str(item.dtype) not in words:
+            raise UnsupportedError(f"safetensors has no type for {item.dtype}; {_advice(item.dtype)}", path=item.name)
+    for first, item, name in clashes(items, form[1:]):
+        raise OptionError(
+            f"names would collide, and nothing was written: {first.name!r} and {item.name!r} would both be {name!r}; "
+            f"{_RENAME}"
+        )
 
-    Raise the errors of `Tensor.blocks`, and `OptionError` for several tensors in a file for one.
+
+def write_items(items: Sequence[Item], form: str, stream: BinaryIO, metadata: dict[str, str]) -> None:
+    """Write ``items``, which were not refused, to a file of type ``form``, and ``metadata`` if that is .safetensors.
+
+    Raise the errors of `Tensor.blocks`, and `OptionError` for a header that is too long.
     """
     if form == ".npz":
         _write_npz(items, stream)
-        return
-    if form == ".safetensors":
+    elif form == ".safetensors":
         _write_safetensors(items, stream, metadata)
-        return
-    if len(items) != 1:
-        raise OptionError(f"a {form} file holds one tensor, and {len(items)} match; write .npz or .safetensors")
-    (_write_npy if form == ".npy" else _write_csv)(items[0], stream)
+    else:
+        (_write_npy if form == ".npy" else _write_csv)(items[0], stream)
 
 
 def _write_npy(item: Item, stream: BinaryIO) -> None:
@@ -147,26 +167,39 @@ def _write_npz(items: Sequence[Item], stream: BinaryIO) -> None:
 
     with ZipFile(stream, "w", ZIP_STORED) as archive:
         for item in items:
-            with archive.open(ZipInfo(f"{item.name}.npy"), "w", force_zip64=True) as member:
+            with archive.open(ZipInfo(item.name + NPY), "w", force_zip64=True) as member:
                 _write_npy(item, member)  # type: ignore[arg-type]
 
 
-def _write_safetensors(items: Sequence[Item], stream: BinaryIO, metadata: dict[str, str]) -> None:
+def _words() -> dict[str, str]:
+    """Return what safetensors calls each of the types that have whole bytes."""
     from pparse.parsers.safetensors.entry import STORED_DTYPES
 
-    words = {dtype.name: word for word, dtype in STORED_DTYPES.items() if dtype.bits >= 8}
-    header: dict[str, object] = {"__metadata__": metadata} if metadata else {}
-    at = 0
-    for item in items:
-        word = words.get(str(item.dtype))
-        if word is None:
-            raise UnsupportedError(f"safetensors has no type for {item.dtype}; {_advice(item.dtype)}", path=item.name)
-        end = at + prod(item.shape) * item.dtype.itemsize
-        header[item.name] = {"dtype": word, "shape": list(item.shape), "data_offsets": [at, end]}
-        at = end
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    stream.write(struct.pack("<Q", len(text)) + text)
+    return {dtype.name: word for word, dtype in STORED_DTYPES.items() if dtype.bits >= 8}
+
+
+def _write_safetensors(items: Sequence[Item], stream: BinaryIO, metadata: dict[str, str]) -> None:
+    words = _words()
+
+    def entries() -> Iterator[tuple[str, str, Sequence[int], int, int]]:
+        at = 0
+        for item in items:
+            end = at + prod(item.shape) * item.dtype.itemsize
+            yield item.name, words[str(item.dtype)], item.shape, at, end
+            at = end
+
+    length, fitting = measured(safetensors_header(entries(), metadata or None))
+    if length > REFERENCE_HEADER_LIMIT:
+        raise OptionError(
+            f"the header would take {length:,} bytes, more than the {REFERENCE_HEADER_LIMIT:,} that readers accept, "
+            f"which is room for {fitting:,} of the {len(items):,} tensors; 'pparse convert --max-shard-size' writes "
+            "several files"
+        )
+    stream.write(length.to_bytes(8, "little"))
+    for piece in safetensors_header(entries(), metadata or None):
+        stream.write(piece)
+        length -= len(piece)
+    stream.write(b" " * length)
     for item in items:
         for part in item.blocks():
             stream.write(part.tobytes())

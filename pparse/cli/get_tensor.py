@@ -6,7 +6,7 @@ import os
 import sys
 
 from pparse.cli.exit_codes import DAMAGED, OK
-from pparse.cli.export import Item, as_type, dtype_named, form_of, note_of, write_items
+from pparse.cli.export import Item, as_type, dtype_named, form_of, note_of, refuse_unwritable, write_items
 from pparse.cli.writing import refuse_terminal, write, write_binary
 from pparse.display.text import safe
 from pparse.errors import (
@@ -41,6 +41,7 @@ _LAST_CHARACTER: Final = 0x10FFFF
 def write_chosen(items: list[Item], form: str, options: Any, out: Output, metadata: dict[str, str]) -> None:
     """Write tensors, and the metadata of their source, to one file of the type that its extension names."""
     note = note_of(items, form)
+    refuse_unwritable(items, form)
     write(options.output, out, lambda stream: write_items(items, form, stream, metadata))
     if note is not None:
         out.error(f"note: {note}")

@@ -11,6 +11,7 @@ from zlib import crc32
 
 from pparse.conversion.items import Item
 from pparse.kernels.joined_crc import joined_crc
+from pparse.recovery.reader_rules import NPY, why_no_name
 from pparse.writers.npy import npy_header
 
 TYPE_CHECKING = False
@@ -39,11 +40,7 @@ class NpzForm:
 
     def refusal(self, name: str, dtype: DType, shape: tuple[int, ...], size: int) -> str | None:
         """Return why a tensor cannot be written; None if it can."""
-        if "\0" in name:
-            return "readers of zip files end a name at its NUL character"
-        if len(name.encode("utf-8", "surrogatepass")) > _FULL16 - len(".npy"):
-            return "the name is longer than a zip file can hold"
-        return None
+        return why_no_name(name, self.name)
 
     def copies(self, tensor: BlockTensor) -> bool:
         """Say whether the blocks of a tensor are written as they stand: no, only GGUF has blocks."""
@@ -119,7 +116,7 @@ def first_crc(item: Item) -> int:
 
 
 def _name(item: Item) -> bytes:
-    return f"{item.name}.npy".encode()
+    return (item.name + NPY).encode()
 
 
 def _flags(name: bytes) -> int:

@@ -17,6 +17,7 @@ from pparse.display.text import shorten
 from pparse.errors import LimitError, NotWholeError, OptionError, UnsupportedError
 from pparse.findings import Severity, Status, clipped
 from pparse.limits import MIB, count_words, format_size
+from pparse.recovery.reader_rules import clashes, is_text
 from pparse.tensors.block_tensor import BlockTensor
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.remark import Remark
@@ -279,7 +280,7 @@ class Plan:
         lost = [entry for entry in self.report.left_out if entry.status is Status.UNSUPPORTED]
         if not lost or self.options.skip_unsupported:
             return
-        names = "; ".join(f"{entry.name}: {entry.reason}" for entry in lost[:_NAMED])
+        names = "; ".join(f"{shorten(entry.name, 80)}: {entry.reason}" for entry in lost[:_NAMED])
         more = f"; and {len(lost) - _NAMED:,} more" if len(lost) > _NAMED else ""
         raise UnsupportedError(
             f"{self.report.form} cannot hold {count_words(len(lost), 'tensor')}, and nothing was written "
@@ -296,18 +297,15 @@ class Plan:
 
     def _refuse_collisions(self, items: list[Item]) -> None:
         """Raise `OptionError` if two tensors would have one name."""
-        sources: dict[str, Item] = {}
-        clashes: list[str] = []
+        found: list[str] = []
         count = 0
-        for item in items:
-            first = sources.setdefault(item.name, item)
-            if first is not item:
-                count += 1
-                if count <= _NAMED:
-                    clashes.append(f"{first.tensor.name!r} and {item.tensor.name!r} would both be {item.name!r}")
-        if clashes:
+        for first, item, name in clashes(items, self.form.name):
+            count += 1
+            if count <= _NAMED:
+                found.append(f"{first.tensor.name!r} and {item.tensor.name!r} would both be {name!r}")
+        if found:
             more = f"; and {count - _NAMED:,} more" if count > _NAMED else ""
-            raise OptionError(f"names would collide, and nothing was written: {'; '.join(clashes)}{more}")
+            raise OptionError(f"names would collide, and nothing was written: {'; '.join(found)}{more}")
 
     def _refuse_expansion(self) -> None:
         """Raise `LimitError` if a small source stands for a huge output, as one value for any number of elements."""
@@ -372,7 +370,7 @@ class Plan:
         for name, kept in self.report.aliases.items():
             if found.setdefault(name, kept) != kept:
                 raise OptionError(f"--dedupe would note {name!r} in the metadata, which have that key already")
-        unwritable = [key for key, text in found.items() if not _is_text(key) or not _is_text(text)]
+        unwritable = [key for key, text in found.items() if not is_text(key) or not is_text(text)]
         for key in unwritable:
             del found[key]
         if unwritable:
@@ -560,7 +558,7 @@ def _unwritable(tensor: Tensor, name: str, dtype: DType | None) -> str | None:
         return f"its type {tensor.stored_dtype!r} cannot be decoded (numpy(raw=True) gives its blocks)"
     if dtype is None:
         return f"its type {tensor.stored_dtype!r} is not known"
-    if not _is_text(name):
+    if not is_text(name):
         return "UTF-8 cannot hold its name"
     return None
 
@@ -584,14 +582,6 @@ def _place_of(item: Item) -> object | None:
 def _first_byte(item: Item, known: Mapping[int, int]) -> tuple[int, int]:
     spans = item.tensor.spans
     return (known.get(id(spans[0].found_in), 0), spans[0].found_at) if spans else (0, 0)
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _as_json(value: Any) -> str:

@@ -6,7 +6,8 @@ import json
 
 from pparse.conversion.items import Item
 from pparse.errors import OptionError
-from pparse.parsers.safetensors.entry import METADATA, REFERENCE_HEADER_LIMIT, STORED_DTYPES, word_of
+from pparse.parsers.safetensors.entry import REFERENCE_HEADER_LIMIT, STORED_DTYPES, word_of
+from pparse.recovery.reader_rules import measured, safetensors_header, why_no_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 # The library sorts by type, the last one of its list first: so every tensor begins at a multiple of its item size.
 _RANKS: Final = {dtype.name: -number for number, dtype in enumerate(STORED_DTYPES.values())}
-_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class SafetensorsForm:
@@ -32,8 +32,9 @@ class SafetensorsForm:
 
     def refusal(self, name: str, dtype: DType, shape: tuple[int, ...], size: int) -> str | None:
         """Return why a tensor of ``size`` elements cannot be written; None if it can."""
-        if name == METADATA:
-            return f"no tensor can be called {METADATA} in a safetensors file"
+        why = why_no_name(name, self.name)
+        if why is not None:
+            return why
         if not dtype.is_number:
             return f"its elements, of {dtype}, are not numbers"
         if word_of(dtype) is None:
@@ -61,8 +62,7 @@ class SafetensorsForm:
         """
         items.sort(key=lambda item: (_RANKS[item.dtype.name], item.name))
         self._place(items, 0)
-        length = sum(map(len, self._header(items, metadata)))
-        length += -length % 8
+        length, _ = measured(self._header(items, metadata))
         if length > REFERENCE_HEADER_LIMIT:
             raise OptionError(
                 f"the header of {path} would take {length:,} bytes, more than the {REFERENCE_HEADER_LIMIT:,} that "
@@ -86,19 +86,12 @@ class SafetensorsForm:
         yield b" " * (size - 8 - length)
 
     def _header(self, items: list[Item], metadata: Mapping[str, str]) -> Iterator[bytes]:
-        separator = "{"
-        if metadata:
-            yield f'{{"{METADATA}":{_encode(dict(metadata))}'.encode()
-            separator = ","
         base = items[0].at if items else 0
-        for item in items:
-            begin = item.at - base
-            yield (
-                f'{separator}{_encode(item.name)}:{{"dtype":"{word_of(item.dtype)}",'
-                f'"shape":[{",".join(map(str, item.tensor.shape))}],"data_offsets":[{begin},{begin + item.nbytes}]}}'
-            ).encode()
-            separator = ","
-        yield b"{}" if separator == "{" else b"}"
+        entries = (
+            (item.name, str(word_of(item.dtype)), item.tensor.shape, item.at - base, item.at - base + item.nbytes)
+            for item in items
+        )
+        yield from safetensors_header(entries, metadata or None)
 
     def lead(self, item: Item) -> bytes:
         """Return what comes just before an item: nothing."""

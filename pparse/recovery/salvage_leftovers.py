@@ -61,7 +61,7 @@ class Leftovers:
     def _save_tensor(self, rest: Rest, number: int, tensor: Tensor) -> None:
         """Save what is there of a tensor that is not in the saved file, and list it."""
         status, why, suspect = self._judge.judge(number, tensor)
-        unfit = self._judge.why_unfit(tensor)
+        unfit = self._judge.why_unfit(number, tensor, suspect=suspect)
         if status is Status.COMPLETE and unfit is None:
             if self.job.kept is not None:
                 self.job.kept(tensor.name, tensor.stored_nbytes)

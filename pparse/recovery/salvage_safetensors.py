@@ -14,17 +14,19 @@ from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import MIB, count_words
-from pparse.parsers.safetensors.entry import METADATA
+from pparse.parsers.safetensors.entry import METADATA, REFERENCE_HEADER_LIMIT
 from pparse.parsers.safetensors.layout import lay
+from pparse.recovery.reader_rules import measured, safetensors_header, why_no_name
 from pparse.recovery.report import RecoveredFile, doubtful_name
 from pparse.recovery.salvage_job import Rest, text_of
+from pparse.recovery.tensor_judge import TOO_LONG
 from pparse.tree.entry import SCALAR
 from pparse.viewers.safetensors.rules import REFUSED
 from pparse.viewers.safetensors.viewer import SafetensorsViewer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any, Final
 
     from pparse.recovery.salvage_job import Job
@@ -55,6 +57,7 @@ class _Judge:
         self._job = job
         self.base = viewer.parser.data_start
         self.spoiled: set[int] = set()
+        self.too_many: dict[bool, int] = {}  # as of `TensorJudge`
         self.is_suspect = False
         self.header_suspect = job.data.why_suspect(job.start, self.base)
         self._cut = not job.loose or job.loose[0].length is None
@@ -63,10 +66,21 @@ class _Judge:
         )
 
     def judge(self, number: int, tensor: Tensor) -> tuple[Status, str]:
-        """Return the status of a tensor and the reason; COMPLETE and no reason if it is whole.
+        """Return the status of a tensor and the reason; COMPLETE and no reason if it is whole, and can be written.
 
         Sets ``is_suspect`` if the only problem is that its bytes, or its header entry, may be wrong.
         """
+        status, reason = self._of_bytes(number, tensor)
+        if status is Status.COMPLETE or self.is_suspect:
+            why = why_no_name(tensor.name, "safetensors")
+            if why is None and number >= self.too_many.get(self.is_suspect, number + 1):
+                why = TOO_LONG
+            if why is not None:
+                self.is_suspect = False
+                return Status.UNSUPPORTED, f"{reason}; {why}" if reason else why
+        return status, reason
+
+    def _of_bytes(self, number: int, tensor: Tensor) -> tuple[Status, str]:
         self.is_suspect = False
         claimed = tensor.claimed_status
         shifted = tensor.finding.reason if tensor.finding is not None and tensor.finding.code == "shifted" else None
@@ -197,6 +211,10 @@ def _save_model(
                         job.session.check_cancelled()
                 job.is_unharmed = not is_suspect
                 return None
+            length, fitting = measured(_header(viewer, plan, metadata))
+            if plan.numbers and length > REFERENCE_HEADER_LIMIT:
+                judge.too_many[is_suspect] = plan.numbers[fitting]
+                continue
             name = doubtful_name(job.name) if is_suspect else job.name
             return plan, _write(job, viewer, judge, plan, metadata, name) if plan.numbers else None
         except _SpoiledError:
@@ -219,14 +237,13 @@ def _write(
     job: Job, viewer: SafetensorsViewer, judge: _Judge, plan: _Plan, metadata: dict[str, object] | None, name: str
 ) -> TargetFile:
     """Write the new file. If a tensor turns out not to be whole, remove the file and raise `_SpoiledError`."""
-    size = sum(map(len, _header(viewer, plan, metadata)))
-    padding = -size % 8
-    total = 8 + size + padding + plan.bytes
+    size, _ = measured(_header(viewer, plan, metadata))
+    total = 8 + size + plan.bytes
     with job.target.create(name) as file:
-        file.write((size + padding).to_bytes(8, "little"))
+        file.write(size.to_bytes(8, "little"))
         for piece in _header(viewer, plan, metadata):
             file.write(piece)
-        file.write(b" " * padding)
+        file.write(b" " * (8 + size - file.bytes))
         job.advance(file.bytes, total)
         for chunk in _contents(job, judge, plan):
             file.write(chunk)
@@ -256,13 +273,13 @@ def _known(job: Job, offset: int, length: int) -> bytes:
 
 def _header(viewer: SafetensorsViewer, plan: _Plan, metadata: dict[str, object] | None) -> Iterator[bytes]:
     """Yield the new header, an entry at a time, as the library writes it."""
-    separator = "{"
-    if metadata is not None:
-        kept = {
-            key: value for key, value in metadata.items() if isinstance(value, str)
-        }  # the library takes only strings
-        yield f'{{"{METADATA}":{json.dumps(kept, ensure_ascii=False, separators=(",", ":"))}'.encode()
-        separator = ","
+    kept = None
+    if metadata is not None:  # the library takes only strings
+        kept = {key: value for key, value in metadata.items() if isinstance(value, str)}
+    return safetensors_header(_entries(viewer, plan), kept)
+
+
+def _entries(viewer: SafetensorsViewer, plan: _Plan) -> Iterator[tuple[str, str, Sequence[int], int, int]]:
     at = 0
     for number, tensor in enumerate(viewer.tensors()):
         if at == len(plan.numbers):
@@ -270,13 +287,8 @@ def _header(viewer: SafetensorsViewer, plan: _Plan, metadata: dict[str, object] 
         if number != plan.numbers[at]:
             continue
         begin = plan.places[at]
-        yield (
-            f'{separator}{json.dumps(tensor.name, ensure_ascii=False)}:{{"dtype":"{tensor.stored_dtype}",'
-            f'"shape":[{",".join(map(str, tensor.shape))}],"data_offsets":[{begin},{begin + plan.sizes[at]}]}}'
-        ).encode()
-        separator = ","
+        yield tensor.name, tensor.stored_dtype, tensor.shape, begin, begin + plan.sizes[at]
         at += 1
-    yield b"{}" if separator == "{" else b"}"
 
 
 def _metadata(viewer: SafetensorsViewer) -> dict[str, object] | None:

@@ -8,20 +8,20 @@ to write the header, and once for each width of elements, since readers want ele
 
 from __future__ import annotations
 
-import json
 from array import array
 
-from pparse.errors import PASSING, PparseError
+from pparse.errors import PASSING, LimitError, PparseError
 from pparse.findings import Status
 from pparse.limits import count_words
-from pparse.parsers.safetensors.entry import METADATA, word_of
+from pparse.parsers.safetensors.entry import REFERENCE_HEADER_LIMIT, word_of
+from pparse.recovery.reader_rules import measured, safetensors_header
 from pparse.recovery.report import doubtful_name
 from pparse.recovery.salvage_leftovers import Leftovers
 from pparse.recovery.tensor_judge import TensorJudge, bytes_of, unjudged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Final
 
     from pparse.recovery.salvage_job import Job
@@ -58,7 +58,7 @@ class Plan:
             self.total += 1
             status, _, suspect = judge.judge(number, tensor)
             if suspect if is_suspect else status is Status.COMPLETE:
-                if judge.why_unfit(tensor) is None:
+                if judge.why_unfit(number, tensor, suspect=suspect) is None:
                     self._add(number, tensor)
                 else:
                     self.unfit += 1
@@ -180,6 +180,11 @@ def _save_model(job: Job, viewer: Viewer, judge: TensorJudge, *, is_suspect: boo
         try:
             if not plan.numbers:
                 return plan, None
+            length, fitting = measured(_header(viewer, plan))
+            if length > REFERENCE_HEADER_LIMIT:
+                judge.too_many[is_suspect] = plan.numbers[fitting]
+                continue
+            plan.begin = 8 + length
             return plan, _write(job, viewer, judge, plan, doubtful_name(job.name) if is_suspect else job.name)
         except _SpoiledError:
             _read_all(job, viewer, judge, plan)
@@ -189,15 +194,12 @@ def _save_model(job: Job, viewer: Viewer, judge: TensorJudge, *, is_suspect: boo
 
 def _write(job: Job, viewer: Viewer, judge: TensorJudge, plan: Plan, name: str) -> TargetFile:
     """Write the new file. If a tensor turns out not to be whole, remove the file and raise `_SpoiledError`."""
-    size = sum(map(len, _header(viewer, plan)))
-    padding = -size % 8
-    plan.begin = 8 + size + padding
     total = plan.begin + plan.bytes
     with job.target.create(name) as file:
-        file.write((size + padding).to_bytes(8, "little"))
+        file.write((plan.begin - 8).to_bytes(8, "little"))
         for piece in _header(viewer, plan):
             file.write(piece)
-        file.write(b" " * padding)
+        file.write(b" " * (plan.begin - file.bytes))
         job.advance(file.bytes, total)
         for width in (8, 4, 2, 1):
             for at, tensor in plan.chosen(viewer, width) if width in plan.widths else ():
@@ -210,15 +212,14 @@ def _write(job: Job, viewer: Viewer, judge: TensorJudge, plan: Plan, name: str) 
 def _header(viewer: Viewer, plan: Plan) -> Iterator[bytes]:
     """Yield the new header, an entry at a time; ``format`` is what readers go by."""
     form = "pt" if viewer.format.startswith("pytorch") else "np"
-    yield f'{{"{METADATA}":{{"format":"{form}"}}'.encode()
+    return safetensors_header(_entries(viewer, plan), {"format": form})
+
+
+def _entries(viewer: Viewer, plan: Plan) -> Iterator[tuple[str, str, Sequence[int], int, int]]:
     for at, tensor in plan.chosen(viewer):
         assert tensor.dtype is not None  # noqa: S101 -- `TensorJudge.why_unfit`
         begin = plan.places[at]
-        yield (
-            f',{json.dumps(tensor.name, ensure_ascii=False)}:{{"dtype":"{word_of(tensor.dtype)}",'
-            f'"shape":[{",".join(map(str, tensor.shape))}],"data_offsets":[{begin},{begin + plan.sizes[at]}]}}'
-        ).encode()
-    yield b"}"
+        yield tensor.name, str(word_of(tensor.dtype)), tensor.shape, begin, begin + plan.sizes[at]
 
 
 def _contents(judge: TensorJudge, plan: Plan, at: int, tensor: Tensor) -> Iterator[bytes]:
@@ -231,6 +232,8 @@ def _contents(judge: TensorJudge, plan: Plan, at: int, tensor: Tensor) -> Iterat
     except PASSING:
         raise
     except PparseError as error:
+        if isinstance(error, LimitError) and error.option.startswith("--budget"):
+            raise  # for want of memory no tensor can be read: that says nothing of any
         judge.spoiled.add(plan.numbers[at])
         raise _SpoiledError from error
     if done != plan.sizes[at]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pparse.data.hidden import HiddenData
 from pparse.findings import Status
-from pparse.parsers.safetensors.entry import METADATA, word_of
+from pparse.parsers.safetensors.entry import REFERENCE_HEADER_LIMIT, word_of
+from pparse.recovery.reader_rules import why_no_name
 from pparse.tensors.tensor import Span, Tensor
 
 TYPE_CHECKING = False
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _STEP: Final = "1MiB"
 _EVERYWHERE: Final = [(0, 1 << 62)]
+TOO_LONG: Final = f"with it, the header would be longer than the {REFERENCE_HEADER_LIMIT:,} bytes that readers accept"
 
 
 class TensorJudge:
@@ -25,6 +27,8 @@ class TensorJudge:
         self._job = job
         self.spoiled: set[int] = set()
         """Numbers of tensors that could not be read."""
+        self.too_many: dict[bool, int] = {}
+        """From which tensor on a file of those that are suspect, or are not, would have too long a header."""
         self._room = job.target.max_bytes - job.target.bytes
 
     def judge(self, number: int, tensor: Tensor) -> tuple[Status, str, bool]:
@@ -43,8 +47,10 @@ class TensorJudge:
             return Status.DAMAGED, f"{tensor.unwritten_nbytes:,} bytes of it were never written (a file hole)", True
         return status, reason, status is Status.DAMAGED and _has_all_bytes(tensor)
 
-    def why_unfit(self, tensor: Tensor) -> str | None:
-        """Return why a whole tensor cannot be in a safetensors file; None if it can."""
+    def why_unfit(self, number: int, tensor: Tensor, *, suspect: bool) -> str | None:
+        """Return why a whole tensor, or a suspect one, cannot be in a safetensors file; None if it can."""
+        if number >= self.too_many.get(suspect, number + 1):
+            return TOO_LONG
         dtype = tensor.dtype
         if dtype is None or word_of(dtype) is None:
             return f"safetensors has no type for {dtype or tensor.stored_dtype}"
@@ -52,8 +58,9 @@ class TensorJudge:
             return f"{tensor.size} elements of {dtype} do not fill whole bytes"
         if dtype.packed and not _in_order(tensor):
             return f"elements of {dtype} that do not follow each other share bytes"
-        if tensor.name == METADATA or not _is_text(tensor.name):
-            return "no tensor can have this name in a safetensors file"
+        why = why_no_name(tensor.name, "safetensors")
+        if why is not None:
+            return why
         size = dtype.stored_nbytes(tensor.size)
         if size > self._room and size > tensor.stored_nbytes:
             return f"few bytes stand for all of its {size:,}, more than may be written"
@@ -74,14 +81,6 @@ def _has_all_bytes(tensor: Tensor) -> bool:
 
 def _in_order(tensor: Tensor) -> bool:
     return tensor.dtype is not None and tensor.dtype.stored_nbytes(tensor.size) == tensor.stored_nbytes
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:  # a lone surrogate
-        return False
-    return True
 
 
 def unjudged(tensor: Tensor) -> Tensor:

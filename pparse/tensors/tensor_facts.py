@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Encodings whose bytes in the file are not those of the array: a number may be a varint, or stand for many.
 _LISTED: Final = frozenset(("typed", "splat", "repeat", "zeros"))
+# What nothing that is learned later changes.
+_SETTLED: Final = (Status.DAMAGED, Status.UNSUPPORTED)
 _TOO_LARGE: Final = "the shape is too large for an array, even for one without elements"
 
 
@@ -120,6 +122,7 @@ class TensorFacts:
         "_spans",
         "_status",
         "_strides",
+        "_told",
         "_verified",
         "byteorder",
         "dtype",
@@ -168,6 +171,7 @@ class TensorFacts:
         self._status = status
         self._verified = verified
         self._finding = finding
+        self._told = 0  # how much was known of the document when the viewer last told it its status
         self.unwritten_nbytes = 0
         """How many of the bytes lie in holes of the file, and so read as zeros."""
         self._owner = owner
@@ -216,9 +220,16 @@ class TensorFacts:
             found.status = cut_status(self.available_nbytes)  # the first of several spans exist
         return found
 
+    def _learn(self) -> None:
+        """Let the viewer say what a tensor that is made now would be told from the beginning."""
+        if self._status not in _SETTLED:
+            self._owner.judge_again(self)
+
     @property
     def claimed_status(self) -> Status:
         """Status according to the format, whatever is known about the bytes."""
+        if self._owner is not None and self._owner._has_news:
+            self._learn()
         return self._status
 
     @property
@@ -227,6 +238,8 @@ class TensorFacts:
 
         A stream that is known to be cut or damaged is first decoded to that place.
         """
+        if self._owner is not None and self._owner._has_news:
+            self._learn()
         return tensor_status(self._status, self._known) if self._is_flawed() else self._status
 
     @status.setter
@@ -236,6 +249,8 @@ class TensorFacts:
     @property
     def verified(self) -> bool | None:
         """True: a checksum confirmed its bytes; False: one contradicts them; None: neither so far."""
+        if self._owner is not None and self._owner._has_news:
+            self._learn()
         if self._verified is False:
             return False
         found = self._known() if self._is_flawed() else None
@@ -256,6 +271,8 @@ class TensorFacts:
     @property
     def finding(self) -> Finding | None:
         """What is wrong with it, if anything."""
+        if self._owner is not None and self._owner._has_news:
+            self._learn()
         if self._finding is None and self.unwritten_nbytes:
             self._finding = self._owner.finding_of(self)
         if self._finding is None:

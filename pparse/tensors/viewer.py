@@ -192,6 +192,32 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """Return whether there are more than ``count`` tensors, as far as that is cheap to find out."""
         return (self.size_hint() or 0) > count
 
+    _has_news: bool = False
+    """Whether something is known that tensors which were made before may not have been told: they ask `judge_again`."""
+
+    def judge_again(self, tensor: Tensor) -> None:
+        """Tell a tensor, which is neither damaged nor unsupported so far, what one that is made now is told."""
+        known = self.extraction.session.stats.discoveries
+        if self._judges or tensor._told == known or self.extraction.session.closed:
+            return
+        tensor._told = known
+        self._judges = True
+        try:
+            fresh = self.find(tensor.name)
+            if fresh is not None and fresh.status is not Status.COMPLETE:
+                # What it claims, and where its bytes are: what is known of those may change again.
+                tensor.status, tensor.verified, tensor.finding = fresh._status, fresh._verified, fresh._finding
+                tensor._spans, tensor._content, tensor._shared = fresh._spans, fresh._content, None
+        finally:
+            self._judges = False
+
+    _judges = False
+
+    def as_of_now(self, tensor: Tensor) -> Tensor:
+        """Note that a tensor was told all that is known by now, and return it."""
+        tensor._told = self.extraction.session.stats.discoveries
+        return tensor
+
     def confirm(self, tensor: Tensor) -> None:
         """Compare the checksums that cover the bytes of ``tensor``, if that costs little, before they are returned."""
         self.extraction.confirm()

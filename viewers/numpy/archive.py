@@ -227,7 +227,7 @@ class NpzViewer(Viewer):
     def tensors(self) -> Iterator[Tensor]:
         """Yield the arrays, in the order of the archive."""
         for name, member in self._named():
-            tensor = self._made(name, member)
+            tensor = self.as_of_now(self._made(name, member))
             if tensor.finding is not None and tensor.finding.code == "magic":
                 self._warn("magic", f"{tensor.finding.reason}: numpy.load returns it as bytes", name)
             yield tensor
@@ -235,7 +235,7 @@ class NpzViewer(Viewer):
     def find(self, name: str) -> Tensor | None:
         """Return the array with that name, or None."""
         member = self._member(name)
-        return None if member is None else self._made(name, member)
+        return None if member is None else self.as_of_now(self._made(name, member))
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Read every member, then tell what is wrong with arrays in members that are whole."""
@@ -360,6 +360,11 @@ class NpzViewer(Viewer):
         for span in tensor.spans:
             if isinstance(span, MemberSpan) and tensor.claimed_status is Status.COMPLETE:
                 span.confirm()
+
+    @property
+    def _has_news(self) -> bool:  # type: ignore[override]
+        """Whether members are known that are not whole."""
+        return bool(self.parser.spoilt)
 
     def settle(self) -> None:
         """From now on, let `tensors` first compare the checksums of all arrays, once."""

@@ -141,8 +141,13 @@ class PickleViewer(Viewer):
         """Return what knows whether a tensor is doubtful."""
         return self.doubts
 
+    @property
+    def _has_news(self) -> bool:  # type: ignore[override]
+        """Whether something is known against bytes that may be those of the names, or of a storage."""
+        return self.extraction.session.stats.discoveries > 0
+
     def _make(self, name: str, what: What, dtype: str | None) -> Tensor:
-        return self.doubts_of(name).mark(self._made(name, what, dtype))
+        return self.doubts_of(name).mark(self.as_of_now(self._made(name, what, dtype)))
 
     def _made(self, name: str, what: What, dtype: str | None) -> Tensor:
         if isinstance(what, Array):

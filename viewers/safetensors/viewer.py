@@ -4,8 +4,8 @@ A header above 256 KiB is not held: it is read again whenever more of it is need
 
     tensors(), values(), len(), extent(), status  once each time
     has_more_than(n)                              as far as shows it; a listing does not read that again, up to 4 MiB
-    name in model, model[name], find              first up to the name; then all, twice, for a table of keys; then the
-                                                  entry alone
+    name in model, model[name], find              once, if it was not read yet: any entry may contradict another; then
+                                                  twice, for a table of keys; then the entry alone
     size_hint()                                   once, for the index
     check()                                       twice, to list it; more to find out what is damaged
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
-from pparse.findings import Finding, Status
+from pparse.findings import Finding, Severity, Status
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.tensors.unwritten import last_written, unwritten_in
 from pparse.tensors.viewer import Viewer
@@ -41,6 +41,15 @@ if TYPE_CHECKING:
 
 # While it is listed, a header of at most this many bytes is held decoded.
 _HOLD_UP_TO = 256 << 10
+
+
+class HeaderTensor(Tensor):
+    """A tensor that knows which entry of the header it is."""
+
+    __slots__ = ("ordinal",)
+
+    ordinal: int
+    """The number of its header entry."""
 
 
 class SafetensorsViewer(Viewer):
@@ -84,8 +93,9 @@ class SafetensorsViewer(Viewer):
             namesakes: set[int] = set()
             late: set[int] = set()
             yield from self._numbered(parser.listed(namesakes, late), namesakes, late)
-            self._recount, self._late = bool(late), sorted(late)[: self.extraction.session.limits.findings]
+            self._late = sorted(late)[: self.extraction.session.limits.findings]
             parser.compare()
+            self._recount = bool(parser.conflicts)
         else:
             parser.settle()
             yield from self._numbered(parser.infos(), parser.repeated())
@@ -165,7 +175,7 @@ class SafetensorsViewer(Viewer):
             self._there = self.extraction.known_end() - self._base
         end = self._base + self._there if self.extraction.end is not None else None
         span = Span(self.extraction.data, self._base + info.begin, info.end - info.begin, self._path, end)
-        tensor = Tensor(
+        tensor = HeaderTensor(
             shown,
             info.dtype,
             info.shape,
@@ -174,25 +184,40 @@ class SafetensorsViewer(Viewer):
             status=self.parser.claimed_status(info, self._there),
             owner=self,
         )
+        tensor.ordinal = ordinal
         if self.parser.adrift is not None and info.problem is None and tensor.claimed_status is Status.DAMAGED:
             code = "shifted" if self.parser.shifted else "bad-entry"
             tensor.finding = Finding(
                 code, self.parser.adrift, path=shown, source=self.extraction.name, offset=span.offset
             )
         if info.problem is not None:
-            tensor.finding = Finding(
-                "bad-entry",
-                info.problem,
-                severity=info.severity,
-                path=shown,
-                source=self.extraction.name,
-                offset=span.offset,
-                wanted=info.wanted,
-                got=info.got,
-            )
+            tensor.finding = self._bad_entry(tensor, info.problem, info)
         elif self._holes is not None or self.holes:
             tensor.unwritten_nbytes = self._unwritten(span)[1] if self._holes else 0
         return tensor
+
+    def _bad_entry(self, tensor: Tensor, problem: str, info: TensorInfo | None = None) -> Finding:
+        return Finding(
+            "bad-entry",
+            problem,
+            severity=Severity.ERROR if info is None else info.severity,
+            path=tensor.name,
+            source=self.extraction.name,
+            offset=tensor.spans[0].offset,
+            wanted=None if info is None else info.wanted,
+            got=None if info is None else info.got,
+        )
+
+    @property
+    def _has_news(self) -> bool:  # type: ignore[override]
+        """Whether tensors are known to be in conflict with others."""
+        return bool(self.parser.conflicts)
+
+    def judge_again(self, tensor: Tensor) -> None:
+        """Tell a tensor that it is in conflict with another, whoever found that out since it was made."""
+        problem = self.parser.conflict_of(tensor.ordinal) if isinstance(tensor, HeaderTensor) else None
+        if problem is not None:
+            tensor.status, tensor.finding = Status.DAMAGED, self._bad_entry(tensor, problem)
 
     @property
     def holes(self) -> list[tuple[int, int]]:
@@ -243,6 +268,7 @@ class SafetensorsViewer(Viewer):
             return None
         if header.root.kind != "object":
             return None
+        self.parser.settle()
         seen = self.parser.peek_member(name, occurrence)
         if seen is not None:
             return self._tensor(seen[0], name, seen[1], None, shown)
