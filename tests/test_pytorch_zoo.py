@@ -7,7 +7,6 @@ import pytest
 import pparse
 from tests.pytorch_zoo import SAMPLES, WITH_TENSORS, check
 
-
 # torch compares no checksum, and reads these; here, small content that its checksum contradicts is refused.
 CONTRADICTED = ("hostile/wrong_crc_data.pt", "hostile/wrong_crc_pickle.pt")
 

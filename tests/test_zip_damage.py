@@ -275,7 +275,7 @@ class TestChanges:
     @pytest.mark.parametrize("descriptor", [0, 16])
     @pytest.mark.parametrize("whole", [True, False])
     def test_a_changed_byte_costs_one_member_at_most(self, descriptor: int, whole: bool) -> None:
-        """One changed byte costs one member at most; one in the CRC or a name of the directory costs the trust in it."""
+        """One changed byte costs one member at most; one in the directory's CRC or name costs the trust in it."""
         archive = three(descriptor=descriptor)
         source = archive.whole if whole else archive.body
         for at in sweep.some(range(len(source)), 2, ends=24):
@@ -419,7 +419,7 @@ class TestChanges:
             assert [(finding.code, finding.path) for finding in extraction.check()] == [("name", "seen")]
 
     def test_of_two_names_that_differ_in_a_byte_either_may_be_wrong(self) -> None:
-        """No writer means both; `zipfile` and numpy refuse the member. The bytes come out, and nobody vouches for them."""
+        """No writer means both; `zipfile` and numpy refuse the member. Nobody vouches for its bytes."""
         found = read(Archive(Made("ssale.npy", b"one", local_name="scale.npy"), Made("b", b"two")).whole)
         assert [(got.name, got.content, got.status) for got in found] == [
             ("ssale.npy", b"one", Status.DAMAGED),

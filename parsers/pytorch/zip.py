@@ -66,7 +66,7 @@ def _directory(excerpt: Excerpt) -> bytes:
         at -= _ZIP64
         offset = int.from_bytes(tail[at + 48 : at + 56], "little") if offset == _ALL_ONES else offset
     begin = at - size
-    return tail[begin:at] if 0 <= begin and offset == (excerpt.size or 0) - len(tail) + begin else b""
+    return tail[begin:at] if begin >= 0 and offset == (excerpt.size or 0) - len(tail) + begin else b""
 
 
 class PyTorchZipParser(ZipParser, Checkpoint):
@@ -242,7 +242,7 @@ class PyTorchZipParser(ZipParser, Checkpoint):
             return None
 
     def _compare_pickle(self, member: ArchiveMember) -> None:
-        """Say it if the checksum of a pickle is wrong: then all that it says is in doubt, though torch would read it."""
+        """Say it if the checksum of a pickle is wrong: all that it says is in doubt then; torch would read it."""
         if member.checksum is None or member.status is not Status.COMPLETE or (member.size or 0) > _COMPARED:
             return
         verdict = self.examine(member, None, None)

@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 BLOCK: Final = 256 * KIB
 # How far from the end of the data a directory may end.
 TAIL: Final = MIB + 64 * KIB + END_SIZE
+# So many end records are tried, each with the directory that it tells of: bytes that repeat may hold thousands.
+_MOST_ENDS: Final = 128
 # How many bytes before the first entry are searched for local headers that are not listed.
 PREFIX: Final = 16 * MIB
 # Entries may overlap by this much: some writers miscount a descriptor.
@@ -167,7 +169,7 @@ def find_directory(data: Data, start: int, end: int, budget: MemoryBudget) -> Di
     if any(not gap.exact for gap in data.gaps):
         return None  # offsets after such a gap have no meaning
     stale = None
-    for at in end_records(data, start, end):
+    for at in islice(end_records(data, start, end), _MOST_ENDS):
         found = _check_end(data, at, start, end, budget)
         if found is not None and not found.stale:
             return found  # before one that leaves members out: of a zip in a comment, say

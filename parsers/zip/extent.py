@@ -12,6 +12,7 @@ from zlib import crc32
 from pparse.codecs.decoding import decompressor
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.limits import KIB, MIB
+from pparse.parsers.zip.directory import known_bytes
 from pparse.parsers.zip.records import CODEC_OF_METHOD, LZMA, LZMA_END
 
 TYPE_CHECKING = False
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.data.base import Data
+    from pparse.data.reader import Range
     from pparse.tree.host import Session
 
 BLOCK: Final = 256 * KIB
@@ -66,6 +68,20 @@ def lzma_alone(head: bytes, flags: int, size: int | None) -> bytes | None:
         return None
     open_end = flags & LZMA_END or size is None
     return head[4:9] + (b"\xff" * 8 if open_end or size is None else size.to_bytes(8, "little"))
+
+
+def lzma_source(source: Range, flags: int, size: int | None, name: str) -> Range:
+    """Return the stream of the member ``name`` with the header of .lzma files in place of the zip's own."""
+    from pparse.data.base import BytesData
+    from pparse.data.spliced import SplicedData
+
+    begin = source.start + LZMA_HEAD + 5
+    head = lzma_alone(known_bytes(source.data, source.start, min(LZMA_HEAD + 5, len(source))), flags, size)
+    if head is None:
+        raise MalformedError("the stream lacks LZMA properties", path=name, offset=source.start)
+    rest = source.data.range(begin, source.end)
+    spliced = SplicedData([BytesData(head).range(0, len(head)), rest], source.data.name)
+    return spliced.range(0, spliced.size or 0)
 
 
 def measure(data: Data, start: int, end: int, method: int, flags: int, size: int | None, session: Session) -> Measure:

@@ -28,7 +28,7 @@ from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB, count_words
 from pparse.parsers.zip.descriptors import descriptor_crc, values_agree
 from pparse.parsers.zip.directory import BLOCK, entry_at, find_directory, known_bytes, local_at
-from pparse.parsers.zip.extent import LZMA_HEAD, lzma_alone
+from pparse.parsers.zip.extent import lzma_source
 from pparse.parsers.zip.match import TAIL_READ, find_record, match_front, match_tail, match_zip
 from pparse.parsers.zip.members import MemberMaker
 from pparse.parsers.zip.note import ZipNote
@@ -424,7 +424,7 @@ class ZipParser(ArchiveParser):
         session = self.result.extraction.session
         size = member.size if note.sure else None
         if note.method == LZMA:
-            source = self._lzma_source(member, note, source, size)
+            source = lzma_source(source, note.flags, size, member.name)
         return ResumedData(
             source,
             CODEC_OF_METHOD[note.method],
@@ -441,18 +441,6 @@ class ZipParser(ArchiveParser):
             checksum=member.checksum,
             bounded=bounded,
         )
-
-    def _lzma_source(self, member: ArchiveMember, note: ZipNote, source: Range, size: int | None) -> Range:
-        """Return the stream of a member with the header of .lzma files in place of the zip's own."""
-        from pparse.data.base import BytesData
-        from pparse.data.spliced import SplicedData
-
-        head = lzma_alone(known_bytes(source.data, source.start, min(LZMA_HEAD + 5, len(source))), note.flags, size)
-        if head is None:
-            raise MalformedError("the stream lacks LZMA properties", path=member.name, offset=source.start)
-        rest = source.data.range(source.start + LZMA_HEAD + 5, source.end)
-        spliced = SplicedData([BytesData(head).range(0, len(head)), rest], source.data.name)
-        return spliced.range(0, spliced.size or 0)
 
     # -- checks ------------------------------------------------------------------------------------------------------
 
@@ -504,16 +492,14 @@ class ZipParser(ArchiveParser):
         if member.at in self._opened or data.flawed:
             return None
         session.check_cancelled()
-        found = verified_content(self._ahead or data, member, note, session.limits)
-        if found is None:
+        if (found := verified_content(self._ahead or data, member, note, session.limits)) is None:
             return None
-        begin, content = found
-        if sink is not None and content:
-            sink(0, content, [])
+        if sink is not None and found[1]:
+            sink(0, found[1], [])
         verdict = Verdict()
-        verdict.verified, verdict.size = True, len(content)
+        verdict.verified, verdict.size = True, len(found[1])
         if note.method == STORED:
-            verdict.source = data, begin
+            verdict.source = data, found[0]
         return verdict
 
     def _compare_checksums(
@@ -541,8 +527,8 @@ class ZipParser(ArchiveParser):
             return True
         shown = decode_name(header.raw_name, header.flags, header.extra)
         self._note_member(member, "name", f"its local header has a different name: {shown[:200]}")
-        spelt_alike = shown.replace("\\", "/") == member.name.replace("\\", "/")
-        return spelt_alike or len(header.raw_name) != len(member.raw_name) or not self.goes_by_both_names
+        alike = shown.replace("\\", "/") == member.name.replace("\\", "/")
+        return alike or len(header.raw_name) != len(member.raw_name) or not self.goes_by_both_names
 
     def _agrees(self, member: ArchiveMember, note: ZipNote, header: LocalHeader) -> bool:
         """Say whether the local header (and the descriptor) of a listed member agree with the directory."""
@@ -607,11 +593,8 @@ class ZipParser(ArchiveParser):
 
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield the lines of `pparse info`."""
-        held = self.holds()
+        held, directory = self.holds(), self.directory
         if held is not None:
             yield "holds", f"{held}, whose tensors this version does not read yet"
-        directory = self.directory
-        if directory is None:
-            yield "directory", "missing or not trusted"
-        else:
-            yield "directory", f"{count_words(directory.count, 'entry')} at {directory.begin:,}"
+        told = f"{count_words(directory.count, 'entry')} at {directory.begin:,}" if directory is not None else ""
+        yield "directory", told or "missing or not trusted"

@@ -136,6 +136,9 @@ class Services(Protocol):
     def extraction(self) -> Host:
         """The document that is parsed."""
 
+    def steps_along(self, chain: list[Node]) -> list[KeyStep | OrdinalStep]:
+        """Return the steps to nodes, each of which is a child of the one before, the first of the root."""
+
     @property
     def parser(self) -> Format:
         """The parser of the tree."""

@@ -436,10 +436,13 @@ class Result:
                 if one != other:
                     break
                 shared += 1
-        steps = steps[:shared] + [
-            node.result.parser.step_to(node.parent, node.ordinal, node.key)  # type: ignore[arg-type]
-            for node in chain[shared:]
-        ]
+        steps = (
+            steps[:shared]
+            + [
+                node.result.parser.step_to(node.parent, node.ordinal, node.key)  # type: ignore[arg-type]
+                for node in chain[shared:]
+            ]
+        )
         self._last_steps = revision, ordinals, steps
         return list(steps)
 

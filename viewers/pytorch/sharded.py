@@ -49,7 +49,7 @@ class PyTorchSetViewer(ShardSetViewer):
             for number, crc in zip(numbers, left, strict=True):
                 found[number] = crc
         for tensor in tensors:  # of viewers that listed them, and may not be those that were asked just now
-            tensor._owner.is_settled = True  # type: ignore[union-attr]
+            tensor._owner.is_settled = True
         return found
 
     def open_shard(self, shard: Extraction) -> PyTorchViewer:
