@@ -58,7 +58,7 @@ BLOCK: Final = 256 * KIB
 # How far from the end of the data a directory may end.
 TAIL: Final = MIB + 64 * KIB + END_SIZE
 # So many end records are tried, each with the directory that it tells of: bytes that repeat may hold thousands.
-_MOST_ENDS: Final = 128
+_MOST_ENDS: Final = 16
 # How many bytes before the first entry are searched for local headers that are not listed.
 PREFIX: Final = 16 * MIB
 # Entries may overlap by this much: some writers miscount a descriptor.
