@@ -355,7 +355,7 @@ class ResumedData(DecodedData):
             self.problems.append(Problem(error, self._source.start, self._source.end))
             self.suspect_ranges = (SuspectRange(0, head.produced, error.reason),)
             error = None
-        if isinstance(error, EndOfDataError) and self.codec in ("gzip", "zlib", "deflate", "lz4"):
+        if isinstance(error, EndOfDataError) and self.codec in ("gzip", "zlib", "deflate", "lz4", "xz"):
             error = self._judge_cut(error)
         proved = head.is_proved(0, head.produced)
         if proved and error is not None and error.fault is Fault.TRAILING and not self._is_lost_head(error):
@@ -410,6 +410,8 @@ class ResumedData(DecodedData):
         """A stream that ends early may have its end all the same, or zeros where it was never written."""
         if self.codec == "lz4":
             from pparse.compressed.resync.lz4 import judge_cut
+        elif self.codec == "xz":
+            from pparse.compressed.resync.xz import judge_cut
         else:
             from pparse.compressed.resync.deflate import judge_cut
 

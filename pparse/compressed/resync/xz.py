@@ -16,13 +16,14 @@ from __future__ import annotations
 import zlib
 from bisect import bisect_left
 
-from pparse.compressed.resync.blocks import CUT, LARGEST, Effort, windows
+from pparse.compressed.resync.blocks import CUT, LARGEST, Effort, Look, windows
 from pparse.compressed.resync.pieces import BEFORE_DAMAGE, CONTRADICTED
 from pparse.compressed.resync.walk import BlockWalk, Found, Opener, spliced
 from pparse.compressed.resync.xz_layout import (
     HEADER,
     MAGIC,
     Layout,
+    before_padding,
     block_head_at,
     check_of_header,
     check_size,
@@ -34,6 +35,7 @@ from pparse.compressed.resync.xz_layout import (
     stream_header,
     walk_chunks,
 )
+from pparse.errors import MalformedError
 from pparse.limits import KIB
 
 TYPE_CHECKING = False
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from pparse.compressed.environment import DecodeEnv
     from pparse.compressed.resync.pieces import Failure, Piece
     from pparse.data.reader import Range
+    from pparse.errors import PparseError
 
 # How far before a failure the damage may begin: a chunk whose length is damaged may reach over the end of its block.
 _BACK: Final = 72 * KIB
@@ -52,6 +55,16 @@ _LONG: Final = 72 * KIB
 # A header of a block: how far before the name of the LZMA2 filter it begins, and its longest.
 _BEFORE: Final = 38
 _HEAD: Final = 1 * KIB
+
+
+def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
+    """Return the error that says what a stream that ends early is: one whose footer is there was not cut."""
+    look = Look(source)
+    end = before_padding(look, look.end)
+    if end - HEADER <= failure.start or footer_at(look, end - HEADER) is None:
+        return failure.error
+    reason = f"the end of the {codec} stream is there, and comes too early: bytes before it are lost"
+    return MalformedError(reason, offset=failure.at, source=source.data.name)
 
 
 def pieces(source: Range, failure: Failure, env: DecodeEnv, *, codec: str, size: int | None = None) -> Iterator[Piece]:

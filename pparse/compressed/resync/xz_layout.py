@@ -183,7 +183,7 @@ def layout_from_the_end(look: Look, budget: MemoryBudget) -> Layout:
     charge = budget.charge(_STEP * _ENTRY, "an index of blocks")
     at = look.end
     while True:
-        foot_at = _before_padding(look, at) - HEADER
+        foot_at = before_padding(look, at) - HEADER
         foot = footer_at(look, foot_at) if foot_at >= look.start + HEADER else None
         if foot is None:
             break
@@ -210,7 +210,7 @@ def layout_from_the_end(look: Look, budget: MemoryBudget) -> Layout:
     return layout
 
 
-def _before_padding(look: Look, at: int) -> int:
+def before_padding(look: Look, at: int) -> int:
     """Return where the zeros, in fours, that end at ``at`` begin."""
     while at - 4 >= look.start and look.get(at - 4, 4) == bytes(4):
         first = max(look.start, at - _BUFFER // 2)
