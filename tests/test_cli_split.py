@@ -119,6 +119,35 @@ def test_within_the_limit(run, graph):
         assert file.read() == graph
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed")
+def test_what_killed_runs_left_is_removed_by_the_next(run, graph):
+    before = names()
+    for args in (("split", "graph.pb", "-o", "out", "--max-size", "4KiB"), ("merge", "out.cpb", "-o", "back.pb")):
+        child = os.fork()
+        if child == 0:
+            try:
+                os.replace = lambda *_: os._exit(99)
+                run(*args)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 99
+        assert len([name for name in names() if name.endswith(".partial")]) == 1
+        assert run(*args).code == 0
+        before.append("back.pb" if args[0] == "merge" else "out.cpb")
+        assert names() == sorted(before)
+
+
+def test_an_interrupt_leaves_nothing(run, graph, monkeypatch):
+    """SIGTERM is an interrupt, too."""
+    monkeypatch.setattr(os, "chmod", interrupted)
+    assert run("split", "graph.pb", "-o", "out", "--max-size", "4KiB").code == 130
+    assert names() == ["graph.pb"]
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_beside_the_source(run, graph):
     """The natural thing to type: the source stays."""
     ran = run("split", "graph.pb", "-o", "graph.cpb", "--max-size", "4KiB")

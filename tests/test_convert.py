@@ -562,12 +562,13 @@ def test_the_source_is_never_replaced(tmp_path, set_of_many, model):
     assert sorted(os.listdir(tmp_path)) == ["link.safetensors", "set"]
 
 
-def test_a_link_stays_and_its_target_is_replaced(tmp_path, samples):
+def test_a_link_is_replaced_and_its_target_stays(tmp_path, samples):
     (tmp_path / "real.safetensors").write_bytes(b"old")
     (tmp_path / "link.safetensors").symlink_to("real.safetensors")
     pparse.convert(SAMPLE, tmp_path / "link.safetensors", force=True)
-    assert (tmp_path / "link.safetensors").is_symlink()
-    assert (tmp_path / "real.safetensors").read_bytes() == Path(SAMPLE).read_bytes()
+    assert not (tmp_path / "link.safetensors").is_symlink()
+    assert (tmp_path / "link.safetensors").read_bytes() == Path(SAMPLE).read_bytes()
+    assert (tmp_path / "real.safetensors").read_bytes() == b"old"
 
 
 def test_a_dry_run_tells_the_same_and_writes_nothing(tmp_path, samples):

@@ -293,6 +293,15 @@ def test_values_that_json_cannot_say(run, tmp_path) -> None:
     assert len(run("get", tmp_path / "a.pkl").out) == 5_002
 
 
+def test_doublings_are_not_written_out(run, tmp_path) -> None:
+    """Sixteen doublings of a tuple are 2^16 values, which are written; thirty, and two hundred, are refused at once."""
+    for doublings, code, told in ((16, 0, ""), (30, 2, "10,000,000 values"), (200, 2, "10,000,000 values")):
+        (tmp_path / "a.pkl").write_bytes(b"\x80\x04]" + b"2\x86" * doublings + b".")
+        for more in ([], ["--json"]):
+            ran = run("get", tmp_path / "a.pkl", *more)
+            assert (ran.code, told in ran.err, ran.out.count("[]")) == (code, True, 0 if code else 1 << doublings)
+
+
 def test_keys_of_storages_that_are_no_keys(run, tmp_path) -> None:
     """A legacy checkpoint whose list of keys holds tuples in tuples, and numbers without end."""
     head = [pickle.dumps(part, 2) for part in (0x1950A86A20F9469CFC6C, 1001, {}, {"a": 1})]

@@ -332,3 +332,40 @@ def test_links_within_the_folder_are_copied_and_others_refused(source, tmp_path)
     report = split_folder(source, tmp_path / "d", max_size=LIMIT)
     assert report.model.chunked
     assert "saved_model.pb was a link out of the folder" in report.notes[0]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed")
+def test_what_a_killed_run_left_is_removed_by_the_next(source, tmp_path):
+    """A folder half written goes; one that was moved away for another gets its name again."""
+    target, place = tmp_path / "target", os.rename
+    target.mkdir()
+    (target / "saved_model.pb").write_bytes(b"old")
+
+    def die_at(number: int) -> None:
+        moves: list[str] = []
+
+        def rename(old, new):
+            moves.append(new)
+            if len(moves) == number:
+                os._exit(99)
+            place(old, new)
+
+        child = os.fork()
+        if child == 0:
+            try:
+                os.rename = rename
+                split_folder(source, target, max_size=LIMIT, overwrite=True)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 99
+
+    die_at(1)
+    assert len(os.listdir(tmp_path)) == 3
+    die_at(2)
+    assert len([name for name in os.listdir(tmp_path) if "partial" in name]) == 2
+    with pytest.raises(OptionError, match="is not empty"):
+        split_folder(source, target, max_size=LIMIT)
+    assert tree(target) == {"saved_model.pb": b"old"}
+    split_folder(source, target, max_size=LIMIT, overwrite=True)
+    assert sorted(os.listdir(tmp_path)) == sorted([source.name, "target"])
+    assert "saved_model.cpb" in os.listdir(target)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _INDENTED: Final = 200
 # Digits of a number take time by their square: so many, a second or two.
 _DIGITS: Final = 1_000_000
+# What is in several places is written in each: some seconds for so many. A pickle of 60 bytes has 2^30.
+_REPEATED: Final = 10_000_000
 
 
 def deep_dumps(
@@ -25,8 +27,10 @@ def deep_dumps(
     """Return the result of `json.dumps` for any depth; values too deep for it are indented down to level 200.
 
     Keys of other types become text: bytes as in paths, all else as ``str`` shows it. Raises `UnsupportedError` for a
-    value that holds itself, or a number of more than a million digits.
+    value that holds itself, one whose shared parts come to more than ten million values, or a number of more than a
+    million digits.
     """
+    _refuse_repeated(value)
     digits = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(_DIGITS)
     try:
@@ -35,6 +39,30 @@ def deep_dumps(
         return "".join(_pieces(value, default, indent, ensure_ascii))
     finally:
         sys.set_int_max_str_digits(digits)
+
+
+def _refuse_repeated(value: Any) -> None:
+    """Raise `UnsupportedError` if containers that are in several places would be written too many times."""
+    sizes: dict[int, int] = {}  # of containers: how many values are written for one; -1 for one that is open
+    distinct = 0
+    stack = [value]
+    while stack:
+        item = stack[-1]
+        values = item.values() if isinstance(item, dict) else item if isinstance(item, list | tuple) else ()
+        inner = [below for below in values if isinstance(below, dict | list | tuple)]
+        if id(item) not in sizes:
+            sizes[id(item)] = -1
+            distinct += len(values)
+            stack.extend(below for below in inner if id(below) not in sizes)
+            continue
+        stack.pop()
+        if sizes[id(item)] < 0:
+            sizes[id(item)] = size = len(values) + sum(max(sizes[id(below)], 0) for below in inner)
+            if size - distinct > _REPEATED:
+                raise UnsupportedError(
+                    f"the same lists are in so many places that more than {_REPEATED:,} values would be written again; "
+                    "--raw gives its bytes"
+                )
 
 
 def _pieces(value: Any, default: Callable[[Any], Any], indent: int | None, ensure_ascii: bool) -> Iterator[str]:

@@ -129,7 +129,7 @@ def _build(options: Any, out: Output, source: Range) -> int:
             reason = f"cannot create the folder: {error.strerror or error}"
             raise SourceError(reason, errno=error.errno, source=os.path.dirname(path)) from error
     try:
-        with AtomicFile(path, sweep=True) as file:
+        with AtomicFile(path) as file:
             report = build_index(
                 source,
                 file.stream,

@@ -280,7 +280,7 @@ class Workspace:
         known = {number: stat for _, number, stat in self._journal.lines("name")}
         try:
             for number, path in enumerate(paths):
-                self._publish(number, os.path.realpath(path) if os.path.islink(path) else path, known, force=force)
+                self._publish(number, path, known, force=force)
             self._sync_folder(paths[0])
         except OSError as error:
             if isinstance(error, SourceError):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 
 from pparse.data.base import copy_into
 from pparse.data.local import exists, inside, is_folder, open_file, real_path, same_file
@@ -48,6 +49,8 @@ WHOLE: Final = "saved_model.pb"
 _TEXT: Final = "saved_model.pbtxt"
 FINGERPRINT: Final = "fingerprint.pb"
 _PREFIX: Final = "saved_model"
+# What a folder that is replaced is called until the new one has its name.
+_OLD: Final = ".old"
 
 
 class FolderReport:
@@ -201,6 +204,7 @@ def _write_folder(
 ) -> FolderReport:
     import pparse
 
+    _clear_leftovers(target)
     _check_target(source, target, given)
     notes: list[str] = []
     _note_link(source, model, notes)
@@ -272,13 +276,12 @@ class _Staging:
     """The folder being written, beside its final place. `commit` renames it, `discard` removes it if not committed."""
 
     def __init__(self, target: str) -> None:
-        import tempfile
+        from pparse.writers.files import make_locked
 
         self.target = os.path.realpath(target)  # a link is followed and stays
-        parent, name = os.path.split(self.target)
         try:
-            os.makedirs(parent, exist_ok=True)
-            self.path = tempfile.mkdtemp(prefix=f".{name[:40]}.", suffix=".partial", dir=parent)
+            os.makedirs(os.path.dirname(self.target), exist_ok=True)
+            self._lock, self.path = make_locked(_hidden(self.target), folder=True)
         except OSError as error:
             raise _cannot_write(error, target) from error
 
@@ -291,7 +294,7 @@ class _Staging:
             os.chmod(self.path, 0o777 & ~mask)  # mkdtemp makes private folders
             if os.path.isdir(self.target):
                 if overwrite and os.listdir(self.target):
-                    old = f"{self.path}.old"
+                    old = self.path + _OLD
                     os.rename(self.target, old)
                 else:
                     os.rmdir(self.target)  # fails if it was filled meanwhile
@@ -308,6 +311,30 @@ class _Staging:
         """Remove what was written, unless it was committed."""
         if self.path:
             _remove_tree(self.path)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _clear_leftovers(target: str) -> None:
+    """Remove what killed processes left beside the target. A target that one had moved away gets its name again."""
+    from pparse.writers.files import leftovers, sweep
+
+    target = os.path.realpath(target)
+    sweep(_hidden(target))
+    for old in leftovers(_hidden(target), _OLD):
+        if os.path.lexists(old.removesuffix(_OLD)):
+            continue  # a process is about to name its folder
+        if os.path.lexists(target):
+            _remove_tree(old)
+        else:
+            with suppress(OSError):
+                os.rename(old, target)
+
+
+def _hidden(path: str) -> str:
+    parent, name = os.path.split(path)
+    return os.path.join(parent, f".{name}")
 
 
 def _remove_tree(path: str) -> None:

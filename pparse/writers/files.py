@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 class AtomicFile:
     """Write to a file beside ``path``, and rename it at the end; nothing is left behind if writing fails.
 
-    ``sweep``: also remove files for the same ``path`` that killed processes left behind. A file that a process is still
-    writing is locked, and stays.
+    What killed processes left behind for the same ``path`` is removed; a file that a process is still writing is
+    locked, and stays. A symbolic link is replaced, and what it leads to stays as it is.
     """
 
-    def __init__(self, path: str, *, sweep: bool = False) -> None:
-        # A symbolic link stays; its target is replaced.
-        self.path = os.path.realpath(path) if os.path.islink(path) else path
+    def __init__(self, path: str) -> None:
+        self.path = path
         self._temporary = ""
         try:
-            descriptor, self._temporary = _make_locked(self.path) if sweep else _make(self.path)
+            sweep(path)
+            descriptor, self._temporary = make_locked(path)
         except OSError as error:
             raise SourceError(f"cannot write: {error.strerror or error}", errno=error.errno, source=path) from error
         except ValueError as error:  # a NUL byte
@@ -45,7 +45,10 @@ class AtomicFile:
             raise SourceError(
                 f"cannot write: {error.strerror or error}", errno=error.errno, source=self.path
             ) from error
+        lock = -1
         try:
+            if kind is None and os.name != "nt":
+                lock = os.dup(self.stream.fileno())  # no other process shall take it for a leftover meanwhile
             self.stream.close()
             if kind is None:
                 # mkstemp makes private files; set the permissions that open() would.
@@ -60,6 +63,8 @@ class AtomicFile:
             ) from failed
         finally:
             self._remove()
+            if lock >= 0:
+                os.close(lock)
 
     def _remove(self) -> None:
         if self._temporary:
@@ -87,44 +92,63 @@ def try_lock(descriptor: int) -> bool | None:
     return True
 
 
-def _make(path: str, mark: str = "") -> tuple[int, str]:
-    prefix = f"{os.path.basename(path)[:40]}.{mark}"  # file names have a length limit
-    return tempfile.mkstemp(prefix=prefix, suffix=".partial", dir=os.path.dirname(path) or ".")
+def make_locked(path: str, *, folder: bool = False) -> tuple[int, str]:
+    """Make a file, or a folder, beside ``path`` that `sweep` of other processes leaves alone while it is open.
 
-
-def _make_locked(path: str) -> tuple[int, str]:
-    """Make a file that `_sweep` of other processes leaves alone; sweep first."""
-    from hashlib import blake2b
-
-    # Made from the whole name, which the new file's name may have no room for.
-    mark = blake2b(os.fsencode(os.path.basename(path)), digest_size=6).hexdigest() + "."
-    _sweep(path, mark)
+    Return its descriptor (-1 for a folder on Windows, which opens none) and its path.
+    """
+    place, prefix = os.path.dirname(path) or ".", _prefix(path)
     while True:
-        descriptor, temporary = _make(path, mark)
-        # Before it is locked, another process may take the file for a leftover.
-        if try_lock(descriptor) is not False and os.path.lexists(temporary):
+        if folder:
+            temporary = tempfile.mkdtemp(prefix=prefix, suffix=".partial", dir=place)
+            descriptor = os.open(temporary, os.O_RDONLY) if os.name != "nt" else -1
+        else:
+            descriptor, temporary = tempfile.mkstemp(prefix=prefix, suffix=".partial", dir=place)
+        # Before it is locked, another process may take it for a leftover.
+        if descriptor < 0 or (try_lock(descriptor) is not False and os.path.lexists(temporary)):
             return descriptor, temporary
         os.close(descriptor)
         with suppress(OSError):
-            os.unlink(temporary)
+            (os.rmdir if folder else os.unlink)(temporary)
 
 
-def _sweep(path: str, mark: str) -> None:
-    """Remove the files of `_make_locked` that no process has open."""
-    folder = os.path.dirname(path) or "."
-    ours = re.compile(re.escape(f"{os.path.basename(path)[:40]}.{mark}") + r"[a-z0-9_]{8}\.partial").fullmatch
-    with suppress(OSError):
-        for name in filter(ours, os.listdir(folder)):
-            with suppress(OSError):
-                _remove_if_left(os.path.join(folder, name))
+def sweep(path: str) -> None:
+    """Remove the files and folders of `make_locked` for ``path`` that no process has open."""
+    for left in leftovers(path):
+        with suppress(OSError):
+            _remove_if_left(left)
+
+
+def leftovers(path: str, ending: str = "") -> list[str]:
+    """Return the paths of the files and folders of `make_locked` for ``path``, and those with an ``ending`` more."""
+    place = os.path.dirname(path)
+    ours = re.compile(re.escape(_prefix(path)) + r"[a-z0-9_]{8}\.partial" + re.escape(ending)).fullmatch
+    try:
+        return [os.path.join(place, name) for name in filter(ours, os.listdir(place or "."))]
+    except OSError:
+        return []
+
+
+def _prefix(path: str) -> str:
+    from hashlib import blake2b
+
+    name = os.path.basename(path)
+    # File names have a length limit: a hash stands for the whole name, which there may be no room for.
+    return f"{name[:40]}.{blake2b(os.fsencode(name), digest_size=6).hexdigest()}."
 
 
 def _remove_if_left(path: str) -> None:
-    flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+    folder = os.path.isdir(path)
+    flags = os.O_RDONLY if folder else os.O_RDWR
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
     descriptor = os.open(path, flags)
     try:
         is_left = try_lock(descriptor)
-        if is_left and os.name != "nt":
+        if is_left and folder:
+            import shutil
+
+            shutil.rmtree(path, ignore_errors=True)
+        elif is_left and os.name != "nt":
             os.unlink(path)
     finally:
         os.close(descriptor)
