@@ -313,3 +313,50 @@ def test_a_length_that_leaves_an_array_is_told_the_same_each_time() -> None:
         node.unload()
         assert list(node.children()) == first
         assert node.status is Status.DAMAGED
+
+
+def grown() -> bytes:
+    """Return a file with three arrays of 600 bytes, large enough that each is read by itself."""
+    content = bytes(range(100, 160)) * 10
+    parts = {"first": content, "b": content[::-1], "c": content, "third": content}
+    layer = {name: array("uint8", [600], raw) for name, raw in parts.items()}
+    return encode(pairs(("layer", {**layer, "more": bytes(5000)}), ("z", array("uint8", [600], content))))
+
+
+def statuses(content: bytes) -> tuple[dict[str, Status], dict[str, Status]]:
+    """Return the status of each array of a file, as it is listed, and as it is asked for alone."""
+    with pparse.view(content, format="flax") as model:
+        listed = {tensor.name: tensor.status for tensor in model.tensors()}
+    alone = {}
+    for name in listed:
+        with pparse.view(content, format="flax") as model:
+            alone[name] = model[name].status
+    return listed, alone
+
+
+@pytest.mark.parametrize("change", [-100, -1, 1, 100])
+def test_the_last_array_before_a_break_is_in_doubt(change: int) -> None:
+    content = grown()
+    with pparse.view(content) as model:
+        assert all(tensor.status is Status.COMPLETE for tensor in model.values())
+        span = model["layer.b"].spans[0]
+        at = span.offset + 300
+    changed = content[:at] + (content[at - change :] if change < 0 else bytes(change) + content[at:])
+    listed, alone = statuses(changed)
+    assert (listed["layer.first"], listed["layer.b"]) == (Status.COMPLETE, Status.DAMAGED)
+    assert alone == listed
+    with pparse.view(content) as right, pparse.view(changed, format="flax") as model:
+        for name, status in listed.items():
+            assert status is not Status.COMPLETE or (model[name].numpy() == right[name].numpy()).all(), name
+    with pparse.view(changed, format="flax") as model:
+        finding = model["layer.b"].finding
+        assert finding is not None and (finding.path, finding.offset) == ("layer.b", span.offset)
+
+
+def test_bytes_behind_the_file_put_its_last_array_in_doubt() -> None:
+    content = grown()
+    listed, alone = statuses(content + b"more")
+    assert [name for name, status in listed.items() if status is Status.DAMAGED] == ["z"]
+    assert alone == listed
+    padded = content + bytes(-len(content) % 512)
+    assert set(statuses(padded)[0].values()) == {Status.COMPLETE}  # to a block of a disk

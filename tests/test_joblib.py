@@ -421,3 +421,29 @@ def test_an_array_with_wrong_padding_is_not_saved_as_whole(tmp_path: Path) -> No
     with pparse.open(source) as document:
         recover(document, tmp_path / "saved")
     assert not (tmp_path / "saved" / "one.safetensors").exists()
+
+
+def changed_array(change: int) -> bytes:
+    """Return three arrays, and bytes that went from the middle of the second one (or, above 0, came in)."""
+    content = many(3, 1000)
+    at = content.index(b"\1" * 1000) + 500
+    return content[:at] + (content[at - change :] if change < 0 else b"\x3f" * change + content[at:])
+
+
+@pytest.mark.parametrize("change", [-100, -1, 1, 100])
+def test_the_last_array_before_a_break_is_in_doubt(change: int) -> None:
+    for asked_alone in (False, True):
+        with pparse.view(changed_array(change)) as viewer:
+            if asked_alone:
+                viewer["1"].status  # noqa: B018 -- it is asked first
+            listed = {tensor.name: tensor.status for tensor in viewer.tensors()}
+            finding = viewer["1"].finding
+            assert listed == {"0": Status.COMPLETE, "1": Status.DAMAGED}
+            assert finding is not None and finding.code == "shifted"
+
+
+def test_bytes_behind_a_pickle_put_its_last_array_in_doubt() -> None:
+    with pparse.view(many(2, 100) + b"more") as viewer:
+        assert [tensor.status for tensor in viewer.tensors()] == [Status.COMPLETE, Status.DAMAGED]
+    with pparse.view(many(2, 100) + bytes(100)) as viewer:
+        assert [tensor.status for tensor in viewer.tensors()] == [Status.COMPLETE, Status.COMPLETE]

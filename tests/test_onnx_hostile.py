@@ -273,6 +273,22 @@ def test_a_pipe_or_a_folder_is_no_file_of_data(folder):
         others_are_whole(found)
 
 
+def test_of_a_file_that_is_longer_all_tensors_may_have_moved(folder):
+    first, second = (external(location="both.bin", offset=at, length=8) for at in (0, 8))
+    for behind, status in ((b"", Status.COMPLETE), (b"more", Status.DAMAGED), (bytes(496), Status.COMPLETE)):
+        (folder / "both.bin").write_bytes(bytes(range(1, 17)) + behind)
+        path = put(folder, first=first, second=second)
+        with pparse.view(path) as found:
+            assert found["first"].status is status  # asked for alone, before anything is known of the second
+        with pparse.view(path) as found:
+            assert [tensor.status for tensor in found.tensors()][:2] == [status, status]
+            finding = found["second"].finding
+            assert (finding.code, finding.offset) == ("shifted", 8) if behind == b"more" else finding is None
+            others_are_whole(found)
+            found.extent()
+            assert ("trailing-bytes" in {finding.code for finding in found.findings}) is (behind == b"more")
+
+
 @rows(
     "place, status",
     [

@@ -15,7 +15,7 @@ from pparse.errors import EndOfDataError, MalformedError
 from pparse.kernels.msgpack_skip import SIZES, skip
 from pparse.parsers.msgpack.match import HEAD
 from pparse.parsers.msgpack.parser import MsgpackParser
-from pparse.parsers.msgpack.values import container, decode, head
+from pparse.parsers.msgpack.values import container, decode, head, is_text
 from pparse.tree.context import DONE
 from pparse.tree.entry import MAP
 from pparse.tree.parser import Parser
@@ -23,7 +23,7 @@ from pparse.tree.recognition import Confidence, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any, Final
 
     from pparse.tree.context import Done, NodeContext, State, Step
@@ -79,6 +79,17 @@ class FlaxParser(MsgpackParser):
             ctx.emit_next(key, _KINDS[number], count, at=at, status=None)
         else:
             super().emit_extension(ctx, key, number, count, at)
+
+    def note_keys(self, ctx: NodeContext, block: bytes, base: int, places: Iterable[int]) -> None:
+        """Note the first key that is no text in a map that begins with one: what was read may be no keys at all."""
+        node, end = ctx.node, base + len(block)
+        if self.first_odd_key is not None or node.kind != "map":
+            return
+        for at in places:
+            if at < end and not is_text(block[at - base]):
+                if is_text(self.result.extraction.data.pread(node.note[1], 1)[0]):
+                    self.first_odd_key = at
+                return
 
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
         """Look at everything, arrays included, node by node."""

@@ -47,7 +47,7 @@ from pparse.tree.visit import Visit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any, ClassVar, Final
 
     from pparse.tree.context import Done, NodeContext, State, Step
@@ -91,6 +91,8 @@ class MsgpackParser(Parser):
     child_state = {"map": "expect_child", "array": "expect_child", "stream": "expect_child"}
     documents: ClassVar[str] = "auto"
     """How many values a file has, if the option does not say."""
+    first_odd_key: int | None = None
+    """Where the first key that is no text was met in a map that begins with one, of what was read; for flax only."""
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
@@ -167,11 +169,13 @@ class MsgpackParser(Parser):
             offsets = array("q")
             at = children(block, ctx.pos - base, left, 1 + (node.kind == "map"), _SMALL, offsets, base)
             if offsets:
+                self.note_keys(ctx, block, base, offsets)
                 return self._add_many(ctx, offsets, base + at)
         at = ctx.pos
         key: Key = None
         if node.kind == "map":
             ctx.scratch = (at, 1)
+            self.note_keys(ctx, block, base, (at,))
             try:
                 key, ctx.pos = self._key(ctx, block, at - base, base)
             except EndOfDataError:
@@ -181,6 +185,9 @@ class MsgpackParser(Parser):
                 where = {"source": self.result.extraction.name, "offset": at, "length": ctx.pos - at}
                 self.result.findings.add(Finding("malformed", reason, **where))  # type: ignore[arg-type]
         return self._emit_value(ctx, block, base, key, at)
+
+    def note_keys(self, ctx: NodeContext, block: bytes, base: int, places: Iterable[int]) -> None:
+        """Take note of the keys that begin at ``places`` of the children that are read now."""
 
     def _add_many(self, ctx: NodeContext, offsets: array[int], behind: int) -> Step:
         index, count = ctx.index, len(offsets)

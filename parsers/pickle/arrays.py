@@ -47,8 +47,8 @@ class Array:
         """The bytes; None: there are none, see ``place`` and ``objects``."""
         self.place: tuple[Data, int, int] | None = None
         """Where the bytes of a large array are: the data, begin and end."""
-        self.doubt = ""
-        """Why the place may be wrong; empty: nothing suggests that."""
+        self.doubt: tuple[str, str] | None = None
+        """Code and words why the place may be wrong; None: nothing suggests that."""
         self.objects: list[Any] | None = None
         """The elements, if they are Python objects."""
 

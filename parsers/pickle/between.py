@@ -5,6 +5,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 
+from pparse.data.trailing_bytes import LAST_BEFORE_BREAK
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +37,7 @@ class RawArray:
 
     __slots__ = ("begin", "data", "doubt", "end", "is_pickle")
 
-    def __init__(self, data: Data, begin: int, end: int, doubt: str, *, is_pickle: bool) -> None:
+    def __init__(self, data: Data, begin: int, end: int, doubt: tuple[str, str] | None, *, is_pickle: bool) -> None:
         self.data = data
         """What holds the bytes."""
         self.begin = begin
@@ -43,7 +45,7 @@ class RawArray:
         self.end = end
         """Where they end, or would."""
         self.doubt = doubt
-        """Why the place may be wrong; empty: nothing suggests that."""
+        """Code and words why the place may be wrong; None: nothing suggests that."""
         self.is_pickle = is_pickle
         """Whether it has objects: a pickle stands there."""
 
@@ -65,6 +67,8 @@ class Arrays:
         self._owned: frozenset[int] | None = None
         self._aligned: set[int] = set()  # the remainders that places leave, two at most
         self._aligned_count = 0
+        self.is_last_sure = True
+        """Whether opcodes that can be read follow the last one, to an end with nothing behind it."""
 
     def __len__(self) -> int:
         return len(self._behind)
@@ -151,13 +155,15 @@ class Arrays:
         """Whether an array is a pickle of objects."""
         return bool(self._facts[number] & _PICKLED)
 
-    def _doubt(self, number: int) -> str:
+    def _doubt(self, number: int) -> tuple[str, str] | None:
         facts = self._facts[number]
         if facts & _DOUBTFUL:
-            return "the padding before its bytes is not as joblib writes it"
+            return "bad-padding", "the padding before its bytes is not as joblib writes it"
         if facts & _SHIFTED and (len(self._aligned) > 1 or self._aligned_count < 2):
-            return "its bytes are not aligned as those of joblib are"
-        return ""
+            return "bad-padding", "its bytes are not aligned as those of joblib are"
+        if not self.is_last_sure and number == len(self) - 1:
+            return "shifted", LAST_BEFORE_BREAK
+        return None
 
     def pickles(self) -> Iterator[int]:
         """Yield where the pickles of arrays of objects begin."""

@@ -124,6 +124,8 @@ class PickleParser(Parser, Listing):
 
     # -- programs ----------------------------------------------------------------------------------------------------
 
+    _is_longer = False  # than its pickles, by other bytes than zeros
+
     def program(self, pos: int) -> Program:
         """Return the pickle that begins at ``pos``, or around it; that of an array of objects if it is in one."""
         start = self._starts[max(0, bisect_right(self._starts, pos) - 1)] if self._starts else pos
@@ -134,6 +136,8 @@ class PickleParser(Parser, Listing):
             while len(self._programs) >= _PROGRAMS_KEPT:
                 del self._programs[next(iter(self._programs))]
         self._programs[start] = found
+        if self._is_longer and start == self._starts[-1]:
+            found.doubt_last_array()
         return found.program_at(pos)
 
     def decoder(self, program: Program) -> Decoder:
@@ -231,6 +235,8 @@ class PickleParser(Parser, Listing):
     def _note_trailing(self, pos: int, end: int) -> None:
         data = self.result.extraction.data
         zeros = end - pos <= _ZEROS and not data.pread(pos, end - pos).strip(b"\0")
+        if not zeros and self._starts:
+            self._is_longer = True
         self.result.findings.add(
             Finding(
                 "trailing",
@@ -365,7 +371,7 @@ class PickleParser(Parser, Listing):
             finding = Finding("truncated", "the bytes of an array end early", source=source, offset=last)
         elif place.doubt:
             status = Status.DAMAGED
-            finding = Finding("bad-padding", place.doubt, source=source, offset=place.begin)
+            finding = Finding(*place.doubt, source=source, offset=place.begin)
         return Entry("array", "raw", min(place.begin, last), min(place.end, last), status=status, finding=finding)
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:

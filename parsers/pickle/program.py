@@ -209,10 +209,17 @@ class Program:
         if reading.pos > self.known_end and state.slots and (cut_array or self._is_cut(state.slots[-1], reading)):
             self._cut_slot = state.slots[-1]
         self.trouble = self._judge(reading.pos)
+        if self.status is Status.DAMAGED:
+            self.doubt_last_array()
         state.memo = None
         self._big_starts = sorted(state.big)
         self.catch_up()
         self._far_ends.clear()
+
+    def doubt_last_array(self) -> None:
+        """Note that the last array may not end where it seems to: what follows it cannot be read, or is too much."""
+        if self.arrays is not None:
+            self.arrays.is_last_sure = False
 
     @property
     def _is_running(self) -> bool:

@@ -15,6 +15,7 @@ from struct import Struct
 
 from pparse.data.base import Access
 from pparse.data.range_status import cut_status
+from pparse.data.trailing_bytes import LAST_BEFORE_BREAK
 from pparse.data.zero_runs import zeros_at_end
 from pparse.errors import PASSING, PparseError
 from pparse.findings import Finding, Status
@@ -53,16 +54,24 @@ class _Reader:
         self.data = document.data
         self.pos = document.start
         self.end = document.known_end()
+        self.is_cut = False
+        """Whether the member ended in what was read last."""
         self._session = document.session
 
     def poll(self) -> None:
         """Raise `CancelledError` if the caller wants that."""
         self._session.check_cancelled()
 
+    @property
+    def is_at_pickle(self) -> bool:
+        """Whether a pickle begins here, by its PROTO; also at the end of what is there."""
+        return self.pos >= self.end or self.data.pread(self.pos, 1) == b"\x80"
+
     def value(self) -> Any:
         """Return the value of the next pickle; None if it is not whole."""
         program = Program(self._session, self.data, self.pos, self.end)
         if program.trouble:
+            self.is_cut = program.status is Status.TRUNCATED
             return None
         self.pos = program.end
         return Decoder(program).decode(program.start, program.end - 1)
@@ -71,6 +80,7 @@ class _Reader:
         """Return the next ``count`` numbers of 64 bits; None if they are not there."""
         raw = self.data.pread(self.pos, 8 * count) if self.pos + 8 * count <= self.end else b""
         if len(raw) < 8 * count:
+            self.is_cut = True
             return None
         self.pos += 8 * count
         return Struct(f"<{count}q").unpack(raw)
@@ -166,6 +176,7 @@ class PyTorchTarParser(TarParser, Checkpoint):
                     raise
                 except PparseError as error:
                     self._note_part("storages", error)
+                    self._doubt_last(found)
             self._found = found
         return self._found
 
@@ -178,11 +189,17 @@ class PyTorchTarParser(TarParser, Checkpoint):
         count = reader.value()
         for _ in range(count if type(count) is int else 0):
             begin = reader.pos
+            if not reader.is_at_pickle:
+                self._doubt_last(found)
+                self._take_back(reader, begin, found)
+                return
             about = reader.value()
             size = reader.numbers(1)
             known = storage_type(about[2]) if isinstance(about, tuple) and len(about) == 3 else None
             dtype = DTYPES.get(known[0]) if known is not None else None
             if known is None or dtype is None or size is None or size[0] < 0:
+                if not reader.is_cut:
+                    self._doubt_last(found)
                 self._take_back(reader, begin, found)
                 return
             storage = StorageId(str(about[0]), *known, str(about[1]), size[0])
@@ -190,7 +207,10 @@ class PyTorchTarParser(TarParser, Checkpoint):
             reader.pos += size[0] * dtype.itemsize
             if reader.pos > reader.end:
                 return
-        views = reader.value()
+        is_cut = reader.pos >= reader.end
+        views = reader.value() if reader.is_at_pickle else None
+        if not is_cut and (not isinstance(views, list) or reader.pos < reader.end):
+            self._doubt_last(found)
         for view in views if isinstance(views, list) else ():
             whole = found.get(str(view[1])) if isinstance(view, tuple) and len(view) == 4 else None
             if whole is None or any(type(number) is not int or number < 0 for number in view[2:]):
@@ -198,7 +218,17 @@ class PyTorchTarParser(TarParser, Checkpoint):
             storage = StorageId(str(view[0]), whole[0].dtype, whole[0].torch_dtype, whole[0].location, view[3])
             item = DTYPES[storage.dtype].itemsize
             data, begin, _ = whole[1].place
-            found[storage.key] = storage, _part(data, begin + view[2] * item, view[3] * item, reader.end)
+            part = _part(data, begin + view[2] * item, view[3] * item, reader.end)
+            if whole[1].finding is not None and part.status is Status.COMPLETE:
+                part.status, part.finding = whole[1].status, whole[1].finding
+            found[storage.key] = storage, part
+
+    def _doubt_last(self, found: dict[str, tuple[StorageId, Stored]]) -> None:
+        """Put the last storage in doubt: nothing but its own length tells where it ends, and no pickle is there."""
+        stored = found[next(reversed(found))][1] if found else None
+        if stored is not None and stored.status is Status.COMPLETE:
+            where = {"source": self.extraction.name, "offset": stored.place[1], "length": stored.size}
+            stored.status, stored.finding = Status.DAMAGED, Finding("shifted", LAST_BEFORE_BREAK, **where)
 
     @staticmethod
     def _take_back(reader: _Reader, at: int, found: dict[str, tuple[StorageId, Stored]]) -> None:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 SHIFTED: Final = "bytes after the last tensor may have been inserted before this one, so its bytes may be wrong"
 """Why tensors are in doubt in a file that is longer than its tensors."""
+LAST_BEFORE_BREAK: Final = "what follows it cannot be read: bytes may have gone from it, or come into it"
+"""Why the last value before malformed bytes is in doubt, where nothing but its own length tells its end."""
 # Zeros that pad a file to a block of a disk, a tar, or a page.
 _DISK_BLOCK: Final = 512
 _MOST_PADDING: Final = 64 << 10

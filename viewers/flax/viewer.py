@@ -5,10 +5,11 @@ from __future__ import annotations
 from math import prod
 
 from pparse.containers.member import NameCounter
+from pparse.data.trailing_bytes import LAST_BEFORE_BREAK, has_odd_tail
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Status
 from pparse.parsers.msgpack.flax import CHUNKED
-from pparse.parsers.msgpack.values import decode, head
+from pparse.parsers.msgpack.values import decode, head, is_text
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.node_names import join, node_called
 from pparse.tensors.remark import Remark
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any, Final
 
+    from pparse.parsers.msgpack.parser import MsgpackParser
     from pparse.tensors.dtype import DType
     from pparse.tensors.extent import Extent
     from pparse.tree.node import Node
@@ -68,6 +70,8 @@ class Described:
 class ArrayTreeViewer(Viewer):
     """A mapping of names to arrays in nested maps and lists; a name is the keys that lead to it, joined by dots."""
 
+    _broken: bool | None = None
+
     def described(self, node: Node) -> Described | None:
         """Return what ``node`` says of an array; None if it is none."""
         raise NotImplementedError
@@ -100,17 +104,17 @@ class ArrayTreeViewer(Viewer):
     def tensors(self) -> Iterator[Tensor]:
         """Yield every array in file order; the second of two equal names as ``name#2``."""
         names = NameCounter()
-        for name, _, array in self.leaves():
+        for name, node, array in self.leaves():
             if array is not None:
                 number = names.add(name)
-                yield self._tensor(name if number == 1 else f"{name}#{number}", array)
+                yield self._tensor(name if number == 1 else f"{name}#{number}", node, array)
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor called ``name``, or None; slashes will do instead of dots."""
         node = node_called(self.root, name)
         array = self.described(node) if node is not None else None
         if array is not None:
-            return self._tensor(name, array)
+            return self._tensor(name, node, array)
         found = next((tensor for tensor in self.tensors() if tensor.name == name), None)
         return self.find(name.replace("/", ".")) if found is None and "/" in name else found
 
@@ -159,7 +163,7 @@ class ArrayTreeViewer(Viewer):
                 raise LimitError("too many values for a tree in memory", option="tensors()", got=_MOST_VALUES)
             array = self.described(node)
             if array is not None:
-                above[key] = self._tensor(name, array)
+                above[key] = self._tensor(name, node, array)
             elif self.is_fact(node):
                 above[key] = node.load() if node.shape == SCALAR else self.fact(node)
             else:
@@ -173,7 +177,7 @@ class ArrayTreeViewer(Viewer):
                 todo += [(kid, join(name, _key(kid)), made, key) for kid, key in zip(kids, keys, strict=True)][::-1]
         return found[None]
 
-    def _tensor(self, name: str, array: Described) -> Tensor:
+    def _tensor(self, name: str, node: Node, array: Described) -> Tensor:
         dtype, spans, there = _dtype(array.word), array.spans, self.extraction.known_end()
         size = sum(span.length for span in spans)
         if dtype is None and array.word:
@@ -184,6 +188,11 @@ class ArrayTreeViewer(Viewer):
             )
         if array.status is Status.COMPLETE and size:
             array.status = status_by_place(spans[0].offset, max(span.offset + span.length for span in spans), there)
+        if array.status is Status.COMPLETE and size:
+            if self._is_last_before_break(node):
+                array.doubt(Status.DAMAGED, LAST_BEFORE_BREAK)
+            elif self._is_made_up(node):
+                array.doubt(Status.DAMAGED, "its key, or one before it in a file that breaks, is no text: its name may be made up")
         finding = None
         if array.reason:
             at = spans[0].offset if spans else None
@@ -199,6 +208,58 @@ class ArrayTreeViewer(Viewer):
             finding=finding,
             owner=self,
         )
+
+    def _is_last_before_break(self, node: Node) -> bool:
+        """Say whether what follows ``node`` is not a value of the format: the end of the node may be the wrong place."""
+        try:
+            while (above := node.parent) is not None:
+                ordinal = node.ordinal + 1
+                while above.index_to(ordinal + 1).count > ordinal:
+                    following = above.child(ordinal)
+                    if _is_odd(following) and (_is_letter(following.key) or self._is_broken):
+                        return True
+                    if self.is_fact(following) or self.described(following) is not None:
+                        return following.known_status is Status.DAMAGED and following.shape == SCALAR
+                    above, ordinal = following, 0
+                if above.known_status is Status.DAMAGED or self._is_odd_cut(above, node):
+                    return True
+                node = above  # which ends here, too
+        except LimitError:
+            return False
+        return self._has_more
+
+    def _is_odd_cut(self, above: Node, last: Node) -> bool:
+        """Say whether a map of texts, ``above``, ends early with a key behind its ``last`` child that is no text."""
+        if above.known_status is not Status.TRUNCATED or above.shape != MAP or last.end is None:
+            return False
+        raw = self.extraction.data.read_known(last.end, 1)[0]
+        return bool(raw) and not is_text(raw[0]) and type(above.child(0).key) is str
+
+    def _is_made_up(self, node: Node) -> bool:
+        """Say whether the name of ``node`` may be made of other bytes: an odd key is before it in a file that breaks."""
+        if _is_odd(node) and _is_letter(node.key):
+            return True
+        parser: MsgpackParser = self.extraction.parse().parser  # type: ignore[assignment]
+        odd = parser.first_odd_key
+        return odd is not None and odd <= node.start and self._is_broken
+
+    @property
+    def _has_more(self) -> bool:
+        """Whether bytes follow the value of the file."""
+        root, there = self.root, self.extraction.known_end()
+        is_closed = root.end is not None and root.known_status is not Status.TRUNCATED
+        return is_closed and has_odd_tail(self.extraction.data, root.start, root.end or there, there)
+
+    @property
+    def _is_broken(self) -> bool:
+        """Whether the file cannot be read to its end, or more follows. Reads it; asked if there are odd keys only."""
+        if self._broken is None:
+            try:
+                self.root.index_to(None)
+            except LimitError:
+                return False
+            self._broken = self.root.known_status is not Status.COMPLETE or self._has_more
+        return self._broken
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent: nobody knows how much follows the end of a cut file."""
@@ -245,7 +306,7 @@ class FlaxViewer(ArrayTreeViewer):
             self._add(array, node)
             if array.status is Status.COMPLETE and prod(array.shape) != 1:
                 raise UnsupportedError("its shape is not that of a single value", offset=node.start)
-            return self._tensor("", array).numpy().item()
+            return self._tensor("", node, array).numpy().item()
         return super().fact(node)
 
     def _add(self, array: Described, node: Node) -> None:
@@ -403,6 +464,18 @@ def _key(node: Node) -> str:
     if key is None:
         return str(node.ordinal) if node.parent is not None and node.parent.shape == LIST else f"#{node.ordinal}"
     return key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else str(key)
+
+
+def _is_odd(node: Node) -> bool:
+    """Say whether the key of a node is no text, in a map that begins with one."""
+    above = node.parent
+    is_text = type(node.key) is str or above is None or above.shape != MAP
+    return not is_text and above is not None and type(above.child(0).key) is str
+
+
+def _is_letter(key: Any) -> bool:
+    """Say whether an odd key may be the last letter of a text whose other bytes went."""
+    return type(key) is int and 0x20 <= key < 0x7F
 
 
 def _dtype(word: str) -> DType | None:

@@ -8,6 +8,7 @@ in the second. Nothing of a file is read before a tensor is.
 
 from __future__ import annotations
 
+from pparse.data.trailing_bytes import SHIFTED, has_odd_tail
 from pparse.errors import EndOfDataError, PathError, SourceError
 from pparse.findings import Finding, Status
 from pparse.parsers.protobuf.message import Problem
@@ -16,7 +17,7 @@ from pparse.tensors.tensor import Span
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Final
 
     from pparse.document.extraction import Extraction
@@ -65,6 +66,14 @@ class ExternalFile:
         return self.content is None or self.there < self.wanted
 
     @property
+    def is_longer(self) -> bool:
+        """Whether more follows the last tensor in it that is known so far, and that is no padding."""
+        content = self.content
+        if content is None or self.there <= self.wanted:
+            return False
+        return has_odd_tail(content.data, content.start, content.start + self.wanted, content.start + self.there)
+
+    @property
     def there(self) -> int:
         """How many bytes it has; 0 if it cannot be read."""
         return 0 if self.content is None else self.content.known_end() - self.content.start
@@ -73,9 +82,12 @@ class ExternalFile:
 class ExternalFiles:
     """The files with external data of one model, each opened when the first tensor in it is listed."""
 
-    def __init__(self, extraction: Extraction) -> None:
+    def __init__(self, extraction: Extraction, learn: Callable[[], bool]) -> None:
+        """``learn`` lists all tensors of the model, and returns whether none of them can be lost."""
         self._extraction = extraction
         self._files: dict[str, ExternalFile] = {}
+        self._learn = learn
+        self._are_known: bool | None = None  # None: their tensors were not all listed yet
 
     def __iter__(self) -> Iterator[tuple[str, ExternalFile]]:
         return iter(self._files.items())
@@ -123,7 +135,21 @@ class ExternalFiles:
         if length is None and there - offset != size:
             reason = f"no length is given, and {there - offset:,} bytes of {location} follow its offset: onnx takes all"
             return Placed(span, status, reason, there - offset)
+        if size and self._has_grown(self._files[location]):
+            return Placed(span, Status.DAMAGED, SHIFTED, size)
         return Placed(span, status, "", size)
+
+    def _has_grown(self, file: ExternalFile) -> bool:
+        """Say whether a file is longer than its tensors need, so that bytes may have been inserted anywhere in it.
+
+        A checksum tells better, when it is compared.
+        """
+        if not file.is_longer or file.checksums:
+            return False
+        if self._are_known is None:
+            self._are_known = False  # for those that are listed now
+            self._are_known = self._learn()
+        return self._are_known and file.is_longer
 
     # -- files ---------------------------------------------------------------------------------------------------------
 

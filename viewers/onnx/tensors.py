@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 
 from pparse.data.range_status import cut_status
-from pparse.findings import Status
+from pparse.findings import Finding, Status
 from pparse.kernels.wire import LEN, PADDING, read_length, read_value
 from pparse.locking import steps
 from pparse.parsers.protobuf.index import OverlayField
@@ -51,7 +51,7 @@ class OnnxMaker(TensorMaker):
     def __init__(self, extraction: Extraction, make: ValueEntries, schema: Schema, owner: Any) -> None:
         super().__init__(extraction, make, schema.message("onnx.TensorProto"), owner)
         self.pair_type = schema.message("onnx.StringStringEntryProto")
-        self.external = ExternalFiles(extraction)
+        self.external = ExternalFiles(extraction, lambda: owner.knows_files())
 
     def of_head(self, name: str, head: Head, part: Range) -> ProtoTensor | None:
         """Return the tensor of a plain TensorProto, of which ``head`` was read; None: look closer."""
@@ -215,6 +215,9 @@ class OnnxMaker(TensorMaker):
             problem = Problem(found.status, found.reason, found.span.offset)
             if found.status is Status.COMPLETE:
                 made.finding = self.warning("external-data", found.reason, name, size, found.got)
+            elif found.status is Status.DAMAGED:  # all of its bytes are there
+                where = {"source": self.extraction.name, "offset": found.span.offset}
+                made.finding = Finding("shifted", found.reason, path=name, **where)
             else:
                 self.judge(made, problem, None, size, found.got)
         made.unwritten_nbytes = self.owner.unwritten(made)[1] if made.status is Status.COMPLETE else 0

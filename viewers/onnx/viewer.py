@@ -113,6 +113,15 @@ class OnnxViewer(ProtoViewer):
             if file.content is not None:
                 yield name, file.content
 
+    def knows_files(self) -> bool:
+        """List all tensors, so that it is known what of the files beside is needed; return whether none can be lost."""
+        try:
+            for _ in self.tensors():
+                pass
+        except LimitError:
+            return False
+        return self.own_status() is Status.COMPLETE
+
     def settle(self) -> None:
         """From now on, let checksums of external files be compared before their tensors are listed."""
         if not self._settled:
@@ -155,6 +164,11 @@ class OnnxViewer(ProtoViewer):
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added; files beside the model may lack bytes, too."""
         lacking = [(name, file) for name, file in self._maker.external if file.lacks]
+        for name, file in self._maker.external:
+            if file.content is not None and not file.checksums and file.is_longer and self.knows_files():
+                where = {"source": name, "offset": file.wanted, "length": file.there - file.wanted}
+                reason = "bytes after the last tensor belong to no tensor"
+                self.findings.add(Finding("trailing-bytes", reason, **where))
         if self.root.find("graph") is None and self.own_status() is Status.COMPLETE:
             reason = "the model has no graph: it may be cut behind its first fields"
             self.findings.add(Finding("no-graph", reason, source=self.source.name, offset=self.source.known_end()))

@@ -262,7 +262,7 @@ class TensorMaker:
         meant = made.size * dtype.itemsize
         if array.doubt:
             made.status = Status.DAMAGED
-            made.finding = Finding("bad-padding", array.doubt, path=name, source=self._source, offset=begin)
+            made.finding = Finding(*array.doubt, path=name, source=self._source, offset=begin)
         elif meant == end - begin and array.place is not None and end > self._beyond:
             self._mark_cut(made, begin, end)
         elif meant != end - begin:
