@@ -209,8 +209,7 @@ def test_every_byte_changed(codec):
     no_changed_byte_passes(stream, codec, sweep.some(range(end), 16, ends=16))
 
 
-@RUN_OVER
-@pytest.mark.parametrize("codec", FAULTY)
+@pytest.mark.parametrize("codec", ["xz", *(pytest.param(codec, marks=RUN_OVER) for codec in ("lz4", "zlib"))])
 def test_every_byte_of_an_end_changed(codec):
     stream = WRITERS[codec](SMALL)
     # All places are looked at, or the fault would seem to be mended.

@@ -314,7 +314,7 @@ class Mender(PlaceFinder):
 
         The brackets before it are lost.
         """
-        if not (top.after and top.starts and self.block[self.pos - self.base] == 0x3A):
+        if not (top.after and top.starts and self.block[self.pos - self.base :].startswith(b":")):
             return 0
         start, end = top.starts[-1], top.ends[-1]
         if end - start > NEAR or not self.have(start, AHEAD):

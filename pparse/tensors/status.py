@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from math import prod
 
-from pparse.data.range_status import cut_status
+from pparse.data.range_status import RangeStatus, cut_status
 from pparse.findings import Status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pparse.data.range_status import RangeStatus
     from pparse.tensors.tensor_facts import Span
 
 
@@ -49,6 +48,22 @@ def status_of_spans(spans: tuple[Span, ...]) -> RangeStatus | None:
             if found.status is not Status.COMPLETE and (worst is None or worst.status is not Status.DAMAGED):
                 worst = found if worst is None or found.status is Status.DAMAGED else worst
     return worst
+
+
+def status_behind_gaps(spans: tuple[Span, ...], start: int) -> RangeStatus | None:
+    """Return that a tensor may stand elsewhere, if an unknown number of bytes is lost before it; None if not.
+
+    Its offset counts from ``start``, where its file begins in the data.
+    """
+    for span in spans:
+        if span.is_open and span.data is not None:
+            for gap in span.data.gaps:
+                if gap.offset >= span.offset:
+                    break
+                if gap.offset >= start and not gap.exact:
+                    reason = f"an unknown number of bytes is lost at {gap.offset:,}, before it: it may not stand here"
+                    return RangeStatus(Status.DAMAGED, None, reason, span.length)
+    return None
 
 
 def is_beyond_arrays(shape: tuple[int, ...]) -> bool:

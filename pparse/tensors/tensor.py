@@ -316,6 +316,7 @@ class Tensor(TensorFacts):
             return
         lost = status is Status.DAMAGED or status is Status.UNSUPPORTED  # perhaps only in part
         gap_only = self.claimed_status is Status.COMPLETE and lost and self.verified is not False
+        gap_only = gap_only and self._displaced() is None
         if gap_only and start < end and self._data().range_status(start, end).status is Status.COMPLETE:
             return
         self._refuse_if_not_whole()

@@ -8,7 +8,7 @@ from pparse.data.range_status import cut_status
 from pparse.display.text import shape_words, shorten
 from pparse.findings import Finding, Status
 from pparse.limits import format_size
-from pparse.tensors.status import is_beyond_arrays, status_of_spans, tensor_status
+from pparse.tensors.status import is_beyond_arrays, status_behind_gaps, status_of_spans, tensor_status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -216,6 +216,7 @@ class TensorFacts:
     def _known(self) -> RangeStatus | None:
         """What is now known against the bytes it is read from; None: nothing."""
         found = status_of_spans(self._sources)
+        found = self._displaced() if found is None else found
         if found is not None and found.status is Status.MISSING and self.available_nbytes:
             found.status = cut_status(self.available_nbytes)  # the first of several spans exist
         return found
@@ -224,6 +225,12 @@ class TensorFacts:
         """Let the viewer say what a tensor that is made now would be told from the beginning."""
         if self._status not in _SETTLED:
             self._owner.judge_again(self)
+
+    def _displaced(self) -> RangeStatus | None:
+        """What is known against the place where it is read; None: nothing."""
+        if self._owner is None or not self._owner.places_by_offset:
+            return None
+        return status_behind_gaps(self._sources, self._owner.extraction.parsed.start)
 
     @property
     def claimed_status(self) -> Status:

@@ -57,6 +57,9 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     needs_name = False  #: whether `get` is to be told what to get: all that the document holds would be its tensors
     row_bytes = 520  #: approximate memory of one tensor while it is held, without name, shape and further parts
 
+    places_by_offset = False
+    """Whether a header tells at which offsets tensors stand: behind lost bytes, a tensor may stand elsewhere."""
+
     def __init__(self, extraction: Extraction) -> None:
         self.extraction = extraction
         """The document."""

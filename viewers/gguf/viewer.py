@@ -39,6 +39,8 @@ TENSORS: Final = "split.tensors.count"
 class GgufViewer(NodeViewer):
     """A mapping of names to tensors, for one file; `metadata` has its key-values."""
 
+    places_by_offset = True
+
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
         self.parser: GgufParser = extraction.parse().parser  # type: ignore[assignment]

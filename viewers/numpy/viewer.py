@@ -28,6 +28,8 @@ _MOST_HOLES: Final = 10_000
 class NpyViewer(Viewer):
     """A mapping of one name, that of the file without its extension, to the array in it."""
 
+    places_by_offset = True
+
     names_may_be_lost = False
 
     def __init__(self, extraction: Extraction) -> None:

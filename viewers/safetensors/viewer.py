@@ -55,6 +55,8 @@ class HeaderTensor(Tensor):
 class SafetensorsViewer(Viewer):
     """A mapping of tensor names to tensors, for one file."""
 
+    places_by_offset = True
+
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
         self.parser: SafetensorsParser = extraction.parse().parser  # type: ignore[assignment]

@@ -189,17 +189,23 @@ class _DeflateWalk:
         if failure.error.fault is Fault.SIZE:  # where, nobody can tell
             failure.suspect_from, failure.why_suspect = 0, "the stream holds more bytes than it should"
             return
+        body_end: int | None = None
         if here.chain is not None and self._contradicted(failure.error):
             body_end = failure.at - (8 if failure.error.fault is Fault.LENGTH else 4)
             behind = body_end + self._source.trailer
             if self._source.may_end(behind):
                 failure.suspect_from, failure.why_suspect = failure.start_out, _CONTRADICTED
-                here = yield from self._members(_Position(behind, failure.out), None)
+                end = self._source.end_of_member(behind, failure.start_out, failure.out, failure.error)
+                here = yield from self._members(_Position(behind, end), None, joins=end == failure.out)
                 if here.at >= self._end:
                     return
             else:
                 here = self.first_position(body_end)
         found, here = self._next(here)
+        if body_end is not None and found is not None and not found.fresh and found.bit // 8 >= body_end:
+            # The member did end there. Its trailer is damaged, and so is the header of the one that goes on here.
+            failure.suspect_from, failure.why_suspect = failure.start_out, _CONTRADICTED
+            found, here = self._next(_Position(min(body_end + self._source.trailer, found.bit // 8), failure.out))
         while found is not None:
             trial = found.trial
             if found.fresh and trial.ended:  # a whole member: those behind it may be whole, too
@@ -311,7 +317,9 @@ class _DeflateWalk:
             if not self._contradicted(error) or not source.may_end(failed_at + 8):
                 return self._failed_in(inner, failed_at, error, piece, here)
             data.suspect_ranges = (SuspectRange(inner.member_out, inner.produced, _CONTRADICTED),)
-            member_out = None if here.member_out is None else here.member_out + inner.produced
+            member_end = self._source.end_of_member(failed_at + 8, inner.member_out, inner.produced, error)
+            joins = member_end == inner.produced
+            member_out = None if here.member_out is None else here.member_out + member_end
             here = _Position(failed_at + 8, member_out, too_far=here.too_far)
 
     def _failed_in(

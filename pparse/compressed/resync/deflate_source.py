@@ -6,7 +6,7 @@ import heapq
 
 from pparse.codecs.gzip_header import MAX_HEADER, may_go_on, parse_header
 from pparse.compressed.resync.deflate_chain import FEED
-from pparse.errors import GapError
+from pparse.errors import Fault, GapError
 from pparse.limits import KIB, MIB
 
 TYPE_CHECKING = False
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pparse.compressed.resync.deflate_chain import Trial
     from pparse.data.base import Data
     from pparse.data.reader import Range
+    from pparse.errors import PparseError
 
 # Searched at once at most, and looked at behind that: a stored block with the header that follows it.
 _SEARCH: Final = 256 * KIB
@@ -98,6 +99,19 @@ class DeflateSource:
             return None
         size = int.from_bytes(trailer[4:], "little")
         return int.from_bytes(trailer[:4], "little") == trial.crc and size == trial.length & 0xFFFFFFFF
+
+    def end_of_member(self, behind: int, begin: int, out: int, error: PparseError) -> int:
+        """Return where a member should end in the output, of which ``[begin, out)`` came out.
+
+        If its checksum is wrong, the size before ``behind`` tells it, unless that makes no sense.
+        """
+        if self.codec != "gzip" or error.fault is Fault.LENGTH:
+            return out
+        tail = self.peek(behind - 4, 4)
+        made = out - begin
+        size = int.from_bytes(tail, "little")
+        size += (made - size + (1 << 31)) >> 32 << 32  # it is said modulo 2^32
+        return begin + size if len(tail) == 4 and 0 <= size and abs(size - made) <= max(1000, made // 2) else out
 
     def is_whole(self, trial: Trial, unknown: int) -> bool:
         """Say whether all of a member was found: nothing is unknown, and its size is what the trailer says."""
