@@ -27,10 +27,27 @@ if TYPE_CHECKING:
 _DESCRIPTOR: Final = 24
 
 
-class SpanToPlace(Span):
+class HeldSpan(Span):
+    """A stretch of a storage that may have a checksum of its own."""
+
+    __slots__ = ("_held",)
+    _held: Stored
+
+    def prove(self) -> None:
+        """Compare the checksum of the storage."""
+        if self._held.prove is not None:
+            self._held.prove()
+
+    def confirm(self) -> None:
+        """Do what `prove` does, if the storage is small."""
+        if self._held.size <= LITTLE and not self.is_proved:
+            self.prove()
+
+
+class SpanToPlace(HeldSpan):
     """A stretch of a far storage, whose offset is read from the archive when it is asked for."""
 
-    __slots__ = ("_begin", "_held", "_place")
+    __slots__ = ("_begin", "_place")
 
     def __init__(self, held: Stored, begin: int, length: int, path: str) -> None:
         self.data = held.data
@@ -62,24 +79,14 @@ class SpanToPlace(Span):
         return self._find()[1]
 
 
-class StoredSpan(Span):
-    """A stretch of a storage that may have a checksum of its own."""
+class StoredSpan(HeldSpan):
+    """A stretch of a storage that is near."""
 
-    __slots__ = ("_held",)
+    __slots__ = ()
 
     def __init__(self, held: Stored, data: Data, begin: int, length: int, path: str, end: int) -> None:
         super().__init__(data, begin, length, path, end)
         self._held = held
-
-    def prove(self) -> None:
-        """Compare the checksum of the storage."""
-        if self._held.prove is not None:
-            self._held.prove()
-
-    def confirm(self) -> None:
-        """Do what `prove` does, if the storage is small."""
-        if self._held.size <= LITTLE and not self.is_proved:
-            self.prove()
 
     def agrees_with_holes(self, stretch: Callable[[int, int], int], most: int) -> bool:
         """Return whether zeros in its place are right; ``stretch`` tells how many of some bytes were never written.

@@ -10,7 +10,7 @@ from pparse.limits import count_words
 from pparse.parsers.pytorch.rebuild import StoredTensor
 from pparse.parsers.pytorch.storages import Stored
 from pparse.viewers.pickle.doubts import Doubts
-from pparse.viewers.pickle.make import StoredSpan
+from pparse.viewers.pickle.make import HeldSpan
 from pparse.viewers.pickle.viewer import PickleViewer
 from pparse.viewers.pickle.walk import Walk
 
@@ -87,7 +87,7 @@ class PyTorchViewer(PickleViewer):
         """Compare the checksum of a small storage, too, before its bytes are returned."""
         super().confirm(tensor)
         for span in () if self.is_settled else tensor.spans:
-            if isinstance(span, StoredSpan):
+            if isinstance(span, HeldSpan):
                 span.confirm()
 
     def settle(self) -> None:
