@@ -824,7 +824,7 @@ def test_the_samples_are_archives_that_zipfile_finds_sound(descriptor: int) -> N
 
 
 def test_an_archive_that_went_through_a_text_mode_transfer_is_named(run, tmp_path) -> None:
-    """Each line feed became two bytes: one finding says so; one that only lost bytes, or holds such a text, does not."""
+    """Each line feed became two bytes: one finding says so, but not for lost bytes or such a text."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         for number in range(5):
