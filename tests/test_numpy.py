@@ -470,3 +470,12 @@ def test_a_shape_that_is_cut_off_is_not_known(tmp_path):
                 with pytest.raises(pparse.TruncatedTensorError, match="ends inside its header") as caught:
                     read()
                 assert caught.value.wanted is None
+
+
+def test_an_array_that_went_through_a_text_mode_transfer_is_named(run, tmp_path) -> None:
+    """Each line feed became two bytes, the one that ends the header, too: every element is displaced."""
+    (tmp_path / "a.npy").write_bytes(npy(np.arange(1000)).replace(b"\n", b"\r\n"))
+    ran = run("check", tmp_path / "a.npy")
+    assert (ran.code, (ran.out + ran.err).count(": text-mode @0x7f:")) == (4, 1)
+    with pparse.view(tmp_path / "a.npy") as model, pytest.raises(pparse.PparseError, match="text mode"):
+        model["a"].numpy()

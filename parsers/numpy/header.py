@@ -187,6 +187,9 @@ def _read_text(header: ArrayHeader, data: Data, end: int | None, limits: Limits,
     # What is worst comes first, and stays.
     if "shape" in header.places:
         _judge_shape(header, limits)
+    if known[:length].endswith(b"\r") and data.read_known(at + length, 1)[0] == b"\n" and at + length != end:
+        reason = "its line feeds were made carriage return and line feed: fetch it again, not in text mode"
+        header.blame(Status.DAMAGED, "text-mode", reason, at + length - 1)
     if len(known) < length:
         _cut(header, at + len(known), bool(lost))
     if wrong is not None:

@@ -47,6 +47,12 @@ def example_type(frames: Frames, start: int) -> MessageType | None:
     return None
 
 
+def holds_events(frames: Frames, start: int) -> bool:
+    """Say whether the file is one of TensorBoard: its first record has a time, and the version of the event format."""
+    first = next(_samples(frames, start), (b"", True))[0]
+    return first[:1] == b"\x09" and first[9:10] == b"\x1a" and first.startswith(b"brain.Event:", 11)
+
+
 def _samples(frames: Frames, at: int) -> Iterator[tuple[bytes, bool]]:
     """Yield the data of the first records, and whether that is all of each."""
     found, end = 0, frames.end()

@@ -34,7 +34,7 @@ from pparse.limits import KIB, MIB, are, count_words
 from pparse.parsers.protobuf.check import Checker
 from pparse.parsers.protobuf.index import MessageIndex, Origin
 from pparse.parsers.protobuf.parser import ProtobufParser
-from pparse.parsers.tfrecord.examples import example_type
+from pparse.parsers.tfrecord.examples import example_type, holds_events
 from pparse.parsers.tfrecord.frames import Frames
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.engine import GROUP
@@ -553,7 +553,10 @@ class TfrecordParser(ProtobufParser):
         if sizes.count:
             yield "data", f"{sizes.total:,} bytes; a record has {sizes.smallest:,} to {sizes.largest:,}"
         type = self.record_type
-        yield "message", type.full_name if type is not None else "none known: records are bytes"
+        if type is None and holds_events(self.frames, self.result.extraction.start):
+            yield "message", "tensorflow.Event: a TensorBoard event file; records are bytes"
+        else:
+            yield "message", type.full_name if type is not None else "none known: records are bytes"
         if type is not None and index.count:
             yield from _features_of_first(root)
 

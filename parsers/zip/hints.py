@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pparse.budget import MemoryBudget
     from pparse.data.base import Data
 
+# By chance, so many line feeds follow a carriage return once in 2^128 times.
+_LINES: Final = 16
 _CENTRALS: Final = lazy_pattern(re.escape(CENTRAL))
 
 
@@ -215,3 +217,16 @@ class Hints:
         place = len(self._offsets) if entry is None else bisect_left(self._offsets, entry.offset)
         before = self.entry(place - 1) if place else None
         return before is not None and before.raw_name == header.raw_name
+
+
+def why_scanned(data: Data, start: int, end: int, *, whole: bool) -> tuple[str, str]:
+    """Return a code, and words, for why the directory of an archive is of no use; ``whole``: it is there."""
+    block = data.read_known(start, min(MIB, end - start))[0]
+    pairs = block.count(b"\r\n")
+    # Each line feed behind a carriage return, and others without a line feed, which a text does not have.
+    if pairs >= _LINES and block.count(b"\n") == pairs and block.count(b"\r") - pairs >= pairs // 4:
+        reason = "its line feeds were made carriage return and line feed: fetch it again, not in text mode"
+        return "text-mode", reason
+    if whole:
+        return "directory", "its directory does not match its content"
+    return "truncated", "its directory, at the end, is missing or truncated"

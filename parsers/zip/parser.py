@@ -29,6 +29,7 @@ from pparse.limits import KIB, count_words
 from pparse.parsers.zip.descriptors import descriptor_crc, values_agree
 from pparse.parsers.zip.directory import BLOCK, entry_at, find_directory, known_bytes, local_at
 from pparse.parsers.zip.extent import lzma_source
+from pparse.parsers.zip.hints import why_scanned
 from pparse.parsers.zip.match import TAIL_READ, find_record, match_front, match_tail, match_zip
 from pparse.parsers.zip.members import MemberMaker
 from pparse.parsers.zip.note import ZipNote
@@ -336,13 +337,9 @@ class ZipParser(ArchiveParser):
             finding = Finding("magic", NO_ZIP, source=self.result.extraction.name, offset=self._start)
             self.result.close_node(ctx.node, Status.DAMAGED, finding)
             return
-        reason = (
-            "its directory does not match its content"
-            if whole
-            else "its directory, at the end, is missing or truncated"
-        )
+        code, reason = why_scanned(self.result.extraction.data, self._start, end, whole=whole)
         finding = Finding(
-            "directory" if whole else "truncated",
+            code,
             f"{reason}; its members were found by their local headers",
             source=self.result.extraction.name,
             offset=end,

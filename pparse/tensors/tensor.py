@@ -145,6 +145,7 @@ class Tensor(TensorFacts):
             raise ValueError(f"cannot begin at element {start}: blocks of {dtype} begin at multiples of {group}")
         if self.status is not Status.TRUNCATED:
             self._refuse_if_not_whole()
+        self._check_unchanged()
         total, whole = self.size, self._whole_count(dtype)
         if self._strides is not None and not self._is_contiguous():
             yield from self._strided_blocks(start, step, dtype, raw)
@@ -178,8 +179,8 @@ class Tensor(TensorFacts):
         self._refuse_if_not_whole()
         view = _bytes_of(buffer)
         size = max(0, min(len(view), self._source_nbytes - offset))
+        self._check_unchanged()
         if size:
-            self._check_unchanged()
             self._read_into(offset, view[:size])
             self._check_read()
         return size

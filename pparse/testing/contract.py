@@ -39,7 +39,7 @@ from threading import Thread
 from pparse.data.base import BytesData
 from pparse.document.opening import open as open_document
 from pparse.document.registry import excerpt_of, viewer_for
-from pparse.errors import EngineError, FormatError, LimitError, PparseError, SourceError, UnsupportedError
+from pparse.errors import ClosedError, EngineError, FormatError, LimitError, PparseError, SourceError, UnsupportedError
 from pparse.findings import Severity, Status
 from pparse.limits import KIB, MIB
 from pparse.testing.fakes import FailingData, GappyData, UnknownSizeData
@@ -49,7 +49,7 @@ from pparse.tree.recognition import Confidence, Excerpt, confidence_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
     from typing import Any, ClassVar, Final
 
@@ -330,6 +330,22 @@ class ParserContract:
                 assert all(a is b for a, b in zip(kids, again, strict=True)), name
                 assert tree_of(extraction) == before, name
 
+    def test_nothing_comes_after_close(self) -> None:
+        """Nodes and tensors of a closed document raise `ClosedError` where they gave a value, even an empty one."""
+        for name, sample in self.samples.items():
+            extraction = self.open(sample)
+            tensors = [] if viewer_for(extraction) is None else list(extraction.view().tensors())
+            nodes = [extraction.root]
+            for node in nodes:
+                nodes += [] if node.shape == SCALAR else node.children()
+            reads = [read for node in nodes for read in _reads_of(node)]
+            reads += [read for tensor in tensors for read in _reads_of_tensor(tensor)]
+            worked = [read for read in reads if _outcome(read) is None]
+            assert worked, name
+            extraction.close()
+            told = [(read, _outcome(read)) for read in worked]
+            assert not [each for each in told if each[1] is not ClosedError], name
+
     def test_block_sizes(self) -> None:
         """The tree does not depend on how the bytes are split into blocks."""
         for name, sample in self.samples.items():
@@ -506,6 +522,38 @@ def _collect(extraction: Extraction, found: list[Any]) -> None:
         found.append(tree_of(extraction))
     except Exception as error:  # noqa: BLE001 -- whatever it is, it is no tree
         found.append(error)
+
+
+def _reads_of(node: Node) -> list[Callable[[], object]]:
+    if node.shape == SCALAR:
+        return [node.load, node.open]
+    return [
+        node.load,
+        node.to_python,
+        lambda: list(node.children()),
+        lambda: len(node),
+        lambda: node.find("no such key"),
+    ]
+
+
+def _reads_of_tensor(tensor: Tensor) -> list[Callable[[], object]]:
+    return [
+        tensor.numpy,
+        lambda: tensor.numpy(copy=False),
+        lambda: tensor[...],
+        lambda: list(tensor.blocks()),
+        lambda: list(tensor.raw_blocks()),
+        lambda: tensor.readinto(bytearray(tensor.nbytes)),
+        lambda: tensor.readinto_from(0, bytearray(1)),
+    ]
+
+
+def _outcome(read: Callable[[], object]) -> type[Exception] | None:
+    try:
+        read()
+    except (PparseError, ValueError) as error:  # ValueError: a view of bytes that must be changed, a buffer too small
+        return type(error)
+    return None
 
 
 def _statuses(extraction: Extraction) -> dict[str, Status]:

@@ -402,6 +402,7 @@ class Node:
 
     def find(self, key: Key, occurrence: int = 1) -> Node | None:
         """Return the child with ``key`` (the n-th of those with that key), or None. Stops reading once found."""
+        self.result.check_open()
         if self.shape != MAP:
             return None
         with self.result.lock:
