@@ -276,6 +276,18 @@ def test_a_pipe_or_a_folder_is_no_file_of_data(folder):
         others_are_whole(found)
 
 
+@rows("number", [2, 5, 9])
+def test_a_byte_that_went_from_a_small_model_leaves_the_tensors_before_it(number):
+    tensors = [tensor(f"t{at}", [200], UINT8, wire.block(9, bytes([at]) * 200)) for at in range(10)]
+    content = model_of(*tensors)
+    at = content.index(bytes([number]) * 200) + 100
+    with view(content[:at] + content[at + 1 :]) as found:
+        whole = {name: one for name, one in found.items() if one.status is Status.COMPLETE}
+        assert list(whole)[:number] == [f"t{before}" for before in range(number)]
+        for before in range(number):
+            assert whole[f"t{before}"].numpy().tobytes() == bytes([before]) * 200
+
+
 def test_of_a_file_that_is_longer_all_tensors_may_have_moved(folder):
     first, second = (external(location="both.bin", offset=at, length=8) for at in (0, 8))
     for behind, status in ((b"", Status.COMPLETE), (b"more", Status.DAMAGED), (bytes(496), Status.COMPLETE)):
