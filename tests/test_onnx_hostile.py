@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
+import random
+import zipfile
 from struct import pack
 from time import process_time
 
@@ -273,6 +276,18 @@ def test_a_pipe_or_a_folder_is_no_file_of_data(folder):
         others_are_whole(found)
 
 
+@rows("number", [2, 5, 9])
+def test_a_byte_that_went_from_a_small_model_leaves_the_tensors_before_it(number):
+    tensors = [tensor(f"t{at}", [200], UINT8, wire.block(9, bytes([at]) * 200)) for at in range(10)]
+    content = model_of(*tensors)
+    at = content.index(bytes([number]) * 200) + 100
+    with view(content[:at] + content[at + 1 :]) as found:
+        whole = {name: one for name, one in found.items() if one.status is Status.COMPLETE}
+        assert list(whole)[:number] == [f"t{before}" for before in range(number)]
+        for before in range(number):
+            assert whole[f"t{before}"].numpy().tobytes() == bytes([before]) * 200
+
+
 def test_of_a_file_that_is_longer_all_tensors_may_have_moved(folder):
     first, second = (external(location="both.bin", offset=at, length=8) for at in (0, 8))
     for behind, status in ((b"", Status.COMPLETE), (b"more", Status.DAMAGED), (bytes(496), Status.COMPLETE)):
@@ -287,6 +302,26 @@ def test_of_a_file_that_is_longer_all_tensors_may_have_moved(folder):
             others_are_whole(found)
             found.extent()
             assert ("trailing-bytes" in {finding.code for finding in found.findings}) is (behind == b"more")
+
+
+def test_behind_a_gap_of_unknown_length_in_the_other_file_tensors_are_in_doubt(tmp_path):
+    size, count = 1000, 200
+    data = bytes(random.Random(5).choices(range(90), k=size * count))
+    places = [external(location="d.bin", offset=at * size, length=size) for at in range(count)]
+    model = model_of(*(tensor(f"t{at}", [size], UINT8, place) for at, place in enumerate(places)))
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("m.onnx", model)
+        archive.writestr("d.bin", data, zipfile.ZIP_DEFLATED)
+        packed = archive.getinfo("d.bin").compress_size
+    content, at = out.getvalue(), out.getvalue().index(b"d.bin") + 5 + packed // 2
+    (tmp_path / "it.zip").write_bytes(content[:at] + random.Random(6).randbytes(100) + content[at:])
+    with pparse.view(f"{tmp_path / 'it.zip'}::m.onnx") as found:
+        tensors = list(found.tensors())
+        gap = next(gap for _, file in found.files_beside() for gap in file.data.gaps if not gap.exact)
+    behind = [one for at, one in enumerate(tensors) if gap.end <= at * size <= len(data) - 2 * size]
+    assert len(behind) > 90
+    assert {(one.status, one.finding.code) for one in behind} == {(Status.DAMAGED, "shifted")}
 
 
 @rows(

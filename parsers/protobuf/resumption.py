@@ -10,7 +10,7 @@ field that holds a message, of the message's own type, such that
   may come before the field. (So in a message that holds messages of its own type, reading does not continue.)
 
 The last field before the damage is kept only if this does not contradict it: its length may be damaged. A large message
-that is the only one of its number is kept in any case, since all of the rest may be in it, as the graph of a model is.
+that is the only one of its number is kept in any case if its first fields fit, since all of the rest may be in it, as the graph of a model is.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN, START_GROUP
 from pparse.parsers.protobuf.check import Checker
-from pparse.parsers.protobuf.fits import fits, is_text
+from pparse.parsers.protobuf.fits import fits, fitting_tags, is_text
 from pparse.parsers.protobuf.index import OverlayEntry, OverlayField, accepts
 from pparse.parsers.protobuf.values import is_message
 from pparse.parsers.protobuf.window import Window
@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 _BLOCK: Final = 256 << 10
 # Bytes of a field that are read to see whether it looks like a message; then all of it is checked.
 _HEAD: Final = 16 << 10
+# Shorter messages than this are given up whole, if they are not sound: what looks like one may be other bytes.
+_MOST_LOST: Final = 1 << 10
+# So many tags show one that is kept, although others behind them do not fit.
+_FITTING: Final = 8
 # A tag and a length, and the first tag of the content.
 _HEADER: Final = 16
 # Fields before the damage that are remembered: damaged bytes may look like so many fields before one is invalid.
@@ -230,9 +234,9 @@ class _Search:
         Reading continues inside of it, and behind its stated end.
         """
         known = self._known(field)
-        if known is None or known.repeated or known.message is None or min(field.end, self._end) - field.start < _HEAD:
+        if known is None or known.repeated or known.message is None or min(field.end, self._end) - field.start < _MOST_LOST:
             return False
-        return self._looks_like(field, known.message)
+        return fitting_tags(self._head(field), known.message) >= _FITTING or self._looks_like(field, known.message)
 
     def _head(self, field: Field) -> bytes:
         length = min(field.end - field.start, _HEAD)

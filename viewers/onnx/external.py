@@ -29,6 +29,7 @@ _LOCATION, _OFFSET, _LENGTH, _CHECKSUM = "location", "offset", "length", "checks
 _DIGITS: Final = 19
 _FARTHEST: Final = 1 << 62
 _BLOCK: Final = 1 << 20
+_BEHIND_GAP: Final = "an unknown number of bytes is lost before it, so its bytes may be those of another place"
 
 
 class Placed:
@@ -48,11 +49,13 @@ class Placed:
 class ExternalFile:
     """One file: what is in it, or why it cannot be read; and what its tensors need of it."""
 
-    __slots__ = ("checksums", "content", "problem", "wanted")
+    __slots__ = ("_gaps_seen", "_loose", "checksums", "content", "problem", "wanted")
 
     def __init__(self, content: Extraction | None, problem: Problem | None) -> None:
         self.content = content
         self.problem = problem
+        self._gaps_seen = 0
+        self._loose: int | None = None
         self.wanted = 0
         """Where the last tensor in it ends."""
         self.checksums: set[str] = set()
@@ -64,6 +67,16 @@ class ExternalFile:
         if self.problem is not None and self.problem.status is Status.DAMAGED:
             return False
         return self.content is None or self.there < self.wanted
+
+    @property
+    def loose_from(self) -> int | None:
+        """From where on in its data the places of bytes are not known, since nobody knows how many are lost there."""
+        content = self.content
+        if content is not None and len(content.data.gaps) != self._gaps_seen:
+            gaps, start, end = content.data.gaps, content.start, content.known_end()
+            loose = (gap.offset for gap in gaps if not gap.exact and start <= gap.offset < end)
+            self._gaps_seen, self._loose = len(gaps), next(loose, None)
+        return self._loose
 
     @property
     def is_longer(self) -> bool:
@@ -135,6 +148,9 @@ class ExternalFiles:
         if length is None and there - offset != size:
             reason = f"no length is given, and {there - offset:,} bytes of {location} follow its offset: onnx takes all"
             return Placed(span, status, reason, there - offset)
+        loose = self._files[location].loose_from
+        if size and loose is not None and loose < span.offset + size:
+            return Placed(span, Status.DAMAGED, _BEHIND_GAP, size)
         if size and self._has_grown(self._files[location]):
             return Placed(span, Status.DAMAGED, SHIFTED, size)
         return Placed(span, status, "", size)
