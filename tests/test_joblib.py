@@ -96,9 +96,8 @@ def test_files_beside_are_named() -> None:
         assert tensor.finding.code == "external"
         assert "joblib-0.9.4.joblib_01.npy" in tensor.finding.reason
         assert "list.3.0" in viewer
-    with pparse.open(FOLDER / OLD[1]) as document:
-        assert document.root.status is Status.UNSUPPORTED
-        assert [finding.code for finding in document.findings] == ["unsupported"]
+    with pytest.raises(pparse.FormatError, match=r"joblib before 0\.10"), pparse.open(FOLDER / OLD[1]) as document:
+        document.parse()
 
 
 def many(count: int, size: int) -> bytes:

@@ -6,6 +6,7 @@ import io
 import re
 import struct
 import zipfile
+import zlib
 from pathlib import Path
 
 import pytest
@@ -20,11 +21,12 @@ FILES = {
     "ort": struct.pack("<I", 28) + b"ORTM" + bytes.fromhex("14002000") + bytes(range(200)),
     "tflite": struct.pack("<I", 28) + b"TFL3" + bytes.fromhex("14002000") + bytes(range(200)),
     "hdf5": b"\x89HDF\r\n\x1a\n" + bytes(200),
+    "joblib-zfile": b"ZF0x412" + b" " * 14 + zlib.compress(bytes(1042)),
 }
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("suffix", ["", ".bin", ".safetensors"])
+@pytest.mark.parametrize("suffix", ["", ".bin", ".safetensors", ".pkl", ".gz"])
 def test_what_is_not_read_yet_is_named_by_its_bytes(run, tmp_path, name, suffix):
     path = tmp_path / f"model{suffix}"
     path.write_bytes(FILES[name])

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pparse.parsers.pickle.program import Program
 
 WATCHED: Final = b"NumpyArrayWrapper"
-# How compressed files of joblib before 0.10 begin: that, a length in hexadecimal, and a zlib stream.
-COMPRESSED_BEFORE: Final = b"ZF0x"
 _MODULE: Final = "joblib.numpy_pickle"  # also as a part of another package: scikit-learn had its own until 0.22
 _RECONSTRUCTORS: Final = frozenset(("copyreg._reconstructor", "copy_reg._reconstructor"))
 _BESIDE: Final = frozenset(("NDArrayWrapper", "ZNDArrayWrapper"))

@@ -33,7 +33,7 @@ from pparse.limits import are, count_words
 from pparse.parsers.pickle import summary
 from pparse.parsers.pickle.contents import Contents, group
 from pparse.parsers.pickle.decoder import Decoder
-from pparse.parsers.pickle.joblib import COMPRESSED_BEFORE, WATCHED
+from pparse.parsers.pickle.joblib import WATCHED
 from pparse.parsers.pickle.kinds import KIND_OF, PLAIN_KINDS, SEQUENCES, SHAPES
 from pparse.parsers.pickle.program import Program
 from pparse.parsers.pickle.reading import Stop
@@ -157,10 +157,6 @@ class PickleParser(Parser, Listing):
         if end <= extraction.start:
             finding = self._note("truncated", "the pickle is empty", end)
             return Entry(None, "unknown", end, end, status=Status.TRUNCATED, finding=finding)
-        if extraction.data.pread(extraction.start, min(4, end - extraction.start)) == COMPRESSED_BEFORE:
-            reason = "a file of joblib before 0.10, compressed in its own way: that is not read"
-            finding = self._note("unsupported", reason, extraction.start)
-            return Entry(None, "unknown", extraction.start, end, status=Status.UNSUPPORTED, finding=finding)
         last = self.read_pickles()
         pos = last.end
         if not last.trouble and pos < end:

@@ -80,6 +80,14 @@ NAMED: Final = (
         _starts(b"\x89HDF"),
     ),
     Named(
+        "joblib-zfile",
+        (".pkl.z",),
+        "compressed pickle of joblib before 0.10",
+        "ZF0x",
+        "joblib.load (package joblib), which still knows it",
+        _starts(b"ZF0x"),
+    ),
+    Named(
         "zarr",
         (".zarr",),
         "Zarr folder",
