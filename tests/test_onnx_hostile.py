@@ -276,16 +276,25 @@ def test_a_pipe_or_a_folder_is_no_file_of_data(folder):
         others_are_whole(found)
 
 
-@rows("number", [2, 5, 9])
-def test_a_byte_that_went_from_a_small_model_leaves_the_tensors_before_it(number):
-    tensors = [tensor(f"t{at}", [200], UINT8, wire.block(9, bytes([at]) * 200)) for at in range(10)]
+@rows("change, number", [(-1, 2), (-1, 5), (-1, 8), (-100, 5), (1, 2), (100, 9)])
+def test_bytes_that_went_from_a_small_model_leave_the_tensors_before_and_the_one_hit_is_in_doubt(change, number):
+    head = wire.count(1, 200) + wire.count(2, UINT8)
+    tensors = [head + wire.block(8, f"t{at}") + wire.block(9, bytes([at]) * 200) for at in range(10)]
     content = model_of(*tensors)
     at = content.index(bytes([number]) * 200) + 100
-    with view(content[:at] + content[at + 1 :]) as found:
-        whole = {name: one for name, one in found.items() if one.status is Status.COMPLETE}
-        assert list(whole)[:number] == [f"t{before}" for before in range(number)]
-        for before in range(number):
-            assert whole[f"t{before}"].numpy().tobytes() == bytes([before]) * 200
+    changed = content[:at] + (content[at - change :] if change < 0 else b"\x3f" * change + content[at:])
+    with view(changed) as found:
+        listed = {one.name: one.status for one in found.tensors()}
+        assert list(listed)[: number + 1] == [f"t{before}" for before in range(number + 1)]
+        assert listed[f"t{number}"] is Status.DAMAGED
+        assert found[f"t{number}"].finding.code == "shifted"
+        whole = [name for name, status in listed.items() if status is Status.COMPLETE]
+        assert whole[:number] == [f"t{before}" for before in range(number)]
+        for name in whole:
+            assert found[name].numpy().tobytes() == bytes([int(name[1:])]) * 200
+    with view(changed) as found:
+        assert found[f"t{number}"].status is Status.DAMAGED  # asked for alone
+        assert found["t0"].status is Status.COMPLETE
 
 
 def test_of_a_file_that_is_longer_all_tensors_may_have_moved(folder):

@@ -234,7 +234,12 @@ class _Search:
         Reading continues inside of it, and behind its stated end.
         """
         known = self._known(field)
-        if known is None or known.repeated or known.message is None or min(field.end, self._end) - field.start < _MOST_LOST:
+        if (
+            known is None
+            or known.repeated
+            or known.message is None
+            or min(field.end, self._end) - field.start < _MOST_LOST
+        ):
             return False
         return fitting_tags(self._head(field), known.message) >= _FITTING or self._looks_like(field, known.message)
 

@@ -227,7 +227,7 @@ class PyTorchTarParser(TarParser, Checkpoint):
         """Put the last storage in doubt: nothing but its own length tells where it ends, and no pickle is there."""
         stored = found[next(reversed(found))][1] if found else None
         if stored is not None and stored.status is Status.COMPLETE:
-            where = {"source": self.extraction.name, "offset": stored.place[1], "length": stored.size}
+            where: Any = {"source": self.extraction.name, "offset": stored.place[1], "length": stored.size}
             stored.status, stored.finding = Status.DAMAGED, Finding("shifted", LAST_BEFORE_BREAK, **where)
 
     @staticmethod

@@ -113,7 +113,7 @@ class ArrayTreeViewer(Viewer):
         """Return the tensor called ``name``, or None; slashes will do instead of dots."""
         node = node_called(self.root, name)
         array = self.described(node) if node is not None else None
-        if array is not None:
+        if node is not None and array is not None:
             return self._tensor(name, node, array)
         found = next((tensor for tensor in self.tensors() if tensor.name == name), None)
         return self.find(name.replace("/", ".")) if found is None and "/" in name else found
@@ -192,7 +192,10 @@ class ArrayTreeViewer(Viewer):
             if self._is_last_before_break(node):
                 array.doubt(Status.DAMAGED, LAST_BEFORE_BREAK)
             elif self._is_made_up(node):
-                array.doubt(Status.DAMAGED, "its key, or one before it in a file that breaks, is no text: its name may be made up")
+                array.doubt(
+                    Status.DAMAGED,
+                    "its key, or one before it in a file that breaks, is no text: its name may be made up",
+                )
         finding = None
         if array.reason:
             at = spans[0].offset if spans else None

@@ -18,9 +18,11 @@ from __future__ import annotations
 from array import array
 
 from pparse.data.reader import Range
+from pparse.data.trailing_bytes import LAST_BEFORE_BREAK
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import PADDING
+from pparse.parsers.protobuf.fits import fitting_tags
 from pparse.parsers.protobuf.index import ChunkRange, OverlayField
 from pparse.parsers.protobuf.lists import ListIndex
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Message, Problem, problem_of
@@ -35,7 +37,7 @@ from pparse.viewers.tensor_proto.viewer import kids_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import Final
+    from typing import Any, Final
 
     from pparse.budget import Charge
     from pparse.parsers.protobuf.index import Piece
@@ -54,6 +56,9 @@ _VALUES, _INDICES = 1, 2
 # NodeProtos up to this size are read in one go, TensorProtos up to their data.
 _SMALL: Final = 16 << 10
 _HEAD: Final = 512
+# So many tags behind an initializer show that it ends where it seems to; fewer bytes than that show nothing.
+_FITTING: Final = 3
+_TOO_SHORT: Final = 4
 # Memory of one entry of the tables, and while they are made.
 _ENTRY, _MAKING = 21, 45
 
@@ -100,6 +105,9 @@ class Places:
         self._sparse_type = schema.message("onnx.SparseTensorProto")
         self.node_type = schema.message("onnx.NodeProto")
         self.attribute_type = schema.message("onnx.AttributeProto")
+        graphs = (schema.message(f"onnx.{name}Proto") for name in ("Graph", "Model", "TrainingInfo", "Function"))
+        self._around = (*graphs, self.attribute_type, self.node_type)
+        self._breaks: bool | None = None
         # By the hash of names: numbers of scopes, lists and elements. The budget may drop it at any time.
         self._table: tuple[KeyTable, list[Scope], array[int], array[int], bytearray] | None = None
         self._charge: Charge | None = None
@@ -249,6 +257,23 @@ class Places:
         name = self._text(Message(self.make, pieces, self.maker.type, window), NAME)
         return Place(prefix + (name or f"[{ordinal}]"), pieces, window)
 
+    def _ends_at_break(self, place: Place) -> bool:
+        """Say whether what follows an initializer is no field of its graph, so that it may not end where it seems to.
+
+        Asked of models that are damaged only: it reads.
+        """
+        part = place.value[0] if not isinstance(place.value, Problem) and len(place.value) == 1 else None
+        if place.source != _LISTS.index("initializer") or not isinstance(part, Range):
+            return False
+        left = min(self.make.data_end(part), self.parser.result.extraction.known_end()) - part.end
+        if left < _TOO_SHORT:
+            return False
+        raw = part.data.read_known(part.end, min(_HEAD, left))[0]
+        least = _FITTING if left >= _HEAD else 1
+        # The last field of a graph is followed by those of what it is in.
+        types = self._around if place.scope else self._around[:2]
+        return all(fitting_tags(raw, type) < least for type in types)
+
     def plain(self, pieces: Sequence[Piece]) -> Range | None:
         """Return the one stretch of bytes that a message consists of, if all of it is there; else None."""
         part = pieces[0] if len(pieces) == 1 else None
@@ -393,7 +418,22 @@ class Places:
 
     def tensor(self, place: Place, name: str | None = None) -> Tensor:
         """Return the tensor at a place, under that name."""
-        shown = place.name if name is None else name
+        made = self._made(place, place.name if name is None else name)
+        if made.claimed_status is Status.COMPLETE and self._is_damaged and self._ends_at_break(place):
+            where: Any = {"source": self.make.extraction.name, "offset": made.spans[0].offset if made.spans else None}
+            made.status = Status.DAMAGED
+            made.finding = Finding("shifted", LAST_BEFORE_BREAK, path=made.name, **where)
+        return made
+
+    @property
+    def _is_damaged(self) -> bool:
+        """Whether the fields of the model or of a graph are not whole; they were read to find any tensor."""
+        if self._breaks is None:
+            strays = any(finding.code == "stray-field" for finding in self.parser.result.findings)
+            self._breaks = strays or self.maker.owner.own_status() is not Status.COMPLETE
+        return self._breaks
+
+    def _made(self, place: Place, shown: str) -> Tensor:
         if isinstance(place.value, Problem):
             return self.maker.missing(shown, place.value)
         part = place.value[0]
@@ -451,6 +491,7 @@ class Places:
                 if place.name == name:
                     occurrence -= 1
                     if not occurrence:
+                        place.scope, place.source, place.ordinal = at
                         return place
         return None
 

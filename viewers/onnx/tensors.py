@@ -216,7 +216,7 @@ class OnnxMaker(TensorMaker):
             if found.status is Status.COMPLETE:
                 made.finding = self.warning("external-data", found.reason, name, size, found.got)
             elif found.status is Status.DAMAGED:  # all of its bytes are there
-                where = {"source": self.extraction.name, "offset": found.span.offset}
+                where: Any = {"source": self.extraction.name, "offset": found.span.offset}
                 made.finding = Finding("shifted", found.reason, path=name, **where)
             else:
                 self.judge(made, problem, None, size, found.got)

@@ -166,7 +166,7 @@ class OnnxViewer(ProtoViewer):
         lacking = [(name, file) for name, file in self._maker.external if file.lacks]
         for name, file in self._maker.external:
             if file.content is not None and not file.checksums and file.is_longer and self.knows_files():
-                where = {"source": name, "offset": file.wanted, "length": file.there - file.wanted}
+                where: Any = {"source": name, "offset": file.wanted, "length": file.there - file.wanted}
                 reason = "bytes after the last tensor belong to no tensor"
                 self.findings.add(Finding("trailing-bytes", reason, **where))
         if self.root.find("graph") is None and self.own_status() is Status.COMPLETE:
