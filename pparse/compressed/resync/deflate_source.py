@@ -111,7 +111,7 @@ class DeflateSource:
         made = out - begin
         size = int.from_bytes(tail, "little")
         size += (made - size + (1 << 31)) >> 32 << 32  # it is said modulo 2^32
-        return begin + size if len(tail) == 4 and 0 <= size and abs(size - made) <= max(1000, made // 2) else out
+        return begin + size if len(tail) == 4 and size >= 0 and abs(size - made) <= max(1000, made // 2) else out
 
     def is_whole(self, trial: Trial, unknown: int) -> bool:
         """Say whether all of a member was found: nothing is unknown, and its size is what the trailer says."""
