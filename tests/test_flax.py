@@ -350,7 +350,8 @@ def test_the_last_array_before_a_break_is_in_doubt(change: int) -> None:
             assert status is not Status.COMPLETE or (model[name].numpy() == right[name].numpy()).all(), name
     with pparse.view(changed, format="flax") as model:
         finding = model["layer.b"].finding
-        assert finding is not None and (finding.path, finding.offset) == ("layer.b", span.offset)
+        assert finding is not None
+        assert (finding.path, finding.offset) == ("layer.b", span.offset)
 
 
 def test_bytes_behind_the_file_put_its_last_array_in_doubt() -> None:

@@ -438,7 +438,8 @@ def test_the_last_array_before_a_break_is_in_doubt(change: int) -> None:
             listed = {tensor.name: tensor.status for tensor in viewer.tensors()}
             finding = viewer["1"].finding
             assert listed == {"0": Status.COMPLETE, "1": Status.DAMAGED}
-            assert finding is not None and finding.code == "shifted"
+            assert finding is not None
+            assert finding.code == "shifted"
 
 
 def test_bytes_behind_a_pickle_put_its_last_array_in_doubt() -> None:

@@ -233,16 +233,9 @@ class PickleParser(Parser, Listing):
         zeros = end - pos <= _ZEROS and not data.pread(pos, end - pos).strip(b"\0")
         if not zeros and self._starts:
             self._is_longer = True
-        self.result.findings.add(
-            Finding(
-                "trailing",
-                "zeros follow the pickle" if zeros else "other bytes follow the pickle",
-                severity=trailing_severity("stream"),
-                source=self.result.extraction.name,
-                offset=pos,
-                length=end - pos,
-            )
-        )
+        reason = "zeros follow the pickle" if zeros else "other bytes follow the pickle"
+        where: Any = {"source": self.result.extraction.name, "offset": pos, "length": end - pos}
+        self.result.findings.add(Finding("trailing", reason, severity=trailing_severity("stream"), **where))
 
     def value_entry(self, program: Program, key: Key) -> Entry:
         """Describe the value of a pickle, as a child ``key``."""

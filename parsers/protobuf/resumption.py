@@ -10,7 +10,8 @@ field that holds a message, of the message's own type, such that
   may come before the field. (So in a message that holds messages of its own type, reading does not continue.)
 
 The last field before the damage is kept only if this does not contradict it: its length may be damaged. A large message
-that is the only one of its number is kept in any case if its first fields fit, since all of the rest may be in it, as the graph of a model is.
+that is the only one of its number is kept in any case if its first fields fit, since all of the rest may be in it, as
+the graph of a model is.
 """
 
 from __future__ import annotations

@@ -194,7 +194,7 @@ class ArrayTreeViewer(Viewer):
             elif self._is_made_up(node):
                 array.doubt(
                     Status.DAMAGED,
-                    "its key, or one before it in a file that breaks, is no text: its name may be made up",
+                    "its key, or one before it in a file that breaks, is no text: the name may be wrong",
                 )
         finding = None
         if array.reason:
@@ -213,7 +213,7 @@ class ArrayTreeViewer(Viewer):
         )
 
     def _is_last_before_break(self, node: Node) -> bool:
-        """Say whether what follows ``node`` is not a value of the format: the end of the node may be the wrong place."""
+        """Say whether what follows ``node`` is not a value of the format: it may end elsewhere."""
         try:
             while (above := node.parent) is not None:
                 ordinal = node.ordinal + 1
@@ -239,7 +239,7 @@ class ArrayTreeViewer(Viewer):
         return bool(raw) and not is_text(raw[0]) and type(above.child(0).key) is str
 
     def _is_made_up(self, node: Node) -> bool:
-        """Say whether the name of ``node`` may be made of other bytes: an odd key is before it in a file that breaks."""
+        """Say whether the name of ``node`` may be made up: an odd key is before it in a file that breaks."""
         if _is_odd(node) and _is_letter(node.key):
             return True
         parser: MsgpackParser = self.extraction.parse().parser  # type: ignore[assignment]

@@ -51,7 +51,7 @@ class OnnxMaker(TensorMaker):
     def __init__(self, extraction: Extraction, make: ValueEntries, schema: Schema, owner: Any) -> None:
         super().__init__(extraction, make, schema.message("onnx.TensorProto"), owner)
         self.pair_type = schema.message("onnx.StringStringEntryProto")
-        self.external = ExternalFiles(extraction, lambda: owner.knows_files())
+        self.external = ExternalFiles(extraction, owner.knows_files)
 
     def of_head(self, name: str, head: Head, part: Range) -> ProtoTensor | None:
         """Return the tensor of a plain TensorProto, of which ``head`` was read; None: look closer."""
