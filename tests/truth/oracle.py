@@ -91,12 +91,24 @@ def untouched(attempt: Attempt, name: str) -> bool:
         return False
     if name not in case.sample.values:
         return True
-    if has_grown(attempt):  # nobody can know where the bytes came in
+    if has_grown(attempt) or precedes_break(case, name):  # nobody can know where the bytes came in
         return False
     ends = case.sample.values[name].ends
     if ends is not None and case.reach.touches(*ends) and not is_zeroed(case):
         return False
     return case.sample.untouched(name, case.reach) and not has_rival(case, name)
+
+
+def precedes_break(case: Case, name: str) -> bool:
+    """Whether the damage lies right behind a value of which nothing but its own length tells where it ends.
+
+    What follows it cannot be read: bytes may have gone from it, or come into it.
+    """
+    if case.sample.name not in ("flax", "onnx", "pickle", "pytorch-tar") or case.reach.first is None:
+        return False
+    end = case.sample.values[name].place[1]
+    begins = [value.place[0] for value in case.sample.values.values() if value.place[0] >= end]
+    return end <= case.reach.first <= min(begins, default=len(case.sample.content))
 
 
 def has_rival(case: Case, name: str) -> bool:

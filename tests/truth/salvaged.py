@@ -261,7 +261,7 @@ def has_grown(attempt: Attempt) -> bool:
     if case.wrapper == "tar":
         layer = case.wrapped.files[case.wrapped.main].chain[0]
         return layer.start + case.sample.header <= damage.offset <= layer.end
-    if not case.sample.name.startswith("safetensors"):
+    if not case.sample.name.startswith(("safetensors", "gguf")):
         return False
     return damage.kind == "insert" and case.wrapper in ("plain", "folder") and damage.offset >= case.sample.header
 
