@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+import zlib
 from typing import TYPE_CHECKING
 
 from tests.truth.damage import Reach
@@ -25,12 +26,25 @@ BLOCK, RECORD = 512, 10_240  # of a tar: what members, and what the whole archiv
 
 def is_shorter_file(case: Case) -> bool:
     """Say whether a cut leaves another whole file: records files have no mark of their end, and this one ends between
-    two chunks, or two records."""
+    two chunks, or two records. So does a gzip file that ends between two members, zeros behind it or not."""
+    if case.wrapper == "gz-members" and case.damage.kind in ("cut", "unwritten"):
+        return case.damage.offset in ends_of_members(case.wrapped.content)
     records = case.sample.file.endswith((".riegeli", ".tfrecord"))
     if case.damage.kind != "cut" or case.wrapper != "plain" or not records:
         return False
     cut = case.damage.offset
     return not any(start < cut < end for start, end in (value.place for value in case.sample.values.values()))
+
+
+def ends_of_members(content: bytes) -> list[int]:
+    """Return where the members of a gzip file end."""
+    found, rest = [], content
+    while rest:
+        decoder = zlib.decompressobj(31)
+        decoder.decompress(rest)
+        rest = decoder.unused_data
+        found.append(len(content) - len(rest))
+    return found
 
 
 def is_shorter_tar(case: Case) -> bool:
@@ -73,7 +87,7 @@ def file_vouched(attempt: Attempt, path: str, seen: Seen) -> Iterator[str]:
     known = [file.content for file in files.values()] + list(attempt.case.wrapped.known)
     known += [attempt.case.wrapped.content, *members_of(attempt.case, seen.content)]
     known += attempt.case.sample.siblings.values() if attempt.case.sample.leads else ()
-    if seen.content in known or is_made(attempt, path):
+    if seen.content in known or is_made(attempt, path) or is_shorter_file(attempt.case):
         return
     if seen.verified is True and not is_shorter_file(attempt.case):
         yield f"{what}, and not the original"

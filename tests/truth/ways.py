@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import random
+import re
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SLICES = 4  # tensors that are sliced, or asked for by a command of their own
+NUMBERED = re.compile(r"~\d+(?=/)")
 WAYS: dict[str, Callable[[Attempt], None]] = {}
 
 
@@ -348,5 +350,8 @@ def recover(attempt: Attempt) -> None:
         for row in attempt.report["files"]:
             if row["path"] is not None:
                 content = (attempt.out / row["path"]).read_bytes()
-                attempt.files[row["path"]] = Seen(row["path"], row["status"], row["verified"], content, by="recover")
+                seen = Seen(row["path"], row["status"], row["verified"], content, by="recover")
+                attempt.files[row["path"]] = seen
+                # Where a damaged name came first, one that is the same on some disks is another one here: pack~2/a.
+                attempt.files.setdefault(NUMBERED.sub("", row["path"]), seen)
     attempt.run("check", "--json", "-R", attempt.file)
