@@ -6,14 +6,11 @@ states are those of a message (`pparse.parsers.protobuf.parser`).
 
 from __future__ import annotations
 
-from collections import defaultdict
-
-from pparse.errors import MalformedError, SourceError
+from pparse.errors import SourceError
 from pparse.findings import Finding, Severity, Status
-from pparse.kernels.wire import PADDING, read_length, scan
 from pparse.limits import count_words
 from pparse.parsers.cpb.parser import CpbParser
-from pparse.parsers.protobuf.message_format import HEAD, MessageParser
+from pparse.parsers.protobuf.message_format import MessageParser
 from pparse.parsers.protobuf.parser import ProtobufParser
 from pparse.tree.container import Container
 from pparse.tree.recognition import Confidence, signatures
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction, FolderExtraction
     from pparse.parsers.protobuf.index import Piece
     from pparse.tree.entry import Entry
-    from pparse.tree.recognition import Excerpt
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
 
@@ -35,9 +31,6 @@ if TYPE_CHECKING:
 MEMBERS = ("saved_model.cpb", "saved_model.pb", "saved_model.pbtxt")
 VARIABLES = "variables"
 ASSETS = "assets"
-# Tags of a graph and its nodes: a node; its name and its operation.
-_NODE = b"\x0a"
-_NAME_AND_OP = (0x0A, 0x12)
 
 
 class _TensorflowParser(MessageParser):
@@ -68,32 +61,6 @@ class GraphDefParser(_TensorflowParser):
     extensions = (".pb",)
     message_name = "tensorflow.GraphDef"
     references = ("tensorflow/core/framework/graph.proto",)
-
-    @classmethod
-    def match(cls, excerpt: Excerpt) -> Confidence:
-        """Return what the fields tell; NO if the first node, though it is sound, lacks a name or an operation.
-
-        Many messages begin with a message that begins with a text, and go on with strings that could be inputs.
-        """
-        found = super().match(excerpt)
-        return Confidence.NO if found and _begins_with_no_node(excerpt.head(HEAD)) else found
-
-
-def _begins_with_no_node(head: bytes) -> bool:
-    """Say whether the first node of a graph is sound, but has no name or no operation."""
-    found: defaultdict[int, list[int]] = defaultdict(list)
-    try:
-        if head[:1] != _NODE or not head[1:]:
-            return False
-        length, begin = read_length(head + PADDING, 1)
-        if not length or begin + length > len(head):
-            return False
-        node = head[begin : begin + length]
-        if scan(node + PADDING, 0, length, found, [])[0] != length:
-            return False
-        return any(not found[tag] or not read_length(node + PADDING, found[tag][-1] + 1)[0] for tag in _NAME_AND_OP)
-    except MalformedError:
-        return False
 
 
 class MetaGraphParser(_TensorflowParser):

@@ -6,7 +6,6 @@ import pytest
 
 import pparse
 from pparse.cli import main
-from pparse.kernels.varint import encode_varint
 from pparse.protos import message_class
 from pparse.viewers.tensor_proto import viewer as tensorflow
 from pparse.viewers.tensorflow import constants as tensorflow_constants
@@ -145,23 +144,3 @@ def test_long_names_are_not_held_for_their_numbers(monkeypatch):
     names = [f"{'n' * 300}{number}" for number in range(10)]
     with pparse.open(graph_of([*names, names[0]]), format="graph-def") as doc:
         assert list(doc.view()) == [*names, f"{names[0]}#2"]
-
-
-def test_statistics_of_features_are_no_graph(tmp_path) -> None:
-    """They are lists of messages with a name and messages in field 3, where nodes of a graph have texts."""
-
-    def field(number: int, content: bytes) -> bytes:
-        return bytes((number << 3 | 2,)) + encode_varint(len(content)) + content
-
-    long = b"".join(field(3, field(1, b"feature%d" % number) + b"\x10\x01\x1a\2\x10\1") for number in range(2000))
-    short = b"".join(field(3, field(1, b"feature0%d" % number)) for number in range(8))  # begins with a line feed: text
-    path = tmp_path / "a.pb"
-    for content, found in (
-        (field(1, field(1, b"train") + long), "protobuf"),
-        (field(1, long), "protobuf"),
-        (field(1, field(1, b"train") + short), "protobuf"),
-        (field(1, field(1, b"train") + field(2, b"Const") + short), "graph-def"),
-    ):
-        path.write_bytes(content)
-        with pparse.open(path) as document:
-            assert document.format == found

@@ -33,10 +33,10 @@ def fits(head: bytes, type: MessageType, *, complete: bool) -> bool:
                 if field.wire_type != LEN:
                     continue
                 for item, _ in zip(found.fields(key), range(8), strict=False):
-                    if field.message is not None and is_message(field):
-                        below.append((raw[item.start : item.end], field.message, item.end <= len(raw)))
-                    elif item.end > len(raw):
+                    if item.end > len(raw):
                         continue
+                    if field.message is not None and is_message(field):
+                        below.append((raw[item.start : item.end], field.message, True))
                     elif field.type == TYPE_STRING and not is_text(raw[item.start : item.end]):
                         return False
         level = below

@@ -157,7 +157,8 @@ def a_nothing_false_is_vouched_for(attempt: Attempt) -> Iterator[str]:
     covered = case.wrapped.covered
     hidden = False
     for seen in attempt.values:
-        if seen.status == "complete" and seen.verified is False:
+        # Between two questions, another thread may find that its own checksum agrees after all.
+        if seen.status == "complete" and seen.verified is False and case.way != "threads":
             yield f"{seen.name} by {seen.by}: complete, though a checksum contradicts"
         if seen.status == "complete" and attempt.read_all and hash_contradicts(attempt, seen.name):
             yield f"{seen.name} by {seen.by}: complete, though the hash of the chunk that it is in contradicts"

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 _BACK: Final = 256 * KIB
 # Compressed bytes that a chain of blocks must have, to be believed though it ends in damage; see rule 2.
 _LONG: Final = 72 * KIB
+_HEADER_ROOM: Final = 8 + 64  # from the last block of a member to the first of the next: a trailer, and a header
 _ENDED_BY_GAP: Final = 2 * KIB
 # Such a chain, shorter but longer than this, is delivered in doubt.
 _SHORT: Final = 2 * KIB
@@ -189,7 +190,7 @@ class _DeflateWalk:
         if failure.error.fault is Fault.SIZE:  # where, nobody can tell
             failure.suspect_from, failure.why_suspect = 0, "the stream holds more bytes than it should"
             return
-        body_end: int | None = None
+        body_end = 0
         if here.chain is not None and self._contradicted(failure.error):
             body_end = failure.at - (8 if failure.error.fault is Fault.LENGTH else 4)
             behind = body_end + self._source.trailer
@@ -202,7 +203,7 @@ class _DeflateWalk:
             else:
                 here = self.first_position(body_end)
         found, here = self._next(here)
-        if body_end is not None and found is not None and not found.fresh and found.bit // 8 >= body_end:
+        if found and body_end and not found.fresh and 0 <= found.bit // 8 - body_end <= _HEADER_ROOM:
             # The member did end there. Its trailer is damaged, and so is the header of the one that goes on here.
             failure.suspect_from, failure.why_suspect = failure.start_out, _CONTRADICTED
             found, here = self._next(_Position(min(body_end + self._source.trailer, found.bit // 8), failure.out))
