@@ -14,6 +14,7 @@ from pparse.errors import MalformedError, NotWholeError, OptionError
 from pparse.tensors import dequantized
 from pparse.tensors.scales import quantisation_of
 from tests.pytorch_zoo import FOLDER, expected
+from tests.rows import rows
 
 E4M3, E5M2, BF16 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.bfloat16
 WORDS = {"float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "bfloat16": "BF16", "float32": "F32", "uint8": "U8"}
@@ -45,7 +46,7 @@ CODES = np.minimum(np.arange(32), 16).reshape(4, 8).astype(np.float32)
 ROWS = np.float32([1, 2, 4, 8])
 
 
-@pytest.mark.parametrize(
+@rows(
     ("ending", "scale", "wanted"),
     [
         ("_scale", np.float32(0.5), CODES / 2),
@@ -57,15 +58,16 @@ ROWS = np.float32([1, 2, 4, 8])
     ],
     ids=["all", "all-2d", "row", "row-2d", "block", "group"],
 )
-@pytest.mark.parametrize("dtype", [E4M3, E5M2])
+@rows("dtype", [E4M3, E5M2])
 def test_codes_are_multiplied_by_the_scale_that_holds_for_them(tmp_path, ending, scale, wanted, dtype):
     codes = CODES.astype(dtype)
     wanted = codes.astype(np.float32) * np.divide(wanted, CODES, out=np.ones_like(CODES), where=CODES > 0)
     other = np.ones(3, np.float32)
     source = save(tmp_path / "m.safetensors", {"l.weight": codes, f"l.weight{ending}": np.asarray(scale), "b": other})
-    report = pparse.convert(source, tmp_path / "o.safetensors", dequantize=True)
+    output = tmp_path / f"o{len(list(tmp_path.iterdir()))}.safetensors"
+    report = pparse.convert(source, output, dequantize=True)
     assert report.notes == ["1 tensor was multiplied by the scales, which are not written"]
-    found = loaded(tmp_path / "o.safetensors")
+    found = loaded(output)
     assert {name: array.dtype.name for name, array in found.items()} == {"b": "float32", "l.weight": "float32"}
     assert np.array_equal(found["l.weight"], wanted)
     with pparse.view(source) as model:

@@ -13,6 +13,7 @@ import pytest
 
 import pparse
 from pparse.document.named_formats import NAMED, named, named_as
+from tests.rows import rows
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -25,8 +26,8 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("suffix", ["", ".bin", ".safetensors", ".pkl", ".gz"])
+@rows("name", FILES)
+@rows("suffix", ["", ".bin", ".safetensors", ".pkl", ".gz"])
 def test_what_is_not_read_yet_is_named_by_its_bytes(run, tmp_path, name, suffix):
     path = tmp_path / f"model{suffix}"
     path.write_bytes(FILES[name])

@@ -19,6 +19,7 @@ from pparse.testing.fakes import GappyData
 from tests.pickle_arrays import array_pickle
 from tests.pytorch_files import checkpoint, legacy_checkpoint, numbered, script, tar_checkpoint
 from tests.pytorch_zoo import FOLDER
+from tests.rows import rows
 
 COUNT, NBYTES = 6, 4096
 TENSORS, CONTENTS = numbered(COUNT, NBYTES, seed=3)
@@ -116,7 +117,7 @@ def test_a_tensor_in_a_hole_is_whole_only_if_its_checksum_is_that_of_zeros(tmp_p
         assert model.status.value == "damaged"
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 8, 4095, 4096, 100_003, (1 << 22) + 5])
+@rows("count", [0, 1, 2, 3, 8, 4095, 4096, 100_003, (1 << 22) + 5])
 def test_the_crc_of_zeros_is_known_without_them(count):
     assert crc_of_zeros(count) == zlib.crc32(bytes(count))
 
@@ -188,8 +189,8 @@ def test_constants_are_not_doubtful_because_the_pickle_of_the_model_is(tmp_path)
 # -- tar -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("change", [-100, -1, 1, 100])
-@pytest.mark.parametrize("number", [0, 2, 5])
+@rows("change", [-100, -1, 1, 100])
+@rows("number", [0, 2, 5])
 def test_the_last_storage_of_an_old_tar_before_a_break_is_in_doubt(number, change):
     made = tar_checkpoint(TENSORS, CONTENTS)
     at = made.places[NAMES[number]][0] + 1000
@@ -238,7 +239,7 @@ BYTES = {"a": bytes(range(200)) * 8, "big": b"\1\2\3\4" * 70_000, "last": b"\5" 
 PICKLE, PLACES, TAILS = array_pickle(ARRAYS, BYTES)
 
 
-@pytest.mark.parametrize("end", [b"\xff\xff", b"AAAA", b"b\0", b"(((("])
+@rows("end", [b"\xff\xff", b"AAAA", b"b\0", b"(((("])
 def test_arrays_before_opcodes_that_make_no_sense_are_read(end):
     content = changed(PICKLE, PLACES["last"][1], end)
     with pparse.view(content, format="pickle") as model:
@@ -248,7 +249,7 @@ def test_arrays_before_opcodes_that_make_no_sense_are_read(end):
         assert model.status.value != "complete"
 
 
-@pytest.mark.parametrize("behind", [3, 40, 2421])
+@rows("behind", [3, 40, 2421])
 def test_arrays_before_a_gap_are_read(behind):
     """Its program is looked into further ahead than its readable part goes."""
     start = PLACES["last"][0] - 20

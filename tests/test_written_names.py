@@ -17,6 +17,7 @@ from pparse.errors import LimitError
 from pparse.recovery import salvage_tensors
 from pparse.recovery.recover import recover
 from tests.pytorch_files import checkpoint
+from tests.rows import rows
 
 HALF = "a\ud800w"
 GOOD = {"w": np.arange(3, dtype="f4"), "": np.arange(2, dtype="f4"), "ä/b.npy": np.arange(4, dtype="f4")}
@@ -71,11 +72,13 @@ def assert_same(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> 
         np.testing.assert_array_equal(found[name], array)
 
 
-@pytest.mark.parametrize("form", ["safetensors", "npz"])
-@pytest.mark.parametrize("writer", ["get", "convert"])
-@pytest.mark.parametrize("name", NAMES, ids=lambda name: ascii(name[:12]) + str(len(name)))
+@rows("form", ["safetensors", "npz"])
+@rows("writer", ["get", "convert"])
+@rows("name", NAMES, ids=lambda name: ascii(name[:12]) + str(len(name)))
 def test_a_file_opens_with_just_its_tensors_or_is_not_written(run, tmp_path, writer, form, name):
-    source, output = tmp_path / "x.pt", tmp_path / f"y.{form}"
+    folder = tmp_path / f"{form}-{writer}-{NAMES.index(name)}"
+    folder.mkdir()
+    source, output = folder / "x.pt", folder / f"y.{form}"
     source.write_bytes(pt(arrays(name)))
     words = ("get", source, "-p", "*") if writer == "get" else ("convert", source)
     ran = run(*words, "-o", output)
@@ -88,7 +91,7 @@ def test_a_file_opens_with_just_its_tensors_or_is_not_written(run, tmp_path, wri
         assert why in ran.err
         assert "nothing was written" in ran.err
         assert len(ran.err) < 500
-        assert [path.name for path in tmp_path.iterdir()] == ["x.pt"]
+        assert [path.name for path in folder.iterdir()] == ["x.pt"]
 
 
 @pytest.mark.parametrize("name", NAMES, ids=lambda name: ascii(name[:12]) + str(len(name)))
