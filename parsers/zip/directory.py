@@ -166,7 +166,7 @@ def find_directory(data: Data, start: int, end: int, budget: MemoryBudget) -> Di
 
     Raise `LimitError` if a list of overlapping members exceeds the budget.
     """
-    if any(not gap.exact for gap in data.gaps):
+    if data.loose_gap() is not None:
         return None  # offsets after such a gap have no meaning
     stale = None
     for at in islice(end_records(data, start, end), _MOST_ENDS):

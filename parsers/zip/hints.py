@@ -43,7 +43,8 @@ class Hints:
         self._places = array("q")
         self._names = KeyTable(())
         self.shifts: list[int] = []
-        self._reach = min((gap.offset for gap in data.gaps if not gap.exact), default=end)
+        loose = data.loose_gap()
+        self._reach = end if loose is None else loose
         self.trusted = False  # whether local headers are where entries say, or the directory is where it should be
         self.whole = False
         self._apart = False  # no two members share bytes, according to the entries

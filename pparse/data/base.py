@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from pparse.data.range_status import Condemned, Proofs, SuspectRange, joined, range_status
@@ -416,6 +416,14 @@ class Data(ABC):
     def is_proved(self, start: int, end: int) -> bool:
         """Return whether a checksum confirmed all of the bytes ``[start, end)``."""
         return self._proofs is not None and self._proofs.covers(start, end)
+
+    def loose_gap(self, start: int = 0) -> int | None:
+        """Return where the first gap from ``start`` on begins of which the length is not known exactly; else None."""
+        gaps = self.gaps
+        if not isinstance(gaps, GapTable):
+            return next((gap.offset for gap in gaps if gap.offset >= start and not gap.exact), None)
+        at = gaps._exact.find(0, bisect_left(gaps._offsets, start))
+        return None if at < 0 else gaps._offsets[at]
 
     @property
     def reach(self) -> int | None:

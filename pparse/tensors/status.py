@@ -57,12 +57,10 @@ def status_behind_gaps(spans: tuple[Span, ...], start: int) -> RangeStatus | Non
     """
     for span in spans:
         if span.is_open and span.data is not None:
-            for gap in span.data.gaps:
-                if gap.offset >= span.offset:
-                    break
-                if gap.offset >= start and not gap.exact:
-                    reason = f"an unknown number of bytes is lost at {gap.offset:,}, before it: it may not stand here"
-                    return RangeStatus(Status.DAMAGED, None, reason, span.length)
+            gap = span.data.loose_gap(start)
+            if gap is not None and gap < span.offset:
+                reason = f"an unknown number of bytes is lost at {gap:,}, before it: it may not stand here"
+                return RangeStatus(Status.DAMAGED, None, reason, span.length)
     return None
 
 

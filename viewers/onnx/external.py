@@ -49,13 +49,11 @@ class Placed:
 class ExternalFile:
     """One file: what is in it, or why it cannot be read; and what its tensors need of it."""
 
-    __slots__ = ("_gaps_seen", "_loose", "checksums", "content", "problem", "wanted")
+    __slots__ = ("checksums", "content", "problem", "wanted")
 
     def __init__(self, content: Extraction | None, problem: Problem | None) -> None:
         self.content = content
         self.problem = problem
-        self._gaps_seen = 0
-        self._loose: int | None = None
         self.wanted = 0
         """Where the last tensor in it ends."""
         self.checksums: set[str] = set()
@@ -71,12 +69,10 @@ class ExternalFile:
     @property
     def loose_from(self) -> int | None:
         """From where on in its data the places of bytes are not known, since nobody knows how many are lost there."""
-        content = self.content
-        if content is not None and len(content.data.gaps) != self._gaps_seen:
-            gaps, start, end = content.data.gaps, content.start, content.known_end()
-            loose = (gap.offset for gap in gaps if not gap.exact and start <= gap.offset < end)
-            self._gaps_seen, self._loose = len(gaps), next(loose, None)
-        return self._loose
+        if self.content is None:
+            return None
+        found = self.content.data.loose_gap(self.content.start)
+        return None if found is None or found >= self.content.known_end() else found
 
     @property
     def is_longer(self) -> bool:
