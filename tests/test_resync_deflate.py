@@ -252,6 +252,12 @@ def test_members_with_a_damaged_header(number):
         assert data.gaps == ()
         assert data.size == len(WHOLE)
         assert data.problems
+    # Nothing is left of a member but its end, which has the size that such a member would have: it is lost, and
+    # the stream not whole without it. Other bytes behind the members are no part of the stream.
+    before, last = MEMBERS[:2], gzip.compress(content("text", 20_000))
+    assert joined(*before, bytes(40) + last[40:-4] + bytes(4)).is_suspect is False
+    assert joined(*before, noise(last, 0, len(last) - 4)[0]).is_suspect is True
+    assert joined(*before, noise(last, 0, len(last) - 4)[0]).gaps[0].offset == 80_000
 
 
 @pytest.mark.parametrize("number", range(3))

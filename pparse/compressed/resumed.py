@@ -19,6 +19,7 @@ from pparse.compressed.decoded import DecodedData
 from pparse.compressed.environment import DecodeEnv
 from pparse.compressed.inflated import InflatedData
 from pparse.compressed.placing import Placement
+from pparse.compressed.resync.deflate_source import real_end
 from pparse.compressed.resync.pieces import BEFORE_DAMAGE, Failure
 from pparse.data.range_status import SuspectRange
 from pparse.errors import TRAILER_FAULTS, EndOfDataError, Fault, GapError, LimitError, MalformedError, UnsupportedError
@@ -48,6 +49,9 @@ _CONTRADICTIONS: Final = TRAILER_FAULTS | {Fault.SHORT, Fault.OVERRUN, Fault.SIZ
 _NO_BLOCK_CHECKS: Final = ("gzip", "zlib", "deflate")
 _WRONG_SIZE: Final = "the stream does not hold as many bytes as it should"
 _WRONG_END: Final = "the stream does not end where it should"
+# Bytes of a member of gzip, at least; how many times better, or worse, than others one may be compressed.
+_LEAST_MEMBER: Final = 20
+_ALIKE: Final = 4
 _SUSPECT: Final = "its compressed bytes may be wrong, and its content does not have the expected size or checksum"
 
 
@@ -464,11 +468,25 @@ class ResumedData(DecodedData):
         return pieces, lost
 
     def _is_lost_head(self, error: PparseError) -> bool:
-        """Say whether what follows the stream is another one of it, with one wrong byte at its beginning."""
+        """Say whether what follows the stream is another one of it, with one wrong byte at its beginning.
+
+        Or it ends as a member of gzip does: with a size, as large as members like those before it have.
+        """
         if error.fault is not Fault.TRAILING or error.offset is None or not CODECS[self.codec].joins:
             return False
         head = self._source.data.read_known(error.offset, min(_HEAD, self._source.end - error.offset))[0]
-        return CODECS[self.codec].resembles(head.lstrip(b"\0") if CODECS[self.codec].zero_padding else head)
+        if CODECS[self.codec].resembles(head.lstrip(b"\0") if CODECS[self.codec].zero_padding else head):
+            return True
+        return self.codec == "gzip" and self._ends_as_member(error.offset)
+
+    def _ends_as_member(self, at: int) -> bool:
+        """Say whether the last bytes of the source may be the size of a member of gzip, of which nothing is known but
+        that it begins at ``at``."""
+        source, head = self._source, self._head
+        packed = real_end(source) - at
+        tail = source.data.read_known(at + packed - 4, 4)[0] if packed > _LEAST_MEMBER else b""
+        wanted = packed * head.produced // max(1, at - source.start)
+        return wanted // _ALIKE <= int.from_bytes(tail, "little") <= wanted * _ALIKE and any(tail)
 
     def _note_limits(self, failure: Failure, pieces: Sequence[Piece], placement: Placement) -> None:
         """Note where a limit of ours kept more from being had."""
