@@ -378,12 +378,16 @@ class ResumedData(DecodedData):
             self.vouch(0, head.produced)
 
     def _hide_candidates(self) -> bool:
-        """If decoding came to the end and is contradicted there, begin again without what is probably damaged."""
+        """If decoding came to the end and is contradicted there, begin again without what is probably damaged.
+
+        Or if it came to no end at all: a decoder that damage has put out of step may miss it.
+        """
         from pparse.compressed.resync.damage_candidates import candidates
         from pparse.data.hidden import HiddenData
 
         error = self._head.error
-        if error is None or self.codec not in _NO_BLOCK_CHECKS or not is_contradiction(self._head):
+        cut = isinstance(error, EndOfDataError)
+        if error is None or self.codec not in _NO_BLOCK_CHECKS or not (cut or is_contradiction(self._head)):
             return False
         first = self._head.member_start
         if self.codec == "gzip":
@@ -392,8 +396,9 @@ class ResumedData(DecodedData):
         elif self.codec == "zlib":
             first += 2
         failed_at = self._source.end if error.offset is None else min(error.offset, self._source.end)
-        member = self._source.data.range(first, failed_at)
-        found = candidates(member, first)
+        if failed_at <= first:
+            return False
+        found = candidates(self._source.data.range(first, failed_at), first, cut=cut)
         if not found:
             return False
         self._candidates = [(self._head.member_out + each.out, each.end) for each in found if not each.hidden]

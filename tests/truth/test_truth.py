@@ -7,9 +7,15 @@ from tests.truth.runner import run_case
 
 def test_what_is_said_of_a_damaged_file_is_true(truth_case, tmp_path, truth_tally):
     """What is said of a damaged file is true, whatever is around it and whoever asks."""
-    problems = run_case(truth_case, tmp_path)
+    problems, lines = [], []
+    for number, case in enumerate(truth_case.splitlines()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        found = run_case(case, folder)
+        problems += found
+        if found:
+            said = "\n".join(f"  ({letter}) {sentence}" for letter, sentence in found)
+            lines.append(f"{case}\n{said}\nrepeat it with:\n  pytest tests/truth --truth-case '{case}'")
     truth_tally(problems)
     if problems:
-        lines = "\n".join(f"  ({letter}) {sentence}" for letter, sentence in problems)
-        line = f"pytest tests/truth --truth-case '{truth_case}'"
-        raise AssertionError(f"{truth_case}\n{lines}\nrepeat it with:\n  {line}")
+        raise AssertionError("\n".join(lines))

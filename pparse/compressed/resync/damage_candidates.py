@@ -1,7 +1,7 @@
 """Where a deflate stream that decodes to its end, and is contradicted there, was probably damaged.
 
 A decoder can pass damage without noticing: what is wrong decodes to other bytes, perhaps to more or fewer of them, and
-only a size or a checksum contradicts at the end. Two things tell the place: what is known against the bytes of the
+only a size or a checksum contradicts at the end. Or it passes that end, too, and the stream seems to be cut. Two things tell the place: what is known against the bytes of the
 source, and runs of one byte, which compressed data do not have, but sectors that were never written or erased do.
 Whoever decodes hides such stretches (`pparse.data.hidden`), so that decoding ends there and begins again behind.
 """
@@ -26,6 +26,8 @@ _BLOCK: Final = 256 << 10
 # A stream of few different bytes has such runs by itself: there, each stands for at least so many times its length.
 _MOST_RATIO: Final = 100
 _MOST: Final = 4_096
+# How far before its end a stream that seems cut may be damaged: what is out of step does not decode for long.
+_BACK: Final = 256 << 10
 # A stretch that is known to be in doubt says where the damage is only if it is a small part of the stream.
 _SMALL_PART: Final = 4
 
@@ -50,14 +52,16 @@ class DamageCandidate:
         return (self.start if self.hidden else self.end - 1), self.end
 
 
-def candidates(source: Range, first: int) -> list[DamageCandidate]:
+def candidates(source: Range, first: int, *, cut: bool = False) -> list[DamageCandidate]:
     """Return stretches of the source that are probably damaged, in order and apart; at most 4,096.
 
-    ``first``: where the compressed data begin.
+    ``first``: where the compressed data begin. ``cut``: no end of them was met, and nothing contradicts. Then bytes
+    that are copied from the source as they are, those of a stored block, are none of these.
     """
+    begin = max(first, source.end - _BACK) if cut else first
     found = [
-        *_known(source, first),
-        *(DamageCandidate(start, end, hidden=True) for start, end in _runs(source, first)),
+        *(() if cut else _known(source, first)),
+        *(DamageCandidate(start, end, hidden=True) for start, end in _runs(source, begin)),
     ]
     apart: list[DamageCandidate] = []
     for suspect in sorted(found, key=lambda suspect: suspect.start)[:_MOST]:
@@ -65,7 +69,7 @@ def candidates(source: Range, first: int) -> list[DamageCandidate]:
             apart[-1].end = max(apart[-1].end, suspect.end)
         else:
             apart.append(suspect)
-    return _in_output(source, first, apart)
+    return _in_output(source, first, apart, stored=not cut) if apart else []
 
 
 def _known(source: Range, first: int) -> Iterator[DamageCandidate]:
@@ -96,8 +100,11 @@ def _runs(source: Range, first: int) -> Iterator[tuple[int, int]]:
         yield held
 
 
-def _in_output(source: Range, first: int, found: Sequence[DamageCandidate]) -> list[DamageCandidate]:
-    """Find where in the output the candidates are; leave out runs that stand for long runs of output themselves."""
+def _in_output(source: Range, first: int, found: Sequence[DamageCandidate], *, stored: bool) -> list[DamageCandidate]:
+    """Find where in the output the candidates are; leave out runs that stand for long runs of output themselves.
+
+    And, unless ``stored``, for just as many bytes of it.
+    """
     decoder = zlib.decompressobj(-zlib.MAX_WBITS)
     kept: list[DamageCandidate] = []
     at, out = first, 0
@@ -117,6 +124,7 @@ def _in_output(source: Range, first: int, found: Sequence[DamageCandidate]) -> l
                     return kept
             if end == suspect.start:
                 suspect.out = out
-        if not suspect.hidden or out - before <= _MOST_RATIO * (suspect.end - suspect.start):
+        count = suspect.end - suspect.start
+        if not suspect.hidden or (out - before <= _MOST_RATIO * count and (stored or out - before != count)):
             kept.append(suspect)
     return kept
