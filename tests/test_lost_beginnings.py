@@ -73,11 +73,25 @@ def test_records_behind_a_lost_beginning_of_several_blocks_are_saved(tmp_path, l
 def test_zeros_under_the_name_of_a_cpb_are_no_whole_file(tmp_path):
     files = verdicts(tmp_path, in_a_tar("m.cpb", bytes(5000)))
     assert list(files) == ["m.cpb.partial/as-found.bin"]
+    # Nor under that of any other model; noise is none under a name that nothing else has.
+    for name, content in (("m.index", bytes(5000)), ("m.onnx", b"\xfe\x01" * 999), ("m.pt", b"\xfe\x01" * 999)):
+        folder = tmp_path / name
+        folder.mkdir()
+        assert list(verdicts(folder, in_a_tar(name, content))) == [f"{name}.partial/as-found.bin"]
+        assert (folder / f"o/{name}.partial/as-found.bin").read_bytes() == content
+    with pytest.raises(pparse.FormatError, match="fe 01"):  # no file names itself
+        pparse.open(f"{tmp_path}/m.onnx/x.tar::m.onnx").parse()
 
 
 def test_another_file_that_has_the_name_of_a_cpb_is_left_alone(tmp_path):
-    (tmp_path / "x.tar").write_bytes(in_a_tar("comic.cpb", b"\x01\x02\x03\x04 pages and pictures" * 500))
-    assert main(["check", "-R", "-q", str(tmp_path / "x.tar")]) == 0
+    noise = b"\x01\x02\x03\x04 pages and pictures \xfe" * 500
+    pointer = b"version https://git-lfs"
+    others = ("comic.cpb", noise), ("w.index", noise), ("m.onnx", b"./x\n"), ("m.safetensors", pointer)
+    for name, content in others:
+        (tmp_path / "x.tar").write_bytes(in_a_tar(name, content))
+        assert main(["check", "-R", "-q", str(tmp_path / "x.tar")]) == 0
+        assert main(["recover", "-q", str(tmp_path / "x.tar"), "-o", str(tmp_path / name)]) == 0
+        assert (tmp_path / name / name).read_bytes() == content
 
 
 def test_a_file_that_is_a_gap_to_its_end_is_no_row_of_gaps(tmp_path):

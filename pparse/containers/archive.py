@@ -39,7 +39,7 @@ from pparse.tree.visit import Member, Visit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any, Final
 
     from pparse.containers.content import Sink, Skip
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from pparse.tree.context import NodeContext, Step
     from pparse.tree.node import Node
     from pparse.tree.result import Result
+
+    Refused = Callable[[str, Extraction, FormatError], object]
 
 _SHORT: Final = "bytes of it are missing at an unknown place: the archive continues before its end"
 CUT_BEFORE: Final = "no member of this name in the archive, which is truncated"
@@ -492,11 +494,12 @@ def _refused(error: PparseError) -> Verdict:
 
 
 def documents_in(
-    result: Result, findings: FindingList | None = None, prefix: str = ""
+    result: Result, findings: FindingList | None = None, prefix: str = "", refused: Refused | None = None
 ) -> Iterator[tuple[str, Extraction]]:
     """Yield the members of an archive whose format is recognised, with their names; not the members of those.
 
     Members refused by a limit are added to ``findings`` (None: the archive's), under ``prefix`` and their name.
+    ``refused`` is called with those of which no format is recognised, and the error that says so.
     """
     parser = result.parser
     if not isinstance(parser, ArchiveParser):
@@ -520,20 +523,24 @@ def documents_in(
                 )
             )
             continue
+        except FormatError as error:
+            if refused is not None:
+                refused(prefix + quoted(name), extraction, error)
+            continue
         except PparseError:
             continue
         yield name, extraction
 
 
-def documents_below(result: Result) -> Iterator[tuple[str, Extraction]]:
+def documents_below(result: Result, refused: Refused | None = None) -> Iterator[tuple[str, Extraction]]:
     """Yield every document in an archive, and in nested archives, with its path.
 
     Containers come before their content. Those beyond the limits ``nesting`` and ``containers`` are not entered; for
-    the latter, ``result`` gets a finding.
+    the latter, ``result`` gets a finding. ``refused``: see `documents_in`.
     """
     limits = result.extraction.session.limits
     entered = 0
-    levels = [("", documents_in(result))]
+    levels = [("", documents_in(result, refused=refused))]
     while levels:
         prefix, documents = levels[-1]
         found = next(documents, None)
@@ -553,7 +560,7 @@ def documents_below(result: Result) -> Iterator[tuple[str, Extraction]]:
                 if entered == limits.containers + 1:
                     result.findings.add(too_many_containers(limits, prefix + quoted(name)))
                 continue
-            levels.append((below, documents_in(inner, result.findings, below)))
+            levels.append((below, documents_in(inner, result.findings, below, refused)))
 
 
 def nested_too_deep(limits: Limits, path: str, source: str = "") -> Finding:

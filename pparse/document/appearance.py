@@ -169,7 +169,8 @@ def named_by(extraction: Host) -> str | None:
     if len(wanted) < _SHORTEST:
         return None
     try:
-        names = [name for name in folder.names() or () if bare_name(name).endswith(_NAMING)]
+        own = wanted.decode("utf-8", "surrogateescape")
+        names = [name for name in folder.names() or () if bare_name(name).endswith(_NAMING) and name != own]
         # Most probable first: model.onnx for model.onnx.data or model.onnx_data.
         names.sort(key=lambda name: not extraction.name.startswith(name))
         for name in names[:_MOST_NAMING]:

@@ -45,6 +45,14 @@ class DocumentVerdict:
         self.suspect: list[tuple[int, int]] = []
         """Offset and length of each range of the document that cannot be original."""
 
+    @classmethod
+    def on_damage(cls, finding: Finding) -> DocumentVerdict:
+        """Return the verdict on a document that is damaged, of which this is all that is known."""
+        made = cls(1)
+        made.status = Status.DAMAGED
+        made.findings.add(finding)
+        return made
+
     @property
     def is_whole(self) -> bool:
         """Whether nothing is wrong, as far as it could be checked."""

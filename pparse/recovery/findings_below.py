@@ -5,12 +5,16 @@ from __future__ import annotations
 from copy import copy
 
 from pparse.containers.archive import documents_below
+from pparse.document.appearance import head_of, known_other, named_by, text_start
+from pparse.document.registry import model_extensions
 from pparse.errors import (
     PASSING,
     EndOfDataError,
+    FormatError,
     GapError,
     LimitError,
     MalformedError,
+    NothingThereError,
     PparseError,
     UnsupportedError,
 )
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
 
 # What is said of a file that tells nothing without those beside it, which a walk through an archive does not look for.
 _ALONE: Final = ("data-not-read", "index-not-read")
+# Endings that nothing but models has; ``.bin``, ``.cpb``, ``.index`` and ``.pb`` are those of other files, too.
+_OF_MODELS: Final = (".safetensors", ".onnx", ".gguf", ".npy", ".npz", ".riegeli", ".tfrecord", ".pt", ".pth")
 # So many of them are looked at again, with those.
 _MOST_APART: Final = 1_000
 
@@ -34,8 +40,15 @@ _MOST_APART: Final = 1_000
 def findings_below(document: Extraction, *, strict: bool = False) -> Iterator[Finding]:
     """Check every document inside an archive, and in nested archives; yield what was found, under their paths."""
     told = set(document.findings)
+    unlike: list[Finding] = []
+
+    def refused(name: str, extraction: Extraction, error: FormatError) -> None:
+        finding = unlike_its_name(name, extraction, error)
+        if finding is not None:
+            unlike.append(finding)
+
     apart: list[tuple[str, tuple[ArchiveParser, ArchiveMember]]] = []  # files that say nothing without others
-    for name, extraction in documents_below(document.parse()):
+    for name, extraction in documents_below(document.parse(), refused):
         for finding in _findings_inside(name, extraction, strict=strict):
             if finding.code not in _ALONE or len(apart) >= _MOST_APART:
                 yield finding
@@ -43,7 +56,26 @@ def findings_below(document: Extraction, *, strict: bool = False) -> Iterator[Fi
                 apart.append((name, extraction.origin))
     for name, (archive, member) in apart:
         yield from _findings_beside(name, archive, member, strict=strict)
+    yield from unlike
     yield from (finding for finding in document.findings if finding.code == "limit" and finding not in told)
+
+
+def unlike_its_name(name: str, extraction: Extraction, error: FormatError) -> Finding | None:
+    """Return the finding on a member in which no format is recognised, and whose name is one of models only.
+
+    Of one of nothing but zeros, others may have the name, too. Text may stand there on purpose, and so may what another
+    file names, or is of a format that is known and not read.
+    """
+    endings = model_extensions() if isinstance(error, NothingThereError) else _OF_MODELS
+    if not name.lower().endswith(endings) or extraction.known_end() <= extraction.start:
+        return None
+    head = head_of(extraction, 64)
+    if not head or (head.strip(b"\0") and text_start(head) is not None):
+        return None
+    if known_other(extraction) is not None or named_by(extraction) is not None:
+        return None
+    reason = f"its name says that it is a model: {error.reason}"
+    return Finding("malformed", reason, source=name, offset=extraction.start)
 
 
 def is_whole_below(document: Extraction) -> bool:

@@ -238,9 +238,6 @@ class ModelFiles:
 
     def _write_damaged(self, name: str, file: Extraction, reason: str) -> None:
         """Write a file that is not the model that its name says."""
-        verdict = DocumentVerdict(1)
-        verdict.status = Status.DAMAGED
         finding = Finding("malformed", reason, source=name)
-        verdict.findings.add(finding)
         self._findings.add(finding)
-        self._write_judged(name, file, verdict)
+        self._write_judged(name, file, DocumentVerdict.on_damage(finding))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pparse.containers.stream import StreamParser
+from pparse.document.extraction import extraction_of
 from pparse.errors import PASSING, FormatError, PparseError
 from pparse.findings import Finding, Severity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pparse.document.extraction import Extraction
     from pparse.tree.result import Result
@@ -82,3 +84,15 @@ def files_beside(document: Extraction) -> list[tuple[str, Extraction]]:
         raise
     except PparseError:
         return []
+
+
+def streams_around(extraction: Extraction, result: Result) -> Iterator[Result]:
+    """Yield the results of the compressed streams between a member and the document in it, innermost first."""
+    inner: Extraction | None = extraction_of(result)
+    while inner is not None:
+        for found in list(inner.results.values()):
+            if isinstance(found.parser, StreamParser):
+                yield found
+        if inner is extraction:
+            return
+        inner = inner.parent

@@ -35,6 +35,13 @@ def is_model_name(name: str) -> bool:
     return name.lower().endswith(model_extensions())
 
 
+def has_lost_bytes(extraction: Extraction) -> bool:
+    """Say whether bytes in a document are lost or in doubt; not if only its end is not there."""
+    data, start, end = extraction.data, extraction.start, extraction.known_end()
+    gap = data.next_gap(start)
+    return (gap is not None and gap.offset < end) or bool(data.suspect_ranges_in(start, end))
+
+
 class Job:
     """One file to save: where it is read from, and where it is written to.
 

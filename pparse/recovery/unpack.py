@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from contextlib import suppress
 
-from pparse.containers.archive import ArchiveParser, NameCounter, nested_too_deep, too_many_containers
+from pparse.containers.archive import ArchiveParser, NameCounter, nested_too_deep, quoted, too_many_containers
 from pparse.containers.content import Beginning, Verdict, read_through
 from pparse.containers.stream import StreamParser
 from pparse.document.extraction import Extraction, extraction_of
@@ -18,6 +18,7 @@ from pparse.document.registry import ARCHIVE_EXTENSIONS
 from pparse.errors import (
     PASSING,
     EndOfDataError,
+    FormatError,
     GapError,
     LimitError,
     MalformedError,
@@ -26,16 +27,16 @@ from pparse.errors import (
 )
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.shards.shard_set import ShardSet
-from pparse.recovery.document_verdict import judge
+from pparse.recovery.document_verdict import DocumentVerdict, judge
 from pparse.recovery.extract_messages import ExtractMessages
-from pparse.recovery.findings_below import is_whole_below
+from pparse.recovery.findings_below import is_whole_below, unlike_its_name
 from pparse.recovery.members_beside import BesideJudge
 from pparse.recovery.model_files import ModelFiles
 from pparse.recovery.names import safe_name
-from pparse.recovery.plan import base_name, files_beside
+from pparse.recovery.plan import base_name, files_beside, streams_around
 from pparse.recovery.provisional_verdicts import ProvisionalVerdicts
 from pparse.recovery.report import RecoveredFile
-from pparse.recovery.salvage_job import AS_FOUND
+from pparse.recovery.salvage_job import AS_FOUND, has_lost_bytes
 from pparse.recovery.sink import Sink
 from pparse.recovery.steps import Steps
 from pparse.recovery.target import Expansion
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from pparse.containers.archive import ArchiveMember
     from pparse.document.downloads import Resume
     from pparse.findings import FindingList
-    from pparse.recovery.document_verdict import DocumentVerdict
     from pparse.recovery.folder_files import FolderFiles
     from pparse.recovery.plan import ExtractionPlan
     from pparse.recovery.sink import LimitMet
@@ -280,8 +280,7 @@ class Unpacker:
         extraction = extraction_of(result)
         judgement = self._judge(extraction) if self._plan.salvage else None
         if judgement is None or not self._salvage(extraction, name, judgement):
-            end = extraction.known_end()
-            odd = result.parser.is_generic and bool(extraction.data.suspect_ranges_in(extraction.start, end))
+            odd = result.parser.is_generic and has_lost_bytes(extraction)
             self._write_plain(result, self._unlike_a_model(name, damaged=odd), source, judgement, prefix)
 
     def _write_plain(
@@ -417,6 +416,8 @@ class Unpacker:
                 )
             )
             return False
+        except FormatError as error:
+            return self._plan.salvage and self._keep_unlike(level, member, listed, error)
         except PparseError:
             return False  # not a container, or one that cannot be read
         if self._plan.salvage and parser.needs_folder:
@@ -445,6 +446,14 @@ class Unpacker:
             self._levels[-1].member = (level, member)
         return entered
 
+    def _keep_unlike(self, level: _Level, member: ArchiveMember, listed: str, error: FormatError) -> bool:
+        """Write what has the name of a model and is none, under another name. Return False if that is not certain."""
+        finding = unlike_its_name(quoted(listed), level.parser.open_member(member), error)
+        if finding is None:
+            return False
+        self.findings.add(finding)
+        return self._write_member(level, member, judgement=DocumentVerdict.on_damage(finding), as_found=True)
+
     @staticmethod
     def _place_in(level: _Level, member: ArchiveMember) -> tuple[str, str]:
         """Return the folder of an entered member, and the source name of its files."""
@@ -458,7 +467,7 @@ class Unpacker:
         """
         if extraction.entered:
             return self._save_with_others(level, member, extraction, result)
-        streams = list(_streams(extraction, result))
+        streams = list(streams_around(extraction, result))
         damaged = any(stream.root.status is not Status.COMPLETE for stream in streams)
         for stream in streams:
             self._gather(stream)
@@ -507,7 +516,8 @@ class Unpacker:
         name = level.prefix + _safe(member)
         if as_found:
             name = AS_FOUND.format(name)
-        elif judgement is None and self._unlike_a_model(name, damaged=True) != name:  # its format is not recognised
+        elif not (judgement and judgement.is_whole) and self._unlike_a_model(name, damaged=True) != name:
+            # Its format is not recognised, or it is one that others are made of.
             damaged = level.parser.verify(content).status not in (Status.COMPLETE, Status.UNSUPPORTED)
             name = self._unlike_a_model(name, damaged=damaged)
         compressed_size = None if content.method == "stored" else content.compressed_size
@@ -585,15 +595,3 @@ class Unpacker:
 def _safe(member: ArchiveMember) -> str:
     """Return the member's own name as a safe path."""
     return "/".join(safe_name(member.name, member.raw_name if "\ufffd" in member.name else None))
-
-
-def _streams(extraction: Extraction, result: Result) -> Iterator[Result]:
-    """Yield the results of the compressed streams between a member and the document in it, innermost first."""
-    inner: Extraction | None = extraction_of(result)
-    while inner is not None:
-        for found in list(inner.results.values()):
-            if isinstance(found.parser, StreamParser):
-                yield found
-        if inner is extraction:
-            return
-        inner = inner.parent

@@ -1,9 +1,10 @@
 """Where a deflate stream that decodes to its end, and is contradicted there, was probably damaged.
 
 A decoder can pass damage without noticing: what is wrong decodes to other bytes, perhaps to more or fewer of them, and
-only a size or a checksum contradicts at the end. Or it passes that end, too, and the stream seems to be cut. Two things tell the place: what is known against the bytes of the
-source, and runs of one byte, which compressed data do not have, but sectors that were never written or erased do.
-Whoever decodes hides such stretches (`pparse.data.hidden`), so that decoding ends there and begins again behind.
+only a size or a checksum contradicts at the end. Or it passes that end, too, and the stream seems to be cut. Two things
+tell the place: what is known against the bytes of the source, and runs of one byte, which compressed data do not have,
+but sectors that were never written or erased do. Whoever decodes hides such stretches (`pparse.data.hidden`), so that
+decoding ends there and begins again behind.
 """
 
 from __future__ import annotations
