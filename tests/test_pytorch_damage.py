@@ -274,6 +274,13 @@ def test_recover_says_for_how_many_parts_of_a_checkpoint_a_checksum_agrees(tmp_p
     (tmp_path / "old.pt").write_bytes(legacy_checkpoint(TENSORS, CONTENTS).content)
     told = run("recover", tmp_path / "old.pt", "-o", tmp_path / "out3")
     assert "nothing is missing; no checksum covers it: use" in told.out
+    # A name that is no UTF-8 is none of torch's: it asks for all of them, and refuses the file, of which all is there.
+    at = MADE.content.rindex(b"model/byteorder")
+    (tmp_path / "odd.pt").write_bytes(changed(MADE.content, at, b"\xfe\xff"))
+    assert "is not UTF-8" in run("check", tmp_path / "odd.pt").out
+    assert run("recover", tmp_path / "odd.pt", "-o", tmp_path / "out4").code == 4
+    assert (tmp_path / "out4/odd.safetensors").exists()
+    assert not (tmp_path / "out4/odd.pt").exists()
 
 
 def test_info_shows_epochs_first_and_lists_of_an_optimizer_last(run):

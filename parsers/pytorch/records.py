@@ -27,7 +27,7 @@ _ENCRYPTED: Final = 1
 class Record:
     """A member: its size, and where it is."""
 
-    __slots__ = ("_at", "_judged", "_member", "_name", "_parser", "_start", "size")
+    __slots__ = ("_at", "_judged", "_member", "_parser", "_start", "raw_name", "size")
 
     def __init__(
         self, parser: ZipParser, size: int, start: int, at: int, member: ArchiveMember | None = None, name: bytes = b""
@@ -39,7 +39,8 @@ class Record:
         self._at = at  # of the entry in the directory
         self._member = member
         self._judged = False  # whether its checksum was compared
-        self._name = name  # as the directory has it
+        self.raw_name = name
+        """As a directory that is trusted has it."""
 
     @property
     def start(self) -> int:
@@ -89,7 +90,7 @@ class Record:
             header = local_at(data, self._start, parser.result.extraction.known_end())
             fits = header is not None and _fits(header.extra)
             # Of a directory that only torch believes there are no members: it says what the names are.
-            if header is not None and fits and (header.raw_name == self._name or self.member is None):
+            if header is not None and fits and (header.raw_name == self.raw_name or self.member is None):
                 begin = self._start + header.length
                 return data, begin, begin + self.size
         member = self.member
@@ -137,7 +138,7 @@ def records_listed(parser: ZipParser, directory: Directory | LastDirectory) -> I
                 yield name, Record(parser, size, offset + directory.shift, at + pos, name=raw)
             else:
                 member = parser.listed_member(at + pos)
-                yield name, Record(parser, size if member is None else member.size or 0, -1, at + pos, member)
+                yield name, Record(parser, size if member is None else member.size or 0, -1, at + pos, member, raw)
             pos = following
         if not pos:
             return

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pparse.tree.node import Node
     from pparse.tree.recognition import Excerpt
     from pparse.tree.result import Result
+    from pparse.tree.visit import Visit
 
 _SURE: Final = b"/data.pkl"
 # The checksum of a pickle up to so many bytes is compared when it is opened.
@@ -161,6 +162,11 @@ class PyTorchZipParser(ZipParser, Checkpoint):
         """Return None: what it holds is shown."""
         return None
 
+    def check(self, *, strict: bool = False) -> Iterator[Visit]:
+        """Read every member, and ask for all of their names, as torch does."""
+        len(self.records)
+        return super().check(strict=strict)
+
     # -- the members -------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -191,6 +197,9 @@ class PyTorchZipParser(ZipParser, Checkpoint):
             elif name.lower() in lower:
                 reason = "another member has this name but for upper and lower case: torch may take that one"
                 self._note_record("duplicate", reason, name, record.start)
+            if "\ufffd" in name and record.raw_name not in (b"", name.encode()):
+                reason = "the name of a member is not UTF-8: torch, which asks for all names, refuses the file"
+                self._note_record("name", reason, name, record.start, Severity.ERROR)
             lower.add(name.lower())
             found[name] = record
         extraction.session.limits.check("entries", len(found), "the number of members")
@@ -215,11 +224,11 @@ class PyTorchZipParser(ZipParser, Checkpoint):
             return records_listed(self, directory)
         return records_scanned(self)
 
-    def _note_record(self, code: str, reason: str, name: str, offset: int) -> None:
+    def _note_record(
+        self, code: str, reason: str, name: str, offset: int, severity: Severity = Severity.WARNING
+    ) -> None:
         source = self.result.extraction.name
-        self.result.findings.add(
-            Finding(code, reason, path=name, severity=Severity.WARNING, source=source, offset=offset)
-        )
+        self.result.findings.add(Finding(code, reason, path=name, severity=severity, source=source, offset=offset))
 
     def record(self, name: str) -> Record | None:
         """Return the member ``name`` of the checkpoint's folder."""
