@@ -50,7 +50,8 @@ _BOUNDARIES: Final = (CENTRAL, END, END64, EXTRA_DATA)
 LENGTHS: Final = (24, 16, 20, 12)
 # For how many members with a lost header the begin of their bytes is remembered.
 _MOST_STARTS: Final = 4096
-# Bytes read for a header.
+# Bytes read for a header; beyond one that claims to be long, since others may claim as much right behind it.
+_AHEAD: Final = 64 << 10
 SHORT: Final = 4 << 10
 
 
@@ -77,7 +78,7 @@ class Walker:
             return b"", []
         at = pos - self._block_at
         if at < 0 or at + count > len(self._block):
-            size = max(count, SHORT)
+            size = max(SHORT, min(4 * count, count + _AHEAD))
             self._block, self._unknown = self.data.read_known(pos, min(size, self.end - pos))
             self._block_at, at = pos, 0
         stretches = [
