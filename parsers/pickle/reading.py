@@ -191,7 +191,8 @@ class Reading:
     def _long_line(self, at: int, known_end: int, charge: Charge) -> Stop | None:
         """Read an opcode whose line does not end in its block."""
         most = self.session.limits.scalar_bytes
-        size = LAST_BLOCK
+        # Four times the block that it began in: of thousands of damaged pickles, each may have such a line.
+        size = min(4 * self._size, LAST_BLOCK)
         while True:
             wanted = min(size, known_end - at)
             charge.resize(3 * wanted + _SLOT * len(self.state.slots))
@@ -207,7 +208,7 @@ class Reading:
                 self.pos = known_end + 1
                 return Stop.CUT
             size *= 4
-            if size > most:
+            if size > max(most, LAST_BLOCK):
                 raise LimitError(
                     "a line of a pickle is too long", option="--limit scalar-bytes=N", wanted=size, got=most, offset=at
                 )

@@ -9,11 +9,12 @@ import re
 
 from pparse.lazy import lazy_pattern
 from pparse.parsers.zip.descriptors import match_descriptor
-from pparse.parsers.zip.directory import BLOCK, entry_at
+from pparse.parsers.zip.directory import BLOCK
 from pparse.parsers.zip.extent import Summing, Work, measure
 from pparse.parsers.zip.hints import Hints
 from pparse.parsers.zip.records import (
     CENTRAL,
+    CENTRAL_SIZE,
     CODEC_OF_METHOD,
     DESCRIPTOR,
     ENCRYPTED,
@@ -30,8 +31,10 @@ from pparse.parsers.zip.records import (
     STREAMED,
     CentralEntry,
     LocalHeader,
+    central_length,
     extra_fields,
     local_length,
+    read_central,
     read_end,
     read_local,
 )
@@ -85,6 +88,19 @@ class Walker:
             (first - pos, length) for first, length in self._unknown if first < pos + count and first + length > pos
         ]
         return self._block[at : at + count], stretches
+
+    def _at_hand(self, pos: int, count: int) -> bytes:
+        """Return up to ``count`` bytes at ``pos``, no fewer than a signature has but at the end."""
+        self.read(pos, 4)
+        at = pos - self._block_at
+        return self._block[at : at + count]
+
+    def _entry_at(self, pos: int) -> CentralEntry | None:
+        """Return the entry of a directory at ``pos``, if all of it but a comment is known."""
+        head, unknown = self.read(pos, CENTRAL_SIZE)
+        if len(head) == CENTRAL_SIZE and not unknown:
+            head, unknown = self.read(pos, central_length(head))
+        return read_central(head[: max(0, unknown[0][0])] if unknown else head)
 
     def header_at(self, pos: int) -> LocalHeader | None:
         """Return the local header at ``pos``, as far as it is known; None if there is none."""
@@ -258,7 +274,9 @@ class Walker:
         size = SHORT
         while low < stop:
             self.session.check_cancelled()
-            block, _ = self.data.read_known(low, min(size, stop - low + 3, self.end - low))
+            wanted = min(size, stop - low + 3, self.end - low)
+            # Where one begins right behind the other, the bytes of the one before are at hand.
+            block = self._at_hand(low, wanted) if size == SHORT else self.data.read_known(low, wanted)[0]
             for match in _RECORDS.finditer(block):
                 at = low + match.start()
                 if at >= stop:
@@ -275,7 +293,7 @@ class Walker:
         if signature == LOCAL:
             return self.header_at(at) is not None
         if signature == CENTRAL:
-            entry = entry_at(self.data, at, self.end)
+            entry = self._entry_at(at)
             return entry is not None and entry.is_sane()
         if signature == END:
             record = read_end(self.read(at, 22)[0])
@@ -299,7 +317,7 @@ class Walker:
         if unknown or signature[:2] != b"PK":
             return 0
         if signature == CENTRAL:
-            entry = entry_at(self.data, pos, self.end)
+            entry = self._entry_at(pos)
             return entry.length if entry is not None and entry.is_sane() else 0
         if signature == END:
             record = read_end(self.read(pos, 22)[0])
