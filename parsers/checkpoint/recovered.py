@@ -25,6 +25,8 @@ _WINDOW: Final = 64 << 10
 _LONGEST_KEY: Final = 64 << 10
 _MOST_ENTRIES: Final = 1 << 20
 _NOT_ZERO: Final = lazy_pattern(rb"[^\x00]")
+# The first restart is 0, what follows it is another one, or their number. Overlapping ones count.
+_FIRST_RESTART: Final = lazy_pattern(rb"(?=\x00{4}(?!\x00{4}))")
 # Behind damage, entries are read in vain: so many bytes for each byte of the file.
 _EFFORT: Final = 32
 
@@ -105,9 +107,33 @@ def find_blocks(
         # Without this, the whole block would be read for each of its entries.
         after = source.behind
         if after > at and _block_at(source, data, after, poll, lost=True, room=room) is not None:
-            at = after
+            at = _passed_over(source, data, at, after, poll, room) or after
         else:
             at = source.next_zero(at + 1)
+
+
+def _passed_over(
+    source: _Bytes, data: Data, at: int, after: int, poll: Callable[[], object], room: int
+) -> int | None:
+    """Return where in ``(at, after)`` a block begins, which what was taken for entries from ``at`` on went through.
+
+    It follows the restarts of the damaged one. None if there is none.
+    """
+    low = at + 1
+    while low < after and source.read_bytes <= room:
+        raw = source.at(low, min(_WINDOW, after - low))
+        for match in _FIRST_RESTART.finditer(raw):
+            pos, source.behind = low + match.start(), 0
+            for _ in _with_restarts(source, pos, pos, set()):
+                pass
+            if at < source.behind < after:
+                begin = source.behind
+                if _block_at(source, data, begin, poll, lost=True, room=room) is not None:
+                    return begin
+        if len(raw) < 8:
+            break
+        low += len(raw) - 7
+    return None
 
 
 def _block_at(source: _Bytes, data: Data, at: int, poll: Callable[[], object], *, lost: bool, room: int) -> int | None:
