@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Final
 
+    from pparse.containers.member import ArchiveMember
     from pparse.data.base import Data
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
@@ -151,6 +152,10 @@ class PyTorchTarParser(TarParser, Checkpoint):
             except PparseError:
                 continue
         return None
+
+    def tells_shifts(self, member: ArchiveMember) -> bool:
+        """Say so of the storages: where one ends, the pickle of the next one must begin."""
+        return member.name.removeprefix("./") == "storages"
 
     def pickled(self) -> Node | None:
         """Return what was saved."""

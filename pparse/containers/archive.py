@@ -289,13 +289,17 @@ class ArchiveParser(Parser, Listing, Container):
         if short or self.has_bytes_too_many(member, data, start, end):
             if self.verify(member).verified is not True:  # else it is the size that is wrong
                 data.condemn(start, end or start, _SHORT if short else _LONG)
-        elif member.shifted and member.finding is not None:
+        elif member.shifted and member.finding is not None and not self.tells_shifts(member):
             data.condemn(start, end or start, member.finding.reason)
         opened = Extraction(extraction.session, name or member.name, data, start, end, extraction)
         opened.go_deeper()
         opened.origin = (self, member)
         self._opened[member.at] = opened
         return opened
+
+    def tells_shifts(self, member: ArchiveMember) -> bool:
+        """Say whether who reads ``member`` sees where in it bytes are missing, or came in."""
+        return False
 
     def load_scalar(self, node: Node) -> Any:
         """Return all bytes of a member. Raise an error if it is not whole."""
