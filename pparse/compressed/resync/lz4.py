@@ -53,17 +53,24 @@ def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
     """Look at a frame that ends early: return the error that says what it is; perhaps sets ``failure.suspect_from``.
 
     If the source ends with what looks like an end mark and a checksum, it was perhaps not cut: its last block may have
-    lost bytes, and nobody knows where.
+    lost bytes, and nobody knows where. Not if it ends where a block does: its size says that all of it is there.
     """
     look = Look(source)
     frame = _frame_at(look, failure.start)
     if frame is None or frame.trailer != _TRAILER:
         return failure.error
     tail = look.get(look.end - _TRAILER, _TRAILER)
-    if tail[:4] == bytes(4) and tail[4:] != bytes(4):
+    if tail[:4] == bytes(4) and tail[4:] != bytes(4) and not _ends_with_block(look, frame):
         failure.suspect_from = max(failure.start_out, failure.out - frame.most)
         failure.why_suspect = "the file ends with what looks like the lz4 frame's end: bytes may be missing before it"
     return failure.error
+
+
+def _ends_with_block(look: Look, frame: _Frame) -> bool:
+    last = frame.body
+    for _, last, _ in _blocks_at(look, frame, frame.body):
+        pass
+    return last == look.end
 
 
 class _Lz4Opener(Opener):
