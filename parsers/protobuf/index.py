@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 
 from pparse.data.reader import Range
-from pparse.errors import MalformedError
+from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.kernels.wire import FIXED32, FIXED64, LEN, VARINT
 from pparse.parsers.protobuf.window import Field, Window
 from pparse.tree.index import IndexNote
@@ -295,8 +295,14 @@ class PartScan:
         for first in range(0, slot.count, STRIDE):
             place = first // slot.stride
             ends = place + step < len(slot.offsets)
-            high = slot.offsets[place + step] if ends else self.last(key, window).next
+            high = slot.offsets[place + step] if ends else self._end_of_last(key, window)
             yield first, min(STRIDE, slot.count - first), slot.offsets[place], high
+
+    def _end_of_last(self, key: int, window: Window | None) -> int:
+        try:
+            return self.last(key, window).next
+        except (EndOfDataError, GapError, MalformedError):
+            return self.part.end  # its head is cut, or lost: it may be that long
 
     def last(self, key: int, window: Window | None = None) -> Field:
         """Return the last field of a slot."""

@@ -6,7 +6,7 @@ assets. Reads only what is asked for.
 
 from __future__ import annotations
 
-from pparse.errors import PathError, SourceError
+from pparse.errors import EndOfDataError, PathError, SourceError
 from pparse.findings import Finding, Status
 from pparse.parsers.checkpoint.folder import INDEX_OF_VARIABLES
 from pparse.parsers.cpb.parser import CHUNKS
@@ -159,7 +159,7 @@ class TensorflowViewer(ProtoViewer):
             return None
         try:
             self.extraction.sibling(INDEX_OF_VARIABLES).known_end()
-        except (SourceError, PathError):
+        except (SourceError, PathError, EndOfDataError):  # not there, or in a part that an archive lacks
             return None
         folder = self.extraction.path.rpartition("/")[0] or "."
         return f"the variables are in files beside {self.extraction.name}: open the folder, {folder}"
