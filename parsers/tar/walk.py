@@ -355,7 +355,7 @@ class TarWalker:
             self._check_suspect(body, pos)
         elif self._is_bad(body.next):
             self._check_size(body, pos)
-        elif source.probe(body.next) is Blank.ZERO:
+        elif source.probe(body.next) in (Blank.ZERO, Blank.END) and size:
             self._check_last(body, pos)
         self._note_lost(body)
         return body
@@ -456,7 +456,7 @@ class TarWalker:
         return True
 
     def _check_last(self, body: Body, pos: int) -> None:
-        """Handle a member followed by zeros: bytes of it may be missing, so that it reaches over the last headers.
+        """Handle a member followed by zeros, or nothing: if bytes of it are missing, it reaches over the last headers.
 
         A header across its end, in place of padding, shows that; or an empty member right before the zeros, if its
         header is the only one inside. A nested archive begins with a header, and has more of them.
