@@ -92,6 +92,11 @@ class Finding:
         self.fault = fault
         """Kind of the error behind it."""
 
+    @property
+    def is_fault(self) -> bool:
+        """Whether it says that the file is not whole: any error except one about a limit."""
+        return self.severity is Severity.ERROR and self.code != "limit"
+
     def is_within(self, path: str, start: int, end: int) -> bool:
         """Return whether it concerns the node at ``path`` or one below; if its path is clipped, the offset decides."""
         if not path or self.path == path or self.path.startswith((path + ".", path + "[")):

@@ -14,7 +14,7 @@ from tests.bench.inputs_pytorch import Archive
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 # Names of storages, and bytes of an element, by numpy's names of the types.
 STORAGES = {
@@ -270,3 +270,54 @@ def numbered(count: int, nbytes: int, seed: int = 0) -> tuple[dict[str, tuple[st
     rng = random.Random(seed)
     tensors = {f"layers.{number}.weight": ("float32", [nbytes // 64, 16]) for number in range(count)}
     return tensors, {name: rng.randbytes(nbytes) for name in tensors}
+
+
+def _zipped(entries: Sequence[tuple[str, bytes]], method: int = zipfile.ZIP_STORED) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as archive:
+        for name, content in entries:
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
+def _said(ending: str, content: bytes) -> Callable[[list[tuple[str, bytes]]], bytes]:
+    return lambda members: _zipped([(name, content if name.endswith(ending) else old) for name, old in members])
+
+
+def _called(old: str, new: str) -> Callable[[list[tuple[str, bytes]]], bytes]:
+    return lambda members: _zipped([(name.replace(old, new), content) for name, content in members])
+
+
+def _without(ending: str) -> Callable[[list[tuple[str, bytes]]], bytes]:
+    return lambda members: _zipped([one for one in members if not one[0].endswith(ending)])
+
+
+# What becomes of the members of a checkpoint when it is packed again, and what torch 2.13 says then; "": it reads it.
+REPACKED: dict[str, tuple[Callable[[list[tuple[str, bytes]]], bytes], str]] = {
+    "as it was": (_zipped, ""),
+    "deflated": (lambda members: _zipped(members, zipfile.ZIP_DEFLATED), ""),
+    "bzip2": (lambda members: _zipped(members, zipfile.ZIP_BZIP2), "it is encrypted, or packed by"),
+    "another folder": (_called("model/", "my model v2/"), ""),
+    "no folder": (_called("model/", ""), "the first member lies in no folder"),
+    "two folders": (_called("model/", "a/b/"), "there is no member a/version"),
+    "absolute": (_called("model/", "/home/model/"), "there is no member /version"),
+    "with ./": (_called("model/", "./model/"), "there is no member ./version"),
+    "folder entries": (lambda members: _zipped([("model/", b""), ("model/data/", b""), *members]), ""),
+    "a file beside": (lambda members: _zipped([*members, ("README.txt", b"hello")]), "not in the folder model/"),
+    "bytes before": (lambda members: b"#!run me\n" + _zipped(members), "does not begin with a member"),
+    "version 0": (_said("/version", b"0\n"), "it says 0; torch reads 1 to 10"),
+    "version 10": (_said("/version", b"10\n"), ""),
+    "version 11": (_said("/version", b"11\n"), "it says 11; torch reads 1 to 10"),
+    "version 3abc": (_said("/version", b"3abc"), ""),
+    "version x": (_said("/version", b"x\n"), "which is no number"),
+    "no version": (_without("/version"), "there is no member model/version"),
+    "upper case": (_called("version", "VERSION"), ""),
+    "a line behind the order": (_said("/byteorder", b"little\n"), "not 'little' or 'big'"),
+    "no order": (_without("/byteorder"), ""),
+}
+
+
+def repacked(made: Made, how: str) -> bytes:
+    """Return a checkpoint packed again in one of the ways of `REPACKED`."""
+    with zipfile.ZipFile(io.BytesIO(made.content)) as archive:
+        return REPACKED[how][0]([(one.filename, archive.read(one)) for one in archive.infolist()])

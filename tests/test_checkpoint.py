@@ -210,7 +210,7 @@ def test_a_missing_data_file_is_named(run, tmp_path):
     path = write(tmp_path)
     (tmp_path / DATA_FILE).unlink()
     ran = run("ls", path)
-    assert (ran.code, ran.out.count("  missing\n"), f"fetch {tmp_path}/{DATA_FILE}" in ran.out) == (4, 20, True)
+    assert (ran.code, ran.out.count("  missing: "), f"fetch {tmp_path}/{DATA_FILE}" in ran.out) == (4, 20, True)
     assert read_all(path) == {}
 
 

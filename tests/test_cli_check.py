@@ -11,6 +11,8 @@ import zipfile
 import pytest
 
 from tests.conftest import safetensors
+from tests.pytorch_files import REPACKED, checkpoint, repacked
+from tests.rows import rows
 
 
 def u8(count):
@@ -36,7 +38,7 @@ WRONG = "0123456789abcdef" * 4
 def test_a_whole_file(run, path):
     ran = run("check", path)
     assert (ran.code, ran.out, ran.err) == (0, f"{path}: ok: 2 tensors; no checksum covers them\n", "")
-    words = "ok, by the reference reader's rules: 2 tensors; no checksum covers them"
+    words = "ok, by the rules of safetensors: 2 tensors; no checksum covers them"
     assert run("check", path, "--strict").out == f"{path}: {words}\n"
     ran = run("check", path, "-q")
     assert (ran.code, ran.out) == (0, "")
@@ -71,7 +73,29 @@ def test_strict_is_the_reference(text, data, code, run, tmp_path):
     assert plain.code == strict.code == 4  # what the reference refuses is whole for nobody
     assert [row["severity"] for row in plain.json["findings"] if row["code"] == code] == ["error"]
     assert [row["severity"] for row in strict.json["findings"] if row["code"] == code] == ["error"]
-    assert "not whole, by the reference reader's rules (" in run("check", path, "--strict").out
+    assert "not whole (" in run("check", path, "--strict").out
+
+
+@rows("how", REPACKED)
+def test_strict_says_why_torch_refuses_a_checkpoint(how, run, tmp_path):
+    path = tmp_path / "it.pt"
+    path.write_bytes(repacked(checkpoint({"a": ("float32", [4])}, {"a": bytes(16)}), how))
+    assert run("check", path).code == 0
+    ran = run("check", path, "--strict")
+    reason = REPACKED[how][1]
+    if reason:
+        assert (ran.code, "torch refuses this, because" in ran.out, reason in ran.out) == (4, True, True), ran.out
+        assert f"{path}: whole, but torch refuses it (" in ran.out
+    else:
+        assert ran.code == 0
+        assert f"{path}: ok, by the rules of torch: 1 tensor; " in ran.out
+
+
+def test_strict_claims_no_rules_where_none_are_known(run, tmp_path):
+    path = tmp_path / "it.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a", b"x")
+    assert run("check", path, "--strict").out == f"{path}: ok: 1 file; a checksum agrees for it\n"
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,8 @@ def late(tmp_path):
 def test_ls_says_in_its_rows_what_its_findings_say(run, late) -> None:
     ran = run("ls", late)
     assert ran.code == 4
-    assert [line.split()[-1] for line in ran.lines[1:4]] == ["damaged"] * 3
+    words = "damaged: the checksum of the stream contradicts what was decoded"
+    assert [line.split("  ")[-1] for line in ran.lines[1:4]] == [words] * 3
     assert {row["status"] for row in run("ls", late, "--jsonl").jsonl} == {"damaged"}
 
 

@@ -131,7 +131,7 @@ def test_what_is_wrong_with_an_array_in_a_whole_member_is_told(run, tmp_path):
     told = run("check", path)
     assert told.code == 4
     assert "truncated b @0x" in told.out
-    assert "truncated c: 64 of its 72 bytes are there" in told.out
+    assert "truncated c @0x148: 64 of its 72 bytes are there" in told.out
     assert run("convert", path, "--include", "d", "-o", tmp_path / "d.safetensors").code == 0
 
 

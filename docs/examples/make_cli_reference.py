@@ -192,6 +192,7 @@ OBJECTS = {
         | FORMAT
         | {
             "strict": "whether `--strict` was given",
+            "rules": "with it, the reader whose rules were applied; null if none are known",
             "status": "of the whole document",
             "ok": "true if the exit code is 0",
             "extent": "[extent](#extent) of a model, else null",
@@ -382,6 +383,7 @@ OBJECTS = {
             "mode": "permission bits; null if unknown",
             "link": "target of a link",
             "crc32": "CRC-32 of the content, eight hex digits; null if the archive has none",
+            "reason": "why the status is not `complete`; only if it is not",
         },
     ),
     "extent": (

@@ -54,6 +54,11 @@ class Record:
             self._member = self._parser.listed_member(self._at)
         return self._member
 
+    @property
+    def unusual(self) -> ArchiveMember | None:
+        """What the archive says of a member that is not stored as it is; None of any other."""
+        return self._member if self._start < 0 else None
+
     def listed(self) -> ArchiveMember | None:
         """What the directory says of a member that is stored as it is, read anew; None of any other."""
         return self._parser.listed_member(self._at) if self._start >= 0 else None

@@ -404,22 +404,29 @@ class RiegeliParser(ChunkParser, Listing):
                 yield from self._records_of(kid)
             elif kid.kind == "gap":
                 begin = kid.start - self._start
-                yield Member(f"gap {begin}", kid.kind, kid.start, (kid.end or kid.start) - kid.start, Status.DAMAGED)
+                yield self._row(f"gap {begin}", kid, Status.DAMAGED)
             elif kid.key == "metadata":
-                yield Member("metadata", kid.kind, kid.start, (kid.end or kid.start) - kid.start, kid.status)
+                yield self._row("metadata", kid, kid.status)
+
+    @staticmethod
+    def _row(name: str, kid: Node, status: Status) -> Member:
+        reason = None if kid.finding is None else kid.finding.reason
+        return Member(name, kid.kind, kid.start, (kid.end or kid.start) - kid.start, status, reason=reason)
 
     def _records_of(self, node: Node) -> Iterator[Member]:
         begin, seen = node.start - self._start, 0
+        reason = None if node.finding is None else node.finding.reason
         try:
             for ordinal, entry in self.result.entries_from(node, 0):
                 seen += 1
                 size = entry.parts[0].end - entry.parts[0].start if entry.parts else 0
-                yield Member(f"{begin}/{ordinal}", "record", node.start, size, entry.status or Status.COMPLETE)
+                status = entry.status or Status.COMPLETE
+                why = entry.finding.reason if entry.finding is not None else reason
+                yield Member(f"{begin}/{ordinal}", "record", node.start, size, status, reason=why)
         except LimitError as error:
             self.result.note_limit(node, error)
         if not seen and node.known_status is not Status.COMPLETE:
-            size = (node.end or node.start) - node.start
-            yield Member(f"chunk {begin}", node.kind, node.start, size, node.known_status or Status.DAMAGED)
+            yield self._row(f"chunk {begin}", node, node.known_status or Status.DAMAGED)
 
     def find_member(self, name: str) -> Node | None:
         """Return the record at the position ``name`` (``64/3``), or the chunk or gap that `members` names so.

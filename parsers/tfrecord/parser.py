@@ -527,7 +527,8 @@ class TfrecordParser(ProtobufParser):
         for ordinal, entry in self.result.entries_from(self.result.root, 0):
             kind = "gap" if entry.kind == "gap" else "record"
             size = (entry.end or entry.start) - entry.start
-            yield Member(f"[{ordinal}]", kind, entry.start, size, entry.status or Status.COMPLETE)
+            reason = None if entry.finding is None else entry.finding.reason
+            yield Member(f"[{ordinal}]", kind, entry.start, size, entry.status or Status.COMPLETE, reason=reason)
 
     def find_member(self, name: str) -> Node | None:
         """Return a record by its number, ``[3]``. Raises `MalformedError` for a field of one that is damaged."""

@@ -44,6 +44,7 @@ class ZipRow(Member):
     # Class attributes: values that are not set per row cost nothing.
     kind = "file"
     status = Status.COMPLETE
+    _reason = None
 
     def __init__(self, name: str, start: int, size: int, at: int, parser: ZipParser) -> None:
         self.name = name

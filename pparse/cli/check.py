@@ -1,22 +1,23 @@
 """Check everything in a file, within the memory budget, and report each finding with its byte range.
 
 Exit code 4 if something is truncated, damaged, missing or never written, or a tensor has a type that is not known.
-``--strict`` applies the rules of the format's reference reader, and names what that reader would accept. ``--sha256``
-compares the whole file with its published digest: from the file name in a download cache, an LFS pointer, a SHA256SUMS
-file beside it, or the command line. Exit code 2 if there is no digest to compare with.
+``--strict`` counts warnings as errors, and applies the rules of the format's own reader where they are known: the last
+line names it (safetensors, torch for its zip files, onnx.checker for the names in a graph). ``--sha256`` compares the
+whole file with its published digest: from the file name in a download cache, an LFS pointer, a SHA256SUMS file beside
+it, or the command line. Exit code 2 if there is no digest to compare with.
 """
 
 from __future__ import annotations
 
 from pparse.cli.common import add_files, add_json, each_file, open_file, row_of
 from pparse.cli.exit_codes import DAMAGED, OK, USAGE
-from pparse.cli.output import cut_to_dict, findings_of, report_cut, report_document_cut
+from pparse.cli.output import cut_to_dict, report_cut, report_document_cut
 from pparse.display.text import safe
 from pparse.document.registry import viewer_for
 from pparse.errors import OptionError
 from pparse.findings import Severity, Status
 from pparse.limits import count_words
-from pparse.recovery.document_verdict import compared, document_status
+from pparse.recovery.document_verdict import BROKEN, compared, document_status, findings_of, untold
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +28,13 @@ if TYPE_CHECKING:
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
     from pparse.findings import Finding
+
+# What the last line says.
+_OK: Final = "ok"
+_BROKEN: Final = "not whole"
+_ODD: Final = "whole, but --strict takes warnings for errors"
+_UNSEEN: Final = "not all of it could be looked at"
+_UNASKED: Final = "not compared, for want of a digest"
 
 EXAMPLES: Final = """examples:
   pparse check model.safetensors
@@ -42,7 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_files(parser)
     parser.add_argument(
-        "--strict", action="store_true", help="apply the reference reader's rules, and more; warnings count as errors"
+        "--strict",
+        action="store_true",
+        help="warnings count as errors, and so does what the format's own reader would refuse, if its rules are known",
     )
     parser.add_argument(
         "--sha256",
@@ -89,20 +99,57 @@ def _check(options: Any, out: Output) -> int:
     return code
 
 
+class _Tally:
+    """What the findings of a check add up to."""
+
+    def __init__(self) -> None:
+        self.counts = {Severity.NOTE: 0, Severity.WARNING: 0, Severity.ERROR: 0}
+        self.digests = 0
+        """Number of files whose digest agrees."""
+        self.limits = 0
+        """Parts that were not checked because of a limit of pparse."""
+        self.unasked = 0
+        """Files without a digest to compare with."""
+        self.refused = False
+        """Whether the reader whose rules are applied would refuse it."""
+
+    def add(self, finding: Finding) -> None:
+        """Count a finding."""
+        self.counts[finding.severity] += 1
+        self.limits += finding.code == "limit" and finding.severity is Severity.ERROR
+        self.digests += finding.code == "digest" and finding.severity is Severity.NOTE
+        self.unasked += finding.code == "no-digest"
+        self.refused |= finding.code == "refused"
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether any finding says that something is wrong."""
+        return self.counts[Severity.ERROR] > self.limits
+
+    def verdict(self, rules: str, *, broken: bool, odd: bool, looked: bool) -> str:
+        """Return what the last line says; ``odd``: warnings count as errors; ``looked``: all could be looked at."""
+        if broken:
+            return _BROKEN
+        if odd:
+            return f"whole, but {rules} refuses it" if self.refused else _ODD
+        if not looked:
+            return _UNSEEN
+        return _UNASKED if self.unasked else _OK
+
+    def words(self) -> str:
+        """Return how many findings of each severity there were, in brackets; nothing if there were none."""
+        found = [f"{count_words(count, str(word))}" for word, count in reversed(self.counts.items()) if count]
+        return f" ({', '.join(found)})" if found else ""
+
+
 def _check_one(options: Any, out: Output) -> int:
     if not options.recursive:  # everything is decoded in order anyway: jumping ahead with an index would add to that
         options.options = [("index", "none"), *options.options]
     with open_file(options, out) as document:
-        counts = {Severity.NOTE: 0, Severity.WARNING: 0, Severity.ERROR: 0}
+        tally = _Tally()
         shown: list[dict[str, object]] = []
-        digests = 0  # number of files whose digest agrees
-        limits = 0  # parts that were not checked because of a limit of pparse
-        unasked = 0  # files without a digest to compare with
         for finding in _findings(document, options):
-            counts[finding.severity] += 1
-            limits += finding.code == "limit" and finding.severity is Severity.ERROR
-            digests += finding.code == "digest" and finding.severity is Severity.NOTE
-            unasked += finding.code == "no-digest"
+            tally.add(finding)
             if options.json:
                 shown.append(finding.to_dict())
             elif options.jsonl:
@@ -113,10 +160,10 @@ def _check_one(options: Any, out: Output) -> int:
                 out.finding(finding)
         viewer = viewer_for(document)
         extent = viewer.extent() if viewer is not None else None
-        worst = counts[Severity.ERROR] > limits
-        odd = options.strict and counts[Severity.WARNING] > 0
-        status = extent.status if extent is not None else document_status(document, damaged=worst)
-        damaged = worst or odd or status in (Status.TRUNCATED, Status.DAMAGED, Status.MISSING)
+        odd = options.strict and tally.counts[Severity.WARNING] > 0
+        status = extent.status if extent is not None else document_status(document, damaged=tally.is_broken)
+        damaged = tally.is_broken or odd or status in BROKEN
+        rules = viewer.rules if options.strict and viewer is not None else ""
         if options.json:
             from json import dumps
 
@@ -127,8 +174,9 @@ def _check_one(options: Any, out: Output) -> int:
                         "file": options.file,
                         "format": document.format,
                         "strict": options.strict,
+                        "rules": rules or None,
                         "status": status.value,
-                        "ok": not damaged and not limits and not unasked,
+                        "ok": not damaged and not tally.limits and not tally.unasked,
                         "extent": extent.to_dict() if extent is not None else None,
                         **(cut_to_dict(document, status) if extent is None else {}),
                         "findings": shown,
@@ -141,19 +189,30 @@ def _check_one(options: Any, out: Output) -> int:
                 report_cut(out, extent, document, most=None)
             else:
                 report_document_cut(out, document, status)
-            words = None
-            if not damaged and not limits:
-                words = compared(document, extent, digests)
-            unread = status is Status.UNSUPPORTED and not odd and not document.findings.errors
-            out.line(_summary(document, counts, damaged and not unread, unasked, words, options, out))
-        return DAMAGED if damaged else USAGE if limits or unasked else OK
+            words = compared(document, extent, tally.digests) if not damaged and not tally.limits else None
+            unread = status is Status.UNSUPPORTED and not document.findings.errors
+            broken = status in BROKEN or (tally.is_broken and not unread)
+            verdict = tally.verdict(rules, broken=broken, odd=odd, looked=words is not None)
+            out.line(f"{safe(document.path)}: {_painted(out, verdict, rules, words)}{tally.words()}")
+        return DAMAGED if damaged else USAGE if tally.limits or tally.unasked else OK
+
+
+def _painted(out: Output, verdict: str, rules: str, words: str | None) -> str:
+    """Return the verdict for display; ``words`` describe what was compared, if all was looked at."""
+    color = {_OK: "green", _BROKEN: "red"}.get(verdict, "yellow")
+    by = f", by the rules of {rules}" if rules and verdict == _OK else ""
+    return out.paint(verdict, color) + by + (f": {words}" if words is not None else "")
 
 
 def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
-    yield from document.check(strict=options.strict)
+    told = set()
+    for finding in document.check(strict=options.strict):
+        told.add(finding)
+        yield finding
     if (viewer := viewer_for(document)) is not None:
-        extent = viewer.extent()
-        yield from findings_of(viewer, extent)[len(viewer.findings) :]
+        yield from (finding for finding in findings_of(viewer, viewer.extent()) if finding not in told)
+    elif not any(finding.is_fault for finding in told):
+        yield from untold(document, document.name)
     if options.recursive:
         from pparse.recovery.findings_below import findings_below
 
@@ -162,24 +221,3 @@ def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
         from pparse.cli.digest import check_digests
 
         yield from check_digests(document, options.sha256)
-
-
-def _summary(
-    document: Extraction,
-    counts: dict[Severity, int],
-    damaged: bool,
-    unasked: int,
-    words: str | None,
-    options: Any,
-    out: Output,
-) -> str:
-    """Return the last line; ``words`` describe what was compared, if nothing is wrong and no limit was met."""
-    found = [f"{count} {severity}{'' if count == 1 else 's'}" for severity, count in reversed(counts.items()) if count]
-    verdict = out.paint("not whole", "red") if damaged else out.paint("ok", "green")
-    if words is None and not damaged:
-        verdict = out.paint("not all of it could be looked at", "yellow")
-    elif unasked and not damaged:
-        verdict = out.paint("not compared, for want of a digest", "yellow")
-    rules = ", by the reference reader's rules" if options.strict else ""
-    said = f": {words}" if words is not None else ""
-    return f"{safe(document.path)}: {verdict}{rules}{said}" + (f" ({', '.join(found)})" if found else "")

@@ -7,12 +7,12 @@ from itertools import islice
 from pparse.cli.common import add_files, add_json, add_strict, each_file, open_file
 from pparse.cli.exit_codes import OK, exit_code_for
 from pparse.cli.graph_values import graph_facts, graph_words
-from pparse.cli.output import cut_to_dict, findings_of, parameters_words, report_cut, report_document_cut
+from pparse.cli.output import cut_to_dict, parameters_words, report_cut, report_document_cut, report_findings
 from pparse.display.text import safe
 from pparse.document.registry import viewer_for
 from pparse.findings import Status
 from pparse.limits import count_words, format_size
-from pparse.recovery.document_verdict import document_status
+from pparse.recovery.document_verdict import document_status, findings_of
 from pparse.tree.listing import in_order
 
 TYPE_CHECKING = False
@@ -141,7 +141,7 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
     _field(out, "status", out.status(extent.status, extent.all_verified))
     hit = viewer.find(extent.first_hit) if extent.first_hit is not None else None
     report_cut(out, extent, document, hit if hit is not None and hit.status is Status.TRUNCATED else None)
-    out.findings((finding for finding in findings_of(viewer, extent) if finding.code != "truncated"), limit=10)
+    report_findings(out, viewer, extent)
     return code
 
 

@@ -12,11 +12,12 @@ from sys import getsizeof
 from pparse.cli.common import add_files, add_json, add_strict, each_file, open_file, row_of, split_files
 from pparse.cli.exit_codes import BUG, USAGE, exit_code_for
 from pparse.cli.matching import Matcher
-from pparse.cli.output import Table, findings_of, parameters_words, report_cut, report_document_cut
+from pparse.cli.output import Table, parameters_words, report_cut, report_document_cut, report_findings
 from pparse.cli.rows import SORT_UP_TO, Held, in_order, member_weight, tensor_weight
-from pparse.display.text import safe
+from pparse.display.text import safe, shorten
 from pparse.findings import Status
 from pparse.limits import count_words, format_size
+from pparse.recovery.document_verdict import document_status, findings_of
 from pparse.tensors.status import status_words
 
 TYPE_CHECKING = False
@@ -44,7 +45,8 @@ EXAMPLES: Final = """examples:
   pparse ls backup.tar.gz -R
 """
 
-
+# The most letters of a reason beside a status.
+_REASON: Final = 160
 # Memory of a group without its name; groups are charged in steps.
 _GROUP: Final = 600
 _STEP: Final = 64 << 10
@@ -183,17 +185,21 @@ def _show_tensors(tensors: Iterable[Tensor], size: Callable[[int], str], out: Ou
     table = Table(out, (*heads, "KEY"), "<<<><<") if keys else Table(out, heads, "<<<><")
     for tensor in tensors:
         known = tensor.status
-        status: str = known.value
         if known is Status.COMPLETE:
             status = status_words(known, tensor.verified)
             if tensor.unwritten_nbytes:
                 status += ", never written"
-        elif out.color:
-            status = out.status(known)
+        else:
+            status = _with_reason(out, known, tensor.finding.reason if tensor.finding is not None else "")
         dtype = tensor.type_name
         row = (safe(tensor.name), safe(dtype), tensor.shape_text, size(tensor.listed_nbytes), status)
         table.row(*row, safe(tensor.key or tensor.name)) if keys else table.row(*row)
     table.close()
+
+
+def _with_reason(out: Output, status: Status, reason: str) -> str:
+    """Return a status that is not complete, and why it is so."""
+    return out.status(status) + (f": {shorten(safe(reason), _REASON)}" if reason else "")
 
 
 def _sum_up(listing: _Listing, extent: Extent, size: Callable[[int], str], out: Output) -> None:
@@ -214,7 +220,7 @@ def _sum_up(listing: _Listing, extent: Extent, size: Callable[[int], str], out: 
             f"{listing.unwritten_first.offset} ({safe(listing.unwritten_first.path)}); "
             "'pparse check' lists the ranges"
         )
-    out.findings((item for item in findings_of(viewer, extent) if item.code != "truncated"), limit=10)
+    report_findings(out, viewer, extent)
 
 
 def _show_groups(tensors: Iterable[Tensor], size: Callable[[int], str], charge: Charge, out: Output) -> None:
@@ -285,7 +291,7 @@ def _tensors_as_json(viewer: Viewer, listing: _Listing, tensors: Iterable[Tensor
     if not options.jsonl:
         out.line(
             f'\n], "members": [], "status": "{extent.status}", "extent": {dumps(extent.to_dict())}, '
-            f'"findings": {dumps([finding.to_dict() for finding in viewer.findings])}}}'
+            f'"findings": {dumps([finding.to_dict() for finding in findings_of(viewer, extent)])}}}'
         )
     return exit_code_for(viewer.findings, damaged=not extent.is_sound, strict=options.strict)
 
@@ -315,7 +321,9 @@ def _list_members(document: Extraction, options: Any, matches: Callable[[str], b
         if options.quiet:
             out.line(safe(member.name))
         else:
-            words = out.status(status) if status is not Status.COMPLETE else status_words(status, None)
+            words = status_words(status, None)
+            if status is not Status.COMPLETE:
+                words = _with_reason(out, status, member.reason)
             more = _long_cells(member, size) if options.long else ()
             table.row(safe(member.name), member.kind, *more, size(member.size), words)
     document.parsed.drain_streams(unless_indexed=True)
@@ -326,8 +334,6 @@ def _list_members(document: Extraction, options: Any, matches: Callable[[str], b
         _close_members(document, counted, size, out)
         for reason in reasons:
             out.line(f"unsupported: {safe(reason)}")
-    from pparse.recovery.document_verdict import document_status
-
     frame = document_status(document)
     damaged = counted.damaged or frame in (Status.TRUNCATED, Status.DAMAGED)
     return exit_code_for(document.findings, damaged=damaged, strict=options.strict)
@@ -423,9 +429,7 @@ def _close_members(document: Extraction, counted: _Counted, size: Callable[[int]
     total = document.size
     kind = document.root.kind
     what = document.format if kind == document.format else f"{document.format} {kind}"
-    from pparse.recovery.document_verdict import document_status
-
-    status = document_status(document, damaged=counted.damaged)
+    status = _status_of(document, counted)
     count, whole, unsupported = counted.count, counted.whole, counted.unsupported
     out.line(
         f"{what}, {count_words(count, document.result.listing.member_word)}"
@@ -439,6 +443,10 @@ def _close_members(document: Extraction, counted: _Counted, size: Callable[[int]
         out.line(f"it holds {held}, whose tensors this version does not read yet")
     report_document_cut(out, document, status)
     out.findings(document.findings, limit=10)
+
+
+def _status_of(document: Extraction, counted: _Counted) -> Status:
+    return document_status(document, damaged=counted.damaged or any(finding.is_fault for finding in document.findings))
 
 
 def archive_member_to_dict(note: Any) -> dict[str, object]:
@@ -474,14 +482,14 @@ def _members_as_json(document: Extraction, rows: Iterable[Member], counted: _Cou
             "kind": member.kind,
             **archive_member_to_dict(member.note),
         }
+        if member.reason:
+            row["reason"] = member.reason
         if options.jsonl:
             out.line(dumps(row_of(options, row)))
         else:
             out.write(f"{comma}{dumps(row)}")
             comma = ",\n"
-    from pparse.recovery.document_verdict import document_status
-
-    status = document_status(document, damaged=counted.damaged)
+    status = _status_of(document, counted)
     if not options.jsonl:
         found = dumps([finding.to_dict() for finding in document.findings])
         out.line(f'\n], "status": "{status}", "findings": {found}}}')

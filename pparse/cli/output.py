@@ -12,6 +12,7 @@ from pparse.document.downloads import Resume, downloads, first_hole, is_inside, 
 from pparse.errors import PASSING, PparseError
 from pparse.findings import Severity, Status
 from pparse.limits import are, count_words, format_size
+from pparse.recovery.document_verdict import BROKEN, document_status, findings_of, whole_words
 from pparse.tensors.status import status_words
 
 TYPE_CHECKING = False
@@ -182,7 +183,6 @@ def cut_to_dict(document: Extraction, status: Status) -> dict[str, object]:
 def to_resume(document: Extraction) -> list[Resume]:
     """Return the files to resume in order to complete a document, as far as is known now."""
     from pparse.document.registry import viewer_for
-    from pparse.recovery.document_verdict import document_status
 
     try:
         viewer = viewer_for(document)
@@ -244,21 +244,16 @@ def report_document_cut(out: Output, document: Extraction, status: Status) -> No
         out.line(safe(line))
 
 
-def findings_of(viewer: Viewer, extent: Extent) -> list[Finding]:
-    """Return what was found wrong with a model, and why the first tensors that cannot be read cannot."""
-    found = list(viewer.findings)
-    told = {(finding.code, text) for finding in found for text in (finding.path, finding.reason)}
-    new = (
-        finding
-        for finding in extent.unread
-        if told.isdisjoint(((finding.code, finding.path), (finding.code, finding.reason)))
-    )
-    return [*found, *new]
-
-
 def _is_packed(document: Extraction) -> bool:
     """Say whether the bytes of a document come from a compressed stream, not directly from the file."""
     return document.parsed.data is not outermost_file(document).data
+
+
+def report_findings(out: Output, viewer: Viewer, extent: Extent) -> None:
+    """Write the first findings on a model, but for what `report_cut` said."""
+    cut = extent.missing_bytes or extent.missing_files
+    found = findings_of(viewer, extent)
+    out.findings((finding for finding in found if not cut or finding.code != "truncated"), limit=10)
 
 
 def parameters_words(parameters: dict[str, int], *, noun: bool = True) -> str:
@@ -279,22 +274,7 @@ def report_cut(
     """
     missing = extent.missing_bytes
     if not missing and not extent.missing_files:
-        if extent.resume and extent.unwritten and extent.whole == extent.count:
-            has = "the file has its" if len(extent.resume) == 1 else "the files have their"
-            where, *more = resume_lines(extent.resume, most)
-            out.line(
-                out.paint("not written", "red")
-                + f": {has} full size, but parts of it, with {count_words(extent.unwritten, 'tensor')}, "
-                + f"were never written and read as zeros; {safe(where)}"
-            )
-            for line in more:
-                out.line(safe(line))
-        elif extent.resume and extent.status in (Status.TRUNCATED, Status.DAMAGED):
-            if extent.status is Status.TRUNCATED and _is_packed(document):
-                end = f"the compressed data end early, after {count_words(extent.actual or 0, 'byte')} of content"
-                out.line(f"{out.paint('truncated', 'red')}: {end}")
-            for line in resume_lines(extent.resume, most):
-                out.line(safe(line))
+        _report_hit(out, extent, document, most)
         return
     least = "at least " if extent.at_least else ""
     lacks = f"; {count_words(extent.missing_files, 'file')} missing" if extent.missing_files else ""
@@ -308,19 +288,36 @@ def report_cut(
         )
     word = "damaged" if extent.status is Status.DAMAGED else "truncated"
     out.line(out.paint(word, "red") + f": {there}{lacks}")
-    unnamed = "" if extent.missing_files else least  # a truncated header would name more
     if extent.first_hit is not None:
         detail = ""
         if tensor is not None and tensor.stored_nbytes:  # a lost shape has no bytes
             have = tensor.available_nbytes
             detail = f" ({have:,} of its {count_words(tensor.stored_nbytes, 'byte')} {are(have)} there)"
         out.line(f"first tensor hit: {safe(extent.first_hit)}{detail}")
-    out.line(
-        f"whole: {extent.whole:,} of {unnamed}{count_words(extent.count + extent.unlisted, 'tensor')}, "
-        f"{extent.truncated:,} truncated, {extent.missing + extent.unlisted:,} missing"
-        + (f", {extent.damaged:,} damaged" if extent.damaged else "")
-    )
+    out.line(f"whole: {whole_words(extent)}")
     for line in resume_lines(extent.resume, most):
         out.line(safe(line))
     if not extent.resume and is_inside(document) and extent.status is Status.TRUNCATED:
         _report_whole_around(out, document)
+
+
+def _report_hit(out: Output, extent: Extent, document: Extraction, most: int | None) -> None:
+    """Report on a model that has all its bytes, as far as is known: on parts never written, or damaged."""
+    if extent.resume and extent.unwritten and extent.whole == extent.count:
+        has = "the file has its" if len(extent.resume) == 1 else "the files have their"
+        where, *more = resume_lines(extent.resume, most)
+        out.line(
+            out.paint("not written", "red")
+            + f": {has} full size, but parts of it, with {count_words(extent.unwritten, 'tensor')}, "
+            + f"were never written and read as zeros; {safe(where)}"
+        )
+        for line in more:
+            out.line(safe(line))
+    elif extent.resume and extent.status in (Status.TRUNCATED, Status.DAMAGED):
+        if extent.status is Status.TRUNCATED and _is_packed(document):
+            end = f"the compressed data end early, after {count_words(extent.actual or 0, 'byte')} of content"
+            out.line(f"{out.paint('truncated', 'red')}: {end}")
+        for line in resume_lines(extent.resume, most):
+            out.line(safe(line))
+    if extent.status in BROKEN and extent.whole < extent.count + extent.unlisted:
+        out.line(f"whole: {whole_words(extent)}")

@@ -289,7 +289,10 @@ class StreamParser(Parser, Listing, Container):
         size = content.size
         if size is None:
             size = content.gaps[-1].offset if content.gaps else 0
-        yield Member(self.content_name(), "content", self.extraction.start, size, self._status())
+        flaw = content.range_status(0, size) if content.flawed else None
+        wrong = (item.reason for item in self.result.findings if item.is_fault)
+        reason = flaw.reason if flaw is not None and flaw.reason is not None else next(wrong, None)
+        yield Member(self.content_name(), "content", self.extraction.start, size, self._status(), reason=reason)
 
     def find_member(self, name: str) -> Node | None:
         """Return the content, by its name."""

@@ -222,16 +222,22 @@ def range_status(data: Data, start: int, end: int) -> RangeStatus:
     return RangeStatus(cut_status(there), None, reason, there)
 
 
-def status_of(parts: Iterable[Range]) -> Status:
-    """Return the worst status known now among the parts of one thing."""
-    worst = Status.COMPLETE
+def worst_of(parts: Iterable[Range]) -> RangeStatus | None:
+    """Return the worst of what is known now against the parts of one thing; None if that is nothing."""
+    worst: RangeStatus | None = None
     for part in parts:
-        found = part.data.range_status(part.start, part.end).status
-        if found is Status.DAMAGED:
+        found = part.data.range_status(part.start, part.end)
+        if found.status is Status.DAMAGED:
             return found
-        if found is not Status.COMPLETE:
+        if found.status is not Status.COMPLETE:
             worst = found
     return worst
+
+
+def status_of(parts: Iterable[Range]) -> Status:
+    """Return the worst status known now among the parts of one thing."""
+    worst = worst_of(parts)
+    return Status.COMPLETE if worst is None else worst.status
 
 
 _LOST: Final = "some of its bytes are lost"

@@ -6,6 +6,8 @@ This is the one place that decides whether a document is whole after everything 
 
 from __future__ import annotations
 
+from copy import copy
+
 from pparse.data.range_status import cut_status, joined
 from pparse.errors import PASSING, EndOfDataError, LimitError, PparseError
 from pparse.findings import UNSURE_NUMBER, Finding, FindingList, Severity, Status
@@ -20,9 +22,13 @@ if TYPE_CHECKING:
     from pparse.containers.content import Verdict
     from pparse.document.extraction import Extraction
     from pparse.tensors.extent import Extent
+    from pparse.tensors.viewer import Viewer
 
 # Statuses of a document that is not whole. UNSUPPORTED says nothing against its bytes.
 BROKEN: Final = (Status.TRUNCATED, Status.DAMAGED, Status.MISSING)
+
+# Codes of findings on tensors whose bytes, or some of them, are not there.
+_JUST_CUT: Final = (str(Status.TRUNCATED), str(Status.MISSING))
 
 # Codes of findings about bytes that cannot be the original ones.
 _CHANGED: Final = ("malformed", UNSURE_NUMBER)
@@ -70,7 +76,7 @@ class DocumentVerdict:
             if verdict.verified is None and verdict.status is Status.COMPLETE:
                 verdict.verified = self.verified
             return
-        worst = next((finding for finding in self.findings if is_fault(finding)), None)
+        worst = next((finding for finding in self.findings if finding.is_fault), None)
         reason = worst.reason if worst is not None else f"its format says that it is {self.status}"
         verdict.worsen(self.status, worst.code if worst is not None else str(self.status), reason)
         stretches = [(offset, offset + length) for offset, length in (*verdict.suspect, *self.suspect)]
@@ -94,7 +100,7 @@ def judge(extraction: Extraction) -> DocumentVerdict:
         for finding in extraction.check(around=False):
             found.findings.add(finding)
         viewer = viewer_for(extraction)
-        damaged = any(is_fault(finding) for finding in found.findings)
+        damaged = any(finding.is_fault for finding in found.findings)
         found.status = viewer.extent().status if viewer is not None else document_status(extraction, damaged=damaged)
         if damaged and found.is_whole:
             found.status = Status.DAMAGED
@@ -134,21 +140,63 @@ def is_part_of_model(extraction: Extraction) -> bool:
     return False
 
 
+def findings_of(viewer: Viewer, extent: Extent) -> list[Finding]:
+    """Return what was found wrong with a model: never nothing if it is not whole.
+
+    Why tensors are not whole is told of the first of each status; not of those that are just cut off, if bytes or files
+    are missing: the extent says how many.
+    """
+    found = list(viewer.findings)
+    told = {(finding.code, text) for finding in found for text in (finding.path, finding.reason)}
+    cut = extent.missing_bytes or extent.missing_files
+    for reason in extent.reasons:
+        just_cut = cut and reason.code in _JUST_CUT
+        if not just_cut and told.isdisjoint(((reason.code, reason.path), (reason.code, reason.reason))):
+            found.append(reason)
+    if extent.status in BROKEN and not any(finding.is_fault for finding in found):
+        found.append(_summary(viewer, extent))
+    return found
+
+
+def _summary(viewer: Viewer, extent: Extent) -> Finding:
+    """Return the finding that says what the counts say: that a model is not whole."""
+    hit = f"; first tensor hit: {extent.first_hit}" if extent.first_hit is not None else ""
+    return Finding(
+        str(extent.status), f"it is {extent.status}; whole: {whole_words(extent)}{hit}", source=viewer.extraction.name
+    )
+
+
+def whole_words(extent: Extent) -> str:
+    """Return how many tensors are whole, and what is wrong with how many others, in words."""
+    least = "at least " if extent.at_least and not extent.missing_files else ""  # a header that is cut would name more
+    lacks = [
+        f"{count:,} {word}"
+        for count, word in (
+            (extent.truncated, "truncated"),
+            (extent.missing + extent.unlisted, "missing"),
+            (extent.damaged, "damaged"),
+            (extent.unsupported, "unsupported"),
+        )
+        if count
+    ]
+    return ", ".join((f"{extent.whole:,} of {least}{count_words(extent.count + extent.unlisted, 'tensor')}", *lacks))
+
+
 def untold(extraction: Extraction, source: str) -> Iterator[Finding]:
     """Yield what the status of a document says and none of its findings, once it was checked: that it is not whole."""
     from pparse.document.registry import viewer_for
 
     viewer = viewer_for(extraction)
-    status = document_status(extraction) if viewer is None else viewer.extent().status
-    if status not in BROKEN:
+    if viewer is None:
+        status = document_status(extraction)
+        if status in BROKEN:
+            yield Finding(str(status), f"it is {status}", source=source)
         return
-    reason = f"it is {status}"
-    if viewer is not None:
-        extent = viewer.extent()
-        hit = f"; first tensor hit: {extent.first_hit}" if extent.first_hit is not None else ""
-        least = "at least " if extent.at_least else ""
-        reason += f": {extent.whole:,} of {least}{count_words(extent.count, 'tensor')} are whole{hit}"
-    yield Finding(str(status), reason, source=source)
+    for finding in findings_of(viewer, viewer.extent()):
+        if finding.is_fault:
+            told = copy(finding)  # the original keeps its own source
+            told.source = source
+            yield told
 
 
 def compared(document: Extraction, extent: Extent | None, digests: int = 0) -> str:
@@ -208,8 +256,3 @@ def document_status(document: Extraction, *, damaged: bool = False) -> Status:
             status = around.origin[1].status
         around = around.parent
     return Status.DAMAGED if damaged and status is Status.COMPLETE else status
-
-
-def is_fault(finding: Finding) -> bool:
-    """Whether a finding says that the file is not whole: any error except one about a limit."""
-    return finding.severity is Severity.ERROR and finding.code != "limit"

@@ -19,7 +19,7 @@ from pparse.errors import (
     UnsupportedError,
 )
 from pparse.findings import Finding
-from pparse.recovery.document_verdict import is_fault, is_part_of_model, untold
+from pparse.recovery.document_verdict import is_part_of_model, untold
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def unlike_its_name(name: str, extraction: Extraction, error: FormatError) -> Fi
 def is_whole_below(document: Extraction) -> bool:
     """Check an archive and every document in it; say whether nothing is wrong with any."""
     checks = document.check(around=False), findings_below(document)
-    return not any(is_fault(finding) for check in checks for finding in check)
+    return not any(finding.is_fault for check in checks for finding in check)
 
 
 def _findings_inside(name: str, extraction: Extraction, *, strict: bool) -> Iterator[Finding]:
@@ -91,7 +91,7 @@ def _findings_inside(name: str, extraction: Extraction, *, strict: bool) -> Iter
         for finding in extraction.check(strict=strict, around=False):
             told = copy(finding)  # the original keeps its own source
             told.source = name
-            whole = whole and not is_fault(finding)
+            whole = whole and not finding.is_fault
             yield told
         if whole and not is_part_of_model(extraction):
             yield from untold(extraction, name)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from copy import copy
+from itertools import chain
+
 from pparse.findings import Severity, Status
 from pparse.limits import count_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Final
+
     from pparse.document.downloads import Resume
     from pparse.findings import Finding
-    from pparse.tensors.tensor_facts import TensorFacts
+    from pparse.tensors.tensor_facts import Span, TensorFacts
+
+# How many reasons are kept for each status: rows of a listing and `Tensor.finding` tell that of each tensor.
+_REASONS: Final = 10
 
 
 class Extent:
@@ -17,6 +26,7 @@ class Extent:
 
     __slots__ = (
         "_hit",
+        "_reasons",
         "actual",
         "at_least",
         "cut_files",
@@ -36,7 +46,6 @@ class Extent:
         "tensor_bytes",
         "truncated",
         "unlisted",
-        "unread",
         "unread_faults",
         "unsupported",
         "unwritten",
@@ -75,8 +84,7 @@ class Extent:
         """Number of whole tensors whose bytes a checksum confirmed."""
         self.unwritten = 0
         """Number of tensors that lie, wholly or in part, in holes of the file."""
-        self.unread: list[Finding] = []
-        """Why the first 10 tensors that cannot be read cannot, as far as that is known."""
+        self._reasons: dict[Status, list[Finding]] = {}
         self.tensor_bytes = 0
         """Bytes of all tensors, as stored."""
         self.listed_bytes = 0
@@ -89,6 +97,11 @@ class Extent:
     def __repr__(self) -> str:
         there = "" if self.actual is None or self.expected is None else f", {self.actual:,} of {self.expected:,} bytes"
         return f"<Extent: {count_words(self.count, 'tensor')}, {self.whole:,} whole{there}, {self.status}>"
+
+    @property
+    def reasons(self) -> Iterator[Finding]:
+        """Why the first tensors of each status are not whole, if their entries say so and not just their bytes."""
+        return chain.from_iterable(self._reasons.values())
 
     @property
     def count(self) -> int:
@@ -140,24 +153,8 @@ class Extent:
         if status is Status.COMPLETE:
             self.whole += 1
             self.verified += tensor.verified is True
-        elif status is Status.TRUNCATED or status is Status.MISSING:
-            if status is Status.TRUNCATED:
-                self.truncated += 1
-            else:
-                self.missing += 1
-            at = (spans[0].path, spans[0].offset) if spans else ("", 0)
-            # The order of names may differ from the order of bytes.
-            if self.first_hit is None or (spans and self._hit[0] == at[0] and at < self._hit):
-                self.first_hit = tensor.name
-                self._hit = at
-        elif status is Status.DAMAGED:
-            self.damaged += 1
         else:
-            self.unsupported += 1
-            finding = tensor.finding
-            self.unread_faults += finding is None or finding.severity is Severity.ERROR
-            self.unread.extend(filter(None, (finding,)))
-            del self.unread[10:]
+            self._add_hit(tensor, status, spans)
         before = self.tensor_bytes
         for span in spans:
             self.tensor_bytes += span.length
@@ -174,6 +171,31 @@ class Extent:
             dtype = "other"
         self.parameters[dtype] = self.parameters.get(dtype, 0) + tensor.size
 
+    def _add_hit(self, tensor: TensorFacts, status: Status, spans: tuple[Span, ...]) -> None:
+        if status is Status.TRUNCATED or status is Status.MISSING:
+            if status is Status.TRUNCATED:
+                self.truncated += 1
+            else:
+                self.missing += 1
+            at = (spans[0].path, spans[0].offset) if spans else ("", 0)
+            # The order of names may differ from the order of bytes.
+            if self.first_hit is None or (spans and self._hit[0] == at[0] and at < self._hit):
+                self.first_hit = tensor.name
+                self._hit = at
+        elif status is Status.DAMAGED:
+            self.damaged += 1
+        else:
+            self.unsupported += 1
+            finding = tensor.finding
+            self.unread_faults += finding is None or finding.severity is Severity.ERROR
+        kept = self._reasons.setdefault(status, [])
+        if len(kept) < _REASONS and tensor.claimed_status is not Status.COMPLETE:
+            finding = tensor.finding
+            if finding is not None and not finding.path:
+                finding = copy(finding)
+                finding.path = tensor.name
+            kept.extend(filter(None, (finding,)))
+
     def add_all(self, part: Extent) -> None:
         """Add the counts of another extent."""
         self.whole += part.whole
@@ -182,7 +204,9 @@ class Extent:
         self.damaged += part.damaged
         self.unsupported += part.unsupported
         self.unread_faults += part.unread_faults
-        self.unread += part.unread[: 10 - len(self.unread)]
+        for status, reasons in part._reasons.items():
+            kept = self._reasons.setdefault(status, [])
+            kept += reasons[: _REASONS - len(kept)]
         self.unwritten += part.unwritten
         self.verified += part.verified
         self.tensor_bytes += part.tensor_bytes

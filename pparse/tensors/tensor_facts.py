@@ -7,7 +7,7 @@ from math import prod
 from pparse.data.range_status import cut_status
 from pparse.display.text import shape_words, shorten
 from pparse.findings import Finding, Status
-from pparse.limits import format_size
+from pparse.limits import are, count_words, format_size
 from pparse.tensors.status import is_beyond_arrays, status_behind_gaps, status_of_spans, tensor_status
 
 TYPE_CHECKING = False
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Encodings whose bytes in the file are not those of the array: a number may be a varint, or stand for many.
 _LISTED: Final = frozenset(("typed", "splat", "repeat", "zeros"))
+# Parts, or all, of its bytes are not there.
+_CUT: Final = (Status.TRUNCATED, Status.MISSING)
 # What nothing that is learned later changes.
 _SETTLED: Final = (Status.DAMAGED, Status.UNSUPPORTED)
 _TOO_LARGE: Final = "the shape is too large for an array, even for one without elements"
@@ -294,6 +296,19 @@ class TensorFacts:
                     offset=span.offset,
                     length=span.length,
                 )
+        if self._finding is None and self._status in _CUT:
+            span = self.spans[0] if self.spans else Span(None, 0, 0, "")
+            there, wanted = self.available_nbytes, self.stored_nbytes
+            reason = f"{f'{there:,}' if there else 'none'} of its {count_words(wanted, 'byte')} {are(there)} there"
+            return Finding(
+                str(self._status),
+                reason,
+                path=self.name,
+                source=span.path,
+                offset=span.offset,
+                wanted=wanted,
+                got=there,
+            )
         return self._finding
 
     @finding.setter

@@ -60,6 +60,9 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     places_by_offset = False
     """Whether a header tells at which offsets tensors stand: behind lost bytes, a tensor may stand elsewhere."""
 
+    rules: str = ""
+    """The reader whose rules ``check(strict=True)`` applies, too; empty: warnings count, and nothing more is known."""
+
     def __init__(self, extraction: Extraction) -> None:
         self.extraction = extraction
         """The document."""

@@ -239,7 +239,10 @@ class ParserContract:
                     most = len(complete)
 
     def test_a_prefix_that_loses_a_leaf_is_not_complete(self) -> None:
-        """An incomplete document says so, before and after everything is read: root, result, viewer and check."""
+        """An incomplete document says so, before and after everything is read: root, result, viewer and check.
+
+        So do the rows of a listing, with a reason.
+        """
         for name, sample in self.samples.items():
             with self.open(sample) as extraction:
                 wanted = {leaf.path for leaf in tree_of(extraction) if leaf.shape == SCALAR}
@@ -248,6 +251,9 @@ class ParserContract:
                     told = {f"{who} at once": status for who, status in _statuses(cut).items()}
                     lost = wanted - {leaf.path for leaf in tree_of(cut) if leaf.status is Status.COMPLETE}
                     told |= {f"{who} when all is loaded": status for who, status in _statuses(cut).items()}
+                    rows = list(cut.parse().listing.members())
+                    bare = [row.name for row in rows if row.status is not Status.COMPLETE and not row.reason]
+                    assert not bare, (name, size, "no reason", bare[:3])
                     finds = any(finding.severity is Severity.ERROR for finding in cut.check())
                     told |= {f"{who} when all is checked": status for who, status in _statuses(cut).items()}
                 claims = [who for who, status in told.items() if status is Status.COMPLETE]
@@ -283,7 +289,10 @@ class ParserContract:
             pass
 
     def test_a_held_tensor_and_a_fresh_one_agree(self) -> None:
-        """A tensor that was listed, and one that is asked for by name, say the same, before and after a check."""
+        """A tensor that was listed, and one that is asked for by name, say the same, before and after a check.
+
+        One that is not complete says why.
+        """
         for name, sample in self.samples.items():
             with self.open(sample) as extraction:
                 if viewer_for(extraction) is None:
@@ -300,6 +309,8 @@ class ParserContract:
                 viewer = extraction.view()
                 held = list(viewer.tensors())
                 told = _judged(held)
+                bare = [tensor for tensor in held if tensor.status is not Status.COMPLETE and tensor.finding is None]
+                assert not bare, (case, "no reason", bare[:3])
                 self._agree(viewer, told, (case, "after a listing"))
                 list(viewer.check())
                 checked = _judged(held)

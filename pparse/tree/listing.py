@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse.data.range_status import status_of
+from pparse.data.range_status import worst_of
 from pparse.display.text import shorten
 from pparse.errors import EndOfDataError, LimitError, MalformedError
 from pparse.findings import Status
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import ClassVar, Final
 
+    from pparse.findings import Finding
     from pparse.tree.node import Node
     from pparse.tree.result import Result
 
@@ -66,6 +67,10 @@ def global_lines(found: Iterable[GlobalUse]) -> Iterator[tuple[str, str]]:
         yield "global", f"and {len(known) - _MOST_LISTED:,} others: 'pparse info FILE --json' has all"
 
 
+# Why a row is not complete if nothing else is known of it.
+_JUST_CUT: Final = {Status.TRUNCATED: "the data end inside it", Status.MISSING: "the data end before it"}
+
+
 class Listing(Doored):
     """What a document is to those who list it: by default, the children of its root.
 
@@ -92,20 +97,26 @@ class Listing(Doored):
             return
         end = self.result.extraction.known_end()
         for ordinal, entry in self.result.entries_from(root, 0):
-            stop, status = entry.end, entry.status
+            stop, status, finding = entry.end, entry.status, entry.finding
             if stop is None and self.result.parser.shape(entry.kind) != SCALAR:
                 # Only reading it tells where it ends, and whether it is whole.
-                stop, status = _read_to_end(root.child(ordinal))
+                stop, status, finding = _read_to_end(root.child(ordinal))
             if entry.parts is not None:
                 size = sum(len(part) for part in entry.parts)
             else:
                 size = (end if stop is None else stop) - entry.start
-            if status in (None, Status.COMPLETE):  # of itself; the bytes may be doubted, too
-                data = self.result.extraction.data
+            reason = None if finding is None else finding.reason
+            data = self.result.extraction.data
+            if data.flawed and (status in (None, Status.COMPLETE) or reason is None):  # the bytes may be doubted, too
                 parts = entry.parts or (data.range(entry.start, max(entry.start, end if stop is None else stop)),)
-                status = status_of(parts) if data.flawed else Status.COMPLETE
+                if (known := worst_of(parts)) is not None:
+                    reason = reason or known.reason
+                    status = known.status if status in (None, Status.COMPLETE) else status
+            if reason is None and status not in (None, Status.COMPLETE):
+                below = (finding.reason for finding in root.child(ordinal).findings)
+                reason = next(below, None) or _JUST_CUT.get(status)
             name = f"[{ordinal}]" if entry.key is None else str(entry.key)
-            yield Member(name, entry.kind, entry.start, size, status or Status.COMPLETE)
+            yield Member(name, entry.kind, entry.start, size, status or Status.COMPLETE, reason=reason)
 
     def find_member(self, name: str) -> Node | None:
         """Return the node that `members` calls ``name``, if that is not its path; None if there is none."""
@@ -140,10 +151,10 @@ class Listing(Doored):
         return None
 
 
-def _read_to_end(node: Node) -> tuple[int | None, Status]:
-    """Return where a container ends, and its status, by reading it; what hinders that is its status."""
+def _read_to_end(node: Node) -> tuple[int | None, Status, Finding | None]:
+    """Return where a container ends, its status and why, by reading it; what hinders that is its status."""
     try:
         node.index_to(None)
     except (LimitError, MalformedError, EndOfDataError):
         pass
-    return node.end, node.status
+    return node.end, node.status, node.finding

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 class Member:
     """One row of a listing."""
 
-    __slots__ = ("kind", "name", "note", "size", "start", "status")
+    __slots__ = ("_reason", "kind", "name", "note", "size", "start", "status")
 
-    def __init__(self, name: str, kind: str, start: int, size: int, status: Status, note: Any = None) -> None:
+    def __init__(
+        self, name: str, kind: str, start: int, size: int, status: Status, note: Any = None, reason: str | None = None
+    ) -> None:
         self.name = name
         """Name, as the listing shows it."""
         self.kind = kind
@@ -36,6 +38,16 @@ class Member:
         """State of the member."""
         self.note = note
         """More that the format knows: a `pparse.containers.archive.ArchiveMember` in an archive."""
+        self._reason = reason
+
+    @property
+    def reason(self) -> str:
+        """Why the status is not complete, in words; empty if it is."""
+        if self.status is Status.COMPLETE:
+            return ""
+        if self._reason is None and self.note is not None and self.note.finding is not None:
+            return str(self.note.finding.reason)
+        return self._reason or ""
 
 
 class Trail:

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.bench import inputs_pytorch
+from tests.pytorch_files import REPACKED, checkpoint, repacked
 from tests.pytorch_zoo import FOLDER, REFUSED, SAMPLES, expected
+from tests.rows import rows
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -102,3 +104,15 @@ def test_torch_reads_the_checkpoints_of_the_benchmarks(tmp_path, monkeypatch, de
         assert (tensor.shape, tensor.dtype) == ((9, 256), torch.float32)
         assert bool(tensor.view(torch.int32).any()) is dense
         assert torch.equal(tensor.view(torch.int32), mapped[name].view(torch.int32))
+
+
+@rows("how", REPACKED)
+def test_torch_refuses_what_check_strict_says_that_it_does(how, tmp_path):
+    path = tmp_path / "it.pt"
+    path.write_bytes(repacked(checkpoint({"a": ("float32", [4])}, {"a": bytes(16)}), how))
+    try:
+        torch.load(path, weights_only=True)
+        refused = False
+    except Exception:  # of many kinds
+        refused = True
+    assert refused is bool(REPACKED[how][1])

@@ -252,10 +252,7 @@ class NpzViewer(Viewer):
         found, status = tensor.finding, tensor.claimed_status
         if member.status is not Status.COMPLETE or status is Status.COMPLETE:
             return
-        if found is None:
-            reason = f"{tensor.available_nbytes:,} of its {tensor.stored_nbytes:,} bytes are there"
-            found = Finding(str(status), reason, path=tensor.name, source=self.extraction.name)
-        if found.code not in ("magic", "objects"):  # told in lists; no flaw
+        if found is not None and found.code not in ("magic", "objects"):  # told in lists; no flaw
             self.findings.add(found)
 
     def _warn(self, code: str, reason: str, name: str) -> None:

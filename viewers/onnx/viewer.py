@@ -35,6 +35,7 @@ class OnnxViewer(ProtoViewer):
     """A mapping of names to the tensors of a model; see `pparse.viewers.onnx.places` for the names."""
 
     constants: Places
+    rules = "onnx.checker for the names in a graph"
     names_may_be_lost = True  # unlike a graph of TensorFlow, a model has its weights in it
 
     def __init__(self, extraction: Extraction) -> None:

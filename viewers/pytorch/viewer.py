@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from array import array
+from itertools import islice
 
 from pparse.errors import MalformedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
 from pparse.parsers.pytorch.rebuild import StoredTensor
 from pparse.parsers.pytorch.storages import Stored
+from pparse.parsers.pytorch.torch_rules import refusals
+from pparse.parsers.pytorch.zip import PyTorchZipParser
 from pparse.viewers.pickle.doubts import Doubts
 from pparse.viewers.pickle.make import HeldSpan
 from pparse.viewers.pickle.viewer import PickleViewer
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, Final
 
+    from pparse.document.extraction import Extraction
     from pparse.parsers.pickle.parser import PickleParser
     from pparse.parsers.pickle.values import Persistent
     from pparse.parsers.pytorch.rebuild import StorageId
@@ -30,6 +34,8 @@ if TYPE_CHECKING:
 
 # How TorchScript's code calls its constants: ``CONSTANTS.c0``.
 _CONSTANTS: Final = "CONSTANTS"
+# How many reasons for which torch would refuse a file are told.
+_MOST_REFUSALS: Final = 20
 
 
 def _lost_constant(key: str) -> Stored:
@@ -50,6 +56,11 @@ class PyTorchViewer(PickleViewer):
     is_settled = False
     """Whether all checksums were compared, but for those that who reads the storages compares."""
     _constant_doubts: Doubts | None = None
+
+    def __init__(self, extraction: Extraction) -> None:
+        super().__init__(extraction)
+        if isinstance(self.parser, PyTorchZipParser):  # what torch wants of its older formats is not known
+            self.rules = "torch"
 
     @classmethod
     def applies(cls, parser: Any) -> bool:
@@ -74,6 +85,16 @@ class PyTorchViewer(PickleViewer):
                     # Their keys are other ones: a constant that is lost must not be read from the storage of that key.
                     tensor.storage.held = self.parser.constant(tensor.storage.key) or _lost_constant(tensor.storage.key)
             yield leaf
+
+    def check(self, *, strict: bool = False) -> Iterator[Finding]:
+        """Look at everything and yield each finding; ``strict`` adds why torch would refuse the file."""
+        yield from super().check(strict=strict)
+        if strict and isinstance(self.parser, PyTorchZipParser):
+            for name, why in islice(refusals(self.parser), _MOST_REFUSALS):
+                finding = Finding("refused", f"torch refuses this, because {why}", severity=Severity.WARNING, path=name)
+                finding.source = self.extraction.name
+                self.findings.add(finding)
+                yield finding
 
     def doubts_of(self, name: str) -> Doubts:
         """Return what knows whether a tensor is doubtful: constants are named by a pickle of their own."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 class SafetensorsSetViewer(ShardSetViewer):
     """A mapping of tensor names to tensors over all shards."""
 
+    rules = "safetensors"
+
     def open_shard(self, shard: Extraction) -> SafetensorsViewer:
         """Return the viewer of ``shard``. Raises `FormatError` if it is not one."""
         excerpt = excerpt_of(shard)

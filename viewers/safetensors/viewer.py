@@ -56,6 +56,7 @@ class SafetensorsViewer(Viewer):
     """A mapping of tensor names to tensors, for one file."""
 
     places_by_offset = True
+    rules = "safetensors"
 
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)

@@ -342,6 +342,7 @@ class ShardSetViewer(Viewer):
 
     def _check_shards(self, *, strict: bool) -> Iterator[None]:
         """Check each shard, and add what is found."""
+        rules = set()
         for name in self.parser.shard_names():
             try:
                 viewer = self.shard_viewer(name)
@@ -352,6 +353,8 @@ class ShardSetViewer(Viewer):
             for finding in viewer.check(strict=strict):
                 self.findings.add(finding)
                 yield
+            rules.add(viewer.rules)
+        self.rules = rules.pop() if len(rules) == 1 else ""
 
     def extent(self) -> Extent:
         """Return how large all shards are and should be, and where they were cut."""
