@@ -17,7 +17,7 @@ from pparse.document.registry import viewer_for
 from pparse.errors import OptionError
 from pparse.findings import Severity, Status
 from pparse.limits import count_words
-from pparse.recovery.document_verdict import BROKEN, compared, document_status, findings_of, untold
+from pparse.recovery.document_verdict import BROKEN, all_findings, compared, document_status, findings_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -211,8 +211,8 @@ def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
         yield finding
     if (viewer := viewer_for(document)) is not None:
         yield from (finding for finding in findings_of(viewer, viewer.extent()) if finding not in told)
-    elif not any(finding.is_fault for finding in told):
-        yield from untold(document, document.name)
+    else:
+        yield from (item for item in all_findings(document, document_status(document)) if item not in told)
     if options.recursive:
         from pparse.recovery.findings_below import findings_below
 

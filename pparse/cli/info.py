@@ -12,7 +12,7 @@ from pparse.display.text import safe
 from pparse.document.registry import viewer_for
 from pparse.findings import Status
 from pparse.limits import count_words, format_size
-from pparse.recovery.document_verdict import document_status, findings_of
+from pparse.recovery.document_verdict import all_findings, document_status, findings_of
 from pparse.tree.listing import in_order
 
 TYPE_CHECKING = False
@@ -221,7 +221,7 @@ def _document(document: Extraction, options: Any, out: Output) -> int:
                     "details": shown,
                     "globals": _globals(listing),
                     **cut_to_dict(document, status),
-                    "findings": [finding.to_dict() for finding in document.findings],
+                    "findings": [finding.to_dict() for finding in all_findings(document, status)],
                 },
                 indent=2,
                 default=str,  # what a plug-in's metadata may hold
@@ -238,5 +238,5 @@ def _document(document: Extraction, options: Any, out: Output) -> int:
         _field(out, label, safe(value))
     _field(out, "status", out.status(status))
     report_document_cut(out, document, status)
-    out.findings(document.findings, limit=10)
+    out.findings(all_findings(document, status), limit=10)
     return code

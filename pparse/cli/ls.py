@@ -17,7 +17,7 @@ from pparse.cli.rows import SORT_UP_TO, Held, in_order, member_weight, tensor_we
 from pparse.display.text import safe, shorten
 from pparse.findings import Status
 from pparse.limits import count_words, format_size
-from pparse.recovery.document_verdict import document_status, findings_of
+from pparse.recovery.document_verdict import all_findings, document_status, findings_of
 from pparse.tensors.status import status_words
 
 TYPE_CHECKING = False
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pparse.budget import Charge
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
-    from pparse.findings import Finding
     from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
@@ -122,8 +121,6 @@ class _Listing:
         self.matches = matches
         self.shown = 0
         self.hit: Tensor | None = None
-        self.unwritten = 0
-        self.unwritten_first: Finding | None = None
 
     def __iter__(self) -> Iterator[Tensor]:
         extent = self.extent
@@ -132,9 +129,6 @@ class _Listing:
                 extent.add(tensor)
             if tensor.status is Status.TRUNCATED:
                 self.hit = self.hit or tensor
-            if tensor.unwritten_nbytes:
-                self.unwritten += 1
-                self.unwritten_first = self.unwritten_first or tensor.finding
             if self.matches.takes(self.viewer, tensor):
                 self.shown += 1
                 yield tensor
@@ -213,13 +207,6 @@ def _sum_up(listing: _Listing, extent: Extent, size: Callable[[int], str], out: 
     )
     hit = listing.hit if listing.hit and listing.hit.name == extent.first_hit else None
     report_cut(out, extent, viewer.extraction, hit)
-    if listing.unwritten and listing.unwritten_first is not None:
-        out.line(
-            f"never written: {count_words(listing.unwritten, 'tensor')}, in file holes, which read as zeros; "
-            "the first at byte "
-            f"{listing.unwritten_first.offset} ({safe(listing.unwritten_first.path)}); "
-            "'pparse check' lists the ranges"
-        )
     report_findings(out, viewer, extent)
 
 
@@ -442,7 +429,7 @@ def _close_members(document: Extraction, counted: _Counted, size: Callable[[int]
     if held is not None:
         out.line(f"it holds {held}, whose tensors this version does not read yet")
     report_document_cut(out, document, status)
-    out.findings(document.findings, limit=10)
+    out.findings(all_findings(document, status), limit=10)
 
 
 def _status_of(document: Extraction, counted: _Counted) -> Status:
@@ -491,7 +478,7 @@ def _members_as_json(document: Extraction, rows: Iterable[Member], counted: _Cou
             comma = ",\n"
     status = _status_of(document, counted)
     if not options.jsonl:
-        found = dumps([finding.to_dict() for finding in document.findings])
+        found = dumps([finding.to_dict() for finding in all_findings(document, status)])
         out.line(f'\n], "status": "{status}", "findings": {found}}}')
     damaged = counted.damaged or status in (Status.TRUNCATED, Status.DAMAGED)
     return exit_code_for(document.findings, damaged=damaged, strict=options.strict)

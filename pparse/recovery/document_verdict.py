@@ -160,10 +160,21 @@ def findings_of(viewer: Viewer, extent: Extent) -> list[Finding]:
 
 def _summary(viewer: Viewer, extent: Extent) -> Finding:
     """Return the finding that says what the counts say: that a model is not whole."""
+    if extent.missing_bytes:
+        return viewer.truncation(extent)
     hit = f"; first tensor hit: {extent.first_hit}" if extent.first_hit is not None else ""
     return Finding(
         str(extent.status), f"it is {extent.status}; whole: {whole_words(extent)}{hit}", source=viewer.extraction.name
     )
+
+
+def all_findings(document: Extraction, status: Status) -> list[Finding]:
+    """Return what was found wrong with a document without tensors: never nothing if its ``status`` is broken."""
+    found = list(document.findings)
+    if status in BROKEN and not any(finding.is_fault for finding in found):
+        root = document.root
+        found.append(root.finding or Finding(str(status), f"its {root.kind} is {status}", source=document.name))
+    return found
 
 
 def whole_words(extent: Extent) -> str:
@@ -187,12 +198,12 @@ def untold(extraction: Extraction, source: str) -> Iterator[Finding]:
     from pparse.document.registry import viewer_for
 
     viewer = viewer_for(extraction)
-    if viewer is None:
-        status = document_status(extraction)
-        if status in BROKEN:
-            yield Finding(str(status), f"it is {status}", source=source)
-        return
-    for finding in findings_of(viewer, viewer.extent()):
+    found = (
+        all_findings(extraction, document_status(extraction))
+        if viewer is None
+        else findings_of(viewer, viewer.extent())
+    )
+    for finding in found:
         if finding.is_fault:
             told = copy(finding)  # the original keeps its own source
             told.source = source

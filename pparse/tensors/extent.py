@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from pparse.findings import Finding
     from pparse.tensors.tensor_facts import Span, TensorFacts
 
-# How many reasons are kept for each status: rows of a listing and `Tensor.finding` tell that of each tensor.
+# How many reasons are kept for each status, and of tensors in holes: rows of a listing, and `Tensor.finding`, have all.
 _REASONS: Final = 10
+_HOLES: Final = 3
 
 
 class Extent:
@@ -84,7 +85,7 @@ class Extent:
         """Number of whole tensors whose bytes a checksum confirmed."""
         self.unwritten = 0
         """Number of tensors that lie, wholly or in part, in holes of the file."""
-        self._reasons: dict[Status, list[Finding]] = {}
+        self._reasons: dict[Status | None, list[Finding]] = {}  # None: of tensors that were never written
         self.tensor_bytes = 0
         """Bytes of all tensors, as stored."""
         self.listed_bytes = 0
@@ -150,6 +151,7 @@ class Extent:
         spans = tensor.spans
         if tensor.unwritten_nbytes:
             self.unwritten += 1
+            self._add_reason(tensor, None)
         if status is Status.COMPLETE:
             self.whole += 1
             self.verified += tensor.verified is True
@@ -188,13 +190,16 @@ class Extent:
             self.unsupported += 1
             finding = tensor.finding
             self.unread_faults += finding is None or finding.severity is Severity.ERROR
+        if tensor.claimed_status is not Status.COMPLETE:
+            self._add_reason(tensor, status)
+
+    def _add_reason(self, tensor: TensorFacts, status: Status | None) -> None:
         kept = self._reasons.setdefault(status, [])
-        if len(kept) < _REASONS and tensor.claimed_status is not Status.COMPLETE:
-            finding = tensor.finding
-            if finding is not None and not finding.path:
-                finding = copy(finding)
-                finding.path = tensor.name
-            kept.extend(filter(None, (finding,)))
+        finding = tensor.finding if len(kept) < (_REASONS if status is not None else _HOLES) else None
+        if finding is not None and not finding.path:
+            finding = copy(finding)
+            finding.path = tensor.name
+        kept.extend(filter(None, (finding,)))
 
     def add_all(self, part: Extent) -> None:
         """Add the counts of another extent."""

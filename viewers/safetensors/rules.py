@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from pparse.parsers.safetensors.parser import SafetensorsParser
     from pparse.tensors.tensor import Tensor
+    from pparse.tree.node import Node
     from pparse.viewers.safetensors.sharded import SafetensorsSetViewer
     from pparse.viewers.safetensors.viewer import SafetensorsViewer
 
@@ -147,7 +148,8 @@ def _check_tensors(viewer: SafetensorsViewer, notes: _Notes, strict: bool) -> It
         for finding in header.check():
             _take_header_finding(finding, notes)
             yield from notes.new()
-    _check_metadata(viewer, notes)
+    for finding in metadata_findings(viewer):
+        notes.findings.add(finding)
     if strict:
         _check_reference_json(viewer, notes)
     viewer.close_extent(extent)
@@ -195,25 +197,26 @@ def _metadata_is_plain(viewer: SafetensorsViewer) -> bool:
     return True
 
 
-def _check_metadata(viewer: SafetensorsViewer, notes: _Notes) -> None:
+def metadata_findings(viewer: SafetensorsViewer) -> Iterator[Finding]:
+    """Yield what is wrong with the map of texts in the header."""
     root, ordinals = viewer.parser.header.root, viewer.parser.metadata_at()
+
+    def bad(reason: str, node: Node, path: str = METADATA) -> Finding:
+        return Finding("metadata", reason, path=path, source=viewer.extraction.name, offset=node.start)
+
     if not ordinals:
         return
     if len(ordinals) > 1:
-        notes.add("metadata", f"{METADATA} occurs more than once", path=METADATA, offset=root.child(ordinals[1]).start)
+        yield bad(f"{METADATA} occurs more than once", root.child(ordinals[1]))
     node = root.child(ordinals[0])
     if node.kind == "null" or node.known_status is not Status.COMPLETE:
         return
     if node.kind != "object":
-        notes.add(
-            "metadata", f"{METADATA} is a JSON {node.kind}, not an object of strings", path=METADATA, offset=node.start
-        )
+        yield bad(f"{METADATA} is a JSON {node.kind}, not an object of strings", node)
         return
     for kid in node.children():
         if kid.kind != "string":
-            notes.add(
-                "metadata", f"a value in {METADATA} is a JSON {kid.kind}, not a string", path=kid.path, offset=kid.start
-            )
+            yield bad(f"a value in {METADATA} is a JSON {kid.kind}, not a string", kid, kid.path)
 
 
 def _check_reference_json(viewer: SafetensorsViewer, notes: _Notes) -> None:

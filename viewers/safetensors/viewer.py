@@ -15,6 +15,8 @@ length is in doubt), or after `settle`; that takes two readings.
 
 from __future__ import annotations
 
+from itertools import chain
+
 from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
@@ -358,9 +360,9 @@ class SafetensorsViewer(Viewer):
         elif header is Status.DAMAGED:
             self.findings.extend(parser.header.findings)
         elif header is Status.COMPLETE and parser.is_at_odds:
-            from pparse.viewers.safetensors.rules import layout_findings
+            from pparse.viewers.safetensors.rules import layout_findings, metadata_findings
 
-            for finding in layout_findings(parser):
+            for finding in chain(layout_findings(parser), metadata_findings(self)):
                 self.findings.add(finding)
             extent.document_status = Status.DAMAGED
         extent.at_least = header is Status.TRUNCATED
