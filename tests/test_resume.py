@@ -201,3 +201,67 @@ def test_what_follows_a_part_that_was_cut_stays_where_it_is(run, tmp_path):
             right += 1
     assert len(whole) > right > len(whole) // 2
     assert "part .002 has 2,000 of 5,000 bytes" in run("check", tmp_path / "m.zip.001").out
+
+
+CUT_AT = 16_000
+THIRDS = [MODEL[at : at + 8_000] for at in range(0, len(MODEL), 8_000)]
+# What lies in the folder, the file that is asked about (the first), and what is said; what is never said behind "!".
+BESIDE = {
+    "split(1)": ({f"m.safetensors.parta{'abc'[n]}": part for n, part in enumerate(THIRDS)}, "is the first of 3 parts"),
+    "numbers": (
+        {f"m.safetensors.{n}": part for n, part in enumerate(THIRDS)},
+        "the first of 3 parts that lie here: join",
+    ),
+    "part1": (
+        {f"my m.safetensors.part{n + 1}": part for n, part in enumerate(THIRDS)},
+        "(cat 'my m.safetensors.part1' 'my m.safetensors.part2' 'my m.safetensors.part3' > 'my m.safetensors')",
+    ),
+    "a later part": ({"m.bin.partab": b"\xfe" * 64, "m.bin.partaa": b"x"}, "the first part, m.bin.partaa, lies beside"),
+    "steps of a training": ({"step.1": MODEL[:CUT_AT], "step.2": MODEL}, "resume the download at byte 16000"),
+    "zip -s": ({"m.z01": in_zip(MODEL)[:9_000], "m.z02": b"?" * 99, "m.zip": b"?"}, "(zip -s 0 m.zip --out whole.zip)"),
+    "the last part of zip -s": ({"m.zip": in_zip(MODEL)}, "a zip split into 4 parts"),
+    "aria2": ({NAME: MODEL[:CUT_AT], f"{NAME}.aria2": b""}, "model.safetensors.aria2 has not finished"),
+    "another program": ({NAME: MODEL[:CUT_AT], f"{NAME}.dl-meta": b""}, "model.safetensors.dl-meta has not finished"),
+    "a browser": ({NAME: MODEL[:CUT_AT], f"{NAME}.crdownload": b""}, "model.safetensors.crdownload beside it may be"),
+    "the whole one": (
+        {NAME: MODEL[:CUT_AT], "model (1).safetensors": MODEL, "model (2).safetensors": MODEL[:-1]},
+        "'model (1).safetensors' beside it has the 23,680 bytes that this should have",
+    ),
+    "nothing": ({NAME: MODEL[:CUT_AT], "other.safetensors": MODEL[:-1]}, "(curl -C - does so)\n"),
+    "a shard under another name": (
+        {
+            "model.safetensors.index.json": b'{"weight_map": {"a": "model-1-of-2.safetensors"}}',
+            "model-1-of-2 (1).safetensors": MODEL,
+        },
+        "fetch IN/model-1-of-2.safetensors; or rename 'model-1-of-2 (1).safetensors', if that is it",
+    ),
+    "versions to serve": (
+        {"": b"", "1/saved_model.pb": b"", "2/saved_model.pb": b""},
+        "1/saved_model.pb, 2/saved_model",
+    ),
+    "a pipeline": (
+        {"": b"", "model_index.json": b"{}", "unet/x.safetensors": MODEL},
+        "folder in it: unet/x.safetensors",
+    ),
+}
+
+
+def test_what_lies_beside_is_named_and_a_download_is_resumed_only_where_that_helps(run, tmp_path):
+    for number, (case, (files, words)) in enumerate(BESIDE.items()):
+        folder = tmp_path / f"in{number}"
+        for name, content in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            if name:
+                (folder / name).write_bytes(content)
+        if case == "the last part of zip -s":
+            whole = bytearray(files["m.zip"])
+            whole[-18:-16] = (3).to_bytes(2, "little")  # the number of this part, from 0
+            (folder / "m.zip").write_bytes(whole)
+        asked = folder / next(iter(files))
+        told = [run(command, asked) for command in ("ls", "info", "check")]
+        for ran in told:
+            assert words.replace("IN", os.fspath(folder)) in ran.out + ran.err, (case, ran.out, ran.err)
+            if "parts" in words or "has not finished" in words:
+                assert "resume the download at" not in ran.out, case
+        if case == "aria2":
+            assert run("info", asked, "--json").json["extent"]["resume_at"] is None

@@ -397,7 +397,8 @@ OBJECTS = {
             "first_hit": "first tensor that is not whole, in the order of bytes",
             "resume_at": "byte at which to resume the download",
             "resume_file": "the file of that byte; inside an archive, the outermost one",
-            "resume": "every file to resume (`file`, and `at` which byte) or to fetch (`at` 0)",
+            "resume": "every file to resume (`file`, and `at` which byte) or to fetch (`at` 0; null if that does not "
+            "help); `note`: what lies beside it and is better, or as good",
             "tensors": "number of tensors",
             "whole": "how many of them are complete",
             "truncated": "how many begin inside the file and end beyond it",

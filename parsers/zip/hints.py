@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # By chance, so many line feeds follow a carriage return once in 2^128 times.
 _LINES: Final = 16
+# More parts no split zip has; a damaged end record may say so.
+_MOST_DISKS: Final = 10_000
 _CENTRALS: Final = lazy_pattern(re.escape(CENTRAL))
 
 
@@ -228,6 +230,10 @@ def why_scanned(data: Data, start: int, end: int, *, whole: bool) -> tuple[str, 
     if pairs >= _LINES and block.count(b"\n") == pairs and block.count(b"\r") - pairs >= pairs // 4:
         reason = "its line feeds were made carriage return and line feed: fetch it again, not in text mode"
         return "text-mode", reason
-    if whole:
-        return "directory", "its directory does not match its content"
-    return "truncated", "its directory, at the end, is missing or truncated"
+    if not whole:
+        return "truncated", "its directory, at the end, is missing or truncated"
+    last = next(end_records(data, start, end), None)
+    found = None if last is None else read_end_at(data, last, start, end)
+    if found is not None and 0 < found[0].disk < _MOST_DISKS and found[0].disks_differ:
+        return "split", f"its directory is that of a zip split into {found[0].disk + 1} parts ('zip -s 0' joins them)"
+    return "directory", "its directory does not match its content"

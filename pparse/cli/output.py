@@ -8,6 +8,7 @@ import sys
 from pparse.cli.progress import Progress
 from pparse.cli.streams import tell
 from pparse.display.text import safe, shorten
+from pparse.document.beside import advise
 from pparse.document.downloads import Resume, downloads, first_hole, is_inside, outermost_file, outside, resume_lines
 from pparse.errors import PASSING, PparseError
 from pparse.findings import Severity, Status
@@ -175,7 +176,7 @@ def cut_to_dict(document: Extraction, status: Status) -> dict[str, object]:
         "missing_bytes": (
             document.result.listing.missing() if status is Status.TRUNCATED and not _is_packed(document) else None
         ),
-        "resume_at": files[0].at if files else None,
+        "resume_at": next((file.at for file in files if file.helps), None),
         "resume": [file.to_dict() for file in files],
     }
 
@@ -197,12 +198,15 @@ def _to_resume(document: Extraction, status: Status) -> list[Resume]:
     """Return the files to resume for a document without tensors: the outermost one, if that was truncated."""
     if status is Status.COMPLETE:
         return []
-    hole = first_hole(document)
+    outer, hole = outermost_file(document), first_hole(document)
     if hole is not None:
-        return [Resume(outermost_file(document).name, hole, hole=True)]
-    if is_inside(document):
-        return outside(document) if status is Status.TRUNCATED or outermost_file(document).file_parts else []
-    return downloads(document, document.size or 0, cut=status is Status.TRUNCATED)
+        files = [Resume(outer.name, hole, hole=True)]
+    elif is_inside(document):
+        files = outside(document) if status is Status.TRUNCATED or outer.file_parts else []
+    else:
+        files = downloads(document, document.size or 0, cut=status is Status.TRUNCATED)
+    advise(outer, files, None)
+    return files
 
 
 def _report_whole_around(out: Output, document: Extraction) -> None:

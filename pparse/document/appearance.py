@@ -6,6 +6,7 @@ from codecs import getincrementaldecoder
 
 from pparse.data.base import Access
 from pparse.document.named_formats import named, named_folder, words
+from pparse.document.part_names import folders_with, which_part
 from pparse.errors import EndOfDataError, GapError, PparseError
 from pparse.limits import MIB
 from pparse.tree.recognition import bare_name
@@ -138,7 +139,10 @@ def what_it_is(extraction: Host, extensions: tuple[str, ...]) -> str:
             return words(other)
         names = [name for name in extraction.members if bare_name(name).endswith(extensions)]  # type: ignore[attr-defined]
         hint = f"name one of its files: {', '.join(names[:4])}{' …' if len(names) > 4 else ''}"
-        if not names:
+        below = folders_with(extraction.folder, extensions)  # type: ignore[attr-defined]
+        if below:
+            hint = f"name a file or folder in it: {', '.join(below[:4])}{' …' if len(below) > 4 else ''}"
+        elif not names:
             empty = not extraction.members  # type: ignore[attr-defined]
             hint = "it holds no files" if empty else "a folder is read as one model; name a file to look into it"
         return f"no model recognised in this folder; {hint}"
@@ -148,6 +152,9 @@ def what_it_is(extraction: Host, extensions: tuple[str, ...]) -> str:
     owner = named_by(extraction)
     if owner is not None:
         return f"no parser recognises it, but {owner} beside it names it: it holds the bytes of tensors; open that"
+    part = which_part(extraction.name, extraction.folder)  # type: ignore[attr-defined]
+    if part is not None:
+        return f"no parser recognises it; {part}"
     head = head_of(extraction, 64)
     if is_text(head):
         text = head.decode("utf-8", "replace")

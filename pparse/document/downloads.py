@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Resume:
     """A file whose download should be resumed."""
 
-    __slots__ = ("at", "file", "hole")
+    __slots__ = ("at", "file", "helps", "hole", "note")
 
     def __init__(self, file: str, at: int, *, hole: bool = False) -> None:
         self.file = file
@@ -26,17 +26,25 @@ class Resume:
         """Byte to resume at; 0: download it again."""
         self.hole = hole
         """Whether the file has its full size, so that programs that resume at its end would do nothing."""
+        self.note = ""
+        """What lies beside it and is better, or as good, in words (`pparse.document.beside`)."""
+        self.helps = True
+        """Whether resuming, or fetching, it gives the whole file; else the note says what does."""
 
     def to_dict(self) -> dict[str, object]:
-        """Return the attributes as plain data, for JSON."""
-        return {"file": self.file, "at": self.at}
+        """Return the attributes as plain data, for JSON: ``at`` is None if resuming does not help."""
+        told: dict[str, object] = {"file": self.file, "at": self.at if self.helps else None}
+        if self.note:
+            told["note"] = self.note
+        return told
 
     @property
     def words(self) -> str:
         """What to do with the file, in words."""
-        if not self.at:
-            return "fetch it"
-        return f"resume at byte {self.at}" + ("" if self.hole else " (curl -C - does so)")
+        if not self.helps:
+            return self.note
+        how = f"resume at byte {self.at}" + ("" if self.hole else " (curl -C - does so)") if self.at else "fetch it"
+        return how + (f"; {self.note}" if self.note else "")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Resume) and (self.file, self.at) == (other.file, other.at)
@@ -111,15 +119,16 @@ def resume_lines(files: Sequence[Resume], most: int | None = None) -> list[str]:
     """Return the files in words: one line for a single file, else a line for each, or for ``most`` of them."""
     if not files:
         return []
-    if len(files) == 1 and not files[0].at:
-        return [f"fetch {files[0].file}"]
     if len(files) == 1:
         only = files[0]
+        if not only.helps:
+            return [f"no download to resume: {only.note}"]
         how = " (curl -C - does so)" if only.at and not only.hole else ""
-        return [f"resume the download at byte {only.at} of {only.file}{how}"]
+        what = f"resume the download at byte {only.at} of {only.file}{how}" if only.at else f"fetch {only.file}"
+        return [what + (f"; {only.note}" if only.note else "")]
     shown = files if most is None or len(files) <= most else files[:most]
     width = min(80, max(len(file.file) for file in shown))
-    fetch = sum(not file.at for file in files)
+    fetch = sum(file.helps and not file.at for file in files)
     heads = [f"{count_words(len(files) - fetch, 'file')} to resume"] if fetch < len(files) else []
     heads += [f"{count_words(fetch, 'file')} to fetch"] if fetch else []
     lines = [f"{', '.join(heads)}:", *(f"  {file.file:{width}}  {file.words}" for file in shown)]

@@ -7,6 +7,7 @@ from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 from itertools import islice
 
 from pparse.data.range_status import cut_status
+from pparse.document.beside import advise
 from pparse.document.downloads import Resume, downloads, is_inside, outermost_file, outside
 from pparse.errors import EndOfDataError, PathError, UnsupportedError
 from pparse.findings import Finding, FindingList, Status
@@ -288,7 +289,10 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
                 extent.resume = outside(self.extraction)
         elif outer.file_parts:
             extent.resume = downloads(outer, outer.known_end() - outer.start, cut=bool(extent.resume))
-        first = extent.resume[0] if extent.resume else None
+        if extent.resume:
+            whole = extent.expected if not extent.at_least and outer is self.extraction.parsed else None
+            advise(outer, extent.resume, whole)
+        first = next((file for file in extent.resume if file.helps), None)
         extent.resume_at, extent.resume_file = (None, None) if first is None else (first.at, first.file)
         self._extent = extent
         return extent

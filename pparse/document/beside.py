@@ -1,0 +1,104 @@
+"""What lies beside a file that is not whole: its other parts, the file that was meant, signs of a running download.
+
+Only names are looked at, and the sizes and first bytes of a few files: what is said is where to look, never a verdict.
+"""
+
+from __future__ import annotations
+
+import re
+from shlex import quote
+
+from pparse.data.base import Distance
+from pparse.document.part_names import how_to_join, names_in, parts_in
+from pparse.errors import PASSING, PparseError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Final
+
+    from pparse.document.downloads import Resume
+    from pparse.document.extraction import Extraction
+
+# How many files are asked for their size, and names that a message has.
+_MOST_SIZES: Final = 16
+_MOST_SHOWN: Final = 6
+# Files in which a program keeps how far a download is, and the endings of what is not finished.
+_CONTROL: Final = (".aria2", ".dl-meta", ".st", ".axel")
+_UNFINISHED: Final = (".part", ".partial", ".crdownload", ".download", ".incomplete", ".!qB", ".tmp")
+# What copies of a file are called.
+_COPY: Final = re.compile(r"^copy of |\s*\(\d+\)| - copy|[ _-]copy|(?:\.part|\.partial|\.tmp|\.bak|\.old|\.orig)$")
+
+
+def advise(outer: Extraction, files: Sequence[Resume], expected: int | None) -> None:
+    """Note at each of ``files``, which are to be resumed or fetched, what lies beside it and is better, or as good.
+
+    ``outer`` is the outermost file, or a folder; ``expected`` the size that the file should have, if that is known.
+    """
+    is_far = outer.folder is not None and outer.folder.distance is Distance.FAR
+    names = frozenset() if is_far else names_in(outer.folder)
+    for file in files[:_MOST_SIZES] if names else ():
+        name = file.file.replace("\\", "/").rpartition("/")[2]
+        if outer.folder is None or outer.folder.path_of(name) != file.file:
+            continue
+        control = next((name + ending for ending in _CONTROL if name + ending in names), None)
+        parts = () if control is not None else _parts(outer, name, names)
+        if control is not None:
+            how = " (aria2c -c)" if control.endswith(".aria2") else ""
+            file.note = f"the program that wrote {control} has not finished: run it again{how}"
+            file.helps = False
+        elif parts:
+            shown = " ".join(quote(part) for part in parts[:_MOST_SHOWN]) + (" …" if len(parts) > _MOST_SHOWN else "")
+            file.note = (
+                f"{name} is the first of {len(parts)} parts that lie here: join them ({how_to_join(name, shown)})"
+            )
+            file.helps = False
+        else:
+            file.note = _other(outer, name, names, file.at, expected)
+
+
+def _parts(outer: Extraction, name: str, names: frozenset[str]) -> list[str]:
+    """Return the parts of a file, in order, if ``name`` is that of the first one and others lie beside it.
+
+    What begins as this one does is another file of its kind: of the next step of a training, say.
+    """
+    found = parts_in(names, name)
+    return found if found and _begin(outer, found[1]) != outer.data.pread(outer.start, 4) else []
+
+
+def _begin(outer: Extraction, name: str) -> bytes:
+    """Return the first bytes of a file beside another; nothing if it cannot be read."""
+    try:
+        return outer.sibling(name, any_content=True).data.pread(0, 4)
+    except PASSING:
+        raise
+    except (PparseError, OSError):
+        return b""
+
+
+def _other(outer: Extraction, name: str, names: frozenset[str], at: int, expected: int | None) -> str:
+    """Return what to say of a file beside another one that may be the one that was meant; empty if there is none."""
+    for ending in _UNFINISHED:
+        if name + ending in names:
+            return f"{name + ending} beside it may be the download of it that is not finished"
+    plain, ending = _plain(name), name.rpartition(".")[2]
+    alike = sorted(other for other in names if other != name and _plain(other) == plain)
+    if not at:
+        return f"or rename {alike[0]!r}, if that is it" if alike else ""
+    others = [*alike, *sorted(one for one in names if one.endswith(f".{ending}") and one not in (name, *alike))]
+    for other in others[:_MOST_SIZES] if expected else ():
+        try:
+            size = outer.sibling(other, any_content=True).known_end()
+        except PASSING:
+            raise
+        except (PparseError, OSError):
+            continue
+        if size == expected:
+            return f"{other!r} beside it has the {expected:,} bytes that this should have"
+    return ""
+
+
+def _plain(name: str) -> str:
+    """Return a name without what makes it that of a copy."""
+    stem, dot, ending = name.lower().rpartition(".")
+    return _COPY.sub("", stem) + dot + ending if dot else _COPY.sub("", name.lower())

@@ -1,0 +1,117 @@
+"""The names of the parts of a file that was split, and which of them lie in a folder."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from shlex import quote
+
+from pparse.errors import PASSING, PparseError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from typing import Final
+
+    from pparse.document.folder import Folder
+
+# How many names of a folder are looked at, and numbers of parts.
+_MOST_NAMES: Final = 20_000
+_MOST_PARTS: Final = 1_000
+# The names of parts: those of split(1), of 7-Zip and of download managers; of Info-ZIP (``zip -s``).
+_PART: Final = re.compile(r"(?P<whole>.+?)(?P<mark>[._-]part[._-]?|[._-])(?P<number>\d{1,5}|[a-z]{2,3})", re.IGNORECASE)
+_ZIP_PART: Final = re.compile(r"(?P<whole>.+)\.z(?:\d\d+|ip)", re.IGNORECASE)
+
+
+def which_part(path: str, folder: Folder | None) -> str | None:
+    """Return what to say of a file in ``folder`` that nothing recognises if its name is that of a later part."""
+    name = path.replace("\\", "/").rpartition("/")[2]
+    names = names_in(folder)
+    for first in first_names(name):
+        if first in names and first != name:
+            return f"its name is that of a part of a file; the first part, {first}, lies beside it: join them in order"
+    return None
+
+
+def names_in(folder: Folder | None) -> frozenset[str]:
+    """Return the names of the files in a folder, as far as they can be listed."""
+    if folder is None:
+        return frozenset()
+    try:
+        return frozenset(islice(folder.names() or (), _MOST_NAMES))
+    except PASSING:
+        raise
+    except (PparseError, OSError):
+        return frozenset()
+
+
+def folders_with(folder: Folder, endings: tuple[str, ...]) -> list[str]:
+    """Return the names of folders in ``folder`` that hold files with such endings, and one such file of each."""
+    found: dict[str, str] = {}
+    try:
+        for item in islice(folder.tree(), _MOST_NAMES):
+            below, slash, name = item.path.partition("/")
+            if slash and name.lower().endswith(endings):
+                found.setdefault(below, item.path)
+    except (PparseError, OSError):
+        return []
+    return list(found.values())
+
+
+def how_to_join(name: str, shown: str) -> str:
+    """Return the command that joins the parts ``shown``, of which ``name`` is the first."""
+    zipped = _ZIP_PART.fullmatch(name)
+    if zipped is not None:
+        return f"zip -s 0 {quote(zipped['whole'])}.zip --out whole.zip"
+    part = _PART.fullmatch(name)
+    return f"cat {shown} > {quote(part['whole']) if part is not None else 'whole'}"
+
+
+def first_names(name: str) -> Iterator[str]:
+    """Yield what the first part may be called if ``name`` is that of a part."""
+    zipped = _ZIP_PART.fullmatch(name)
+    if zipped is not None:
+        yield f"{zipped['whole']}.z01"
+    part = _PART.fullmatch(name)
+    if part is not None:
+        head, number = part["whole"] + part["mark"], part["number"]
+        if number.isdecimal():
+            yield from (f"{head}{first:0{len(number)}}" for first in (0, 1))
+        else:
+            yield head + "a" * len(number)
+
+
+def following_names(name: str) -> Iterator[str]:
+    """Yield what the parts behind the first one are called."""
+    zipped = _ZIP_PART.fullmatch(name)
+    if zipped is not None:
+        yield from (f"{zipped['whole']}.z{number:02}" for number in range(2, _MOST_PARTS))
+        return
+    part = _PART.fullmatch(name)
+    if part is None:
+        return
+    head, number = part["whole"] + part["mark"], part["number"]
+    if number.isdecimal():
+        yield from (f"{head}{later:0{len(number)}}" for later in range(int(number) + 1, _MOST_PARTS))
+    else:
+        for later in range(1, _MOST_PARTS):
+            letters = ""
+            for _ in number:
+                later, digit = divmod(later, 26)
+                letters = chr(ord("a") + digit) + letters
+            yield head + letters
+
+
+def parts_in(names: Collection[str], name: str) -> list[str]:
+    """Return the parts of a file, in order, if ``name`` is that of the first one and others are among ``names``."""
+    if name not in first_names(name):
+        return []
+    found = [name]
+    for following in following_names(name):
+        if following not in names:
+            break
+        found.append(following)
+    zipped = _ZIP_PART.fullmatch(name)
+    if zipped is not None and f"{zipped['whole']}.zip" in names:
+        found.append(f"{zipped['whole']}.zip")
+    return found if len(found) > 1 else []
