@@ -8,10 +8,13 @@ import os
 import re
 import sys
 import zipfile
+from math import prod
 
 import ml_dtypes
 import numpy as np
 import pytest
+
+from tests.rows import rows
 
 WORDS = {
     "bool": "BOOL",
@@ -303,7 +306,7 @@ def test_a_slice_reads_only_its_bytes(run, model):
 # -- forms -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", WORDS)
+@rows("name", WORDS)
 def test_forms_of_every_type(name, run, model, bytes_of):
     dtype = np.dtype(getattr(ml_dtypes, name, None) or name)
     array = np.arange(6).astype(dtype).reshape(2, 3)
@@ -322,6 +325,37 @@ def test_forms_of_every_type(name, run, model, bytes_of):
         wanted = [["NaN", 1, 2], [4, 4, 4]]  # it has powers of two only
     assert found["data"] == wanted
     assert type(found["data"][0][1]) is type(wanted[0][1]) or name.startswith(("float", "bfloat"))
+
+
+@rows("shape", [(), (7,), (3, 5), (2, 3, 1, 2), (4, 1), (0, 3), (3, 0), (2, 0, 3)], ids=str)
+def test_json_of_a_tensor_is_written_a_piece_at_a_time(run, tmp_path, shape):
+    """Pieces end anywhere; slices of it, structures and what is filled up are read by parts, too."""
+    path = tmp_path / "a.npy"
+    whole = np.arange(prod(shape), dtype="<i8").reshape(shape)
+    fields = np.zeros(shape, [("a", "<i2"), ("b", ">f4", (2,))])
+    fields["a"], fields["b"][..., 1] = whole, whole
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("pparse.cli.get_tensor.LITTLE", 16)
+        patched.setattr("pparse.cli.tensor_json._PIECE", 3)
+        for array in (whole, np.asfortranarray(whole), whole.astype("<c8")):
+            np.save(path, array)
+            wanted = (np.stack((array.real, array.imag), -1) if array.dtype.kind == "c" else array).tolist()
+            assert run("get", path, "a", "--json", "--bare").out == f"{json.dumps(wanted)}\n"
+        np.save(path, fields)
+        wanted = {name: fields[name].tolist() for name in "ab"}
+        assert run("get", path, "a", "--json", "--bare").out == f"{json.dumps(wanted)}\n"
+        np.save(path, whole)
+        for index in ("[::-1]", "[1:, ...]", "[..., ::2]", "[..., ::-2]") if shape else ():
+            wanted = eval(f"whole{index}", {"whole": whole}).tolist()
+            assert run("get", path, f"a{index}", "--json", "--bare").out == f"{json.dumps(wanted)}\n"
+        if whole.size > 1 and len(shape) > 1:
+            path.write_bytes(path.read_bytes()[:-12])
+            row = whole.size // shape[0]
+            rest = [[*whole.reshape(-1)[:-2].tolist(), None, None][at : at + row] for at in range(0, whole.size, row)]
+            found = run("get", path, "a", "--json", "--partial", "fill")
+            assert (found.code, np.array(found.json["data"], object).reshape(-1, row).tolist()) == (4, rest)
+            whole = whole[: (whole.size - 2) // row]
+            assert run("get", path, "a", "--json", "--partial", "prefix").json["data"] == whole.tolist()
 
 
 def test_sub_byte_types(run, model, bytes_of):

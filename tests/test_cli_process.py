@@ -12,6 +12,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("fcntl", reason="pipes and signals as POSIX has them")
@@ -55,12 +56,21 @@ def piped(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE):
     return Piped(words, preexec_fn=as_in_a_terminal, stdout=stdout, stderr=stderr)
 
 
-def test_a_reader_that_leaves_ends_the_command_quietly(many):
+def test_a_reader_that_leaves_ends_the_command_quietly(many, tmp_path, monkeypatch):
     with piped("ls", many) as process:
         assert process.stdout.readline().startswith(b"NAME")
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 141
+    # What Python does not buffer, it may write in part only, and say nothing.
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")
+    np.save(tmp_path / "a.npy", np.zeros(1 << 18, np.uint8))
+    for form in ("--raw", "--json"):
+        with piped("get", tmp_path / "a.npy", "a", form) as process:
+            process.stdout.read(1)
+            process.stdout.close()
+            assert process.stderr.read() == b""
+            assert process.wait() == 141
 
 
 @pytest.mark.parametrize("number", SIGNALS)

@@ -243,6 +243,12 @@ def test_listing_and_checking_keep_within_the_budget(tmp_path):
         assert (count, errors) == (number_of, [])
         assert peak <= budget * MIB
     assert result["grown"] <= budget * MIB + SLACK
+    # As Python's numbers, these elements would take 16 times as much as in the file.
+    path = sparse(tmp_path / "large.safetensors", [("w", "BF16", (1024, 3072), 6 * MIB)])
+    script = "from pparse.cli import main; assert main(['get', sys.argv[1], 'w', '--json', '-o', sys.argv[2]]) == 0"
+    written = tmp_path / "w.json"
+    assert run(f"{script}; finish()", path, written)["grown"] <= 16 * MIB + SLACK
+    assert written.stat().st_size > 3 * 5 * MIB
 
 
 def test_a_model_in_json_form_is_listed_and_read_without_its_texts_in_memory(tmp_path):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import sys
 
-from pparse.cli.streams import deliver_interrupts, end_interrupts, prepare, settle, silence, tell
+from pparse.cli.streams import deliver_interrupts, end_interrupts, fill_buffers, prepare, settle, silence, tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         gc.disable()  # modules are many objects without cycles
         deliver_interrupts()
+        fill_buffers()
     prepare()
     try:
         code = _dispatch(arguments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from math import prod
 
 from pparse.cli.exit_codes import DAMAGED, OK
 from pparse.cli.export import Item, as_type, dtype_named, form_of, note_of, refuse_unwritable, write_items
@@ -19,7 +20,7 @@ from pparse.errors import (
     UnsupportedError,
 )
 from pparse.findings import Status
-from pparse.limits import MIB, count_words, format_size
+from pparse.limits import LITTLE, MIB, count_words, format_size
 from pparse.tensors.status import status_words
 
 TYPE_CHECKING = False
@@ -135,7 +136,10 @@ def _give_tensor(
 
 def _array(tensor: Tensor, index: tuple[Any, ...] | None, partial: str | None) -> Any:
     """Return what is asked for of a tensor. Raises `MalformedError` for texts that Python cannot hold."""
-    array = _elements(tensor, index, partial)
+    return _of_characters(tensor, _elements(tensor, index, partial))
+
+
+def _of_characters(tensor: Tensor, array: Any) -> Any:
     if tensor.dtype is not None and not tensor.dtype.is_number and not _is_text(array):
         reason = "a text has characters that Unicode does not; --raw and .npy take the bytes as they are"
         raise MalformedError(reason, path=tensor.name)
@@ -254,28 +258,6 @@ def _content(tensor: Tensor, index: tuple[Any, ...] | None, options: Any) -> Ite
         yield str(_converted(_array(tensor, index, options.partial), options))
 
 
-def _of_no_numbers(array: Any) -> Any:
-    """Return an array of texts, times or bytes for JSON: times as text, spans of time as numbers of their unit."""
-    import numpy as np
-
-    if array.dtype.kind in "Mm":
-        has_unit = array.dtype.kind == "M" and np.datetime_data(array.dtype)[0] != "generic"
-        return np.datetime_as_string(array).tolist() if has_unit else array.astype("i8").tolist()
-    flat = array.reshape(-1).tolist()
-    if array.dtype.kind != "U":
-        flat = [_text_or_hex(value) if array.dtype.kind == "S" else {"hex": value.hex()} for value in flat]
-    made = np.empty(len(flat), object)
-    made[:] = flat
-    return made.reshape(array.shape).tolist()
-
-
-def _text_or_hex(text: bytes) -> str | dict[str, str]:
-    try:
-        return text.decode()
-    except UnicodeDecodeError:
-        return {"hex": text.hex()}
-
-
 def _shown_strings(strings: Iterable[bytes]) -> Iterator[str]:
     """Yield texts as lines; bytes that are not UTF-8 as escapes."""
     for number, text in enumerate(strings):
@@ -291,60 +273,99 @@ def _tensor_json(
 ) -> int:
     from json import dumps
 
-    array = _converted(_array(tensor, index, options.partial), options)
+    from pparse.cli.tensor_json import json_of
+
+    shape, parts = _to_read(tensor, index, options)
+    form = None
+    for part in parts():  # all is read before anything is written: only then its status is known
+        form = part.dtype
     stored = None if tensor.dtype is None else tensor.dtype.name
     head = {
         "schema": 1,
         "file": options.file,
         "name": tensor.name,
-        "dtype": stored if options.dtype is None else str(array.dtype),
+        "dtype": stored if options.dtype is None else str(form),
         "stored_dtype": tensor.stored_dtype or None,
-        "shape": list(array.shape),
+        "shape": list(shape),
         "status": tensor.status.value,
         "verified": tensor.verified,
         **told,
     }
-    data = dumps(_plain(array))
-    text = f"{data}\n" if options.bare else dumps(head)[:-1] + f', "data": {data}}}\n'
+
+    def pieces() -> Iterator[str]:
+        if not options.bare:
+            yield dumps(head)[:-1] + ', "data": '
+        yield from json_of(shape, form, parts)
+        yield "\n" if options.bare else "}\n"
+
     if options.output:
-        write(options.output, out, lambda stream: stream.write(text.encode()))
+        write(options.output, out, lambda stream: stream.writelines(map(str.encode, pieces())))
     else:
-        out.write(text)
+        for piece in pieces():
+            out.write(piece)
     return OK
 
 
-def _plain(array: Any) -> Any:
-    """Return an array as nested lists for JSON: complex numbers as pairs, NaN, infinities and long doubles as text.
+def _to_read(
+    tensor: Tensor, index: tuple[Any, ...] | None, options: Any
+) -> tuple[tuple[int, ...], Callable[[], Iterator[Any]]]:
+    """Return the shape of what is asked for, and what reads it as flat arrays: each time anew, unless it is little."""
+    found = None if tensor.is_text else _large(tensor, index, options.partial)
+    if found is None:
+        array = _converted(_array(tensor, index, options.partial), options)
+        return array.shape, lambda: iter((array.reshape(-1),))
+    shape, blocks = found
+    return shape, lambda: (_converted(_of_characters(tensor, block), options) for block in blocks())
 
-    A structure is a list for each field, by name.
-    """
+
+def _large(
+    tensor: Tensor, index: tuple[Any, ...] | None, partial: str | None
+) -> tuple[tuple[int, ...], Callable[[], Iterator[Any]]] | None:
+    """Return the shape of what is asked for, and what reads it by parts; None if it is little, or cannot be read."""
+    from pparse.tensors.selection import normalise, parts_of, shape_of
+
+    dtype = tensor._known_dtype()
+    size = max(LITTLE, 8 * dtype.itemsize)
+    if index is not None:
+        try:
+            items = normalise(index, tensor.shape)
+            shape = shape_of(items, tensor.shape)
+        except (IndexError, TypeError, ValueError):
+            return None
+        step = size // dtype.itemsize
+        if prod(shape) <= step:
+            return None
+        return shape, lambda: _sliced(tensor, index, parts_of(items, tensor.shape, step))
+    shape, there = tensor.shape, tensor.size
+    if partial is not None and tensor.status is Status.TRUNCATED:
+        if not shape or not tensor._is_contiguous():
+            return None
+        there = tensor._whole_count(dtype)
+        if partial == "prefix" and (row := prod(shape[1:])):
+            shape, there = (there // row, *shape[1:]), there // row * row
+    if prod(shape) * dtype.itemsize <= size:
+        return None
+    return shape, lambda: _filled_up(tensor.blocks(size), there, prod(shape), dtype.numpy)
+
+
+def _sliced(tensor: Tensor, index: tuple[Any, ...], parts: Iterable[tuple[int | slice, ...]]) -> Iterator[Any]:
+    try:
+        for part in parts:
+            yield _elements(tensor, part, None).reshape(-1)
+    except TruncatedTensorError:
+        _elements(tensor, index, None)  # tells how much it lacks, not a part of it
+        raise
+
+
+def _filled_up(blocks: Iterator[Any], there: int, total: int, dtype: Any) -> Iterator[Any]:
+    """Yield the first ``there`` elements of ``blocks``, and ``total`` in all: what does not exist is masked."""
     import numpy as np
 
-    if array.dtype.names is not None:
-        return {name: _plain(array[name]) for name in array.dtype.names}
-    if np.ma.isMaskedArray(array):  # missing values are null, not a number
-        whole = np.array(_plain(np.ma.getdata(array)), dtype=object)
-        mask = np.asarray(array.mask).reshape(array.shape + (1,) * (whole.ndim - array.ndim))
-        whole[np.broadcast_to(mask, whole.shape)] = None
-        return whole.tolist()
-    if array.dtype == object:  # texts
-        return np.array([_text_or_hex(text) for text in array.reshape(-1)], object).reshape(array.shape).tolist()
-    if (
-        array.dtype.names is not None
-        or array.dtype.kind in "SUMm"
-        or (array.dtype.isbuiltin != 2 and array.dtype.kind == "V")
-    ):
-        return _of_no_numbers(array)
-    if array.dtype.kind == "c":
-        array = np.stack((array.real, array.imag), -1)
-    elif array.dtype.kind not in "biuf" or array.dtype.name.startswith(("bfloat", "float8")):
-        array = array.astype(np.complex64 if array.dtype.name in ("complex32", "bcomplex32") else np.float64)
-    if array.dtype.kind == "f" and array.dtype.itemsize > 8:  # more digits than a number of JSON has
-        return array.astype(str).tolist()
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        flat = [
-            value if np.isfinite(value) else ("NaN" if np.isnan(value) else "Infinity" if value > 0 else "-Infinity")
-            for value in array.reshape(-1).tolist()
-        ]
-        return np.array(flat, dtype=object).reshape(array.shape).tolist()
-    return array.tolist()
+    at = 0
+    while at < there:
+        block = next(blocks)[: there - at]
+        yield block
+        at += len(block)
+    step = max(1, LITTLE // dtype.itemsize)
+    for first in range(at, total, step):
+        yield np.ma.MaskedArray(np.zeros(min(step, total - first), dtype), mask=True)

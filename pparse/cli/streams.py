@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
-    from typing import Final, TextIO
+    from typing import Any, Final, TextIO
 
 # Seconds until an interrupt is sent again that was not raised, or raised where exceptions are dropped: in a `__del__`.
 _AGAIN: Final = 0.1
@@ -35,6 +36,17 @@ def prepare() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a test may have put something else there
             stream.reconfigure(errors="backslashreplace")
+
+
+def fill_buffers() -> None:
+    """Let standard output write all that it is given.
+
+    With ``PYTHONUNBUFFERED``, Python drops what a pipe does not take at once, also when the reader has gone.
+    """
+    if isinstance(getattr(sys.stdout, "buffer", None), io.RawIOBase):
+        raw: Any = sys.stdout.buffer
+        encoding, errors = sys.stdout.encoding, sys.stdout.errors
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), encoding, errors, line_buffering=True)
 
 
 def tell(text: str) -> None:

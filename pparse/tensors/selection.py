@@ -149,6 +149,34 @@ def boxes(first: int, stop: int, shape: Sequence[int]) -> Iterator[list[int | sl
         first += count * inner[axis]
 
 
+def shape_of(items: Sequence[int | slice], shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape of what a normalised index selects from an array of ``shape``."""
+    return tuple(
+        len(range(*item.indices(size))) for item, size in zip(items, shape, strict=True) if isinstance(item, slice)
+    )
+
+
+def parts_of(items: Sequence[int | slice], shape: Sequence[int], step: int) -> Iterator[tuple[int | slice, ...]]:
+    """Yield indexes that select what a normalised index does, in C order, at most ``step`` elements at a time."""
+    chosen = shape_of(items, shape)
+    total = prod(chosen)
+    for first in range(0, total, step):
+        for box in boxes(first, min(first + step, total), chosen):
+            picks = iter(box)
+            yield tuple(
+                _picked(range(*item.indices(size)), next(picks)) if isinstance(item, slice) else item
+                for item, size in zip(items, shape, strict=True)
+            )
+
+
+def _picked(touched: range, pick: int | slice) -> int | slice:
+    """Return which of the places ``touched`` an index selects."""
+    if isinstance(pick, int):
+        return touched[pick]
+    places = touched[pick]
+    return slice(places.start, places.stop if places.stop >= 0 else None, places.step)
+
+
 def read(selection: Selection, dtype: np.dtype[Any], read_into: Callable[[int, memoryview], None]) -> NDArray[Any]:
     """Return the selected elements; ``read_into(offset, view)`` fills a buffer from the tensor's bytes."""
     import numpy as np
