@@ -217,6 +217,12 @@ def test_extract_of_a_whole_archive_decodes_it_once(run, tmp_path) -> None:
     assert ran.code == 0
     read = int(ran.err.split("read ")[-1].split(" bytes")[0])
     assert read < 2 * (path.stat().st_size + len(WORDS) + 30_000)
+    # The checksum at its end covers all members, also those that were written before it was read.
+    path.write_bytes(gzip.compress(tarred(dict.fromkeys("abcde", BIG)), mtime=0))
+    found = run("extract", path, "-o", tmp_path / "o2", "--json").json
+    assert [file["verified"] for file in found["files"]] == [True] * found["summary"]["verified"] == [True] * 5
+    (tmp_path / "good.tar").write_bytes(tarred(dict.fromkeys("abcde", BIG)))
+    assert run("extract", tmp_path / "good.tar", "-o", tmp_path / "o3", "--json").json["summary"]["verified"] == 0
 
 
 def test_extract_writes_the_bytes_that_are_right_when_the_stream_is_decoded_anew(run, tmp_path) -> None:

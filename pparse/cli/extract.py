@@ -83,6 +83,7 @@ def run(options: Any, out: Output) -> int:
         except SourceError as error:
             tell_full(options, out, listing, error)
             raise
+        listing.confirm(outcome.confirmed)
         listing.close()
         if options.json:
             from json import dumps

@@ -23,6 +23,7 @@ from pparse.tensors.status import status_words
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Collection
     from typing import Any, Final
 
     from pparse.cli.output import Output
@@ -223,6 +224,7 @@ class FileTable:
         self._table = Table(out, ("STATUS", "SIZE", "FILE", "WHY"), "<><<")
         self._most = 1 << 62 if every and not fold else _SHOWN
         self._fold = fold
+        self._held: list[RecoveredFile] = []  # of a complete file, the end of a stream may tell that it is right
         self._lost = 0  # files in a row of which nothing was written
         self._more = 0
         self._rows = 0
@@ -248,10 +250,36 @@ class FileTable:
         if self._rows > self._most and not whole:
             self._more += 1
             return
+        if self._held or (whole and not self._table.has_written):
+            file.gaps = ()
+            self._held.append(file)
+            if len(self._held) == Table.WINDOW:
+                self._let_go()
+        else:
+            self._row(file)
+
+    def _row(self, file: RecoveredFile) -> None:
         name = file.path if file.path is not None else f"{file.raw_name or '?'} (not written)"
         self._table.row(
             status_words(file.status, file.verified), format_size(file.bytes), safe(name), safe(file.reason or "")
         )
+
+    def _let_go(self) -> None:
+        held, self._held = self._held, []
+        for file in held:
+            self._row(file)
+
+    def confirm(self, containers: Collection[str | None]) -> None:
+        """Take it that a checksum confirmed the complete files of these containers in the end."""
+        from pparse.recovery.report import without_folder
+
+        for file in self._held:
+            if file.status is Status.COMPLETE and file.source in containers:
+                file.verified = True
+        told = {None if name is None else without_folder(name) for name in containers}
+        for row in self.kept:
+            if row["status"] == Status.COMPLETE.value and row["source"] in told:
+                row["verified"] = True
 
     def _end_fold(self) -> None:
         """Say how many more files have no content."""
@@ -267,6 +295,7 @@ class FileTable:
                 "… the checksum at the end of the stream does not match; once more from the start, knowing that:"
             )
         self._table = Table(self._out, ("STATUS", "SIZE", "FILE", "WHY"), "<><<")
+        self._held = []
         self._more = self._rows = self._lost = 0
 
     def close(self) -> None:
@@ -274,6 +303,7 @@ class FileTable:
         if self._quiet:
             return
         self._end_fold()
+        self._let_go()
         self._table.close()
         if self._more:
             self._out.line(f"… and {count_words(self._more, 'file')} more that are not whole")

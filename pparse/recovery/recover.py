@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class Outcome:
     """The result of `recover` or `extract`."""
 
-    __slots__ = ("errors", "findings", "limits", "resume", "resumed", "summary", "warnings")
+    __slots__ = ("confirmed", "errors", "findings", "limits", "resume", "resumed", "summary", "warnings")
 
     def __init__(
         self,
@@ -43,6 +43,7 @@ class Outcome:
         limits: dict[str, LimitMet],
         resumed: int,
         resume: list[Resume] | None = None,
+        confirmed: dict[str | None, int] | None = None,
     ) -> None:
         self.summary = summary
         """Counts of the files."""
@@ -58,6 +59,10 @@ class Outcome:
         """Units of work that were done by an earlier run, which this one continued."""
         self.resume = resume
         """Downloads to resume, of all models of a folder that was saved as a whole; else None."""
+        self.confirmed = confirmed or {}
+        """Containers of which a checksum at the end of a stream confirmed the files told of before, with their number.
+
+        The summary counts those as verified."""
 
     @property
     def is_whole(self) -> bool:
@@ -229,4 +234,6 @@ def extract(
         document.forget()
         if begin_again is not None:
             begin_again()
-    return Outcome(summary, document.findings, unpacker.limits, resumed)
+    confirmed = unpacker.trusted.confirmed()
+    summary.confirm(sum(confirmed.values()))
+    return Outcome(summary, document.findings, unpacker.limits, resumed, confirmed=confirmed)

@@ -134,7 +134,7 @@ class RecoveredFile:
             "verified": self.verified,
             "bytes": self.bytes,
             "sha256": self.sha256,
-            "source": None if self.source is None else _without_folder(self.source),
+            "source": None if self.source is None else without_folder(self.source),
             "offset": self.offset,
             "mtime": _number(self.mtime),
             "raw_name": self.raw_name,
@@ -209,6 +209,11 @@ class Summary:
         self.doubtful += bool(file.doubtful)
         if file.path is not None and is_set_apart(file.path) and len(self.set_apart) < 1000:
             self.set_apart.append(file.path)
+
+    def confirm(self, files: int) -> None:
+        """Count that many complete files as verified that were not when they were added."""
+        self.verified += files
+        self.confirmed += files
 
     def add_gap(self, length: int | None) -> None:
         """Count a gap of ``length`` bytes; None if the length is not known."""
@@ -328,7 +333,7 @@ def _gaps_text(gaps: Iterable[Gap], summary: Summary) -> Iterator[str]:
 
 
 def _finding(finding: Finding) -> dict[str, object]:
-    return {**finding.to_dict(), "source": _without_folder(finding.source)}
+    return {**finding.to_dict(), "source": without_folder(finding.source)}
 
 
 def _dump(value: object) -> str:
@@ -351,7 +356,7 @@ def _number(value: float | None) -> float | None:
     return int(value) if value == int(value) else value
 
 
-def _without_folder(source: str) -> str:
+def without_folder(source: str) -> str:
     """Return the name of a source without its folder on this machine. ``a.zip::b.tar`` is kept whole."""
     first, separator, rest = source.partition("::")
     if _ABSOLUTE.match(first):

@@ -96,8 +96,9 @@ class Unpacker:
         """What was found wrong; of a folder, with all models in it."""
         self._session = document.session
         self._target = target
-        self._trusted = ProvisionalVerdicts()
-        self._steps = Steps(target, self._trusted.seen_by(report))
+        self.trusted = ProvisionalVerdicts()
+        """What was reported before streams were decoded to their ends."""
+        self._steps = Steps(target, self.trusted.seen_by(report))
         self._report = self._steps.tell
         self._plan = plan
         self._telling = ExtractMessages(document, self.findings, target, self._report)
@@ -150,7 +151,7 @@ class Unpacker:
     @property
     def was_misled(self) -> bool:
         """Whether files were reported as complete from a stream that contradicted its checksum at its end."""
-        return not self._plan.drain and self._trusted.were_wrong()
+        return not self._plan.drain and self.trusted.were_wrong()
 
     def _begin(self, result: Result) -> bool:
         """Enter the document, or write it. Return True if it is a container."""
@@ -214,7 +215,7 @@ class Unpacker:
         self._session.limits.check("containers", self._entered, "the number of containers")
         if self._plan.drain:
             parser.suspect()
-        self._trusted.watch(result.extraction.data)
+        self.trusted.watch(result.extraction.data)
         self._levels.append(_Level(parser, prefix, source))
         return True
 
@@ -375,9 +376,9 @@ class Unpacker:
             self._telling.damage(level.parser, member, level.source)
             return
         key = (member.kind, level.source, level.prefix, member.name, member.at, member.start)
-        self._trusted.begin()
+        self.trusted.begin()
         self._steps.do(key, self._lists(), lambda: self._work_off(level, member, listed))
-        self._trusted.end(level.parser.result.extraction.data, member.start, member.end)
+        self.trusted.end(level.parser.result.extraction.data, member.start, member.end)
 
     def _work_off(self, level: _Level, member: ArchiveMember, listed: str) -> bool:
         """Write a member, or report why not. Return True if it was entered as a container instead."""
