@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import pytest
 import pparse
 from pparse.cli import COMMANDS
 from pparse.display.text import safe, unescaped
+from tests.pytorch_files import legacy_checkpoint
 
 FILE_COMMANDS = ("ls", "info", "tree", "get", "check")
 FINDING_KEYS = {"code", "severity", "path", "source", "offset", "length", "wanted", "got", "reason", "option", "fault"}
@@ -1051,6 +1053,21 @@ def test_format_by_name(run, model, tmp_path):
     index.write_text('{"weight_map": {"a": "model.safetensors"}}')
     assert run("ls", index, "-f", "json", "-q").lines == ["weight_map"]
     assert run("ls", index, "-q").lines == ["a"]
+    # What it is by its content is told, and no download to resume; a format is none that others refine.
+    legacy = tmp_path / "legacy.pt"
+    legacy.write_bytes(legacy_checkpoint({"w": ("float32", [4])}, {"w": bytes(16)}).content)
+    packed = tmp_path / "a.json.gz"
+    packed.write_bytes(gzip.compress(b"[1]"))
+    page = tmp_path / "page.pt"
+    page.write_bytes(b"<html>no</html>" * 9)
+    for file, is_it in ((path, "safetensors"), (legacy, "pytorch-legacy"), (packed, "gzip"), (page, "an HTML page")):
+        for name in ("pytorch", "npz", "zip", "tar", "xz", "npy", "gguf", "tf-checkpoint", "msgpack", "deflate"):
+            for command in ("ls", "info", "check"):
+                ran = run(command, file, "-f", name)
+                assert (ran.code, f"it is no {name}: by its content it is {is_it}" in ran.out) == (4, True)
+                assert "resume the download" not in ran.out
+    for file, name in ((index, "json"), (legacy, "pickle"), (packed, "gzip"), (path, "safetensors")):
+        assert "by its content" not in run("check", file, "-f", name).out
 
 
 def test_a_folder_format_on_a_file_and_the_reverse(run, model):

@@ -70,7 +70,7 @@ class PyTorchLegacyParser(PickleParser, Checkpoint):
     name = "pytorch-legacy"
     description = "PyTorch checkpoint of before 1.6"
     extensions = (".pt", ".pth", ".ckpt", ".bin")
-    signatures = signatures(*_MAGICS)
+    signatures = signatures(*_MAGICS, strength=Confidence.CERTAIN)
     viewer = "pparse.viewers.pytorch.viewer:PyTorchViewer"
     is_generic = False
     named_is_enough = False

@@ -274,7 +274,7 @@ def open_file(options: Any, out: Any) -> Extraction:
         if sys.stdin is None:  # type: ignore[unreachable, unused-ignore]
             raise SourceError("standard input is closed", source="<stdin>")
         source = StreamData(sys.stdin.buffer, "<stdin>", out.stats)
-    return open_document(
+    document = open_document(
         source,
         format=options.format,
         options=dict(options.options),
@@ -284,6 +284,9 @@ def open_file(options: Any, out: Any) -> Extraction:
         progress=out.progress,
         stats=out.stats,
     )
+    if options.format is not None:
+        document.look_for_another_format()
+    return document
 
 
 def add_strict(parser: argparse.ArgumentParser) -> None:

@@ -61,6 +61,8 @@ def downloads(outer: Extraction, at: int, *, cut: bool = True) -> list[Resume]:
 
     ``cut``: whether bytes are missing at its end.
     """
+    if outer.is_other:
+        return []
     parts = outer.file_parts
     if not parts:
         return [Resume(outer.name, at)] if cut else []

@@ -10,6 +10,7 @@ from pparse.data.base import Distance
 from pparse.data.local import folder_of
 from pparse.document.folder import LocalFolder
 from pparse.errors import FormatError, LimitError, PathError, PparseError, SourceError, UnsupportedError
+from pparse.findings import Finding, Status
 from pparse.locking import guard
 from pparse.paths import join_extraction
 from pparse.tree.entry import MAP
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pparse.data.spliced import FilePart
     from pparse.document.folder import Folder
     from pparse.document.session import Session
-    from pparse.findings import Finding, FindingList, Status
+    from pparse.findings import FindingList
     from pparse.tree.container import Container
     from pparse.tree.node import Node
     from pparse.tree.parser import Parser
@@ -73,6 +74,8 @@ class Extraction:
         """What parsers made of it, by name of the parser."""
         self._format = format
         self._named = format is not None  # a named format applies to this, not to what is inside
+        self.is_other = False
+        """Whether it is read as a format that is named, and is surely of another one: its end tells nothing then."""
         self.file_parts: Sequence[FilePart] = ()
         """The files it consists of, if it is split into numbered parts."""
         self.notes: tuple[Finding, ...] = ()
@@ -280,6 +283,18 @@ class Extraction:
     def own_result(self) -> Result:
         """What the best parser of this itself made of it, though it may only wrap another document."""
         return self._parse(None)
+
+    def look_for_another_format(self) -> None:
+        """Add a finding if this is read as a format that was named, and is surely of another one by its beginning."""
+        from pparse.document.registry import other_format
+
+        result = self.own_result
+        other = other_format(self, result.parser)
+        if other is not None:
+            self.is_other = True
+            name = result.parser.name
+            reason = f"it is no {name}: by its content it is {other}; leave out -f {name}"
+            result.findings.add(Finding("other-format", reason, source=self.name, offset=self.start))
 
     def assume(self, format: str) -> None:
         """Treat this as ``format`` from now on if no parser recognises it."""

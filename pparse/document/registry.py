@@ -15,7 +15,7 @@ import importlib
 
 from pparse.codecs.table import CODECS
 from pparse.data.base import Access
-from pparse.document.appearance import head_of, is_text, mistaken, nothing_there, what_it_is
+from pparse.document.appearance import head_of, is_text, known_other, mistaken, nothing_there, what_it_is
 from pparse.document.builtin_formats import ROWS
 from pparse.document.folder import several_models
 from pparse.document.named_formats import NAMED, named, named_as, words
@@ -375,6 +375,25 @@ def _further_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], 
                 continue
             if confidence:
                 yield parser, confidence
+
+
+def other_format(extraction: Extraction, parser: Parser) -> str | None:
+    """Say what data surely are that are to be read as another format, that of ``parser``; None if it may be right."""
+    if extraction.is_folder or builtin(parser.name) is None:
+        return None
+    excerpt = excerpt_of(extraction)
+    try:
+        if _ask(type(parser), extraction, excerpt) > Confidence.EXTENSION:
+            return None
+        best = [(found, sure, True) for found, sure in _file_candidates(extraction, excerpt)]
+    except PparseError:  # whatever reads more of it reports that
+        return None
+    best = [row for row in best if row[1] is Confidence.CERTAIN]
+    if not best:
+        return known_other(extraction)
+    found = max(best, key=lambda candidate: _rank(candidate, best))[0]
+    related = found.name in parser.refines or parser.name in found.refines
+    return None if related else f"{found.name} ({found.description})"
 
 
 def hidden_format(extraction: Extraction) -> str | None:

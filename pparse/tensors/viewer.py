@@ -284,6 +284,8 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
             name = extent.resume_file or self.extraction.name
             extent.resume.append(Resume(name, extent.resume_at, hole=bool(extent.unwritten)))
         outer = outermost_file(self.extraction)
+        if outer.is_other:
+            extent.resume = []
         if is_inside(self.extraction):
             if extent.resume or outer.file_parts:
                 extent.resume = outside(self.extraction)
