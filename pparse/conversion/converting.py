@@ -315,6 +315,7 @@ class _Run:
             if not data.is_plain:
                 data.finish()
             data.check_unchanged()
+        plan.viewer.extraction.parsed.prove()  # the checksum of the member that it is
         flaws = plan.flaws()
         if flaws:
             self._spoil(flaws)

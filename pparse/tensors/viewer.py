@@ -13,6 +13,7 @@ from pparse.errors import EndOfDataError, PathError, UnsupportedError
 from pparse.findings import Finding, FindingList, Status
 from pparse.locking import Guarded
 from pparse.tensors.extent import Extent
+from pparse.tensors.flaws import flawed_only_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pparse.document.session import Progress
     from pparse.limits import Limits
     from pparse.tensors.tensor import Tensor
+    from pparse.tensors.tensor_facts import Span
     from pparse.tree.node import Node
     from pparse.tree.parser import Parser
 
@@ -259,6 +261,11 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         tensors were listed: their names in its folder, and why."""
         yield from ()
 
+    def around(self, span: Span) -> tuple[int, int]:
+        """Return begin and end of what the document's data hold of one tensor only, with these bytes of it: the member
+        of an archive that it has for itself. By default, those are just the bytes."""
+        return span.offset, span.offset + span.length
+
     def is_bookkeeping(self, tensor: Tensor) -> bool:
         """Return whether a tensor is no value of the model, but says how it was saved; a conversion leaves it out."""
         return False
@@ -276,9 +283,10 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         inner = self.extraction.parsed
         data = inner.data
         if data.flawed:
-            end = inner.end if inner.end is not None else data.size if data.size is not None else data.reach
-            found = data.range_status(inner.start, end or 0).status
-            if found is Status.DAMAGED or (found is not Status.COMPLETE and extent.document_status is Status.COMPLETE):
+            end = (inner.end if inner.end is not None else data.size if data.size is not None else data.reach) or 0
+            found = data.range_status(inner.start, end).status
+            worse = found is Status.DAMAGED or extent.document_status is Status.COMPLETE
+            if found is not Status.COMPLETE and worse and not flawed_only_in(data, inner.start, end, self._flawed()):
                 extent.document_status = cut_status(damaged=found is Status.DAMAGED)
         if extent.resume_at is not None and not extent.resume:
             name = extent.resume_file or self.extraction.name
@@ -298,6 +306,16 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         extent.resume_at, extent.resume_file = (None, None) if first is None else (first.at, first.file)
         self._extent = extent
         return extent
+
+    def _flawed(self) -> Iterator[tuple[int, int]]:
+        """Yield where in the document's data the tensors are that are not whole, with what tells of these only."""
+        data = self.extraction.parsed.data
+        for tensor in self._listed():
+            if tensor.status is not Status.COMPLETE:
+                for span in tensor.spans:
+                    if span.data is data:
+                        yield span.offset, span.offset + span.length
+                        yield self.around(span)
 
     @property
     def format(self) -> str:

@@ -363,6 +363,11 @@ class NpzViewer(Viewer):
         """Whether members are known that are not whole."""
         return bool(self.parser.spoilt)
 
+    def around(self, span: Span) -> tuple[int, int]:
+        """Return where the member is: its header tells of this array only."""
+        member = span.member if isinstance(span, MemberSpan) else None
+        return super().around(span) if member is None else (member.start, member.end)
+
     def settle(self) -> None:
         """From now on, let `tensors` first compare the checksums of all arrays, once."""
         if not self._settled:

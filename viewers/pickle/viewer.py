@@ -175,9 +175,14 @@ class PickleViewer(Viewer):
             extent.resume_at = actual
         elif root is not None and status is Status.COMPLETE and self.stream_is_cut():
             extent.document_status, extent.resume_at = Status.TRUNCATED, extent.actual
-        elif status is Status.DAMAGED or root is None or self.findings.errors:
+        elif root is None or self.findings.errors or self._is_damaged(self.root) or self._is_damaged(root):
             extent.document_status = Status.DAMAGED
         return self.keep_extent(extent)
+
+    def _is_damaged(self, node: Node) -> bool:
+        """Return whether a node is damaged itself; bytes of the file that are in doubt may be those of tensors."""
+        own = node.known_status is Status.DAMAGED or node.extraction.data is not self.extraction.parsed.data
+        return node.status is Status.DAMAGED and own
 
     def _written_end(self, lacking: int) -> int | None:
         """Return where zeros begin that last to the end of the file, if they are enough for all that it lacks.
