@@ -6,7 +6,7 @@ from abc import abstractmethod
 from itertools import islice
 
 from pparse.errors import PparseError
-from pparse.findings import Finding
+from pparse.findings import Finding, Status
 from pparse.tensors.remark import Remark
 from pparse.tensors.unwritten import last_written, unwritten_in
 from pparse.tensors.viewer import Viewer
@@ -116,8 +116,14 @@ class NodeViewer(Viewer):
         )
 
     def close_extent(self, extent: Extent) -> Extent:
-        """Complete an extent to which all tensors were added; a file with holes is resumed where the first one is."""
+        """Complete an extent to which all tensors were added; a file with holes is resumed where the first one is.
+
+        A table that is cut would name more.
+        """
         kept = super().close_extent(extent)
+        table = self.table
+        if kept.document_status is Status.TRUNCATED and (table is None or table.status is not Status.COMPLETE):
+            kept.at_least = True
         if kept.unwritten:
             inner = self.extraction.parsed
             kept.resume, kept.resume_file = [], None

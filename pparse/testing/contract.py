@@ -11,7 +11,8 @@ are tested:
 
 - the sample is recognised, is COMPLETE, and its check finds no error;
 - every prefix gives a tree, and no errors but ours; everything that ends before the cut has the value it has in the
-  whole file (if ``root_at`` is ``"front"``), and a longer prefix never has fewer whole leaves;
+  whole file (if ``root_at`` is ``"front"``), and a longer prefix never has fewer whole leaves; where the tensors that
+  were cut off are not known, the number of missing bytes is said to be at least so many;
 - a prefix that lost a leaf is not COMPLETE, according to the root, the result and the viewer, and its check finds an
   error; except where `ParserContract.is_whole` says that it is a good file by itself;
 - every single-byte change is survived;
@@ -38,7 +39,7 @@ from threading import Thread
 
 from pparse.data.base import BytesData
 from pparse.document.opening import open as open_document
-from pparse.document.registry import excerpt_of, viewer_for
+from pparse.document.registry import Registry, excerpt_of, viewer_for
 from pparse.errors import ClosedError, EngineError, FormatError, LimitError, PparseError, SourceError, UnsupportedError
 from pparse.findings import Severity, Status
 from pparse.limits import KIB, MIB
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, Final
 
     from pparse.document.extraction import Extraction
+    from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
     from pparse.tree.node import Node
@@ -132,6 +134,8 @@ class ParserContract:
 
     parser: ClassVar[type[Parser]]
     """The parser under test."""
+    viewer: ClassVar[Any] = None
+    """The viewer of its tensors, if the parser does not name one."""
     samples: ClassVar[dict[str, bytes]] = {}
     """Good files by name, as bytes."""
     changes: ClassVar[tuple[int, ...]] = (0x00, 0x01, 0x20, 0x22, 0x5B, 0x5D, 0x7D, 0x7F, 0x80, 0xFF)
@@ -164,6 +168,10 @@ class ParserContract:
     def open(self, source: Any, **more: Any) -> Extraction:
         """Open ``source`` with the parser under test; begins a case."""
         self.patience.begin(_case_of(source))
+        if self.viewer is not None:
+            registry = Registry()
+            registry.add(self.parser, self.viewer)
+            more = {"registry": registry, **more}
         return open_document(
             source, parsers=[self.parser], format=self.parser.name, budget=self.budget, options=self.options, **more
         )
@@ -213,16 +221,22 @@ class ParserContract:
                 assert all(leaf.status is Status.COMPLETE for leaf in tree_of(extraction)), name
 
     def test_every_prefix(self) -> None:
-        """What ends before the cut has its value; nothing else claims to be whole."""
+        """What ends before the cut has its value; nothing else claims to be whole, and no missing bytes to be all."""
         for name, sample in self.samples.items():
             with self.open(sample) as extraction:
                 whole = tree_of(extraction)
+                extent = _extent_of(extraction)
+                needed = 0 if extent is None else min(extent.last_byte - extraction.parsed.start, len(sample))
             scalars = {leaf.path: leaf for leaf in whole if leaf.value is not None}
             most = 0
             for size in self.cuts(len(sample)):
                 with self.open(sample[:size]) as cut:
+                    told = [_extent_of(cut)]
                     leaves = tree_of(cut)
                     list(cut.check())
+                    told.append(_extent_of(cut))
+                for extent in (found for found in told if found is not None and not found.at_least):
+                    assert not extent.missing_bytes or size + extent.missing_bytes >= needed, (name, size, extent)
                 complete = [leaf for leaf in leaves if leaf.status is Status.COMPLETE and leaf.path in scalars]
                 for leaf in complete:
                     wanted = scalars[leaf.path]
@@ -567,13 +581,18 @@ def _outcome(read: Callable[[], object]) -> type[Exception] | None:
     return None
 
 
+def _extent_of(extraction: Extraction) -> Extent | None:
+    found: Extent | None = None
+    with suppress(UnsupportedError):  # no tensors
+        found = extraction.view().extent()
+    return found
+
+
 def _statuses(extraction: Extraction) -> dict[str, Status]:
     """Return the status of a document, by who reports it."""
     told = {"the root": extraction.root.status, "the result": extraction.parse().status}
-    try:
+    with suppress(UnsupportedError):  # no tensors
         told["the viewer"] = extraction.view().status
-    except UnsupportedError:
-        pass  # no tensors
     return told
 
 

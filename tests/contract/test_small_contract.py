@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from struct import pack
 
-from tests.small_files import ARRAY, FLOAT32, TEXT, UINT32, SmallParser, array, small_file, text, texts
+from tests.small_files import ARRAY, FLOAT32, TEXT, UINT32, SmallParser, SmallViewer, array, small_file, text, texts
 from tests.sparse_contract import SparseContract
 
 
@@ -15,6 +15,7 @@ def nested(depth: int) -> bytes:
 
 class TestSmall(SparseContract):
     parser = SmallParser
+    viewer = SmallViewer
     samples = {
         "model": small_file(
             [

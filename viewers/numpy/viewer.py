@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from pparse.document.extraction import Extraction
     from pparse.parsers.numpy.header import ArrayHeader
+    from pparse.tensors.extent import Extent
 
 EXTENSION: Final = ".npy"
 _MOST_HOLES: Final = 10_000
@@ -90,6 +91,12 @@ class NpyViewer(Viewer):
             inner = self.extraction.parsed
             self._holes = list(islice(inner.data.holes(inner.start, inner.known_end()), _MOST_HOLES))
         return self._holes
+
+    def close_extent(self, extent: Extent) -> Extent:
+        """Complete an extent to which the array was added; a header that is cut does not say how long it is."""
+        closed = super().close_extent(extent)
+        closed.at_least |= self.header.nbytes is None and closed.document_status is Status.TRUNCATED
+        return closed
 
     def finding_of(self, tensor: Tensor) -> Finding | None:
         """Return the finding on an array that lies in a hole of the file."""
