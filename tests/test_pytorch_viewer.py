@@ -228,6 +228,12 @@ def test_a_checkpoint_in_an_archive_is_one_there():
     with pparse.open(out.getvalue()) as document:
         inner = document.parse().container.enter("run/best.pt")
         check(inner.view(), "training.pt")
+    with pparse.open(FOLDER / "dtypes.pt") as document:  # a part of it has the names only, and says what has the rest
+        name = next(name for name in document.result.parser.records if name.endswith("data.pkl"))
+    with pparse.view(f"{FOLDER / 'dtypes.pt'}::{name}") as viewer:
+        assert viewer.status is pparse.Status.TRUNCATED
+        (told,) = viewer.findings
+        assert (told.code, told.reason.split()[-2]) == ("part-of-checkpoint", str(FOLDER / "dtypes.pt"))
 
 
 def test_a_storage_shorter_than_its_tensor_is_damage():

@@ -6,10 +6,11 @@ from pparse.containers.member import NameCounter
 from pparse.data.base import Access
 from pparse.data.zero_runs import zeros_at_end
 from pparse.document.downloads import Resume, is_inside
-from pparse.findings import Finding, Status
+from pparse.findings import Finding, Severity, Status
 from pparse.parsers.pickle.arrays import Array, scalar_of
 from pparse.parsers.pickle.values import Call, Global, Persistent
 from pparse.parsers.pytorch.rebuild import Odd
+from pparse.parsers.pytorch.storages import Checkpoint
 from pparse.tensors.node_names import node_called
 from pparse.tensors.viewer import Viewer
 from pparse.tree.node import Node
@@ -166,6 +167,12 @@ class PickleViewer(Viewer):
         if status is Status.COMPLETE and root is not None:
             status = root.status
         lacking = sum(self.maker.lacking.values())
+        origin = self.extraction.parsed.origin
+        if lacking and origin is not None and isinstance(origin[0], Checkpoint):
+            file = self.extraction.parent.path if self.extraction.parent is not None else ""
+            reason = f"it is the pickle of a checkpoint, which has the storages: open {file} instead"
+            source = self.extraction.name
+            self.findings.add(Finding("part-of-checkpoint", reason, severity=Severity.WARNING, source=source))
         written = self._written_end(lacking)
         if written is not None:
             self._note_blank(written, extent, lacking)
