@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import random
 import re
 import stat
 
@@ -1084,7 +1085,7 @@ def test_a_folder_format_on_a_file_and_the_reverse(run, model):
 # -- progress ----------------------------------------------------------------------------------------------------------
 
 
-def test_progress_is_for_terminals_and_for_the_patient(capsys, monkeypatch):
+def test_progress_is_for_terminals_and_for_the_patient(capsys, monkeypatch, model):
     import sys
 
     from pparse.cli import progress
@@ -1106,6 +1107,14 @@ def test_progress_is_for_terminals_and_for_the_patient(capsys, monkeypatch):
     shown(7, None, "looking")
     shown.clear()
     assert capsys.readouterr().err == "\r\x1b[K\r\x1b[Klooking\r\x1b[K"
+    # How long the content of a stream is shows only at its end: decoding up to there is told.
+    path = model({"w": ("U8", (1 << 20,), random.Random(1).randbytes(1 << 20))})
+    packed = gzip.compress(path.read_bytes())
+    told = []
+    with pparse.open(packed[: len(packed) // 2], progress=lambda *what: told.append(what)) as document:
+        before = len(told)
+        document.parsed.known_end()
+    assert len({done for done, _, _ in told[before:]}) > 2
 
 
 # -- formats -----------------------------------------------------------------------------------------------------------

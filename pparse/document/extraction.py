@@ -18,7 +18,7 @@ from pparse.tree.result import Result
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any, Self
 
     from pparse.data.base import Data
@@ -114,7 +114,7 @@ class Extraction:
                 pass  # a read there reports it
         size = data.reach
         if size is None:
-            size = _find_size(data)
+            size = _find_size(data, self.session.check_cancelled)
         return size if end is None else min(end, size)
 
     @property
@@ -549,12 +549,13 @@ class FolderExtraction(Extraction):
         return self._folder
 
 
-def _find_size(data: Data) -> int:
+def _find_size(data: Data, check_cancelled: Callable[[], None]) -> int:
     """Return the size of ``data``, reading to its end; only used where an end must be named."""
     from pparse.errors import GapError
 
     low, step = 0, 1 << 16
     while True:
+        check_cancelled()
         try:
             chunk = data.pread(low, step)
         except GapError as gap:
