@@ -479,3 +479,12 @@ def test_an_array_that_went_through_a_text_mode_transfer_is_named(run, tmp_path)
     assert (ran.code, (ran.out + ran.err).count(": text-mode @0x7f:")) == (4, 1)
     with pparse.view(tmp_path / "a.npy") as model, pytest.raises(pparse.PparseError, match="text mode"):
         model["a"].numpy()
+    # The other way round bytes are lost, but not at the end: no download is to be resumed.
+    content = npy(np.random.default_rng(1).standard_normal(1 << 17))
+    (tmp_path / "a.npy").write_bytes(content.replace(b"\r\n", b"\n"))
+    ran = run("check", tmp_path / "a.npy")
+    assert (ran.code, (ran.out + ran.err).count(": text-mode @0x80:")) == (4, 1)
+    assert "resume" not in ran.out + run("info", tmp_path / "a.npy").out
+    for cut in (content[:-16], content[:-1000], content.replace(b"\r\n", b"\n")[: len(content) // 2]):
+        (tmp_path / "a.npy").write_bytes(cut)
+        assert "resume the download" in run("info", tmp_path / "a.npy").out

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from math import prod
 
+from pparse.data.base import Access
 from pparse.errors import MalformedError
 from pparse.findings import Status
 from pparse.kernels.python_literal import read_literal
 from pparse.lazy import lazy_pattern
+from pparse.limits import MIB, count_words
 from pparse.tensors.descr import ObjectsError, described
 from pparse.writers.npy import MAGIC
 
@@ -33,6 +35,8 @@ NUMPY_MOST: Final = 10_000
 _MOST: Final = (1 << 63) - 1
 _TOO_LARGE: Final = "an array of this shape cannot exist"
 _KEYS: Final = ("descr", "fortran_order", "shape")
+# So many pairs of carriage return and line feed are there by chance if none was changed.
+_PAIRS: Final = 4
 _WIDTHS: Final = {1: 2, 2: 4, 3: 4}
 # As numpy writes it, of a simple type: most headers are read by this alone.
 _PLAIN: Final = lazy_pattern(
@@ -149,7 +153,31 @@ def read_header(data: Data, start: int, end: int | None, limits: Limits) -> Arra
             header.length = int.from_bytes(known[8 : 8 + width], "little")
             header.end = header.text_at + header.length
             _read_text(header, data, end, limits, known[8 + width :])
+            _look_for_lost_returns(header, data, end)
     return header
+
+
+def _look_for_lost_returns(header: ArrayHeader, data: Data, end: int | None) -> None:
+    """Blame a transfer that made carriage return and line feed one line feed: bytes are missing, but not at the end.
+
+    That is so if about as many bytes are missing as there should be pairs of both, and there is none.
+    """
+    size = header.nbytes
+    if header.status is not Status.COMPLETE or size is None or end is None or data.access is not Access.FREE:
+        return
+    missing = header.end + size - end
+    if not 0 < missing < size:
+        return
+    block, lost = data.read_known(header.end, min(MIB, end - header.end))
+    if lost or not block or b"\r\n" in block:
+        return
+    expected = block.count(b"\r") * block.count(b"\n") / len(block)
+    if expected >= _PAIRS and expected / 4 <= missing * len(block) / size <= 4 * expected:
+        reason = (
+            f"it lacks {count_words(missing, 'byte')}, and no carriage return precedes a line feed: such pairs were "
+            "made line feeds: fetch it again, not in text mode"
+        )
+        header.blame(Status.DAMAGED, "text-mode", reason, header.end)
 
 
 def _cut(header: ArrayHeader, at: int, lost: bool) -> None:

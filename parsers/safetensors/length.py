@@ -216,9 +216,11 @@ def last_end(result: Result, length: int) -> int | None:
 
 def zeroed_header(extraction: Host) -> Finding | None:
     """Return a finding if the file begins with zeros in place of its header."""
-    end = extraction.known_end()
-    if end - extraction.start < 8 or any(extraction.data.pread(extraction.start, 8)):
+    size = extraction.size
+    head = extraction.data.pread(extraction.start, 8 if size is None else min(8, size))
+    if len(head) < 8 or any(head):
         return None
+    end = extraction.known_end()  # only now: the end of a compressed stream may be far
     zeros, step = extraction.start, 4096
     while zeros < end:
         block = extraction.data.pread(zeros, min(step, end - zeros))
