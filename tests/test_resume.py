@@ -14,6 +14,7 @@ import pytest
 
 import pparse
 from pparse.document.downloads import outside
+from tests import onnx_files
 from tests.truth.samples import load
 
 SAMPLES = Path(__file__).resolve().parent.parent / "docs" / "samples"
@@ -234,6 +235,16 @@ BESIDE = {
             "model-1-of-2 (1).safetensors": MODEL,
         },
         "fetch IN/model-1-of-2.safetensors; or rename 'model-1-of-2 (1).safetensors', if that is it",
+    ),
+    "external data under another name": (
+        {
+            "m.onnx": onnx_files.model_of(
+                onnx_files.tensor("w", [64], 2, onnx_files.external(location="weights.data", length=64))
+            ),
+            "renamed.data": bytes(64),
+            "x.data": b"?",
+        },
+        "fetch IN/weights.data; or rename it, if that is it: 'renamed.data' beside it has the 64 bytes",
     ),
     "versions to serve": (
         {"": b"", "1/saved_model.pb": b"", "2/saved_model.pb": b""},

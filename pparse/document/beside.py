@@ -54,7 +54,7 @@ def advise(outer: Extraction, files: Sequence[Resume], expected: int | None) -> 
             )
             file.helps = False
         else:
-            file.note = _other(outer, name, names, file.at, expected)
+            file.note = _other(outer, name, names, file.at, file.size or expected)
 
 
 def _parts(outer: Extraction, name: str, names: frozenset[str]) -> list[str]:
@@ -83,8 +83,6 @@ def _other(outer: Extraction, name: str, names: frozenset[str], at: int, expecte
             return f"{name + ending} beside it may be the download of it that is not finished"
     plain, ending = _plain(name), name.rpartition(".")[2]
     alike = sorted(other for other in names if other != name and _plain(other) == plain)
-    if not at:
-        return f"or rename {alike[0]!r}, if that is it" if alike else ""
     others = [*alike, *sorted(one for one in names if one.endswith(f".{ending}") and one not in (name, *alike))]
     for other in others[:_MOST_SIZES] if expected else ():
         try:
@@ -94,8 +92,9 @@ def _other(outer: Extraction, name: str, names: frozenset[str], at: int, expecte
         except (PparseError, OSError):
             continue
         if size == expected:
-            return f"{other!r} beside it has the {expected:,} bytes that this should have"
-    return ""
+            has = f"{other!r} beside it has the {expected:,} bytes that this should have"
+            return has if at else f"or rename it, if that is it: {has}"
+    return f"or rename {alike[0]!r}, if that is it" if alike and not at else ""
 
 
 def _plain(name: str) -> str:

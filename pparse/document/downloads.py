@@ -17,15 +17,17 @@ if TYPE_CHECKING:
 class Resume:
     """A file whose download should be resumed."""
 
-    __slots__ = ("at", "file", "helps", "hole", "note")
+    __slots__ = ("at", "file", "helps", "hole", "note", "size")
 
-    def __init__(self, file: str, at: int, *, hole: bool = False) -> None:
+    def __init__(self, file: str, at: int, *, hole: bool = False, size: int | None = None) -> None:
         self.file = file
         """Name of the file."""
         self.at = at
         """Byte to resume at; 0: download it again."""
         self.hole = hole
         """Whether the file has its full size, so that programs that resume at its end would do nothing."""
+        self.size = size
+        """Bytes that the file should have, if that is known of it alone."""
         self.note = ""
         """What lies beside it and is better, or as good, in words (`pparse.document.beside`)."""
         self.helps = True

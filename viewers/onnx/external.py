@@ -104,6 +104,10 @@ class ExternalFiles:
     def __bool__(self) -> bool:
         return bool(self._files)
 
+    def path_of(self, name: str) -> str:
+        """Return the path of a file beside the model, as the caller who named the model would write it."""
+        return name if self._folder is None else self._folder.path_of(name)
+
     def find(self, pairs: Mapping[str, str], size: int) -> Placed | Problem:
         """Return where the ``size`` bytes of a tensor are that ``pairs`` place."""
         location = pairs.get(_LOCATION, "")
@@ -125,10 +129,10 @@ class ExternalFiles:
         checksum = pairs.get(_CHECKSUM)
         if checksum and len(file.checksums) < 2:
             file.checksums.add(checksum.lower())
+        file.wanted = max(file.wanted, offset + size)
         content = file.content
         if content is None:
             return file.problem or Problem(Status.MISSING, f"its bytes are in {location}, which cannot be read")
-        file.wanted = max(file.wanted, offset + size)
         return self._placed(content, location, offset, length, size)
 
     def _placed(self, content: Extraction, location: str, offset: int, length: int | None, size: int) -> Placed:

@@ -185,7 +185,7 @@ class OnnxViewer(ProtoViewer):
             extent.missing_files += file.content is None
             extent.cut_files += file.content is not None
             extent.expected += max(0, file.wanted - file.there)
-            extent.resume.append(Resume(name, file.there))
+            extent.resume.append(Resume(self._maker.external.path_of(name), file.there, size=file.wanted))
         extent.at_least = bool(extent.missing_files)
         return self.keep_extent(extent)
 
