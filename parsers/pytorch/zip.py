@@ -11,7 +11,7 @@ from functools import cached_property
 
 from pparse.data.base import Access
 from pparse.data.zero_runs import zeros_at_end
-from pparse.errors import PASSING, LimitError, PparseError
+from pparse.errors import PASSING, LimitError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.lazy import lazy_pattern
 from pparse.parsers.pickle.parser import PickleParser
@@ -247,6 +247,10 @@ class PyTorchZipParser(ZipParser, Checkpoint):
             raise
         except PASSING:
             raise
+        except UnsupportedError as error:  # it is encrypted, say; what is wrong with its bytes is told of the member
+            place = self.records[name].start
+            self._note_record("unread", f"the pickle cannot be read: {error.reason}", name, place)
+            return None
         except PparseError:
             return None
 
