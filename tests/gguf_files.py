@@ -80,11 +80,11 @@ def plain(count: int = 3, size: int = 8, **how: object) -> bytes:
 
 
 def read_tensors(content: bytes, sizes: dict[int, int]) -> dict[str, bytes]:
-    """Return the bytes of each tensor of a little-endian file of version 3; ``sizes`` are those of elements, by type.
+    """Return the bytes of each tensor of a little-endian file of version 2 or 3; ``sizes`` are those of elements, by type.
 
     Believes what the file says; raises `ValueError` and `struct.error` where that cannot be.
     """
-    if content[:8] != b"GGUF\3\0\0\0":
+    if content[:8] not in (b"GGUF\2\0\0\0", b"GGUF\3\0\0\0"):
         raise ValueError("not a GGUF file")
     at = 8
 

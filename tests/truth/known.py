@@ -36,7 +36,7 @@ class Sample:
     ``pickle`` (damage to a value is damage to it alone, that to what is between them may be damage to all) or
     ``chunks`` (hashed pieces, each found by itself). ``message`` is the option of that name. ``siblings`` are other
     files of its folder, ``entry`` the one that stands for the whole folder, ``sibling_values`` their values;
-    ``leads``, those without which values cannot be found.
+    ``leads``, those without which values cannot be found. ``folder_only``: it is asked for by its entry, in a folder.
     """
 
     name: str
@@ -53,6 +53,7 @@ class Sample:
     entry: str = ""
     header: int = 0
     leads: tuple[str, ...] = ()
+    folder_only: bool = False
 
     def spread(self, reach: Reach) -> Reach:
         """Return where values may be others if ``reach`` of the file is: damage to what leads to them spreads."""

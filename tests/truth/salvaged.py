@@ -152,14 +152,14 @@ def values_in(sample: Sample, path: Path) -> dict[str, bytes]:
         return read_checkpoint(sample, path)
     if sample.name.startswith("tf-checkpoint"):
         return read_values(sample, path)
-    if sample.name in ("npy", "npz"):
+    if sample.name.startswith(("npy", "npz")):
         return read_arrays(sample, path)
     if sample.name == "flax":  # sound as it is, or it would not have been kept
         content = path.read_bytes()
         return {name: content[slice(*value.place)] for name, value in sample.values.items()}
-    if sample.name == "gguf":
+    if sample.name.startswith("gguf"):
         return read_tensors(path.read_bytes(), dict(KINDS.values()))
-    if sample.name == "onnx":
+    if sample.name.startswith("onnx"):
         return read_onnx(path)
     if sample.name == "pickle":
         return arrays_in(path.read_bytes())
@@ -177,7 +177,7 @@ def is_of_sample(sample: Sample, path: str) -> bool:
     stem = sample.file.rpartition(".")[0]
     if sample.leads:  # its files are checkpoints
         return name in (sample.file, f"{sample.file}.safetensors")
-    if sample.name.startswith(("pytorch", "pickle", "flax")) or sample.name in ("npy", "npz", "gguf", "onnx"):
+    if sample.name.startswith(("pytorch", "pickle", "flax", "npy", "npz", "gguf", "onnx")):
         return name in (sample.file, f"{stem}.safetensors")
     return name == sample.file or (sample.file.endswith(".cpb") and name == f"{stem}.pb")
 
@@ -252,7 +252,7 @@ def has_grown(attempt: Attempt) -> bool:
     """Whether a file came out longer or shorter than it says, so that nobody can tell which of its values have moved.
 
     Bytes came into a member of a tar, or went, and the header behind it tells that, and nothing where: what is left of
-    the padding counts as its own. Hashed pieces are found by themselves. Of files as they are, safetensors tells it.
+    the padding counts as its own. Hashed pieces are found by themselves. Of files as they are, safetensors, GGUF and external data tell it.
     """
     case = attempt.case
     damage = case.damage
@@ -261,7 +261,7 @@ def has_grown(attempt: Attempt) -> bool:
     if case.wrapper == "tar":
         layer = case.wrapped.files[case.wrapped.main].chain[0]
         return layer.start + case.sample.header <= damage.offset <= layer.end
-    if not case.sample.name.startswith(("safetensors", "gguf")):
+    if not case.sample.name.startswith(("safetensors", "gguf", "onnx-external")):
         return False
     return damage.kind == "insert" and case.wrapper in ("plain", "folder") and damage.offset >= case.sample.header
 

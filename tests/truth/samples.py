@@ -15,6 +15,7 @@ from tests.truth import (  # noqa: F401 -- which register their own
     samples_proto,
     samples_pytorch,
     samples_tfrecord,
+    samples_writers,
 )
 from tests.truth.known import SAMPLES, Sample, Value, csv_bytes, load, mixed, sample, text_bytes
 

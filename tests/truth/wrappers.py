@@ -410,7 +410,7 @@ def applies(sample: str, wrapper: str) -> bool:
     made = load(sample)
     if wrapper == "folder":
         return made.entry in made.siblings
-    return not made.leads or wrapper not in ALONE
+    return not made.folder_only and (not made.leads or wrapper not in ALONE)
 
 
 @cache

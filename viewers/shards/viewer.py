@@ -356,6 +356,10 @@ class ShardSetViewer(Viewer):
             rules.add(viewer.rules)
         self.rules = rules.pop() if len(rules) == 1 else ""
 
+    def _flawed(self) -> Iterator[tuple[int, int]]:
+        """Yield nothing: each shard says of itself where its bytes are damaged."""
+        yield from ()
+
     def extent(self) -> Extent:
         """Return how large all shards are and should be, and where they were cut."""
         extent = self.kept_extent
