@@ -319,6 +319,14 @@ def test_what_is_lost_is_a_gap_with_its_place():
     assert found[2][:2] == ("gap", Status.DAMAGED)
     assert (findings[0].offset, findings[0].length) == (at[2], at[3] - at[2])
     assert status is Status.DAMAGED
+    # Which bytes are lost, the checksum of the data tells: carriage returns, and the end of the file is there.
+    parts = [b"a", b"some\r\ntext\nmore" * 2, b"b" * 20, b"\n\r\n\n"]
+    found, status, findings = read(tfrecord(parts).replace(b"\r\n", b"\n"))
+    assert [told for _, told, _ in found] == [Status.COMPLETE, Status.DAMAGED, Status.COMPLETE, Status.DAMAGED]
+    assert status is Status.DAMAGED
+    named = [finding.offset for finding in findings if finding.code == "text-mode"]
+    assert named == [starts(parts)[1], starts(parts)[3] - 2]
+    assert "text-mode" not in {finding.code for finding in read(tfrecord(parts)[:-1])[2]}
 
 
 @rows("count", [1, 5, 30, 140])

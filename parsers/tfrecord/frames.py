@@ -8,6 +8,8 @@ records again comes to the same ones; and what is hashed in vain is bounded, wha
 
 from __future__ import annotations
 
+from itertools import combinations, islice, pairwise
+
 from pparse.errors import GapError
 from pparse.kernels.crc32c import crc32c, masked
 from pparse.kernels.tfrecord_scan import FRAME_SIZE, HEAD_SIZE, head_at, heads
@@ -32,6 +34,9 @@ _FREE: Final = 64 * MIB
 # Where a file ends inside of a record, so many of its last bytes are searched, and so many runs of records followed.
 _LOOKED_BACK: Final = 4 * MIB
 _CHAINS: Final = 4
+# So many carriage returns are put back into a record, and so many bytes hashed to find out where.
+_RETURNS: Final = 3
+_TRIED: Final = MIB
 
 
 class Frames:
@@ -118,6 +123,32 @@ class Frames:
             self._inside[at] = None if found == at else found
         return self._inside[at]
 
+    def why_lost(self, before: int, end: int) -> tuple[str, str]:
+        """Return why a record that ends at ``end`` is too short, in words and as a code."""
+        if self._lacks_returns(before, end):
+            reason = "its carriage returns before line feeds were taken away: fetch it again, not in text mode"
+            return reason, "text-mode"
+        return "bytes of a record are lost, so that it claims those of others", "malformed"
+
+    def _lacks_returns(self, before: int, end: int) -> bool:
+        """Return whether the record at ``before``, which ends at ``end`` and is too short, agrees with its checksum
+        with carriage returns in front of some of its line feeds: a transfer in text mode took them away."""
+        length = self.length(before)
+        missing = 0 if length is None else before + FRAME_SIZE + length - end
+        if length is None or not 0 < missing <= min(_RETURNS, length) or length > _TRIED:
+            return False
+        try:
+            found = self.data.pread(before + HEAD_SIZE, length - missing + 4)
+        except GapError:
+            return False
+        content, wanted = found[:-4], int.from_bytes(found[-4:], "little")
+        feeds = (at for at, byte in enumerate(content) if byte == 10)
+        for places in islice(combinations(feeds, missing), _TRIED // length):
+            parts = (content[low:high] for low, high in pairwise((0, *places, len(content))))
+            if masked(crc32c(b"\r".join(parts))) == wanted:
+                return True
+        return False
+
     def inside_last(self, before: int) -> int | None:
         """Return where records begin inside of the one at ``before``, which claims more than there is, if they lead
         exactly to the end: then bytes of it are lost, and not the end of the file. None: it is cut."""
@@ -131,7 +162,7 @@ class Frames:
                 if self._leads_to(at, end):
                     found = at
                     break
-            self._inside[before] = found
+            self._inside[before] = end if found is None and self._lacks_returns(before, end) else found
         return self._inside[before]
 
     def _leads_to(self, at: int, end: int) -> bool:

@@ -334,8 +334,7 @@ class TfrecordParser(ProtobufParser):
         return self._skip(ctx, reason)
 
     def _close_lost(self, ctx: NodeContext, ordinal: int, before: int, inside: int) -> Finding:
-        lost = "bytes of a record are lost, so that it claims those of others"
-        return self._close_damaged(ctx, ordinal, before, inside - before, lost)
+        return self._close_damaged(ctx, ordinal, before, inside - before, *self.frames.why_lost(before, inside))
 
     def _skip(self, ctx: NodeContext, reason: str) -> tuple[int, Any, int]:
         """Add what lies before the next record: a gap, or a record of which only the head is damaged."""
@@ -353,9 +352,11 @@ class TfrecordParser(ProtobufParser):
         self._emit(ctx, entry)
         return end, self.expect_record, 0
 
-    def _close_damaged(self, ctx: NodeContext, ordinal: int, at: int, length: int | None, reason: str) -> Finding:
+    def _close_damaged(
+        self, ctx: NodeContext, ordinal: int, at: int, length: int | None, reason: str, code: str = "malformed"
+    ) -> Finding:
         name = self.result.extraction.name
-        finding = Finding("malformed", reason, path=f"[{ordinal}]", source=name, offset=at, length=length)
+        finding = Finding(code, reason, path=f"[{ordinal}]", source=name, offset=at, length=length)
         if ctx.collected is None:
             self.result.close_node(ctx.node, Status.DAMAGED, finding)
         return finding
