@@ -217,6 +217,15 @@ def test_extract_of_a_whole_archive_decodes_it_once(run, tmp_path) -> None:
     assert ran.code == 0
     read = int(ran.err.split("read ")[-1].split(" bytes")[0])
     assert read < 2 * (path.stat().st_size + len(WORDS) + 30_000)
+    # So does check of a model: what it looks for in the data, it looks for on the way to their end.
+    size = 12 << 20
+    header = {"w": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}
+    content = random.Random(1).randbytes(size - (1 << 17)) + bytes(1 << 17)
+    model_path = tmp_path / "m.safetensors.gz"
+    model_path.write_bytes(gzip.compress(safetensors(header, content), 1, mtime=0))
+    ran = run("check", model_path, "--trace-io")
+    assert (ran.code, ran.out.count("zeros @")) == (0, 1)
+    assert int(ran.err.split("read ")[-1].split(" bytes")[0]) < 3 * model_path.stat().st_size  # content counts, too
     # The checksum at its end covers all members, also those that were written before it was read.
     path.write_bytes(gzip.compress(tarred(dict.fromkeys("abcde", BIG)), mtime=0))
     found = run("extract", path, "-o", tmp_path / "o2", "--json").json

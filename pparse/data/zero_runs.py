@@ -11,7 +11,7 @@ from pparse.limits import KIB
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Final
 
     from pparse.data.base import Data
@@ -60,6 +60,15 @@ def zero_runs(data: Data, start: int, end: int, poll: Callable[[], object]) -> I
         at += len(block)
     if begin is not None and at - begin >= LEAST:
         yield begin, at - begin
+
+
+def runs_from(runs: Iterable[tuple[int, int]], start: int) -> Iterator[tuple[int, int]]:
+    """Yield what `zero_runs` finds from ``start`` on, of the ``runs`` that it found before."""
+    first = -(-start // PAGE) * PAGE
+    for at, length in runs:
+        begin, end = max(at, first), at + length
+        if end - begin >= LEAST:
+            yield begin, end - begin
 
 
 def unwritten(data: Data, start: int, end: int) -> Iterator[tuple[int, int]]:

@@ -16,8 +16,10 @@ boolean that is neither 0 nor 1, which the reference accepts.
 
 from __future__ import annotations
 
+from array import array
+
 from pparse.data.trailing_bytes import trailing_severity
-from pparse.data.zero_runs import zero_runs
+from pparse.data.zero_runs import runs_from, zero_runs
 from pparse.errors import (
     EndOfDataError,
     LimitError,
@@ -33,7 +35,7 @@ from pparse.tree.entry import LIST, MAP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any, Final
 
     from pparse.parsers.safetensors.parser import SafetensorsParser
@@ -91,8 +93,14 @@ def _omitted(findings: FindingList, source: str) -> Iterator[Finding]:
 def check_file(viewer: SafetensorsViewer, *, strict: bool) -> Iterator[Finding]:
     """Check one file; yield each finding as it is made."""
     notes = _Notes(viewer, strict)
+    extraction = viewer.extraction
+    zeros: array[int] | None = None
+    if extraction.data.size is None:  # its end must be known first: so all of a stream is decoded just once
+        zeros = array("q")
+        for run in zero_runs(extraction.data, extraction.start, 1 << 62, extraction.session.check_cancelled):
+            zeros.extend(run)
     if _check_beginning(viewer, notes):
-        yield from _check_tensors(viewer, notes, strict)
+        yield from _check_tensors(viewer, notes, strict, zeros)
     yield from notes.new()
 
 
@@ -130,8 +138,10 @@ def _check_beginning(viewer: SafetensorsViewer, notes: _Notes) -> bool:
     return True
 
 
-def _check_tensors(viewer: SafetensorsViewer, notes: _Notes, strict: bool) -> Iterator[Finding]:
-    """Check each tensor, and what is said of all of them."""
+def _check_tensors(
+    viewer: SafetensorsViewer, notes: _Notes, strict: bool, zeros: array[int] | None
+) -> Iterator[Finding]:
+    """Check each tensor, and what is said of all of them; ``zeros`` are the runs of zeros, if they are known."""
     parser, header = viewer.parser, viewer.parser.header
     clean = True
     viewer.settle()
@@ -158,7 +168,7 @@ def _check_tensors(viewer: SafetensorsViewer, notes: _Notes, strict: bool) -> It
     for finding in layout_findings(parser):
         notes.findings.add(finding)
     _note_holes(viewer, notes)
-    _note_zeros(viewer, notes)
+    _note_zeros(viewer, notes, zeros)
     yield from _omitted(notes.findings, notes.source)
 
 
@@ -363,12 +373,16 @@ def _note_holes(viewer: SafetensorsViewer, notes: _Notes) -> None:
         )
 
 
-def _note_zeros(viewer: SafetensorsViewer, notes: _Notes) -> None:
+def _note_zeros(viewer: SafetensorsViewer, notes: _Notes, zeros: array[int] | None) -> None:
     """Report long runs of zeros in the data: tensors of zeros, or bytes that were lost or never written."""
-    extraction = viewer.extraction
+    extraction, begin = viewer.extraction, viewer.parser.data_start
     holes = viewer.holes
-    end = extraction.known_end()
-    for start, length in zero_runs(extraction.data, viewer.parser.data_start, end, extraction.session.check_cancelled):
+    runs: Iterable[tuple[int, int]]
+    if zeros is None:
+        runs = zero_runs(extraction.data, begin, extraction.known_end(), extraction.session.check_cancelled)
+    else:
+        runs = runs_from(zip(zeros[::2], zeros[1::2], strict=True), begin)
+    for start, length in runs:
         if not any(low <= start and start + length <= high for low, high in holes):
             notes.add(
                 "zeros",
