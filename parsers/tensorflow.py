@@ -6,11 +6,13 @@ states are those of a message (`pparse.parsers.protobuf.parser`).
 
 from __future__ import annotations
 
-from pparse.errors import SourceError
+from pparse.errors import MalformedError, SourceError
 from pparse.findings import Finding, Severity, Status
+from pparse.kernels.wire import PADDING, VARINT, read_length, skip_payload
 from pparse.limits import count_words
 from pparse.parsers.cpb.parser import CpbParser
-from pparse.parsers.protobuf.message_format import MessageParser
+from pparse.parsers.protobuf.fits import is_text
+from pparse.parsers.protobuf.message_format import HEAD, MessageParser
 from pparse.parsers.protobuf.parser import ProtobufParser
 from pparse.tree.container import Container
 from pparse.tree.recognition import Confidence, signatures
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction, FolderExtraction
     from pparse.parsers.protobuf.index import Piece
     from pparse.tree.entry import Entry
+    from pparse.tree.recognition import Excerpt
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
 
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 MEMBERS = ("saved_model.cpb", "saved_model.pb", "saved_model.pbtxt")
 VARIABLES = "variables"
 ASSETS = "assets"
+# Tags: of a name, and of a node; of the number of examples, and of a feature.
+_FIRST, _COUNT, _FEATURE = b"\x0a", b"\x10", b"\x1a"
 
 
 class _TensorflowParser(MessageParser):
@@ -61,6 +66,36 @@ class GraphDefParser(_TensorflowParser):
     extensions = (".pb",)
     message_name = "tensorflow.GraphDef"
     references = ("tensorflow/core/framework/graph.proto",)
+
+    @classmethod
+    def match(cls, excerpt: Excerpt) -> Confidence:
+        """Return what the fields tell; NO for statistics of features, whose first message may be too long to see."""
+        found = super().match(excerpt)
+        return Confidence.NO if found and _begins_with_statistics(excerpt.head(HEAD)) else found
+
+
+def _begins_with_statistics(head: bytes) -> bool:
+    """Say whether a message begins with a ``DatasetFeatureStatistics`` (tensorflow_metadata): a name, a number, and
+    messages in field 3, where a node of a graph has a name, an operation, and texts.
+
+    Says no of whatever else there is, as nodes that are damaged are still nodes.
+    """
+    block = head + PADDING
+    try:
+        if head[:1] != _FIRST:
+            return False
+        at = read_length(block, 1)[1]
+        if head[at : at + 1] == _FIRST:
+            size, at = read_length(block, at + 1)
+            at += size
+        if head[at : at + 1] == _COUNT:
+            at = skip_payload(block, at + 1, VARINT)
+        if head[at : at + 1] != _FEATURE:
+            return False
+        size, at = read_length(block, at + 1)
+        return size > 0 and at < len(head) and not is_text(head[at : at + size])
+    except MalformedError:
+        return False
 
 
 class MetaGraphParser(_TensorflowParser):

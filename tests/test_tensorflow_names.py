@@ -6,10 +6,12 @@ import pytest
 
 import pparse
 from pparse.cli import main
+from pparse.kernels.varint import encode_varint
 from pparse.protos import message_class
 from pparse.viewers.tensor_proto import viewer as tensorflow
 from pparse.viewers.tensorflow import constants as tensorflow_constants
 from pparse.viewers.tensorflow.names import Sought
+from tests.rows import rows
 
 GRAPH = message_class("tensorflow.GraphDef")
 
@@ -144,3 +146,20 @@ def test_long_names_are_not_held_for_their_numbers(monkeypatch):
     names = [f"{'n' * 300}{number}" for number in range(10)]
     with pparse.open(graph_of([*names, names[0]]), format="graph-def") as doc:
         assert list(doc.view()) == [*names, f"{names[0]}#2"]
+
+
+@rows("begin", [b"", b"\x0a\x05train", b"\x0a\x05train\x10\xe8\x07"], ids=repr)
+@rows("size", [600, 3_000_000])
+def test_statistics_of_features_are_no_graph(tmp_path, begin, size) -> None:
+    """Lists of messages with a name, a number and messages, where nodes of a graph have two names and texts."""
+
+    def field(number: int, content: bytes) -> bytes:
+        return bytes((number << 3 | 2,)) + encode_varint(len(content)) + content
+
+    feature = field(3, field(1, b"feature") + b"\x10\x01\x3a" + field(1, b"\x08\x64\x21" + bytes(8))[1:])
+    (tmp_path / "a.pb").write_bytes(field(1, begin + feature * (size // len(feature))))
+    with pparse.open(tmp_path / "a.pb") as document:
+        assert document.format == "protobuf"
+    (tmp_path / "a.pb").write_bytes(field(1, (begin[:7] or b"\x0a\x01n") + field(2, b"Const") + field(3, b"in" * size)))
+    with pparse.open(tmp_path / "a.pb") as document:
+        assert document.format == "graph-def"
