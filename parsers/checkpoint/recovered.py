@@ -112,9 +112,7 @@ def find_blocks(
             at = source.next_zero(at + 1)
 
 
-def _passed_over(
-    source: _Bytes, data: Data, at: int, after: int, poll: Callable[[], object], room: int
-) -> int | None:
+def _passed_over(source: _Bytes, data: Data, at: int, after: int, poll: Callable[[], object], room: int) -> int | None:
     """Return where in ``(at, after)`` a block begins, which what was taken for entries from ``at`` on went through.
 
     It follows the restarts of the damaged one. None if there is none.

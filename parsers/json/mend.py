@@ -21,6 +21,7 @@ The result has a record for each container with a fault in it. All others are wh
 from __future__ import annotations
 
 from pparse.findings import Finding
+from pparse.lazy import lazy_pattern
 from pparse.parsers.json.damage import BELOW, Mended, Unsure, outermost
 from pparse.parsers.json.record import (
     AHEAD,
@@ -62,6 +63,8 @@ if TYPE_CHECKING:
 # Open containers are objects here, a few hundred bytes each.
 _MAX_DEPTH: Final = 1000
 _MAX_FAULTS: Final = 10_000
+# Another value, if the comma before it is lost; and zeros are no bytes that came in.
+_VALUE: Final = lazy_pattern(rb"[\"\[{\x00]|(?:-?\d[\d.eE+-]*|true|false|null)[\s,]*\Z")
 
 
 class Mender(PlaceFinder):
@@ -82,6 +85,7 @@ class Mender(PlaceFinder):
         self.mended: dict[int, Mended] = {}
         # Whether members may not be where commas and brackets say; otherwise they are found, and judged, without this.
         self.moved = member is not None
+        self.closed = False  # whether bytes follow a member that is closed, before the next comma
         self.unsure: list[Unsure] = []
         self.ends_lost: list[int] = []  # faults after which no place to continue was found
         self.faults = int(parser.headless is not None)
@@ -100,7 +104,7 @@ class Mender(PlaceFinder):
             self._end()
             lasts = [hit.starts[-1] for hit in self.mended.values() if hit.starts]
             self.unsure = outermost(self.unsure, sorted([*lasts, *self.ends_lost]))
-            if not self.moved or (self.member is None and not self.gaps and is_balanced(self)):
+            if not self.moved or (self.member is None and not self.gaps and not self.closed and is_balanced(self)):
                 self.flaw = self.findings[0] if self.findings else None
                 return {}
             for finding in self.findings:
@@ -345,6 +349,8 @@ class Mender(PlaceFinder):
             zeroed = self.block[lost - self.base : lost - self.base + 1] == b"\0"
             if last not in (b"}", b"]") and (last != b'"' or (stop - lost > 1 and not zeroed)):
                 top.bad.setdefault(at, f"what follows it is damaged: {reason}")
+            elif _VALUE.match(self.block[lost - self.base : stop - self.base]) is None:
+                self.moved = self.closed = True  # it ends where it closes, not at the next comma
             if stop - lost > 4:
                 top.item = lost
                 top.add(stop, reason)
