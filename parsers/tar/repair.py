@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pparse.parsers.tar.walk import TarWalker
 
 _CHAIN: Final = 1_000  # headers followed to check a size
-_SEARCHED: Final = 16 * MIB  # bytes of a truncated member that are always searched for headers
+SEARCHED: Final = 16 * MIB  # bytes of a truncated member that are always searched for headers
 # How far the length of a gap may be from what was estimated: a factor, and bytes.
 _FACTOR: Final = 16
 _SLACK: Final = 256 * KIB
@@ -70,7 +70,7 @@ def trusts_end(source: TarSource, start: int, end: int) -> bool:
     Truncated archives are common and wrong sizes are rare, so a large member is searched only if the data end as a
     complete archive does, with two blocks of zeros.
     """
-    if end - start <= _SEARCHED:
+    if end - start <= SEARCHED:
         return True
     raw, unknown = source.read(end - 2 * BLOCK, 2 * BLOCK)
     return not unknown and not raw.strip(b"\0")

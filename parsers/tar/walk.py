@@ -35,7 +35,7 @@ from pparse.parsers.tar.extended import (
     read_records,
 )
 from pparse.parsers.tar.headers import BLOCK, TarHeader, size_that_fits
-from pparse.parsers.tar.repair import Body, holds_archive, leads_past, padded, rejoin, trusts_end
+from pparse.parsers.tar.repair import SEARCHED, Body, holds_archive, leads_past, padded, rejoin, trusts_end
 from pparse.parsers.tar.source import Blank, TarSource
 from pparse.parsers.tar.steps import Outcome, Pending
 
@@ -67,6 +67,7 @@ _MAX_RECORDS: Final = 4 * MIB  # bytes of data of one pax header
 _MAX_GLOBALS: Final = 256
 _MAGIC: Final = b"ustar"
 _UNPADDED: Final = "no padding follows it: some of its bytes are damaged, missing or inserted"
+_RECORD: Final = 20 * BLOCK  # what most writers fill an archive up to
 _MOST_SHIFTED: Final = 8 << 10  # how far after a member the rest of a torn header is searched
 
 
@@ -459,24 +460,26 @@ class TarWalker:
         """Handle a member followed by zeros, or nothing: if bytes of it are missing, it reaches over the last headers.
 
         A header across its end, in place of padding, shows that; or an empty member right before the zeros, if its
-        header is the only one inside. A nested archive begins with a header, and has more of them.
+        header is the only one inside. A nested archive begins with a header, and has more of them. Or the archive ends
+        with less than a record, and the zeros in the member's end follow members of the archive.
         """
         source = self.source
         if source.data.access is not Access.FREE or isinstance(source.probe(body.start), TarHeader):
             return  # decoded data should not be read backwards
         tail = source.trim_zeros(max(body.start, body.next - _MOST_SHIFTED), body.next)
+        is_odd = (source.known_end() - source.start) % _RECORD and body.next - body.start <= SEARCHED
         last = source.probe(tail - BLOCK) if tail - BLOCK > body.start else None
         if body.end < body.next and self._has_more(body):
             after = self.search_from(body.start, pos)
             if after is not None and after < body.next and leads_past(source, after, body.end, None):
                 self._cut_at(body, after)
-        elif (
-            isinstance(last, TarHeader)
-            and last.sound
-            and not last.size
-            and self.search_from(body.start, pos) == tail - BLOCK
-        ):
-            self._cut_at(body, tail - BLOCK)
+        elif isinstance(last, TarHeader) and last.sound and not last.size:
+            if self.search_from(body.start, pos) == tail - BLOCK:
+                self._cut_at(body, tail - BLOCK)
+        elif is_odd and body.next - _MOST_SHIFTED < tail <= body.end - 16:
+            after = self.search_from(body.start, pos)
+            if after is not None and after < tail and holds_archive(source, after, source.known_end()):
+                self._cut_at(body, after)
 
     def _header_was_here(self, body: Body, after: int) -> bool:
         """Say whether the bytes that shift the header at ``after`` lie after the member, in the header after it.
