@@ -68,8 +68,8 @@ def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
 
 def _ends_with_block(look: Look, frame: _Frame) -> bool:
     last = frame.body
-    for _, last, _ in _blocks_at(look, frame, frame.body):
-        pass
+    for _, stop, _ in _blocks_at(look, frame, frame.body):
+        last = stop
     return last == look.end
 
 
