@@ -80,7 +80,7 @@ def plain(count: int = 3, size: int = 8, **how: object) -> bytes:
 
 
 def read_tensors(content: bytes, sizes: dict[int, int]) -> dict[str, bytes]:
-    """Return the bytes of each tensor of a little-endian file of version 2 or 3; ``sizes`` are those of elements, by type.
+    """Return the bytes of each tensor of a little-endian file, of version 2 or 3; ``sizes``: of elements, by type.
 
     Believes what the file says; raises `ValueError` and `struct.error` where that cannot be.
     """

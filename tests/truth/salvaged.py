@@ -252,7 +252,8 @@ def has_grown(attempt: Attempt) -> bool:
     """Whether a file came out longer or shorter than it says, so that nobody can tell which of its values have moved.
 
     Bytes came into a member of a tar, or went, and the header behind it tells that, and nothing where: what is left of
-    the padding counts as its own. Hashed pieces are found by themselves. Of files as they are, safetensors, GGUF and external data tell it.
+    the padding counts as its own. Hashed pieces are found by themselves. Of files as they are, safetensors, GGUF and
+    external data tell it.
     """
     case = attempt.case
     damage = case.damage
