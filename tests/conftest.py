@@ -318,9 +318,13 @@ def pytest_generate_tests(metafunc):
     else:
         cases = TABLE.read_text().splitlines()
         cases = options.truth_case or sweep.sample(cases, QUICK_TRUTH if options.quick else TRUTH)
-        # One item, however many there are: collecting an item costs as much as running some cases.
-        cases += [] if options.truth_case or options.quick else [ONCE_WRONG.read_text().strip()]
-    metafunc.parametrize("truth_case", cases, ids=["once wrong" if "\n" in case else case for case in cases])
+        if not options.truth_case:  # an item for each sample: collecting one costs as much as running some cases
+            samples = dict.fromkeys(case.partition("/")[0] for case in cases)
+            cases = ["\n".join(case for case in cases if case.startswith(f"{sample}/")) for sample in samples]
+            cases += [] if options.quick else [ONCE_WRONG.read_text().strip()]
+    names = [case.partition("/")[0] if "\n" in case else case for case in cases]
+    names[-1:] = ["once wrong"] if "\n" in cases[-1] and not options.quick else names[-1:]
+    metafunc.parametrize("truth_case", cases, ids=names)
 
 
 @pytest.fixture

@@ -104,14 +104,16 @@ def read_tensors(content: bytes, sizes: dict[int, int]) -> dict[str, bytes]:
 
     layouts = dict(TYPES.values())
     tensor_count, pair_count = take("QQ")
+    alignment = 32
     for _ in range(pair_count):
-        text()
+        key = text()
         (kind,) = take("I")
         kind, count = take("IQ") if kind == ARRAY else (kind, 1)
         for _ in range(count):
-            text() if kind == TEXT else take(layouts[kind])
+            value = text() if kind == TEXT else take(layouts[kind])[0]
+        alignment = value if key == b"general.alignment" else alignment
     table = [(text().decode(), take(f"{take('I')[0]}Q"), *take("IQ")) for _ in range(tensor_count)]
-    start = at + -at % 32
+    start = at + -at % alignment
     found = {}
     for name, shape, kind, offset in table:
         end = start + offset + prod(shape) * sizes[kind]

@@ -180,7 +180,8 @@ class Hints:
         return best[1] if best is not None else None
 
     def replaced(self, pos: int, header: LocalHeader) -> bool:
-        """Say whether the directory names another member so, and agrees with the header of that one only.
+        """Say whether the directory names another member so, and agrees with the header of that one only; or that has
+        another checksum, if its header is damaged.
 
         So does an archive that was changed in place: what the member at ``pos`` holds is no longer part of it.
         """
@@ -189,7 +190,7 @@ class Hints:
         for number, ordinal in enumerate(self._names.candidates(header.raw_name)):
             entry = self.entry(ordinal)
             if number < 64 and entry is not None and entry.raw_name == header.raw_name:
-                return self._agrees(ordinal, self.shifts[0])
+                return self._agrees(ordinal, self.shifts[0]) or bool(header.crc and header.crc != entry.crc)
         return False
 
     def _at(self, offset: int) -> Iterator[int]:

@@ -182,7 +182,11 @@ class Node:
                     if self._status is None:  # it says nothing about the node: the source failed, or is closed
                         raise
         status = self._status or Status.COMPLETE
-        return status_of(self.parts) if status is Status.COMPLETE and self.extraction.data.flawed else status
+        if status is not Status.COMPLETE or not self.extraction.data.flawed:
+            return status
+        if self._end == self.start > self.extraction.start:  # of an empty value, what is before it says that it is
+            return status_of((self.extraction.data.range(self.start - 1, self.start),))
+        return status_of(self.parts)
 
     @property
     def known_status(self) -> Status | None:

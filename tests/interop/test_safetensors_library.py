@@ -779,3 +779,24 @@ def test_strict_verdict_on_thousands_of_mutations(options):
         accepted += not refused
         assert bool(errors) == refused, (number, source, errors)
     assert accepted > (50 if sweep.full else 0)
+
+
+def test_the_sample_of_the_matrix_is_what_the_library_writes():
+    import numpy as np
+
+    from tests.truth.samples_writers import as_library, contents_of
+
+    shapes = {
+        "z": ("U8", [3]),
+        "b": ("F32", [2, 2]),
+        "a": ("I64", [2]),
+        "c": ("F16", [4]),
+        "d": ("F64", []),
+        "e": ("BOOL", [5]),
+    }
+    kinds = {"U8": "u1", "F32": "<f4", "I64": "<i8", "F16": "<f2", "F64": "<f8", "BOOL": "?"}
+    contents = contents_of(shapes, 7)
+    arrays = {name: np.frombuffer(contents[name], kinds[kind]).reshape(shape) for name, (kind, shape) in shapes.items()}
+    from safetensors.numpy import save
+
+    assert save(arrays, {"format": "pt"}) == as_library(shapes, contents, {"format": "pt"})

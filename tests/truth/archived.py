@@ -26,9 +26,12 @@ BLOCK, RECORD = 512, 10_240  # of a tar: what members, and what the whole archiv
 
 def is_shorter_file(case: Case) -> bool:
     """Say whether a cut leaves another whole file: records files have no mark of their end, and this one ends between
-    two chunks, or two records. So does a gzip file that ends between two members, zeros behind it or not."""
+    two chunks, or two records. So does a gzip file that ends between two members, zeros behind it or not; and a JSON
+    document without the line feed behind it."""
     if case.wrapper == "gz-members" and case.damage.kind in ("cut", "unwritten"):
         return case.damage.offset in ends_of_members(case.wrapped.content)
+    if case.wrapper == "plain" and case.sample.file.endswith(".json"):
+        return not case.sample.content[case.damage.offset :].strip()
     records = case.sample.file.endswith((".riegeli", ".tfrecord"))
     if case.damage.kind != "cut" or case.wrapper != "plain" or not records:
         return False

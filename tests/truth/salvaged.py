@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import struct
@@ -139,8 +140,8 @@ def read_arrays(sample: Sample, path: Path) -> dict[str, bytes]:
     import numpy as np
 
     if sample.name == "npy":
-        return dict.fromkeys(sample.values, np.load(path).tobytes())
-    with np.load(path) as arrays:
+        return dict.fromkeys(sample.values, np.load(io.BytesIO(path.read_bytes())).tobytes())
+    with np.load(io.BytesIO(path.read_bytes())) as arrays:
         return {name: arrays[name].tobytes() for name in arrays.files}
 
 
@@ -261,6 +262,8 @@ def has_grown(attempt: Attempt) -> bool:
         return False
     if case.wrapper == "tar":
         layer = case.wrapped.files[case.wrapped.main].chain[0]
+        if damage.kind == "insert" and not (layer.size | damage.length) % 512:
+            return False  # behind a member without padding, whole blocks may as well be a header that is destroyed
         return layer.start + case.sample.header <= damage.offset <= layer.end
     if not case.sample.name.startswith(("safetensors", "gguf", "onnx-external")):
         return False

@@ -14,8 +14,8 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from tests import zstd
@@ -115,6 +115,7 @@ class Wrapped:
     """A sample in its wrapping: ``content`` of the file ``name``; ``inner``, how to go on to the sample from there.
 
     ``files`` are all in it that `recover` should write, by the path below its folder; ``main`` is that of the sample.
+    ``directory``: where a directory stands, if nothing else tells which of two files with one name is the present one.
     """
 
     sample: Sample
@@ -126,6 +127,7 @@ class Wrapped:
     landmarks: tuple[int, ...] = ()
     folder: bool = False
     known: tuple[bytes, ...] = field(default=())
+    directory: tuple[int, int] | None = None
 
     def reach(self, damage: Damage) -> Reach:
         """Return what of the sample's file is reached."""
@@ -329,6 +331,50 @@ def archive(sample: Sample, make: Callable[[Entries], tuple], name: str) -> Wrap
     return Wrapped(sample, name, whole, (entry,), files, entry, marks)
 
 
+def updated(sample: Sample) -> Wrapped:
+    """Put the sample into a zip that had another version of it, and of the table, which are still there.
+
+    As programs do that append to an archive and write a directory of what is valid now.
+    """
+    entry, table = f"pack/{sample.file}", "pack/table.csv"
+    stale = io.BytesIO()
+    with zipfile.ZipFile(stale, "w") as old:
+        for name, content in ((entry, sample.content[::-1]), (table, csv_bytes(24, 700))):
+            old.writestr(zipfile.ZipInfo(name, (2024, 5, 6, 7, 8, 10)), content)
+        before = old.start_dir
+    made = archive(sample, STORED, "it.zip")
+    whole = stale.getvalue()[:before] + made.content
+    directory = before + int.from_bytes(made.content[-6:-2], "little")
+    raw = bytearray(whole)
+    at = directory
+    while raw[at : at + 4] == b"PK\1\2":  # the places of the members count from the beginning
+        place = int.from_bytes(raw[at + 42 : at + 46], "little") + before
+        raw[at + 42 : at + 46] = place.to_bytes(4, "little")
+        at += 46 + sum(struct.unpack_from("<HHH", raw, at + 28))
+    raw[-6:-2] = directory.to_bytes(4, "little")
+    files = {
+        path: File(file.content, tuple(map(partial(moved, by=before), file.chain))) for path, file in made.files.items()
+    }
+    marks = tuple(mark + before for mark in made.landmarks)
+    return Wrapped(sample, "it.zip", bytes(raw), made.inner, files, made.main, marks, directory=(directory, len(raw)))
+
+
+def moved(layer: Layer, by: int) -> Layer:
+    """Return a layer that begins so many bytes later."""
+
+    def shift(span: tuple[int, int]) -> tuple[int, int]:
+        return span[0] + by, span[1] + by
+
+    return replace(
+        layer,
+        start=layer.start + by,
+        end=layer.end + by,
+        needs=tuple(map(shift, layer.needs)),
+        checks=tuple(map(shift, layer.checks)),
+        listed=None if layer.listed is None else shift(layer.listed),
+    )
+
+
 def stream(wrapped: Wrapped, codec: str) -> Wrapped:
     """Compress a file, wrapped or not."""
     packed, layer, marks = in_members(wrapped.content) if codec == "gz-members" else streamed(codec, wrapped.content)
@@ -396,6 +442,7 @@ WRAPPERS: dict[str, Callable[[Sample], Wrapped]] = {
     "tar-gz-of-zip": lambda sample: stream(nest(archive(sample, DEFLATED, "in.zip"), tarred, "it.tar"), "gz"),
     "zip-in-zip": lambda sample: nest(archive(sample, DEFLATED, "in.zip"), STORED, "it.zip"),
     "zip-deflated-of-zip-stored": lambda sample: nest(archive(sample, STORED, "in.zip"), DEFLATED, "it.zip"),
+    "zip-updated": updated,
     "odd-zip-in-tar": lambda sample: nest(archive(sample, DEFLATED, "layer"), tarred, "it.tar"),
     "gz-in-tar": lambda sample: nest(stream(plain(sample), "gz"), tarred, "it.tar"),
     "tar-in-zip": lambda sample: nest(archive(sample, tarred, "in.tar"), DEFLATED, "it.zip"),
