@@ -313,6 +313,7 @@ REPACKED: dict[str, tuple[Callable[[list[tuple[str, bytes]]], bytes], str]] = {
     "no version": (_without("/version"), "there is no member model/version"),
     "upper case": (_called("version", "VERSION"), ""),
     "a line behind the order": (_said("/byteorder", b"little\n"), "not 'little' or 'big'"),
+    "a storage that is longer": (_said("/data/0", bytes(20)), "it has 20 bytes, and its tensors say 16"),
     "no order": (_without("/byteorder"), ""),
 }
 

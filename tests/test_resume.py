@@ -225,8 +225,8 @@ BESIDE = {
     "another program": ({NAME: MODEL[:CUT_AT], f"{NAME}.dl-meta": b""}, "model.safetensors.dl-meta has not finished"),
     "a browser": ({NAME: MODEL[:CUT_AT], f"{NAME}.crdownload": b""}, "model.safetensors.crdownload beside it may be"),
     "the whole one": (
-        {NAME: MODEL[:CUT_AT], "model (1).safetensors": MODEL, "model (2).safetensors": MODEL[:-1]},
-        "'model (1).safetensors' beside it has the 23,680 bytes that this should have",
+        {NAME: MODEL[:CUT_AT], "a.safetensors": bytes(len(MODEL)), "b.safetensors": MODEL, "c.safetensors": MODEL[:-1]},
+        "'b.safetensors' beside it has the 23,680 bytes that this should have, and begins as it does",
     ),
     "nothing": ({NAME: MODEL[:CUT_AT], "other.safetensors": MODEL[:-1]}, "(curl -C - does so)\n"),
     "a shard under another name": (
@@ -275,4 +275,8 @@ def test_what_lies_beside_is_named_and_a_download_is_resumed_only_where_that_hel
             if "parts" in words or "has not finished" in words:
                 assert "resume the download at" not in ran.out, case
         if case == "aria2":
+            (folder / NAME).write_bytes(MODEL)  # as one that made room for all of it
+            whole = run("check", asked)
+            assert (whole.code, "unfinished" in whole.out, run("check", "--strict", asked).code) == (0, True, 4)
+            (folder / NAME).write_bytes(MODEL[:CUT_AT])
             assert run("info", asked, "--json").json["extent"]["resume_at"] is None

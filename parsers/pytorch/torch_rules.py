@@ -53,6 +53,9 @@ def refusals(parser: PyTorchZipParser) -> Iterator[tuple[str, str]]:
     yield from _of_values(folder, version, lower.get(f"{folder}byteorder".lower()))
     if f"{folder}data.pkl".lower() not in lower:
         yield "", f"there is no member {folder}data.pkl"
+    alignment = lower.get(f"{folder}.storage_alignment".lower())
+    if alignment is not None and not re.fullmatch(rb"\s*[+-]?\d+\s*", text := _text(alignment)):
+        yield f"{folder}.storage_alignment", f"it says {_shown(text)}, which is no number"
     is_script = f"{folder}constants.pkl".lower() in lower
     for name, record in records.items():
         member = record.unusual

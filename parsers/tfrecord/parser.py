@@ -526,10 +526,9 @@ class TfrecordParser(ProtobufParser):
     def members(self) -> Iterator[Member]:
         """Yield the records and gaps, by number."""
         for ordinal, entry in self.result.entries_from(self.result.root, 0):
-            kind = "gap" if entry.kind == "gap" else "record"
-            size = (entry.end or entry.start) - entry.start
-            reason = None if entry.finding is None else entry.finding.reason
-            yield Member(f"[{ordinal}]", kind, entry.start, size, entry.status or Status.COMPLETE, reason=reason)
+            kind, size = "gap" if entry.kind == "gap" else "record", (entry.end or entry.start) - entry.start
+            why = entry.finding.reason if entry.finding else None
+            yield Member(f"[{ordinal}]", kind, entry.start, size, entry.status or Status.COMPLETE, reason=why)
 
     def find_member(self, name: str) -> Node | None:
         """Return a record by its number, ``[3]``. Raises `MalformedError` for a field of one that is damaged."""

@@ -13,9 +13,11 @@ from pparse.cli.common import add_files, add_json, each_file, open_file, row_of
 from pparse.cli.exit_codes import DAMAGED, OK, USAGE
 from pparse.cli.output import cut_to_dict, report_cut, report_document_cut
 from pparse.display.text import safe
+from pparse.document.beside import unfinished
+from pparse.document.downloads import outermost_file
 from pparse.document.registry import viewer_for
 from pparse.errors import OptionError
-from pparse.findings import Severity, Status
+from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
 from pparse.recovery.document_verdict import BROKEN, all_findings, compared, document_status, findings_of
 
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
-    from pparse.findings import Finding
 
 # What the last line says.
 _OK: Final = "ok"
@@ -213,6 +214,10 @@ def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
         yield from (finding for finding in findings_of(viewer, viewer.extent()) if finding not in told)
     else:
         yield from (item for item in all_findings(document, document_status(document)) if item not in told)
+    control = unfinished(outermost_file(document))
+    if control is not None:
+        reason = f"{control} beside it: the program that wrote that has not finished the download"
+        yield Finding("unfinished", reason, severity=Severity.WARNING, source=document.name)
     if options.recursive:
         from pparse.recovery.findings_below import findings_below
 

@@ -67,7 +67,11 @@ def give_tensor(
     the elements mean.
     """
     try:
-        return _give_tensor(tensor, index, options, out, metadata, told)
+        code = _give_tensor(tensor, index, options, out, metadata, told)
+        told_there = not (options.output or options.npy or options.raw)  # beside the values, or in JSON
+        if code == DAMAGED and tensor.finding is not None and not told_there:
+            out.error(f"{tensor.name}: {tensor.finding.reason}")
+        return code
     except TruncatedTensorError as error:
         if options.partial is None and index is None and tensor.shape and tensor._is_contiguous():
             error.reason += "; --partial prefix gives the whole rows, --partial fill all of it, filled up"
@@ -96,7 +100,7 @@ def _give_tensor(
 ) -> int:
     if tensor.status is not Status.COMPLETE:
         tensor._confirm()  # a checksum of its own may tell that its bytes are right though those around it are not
-    code = OK if tensor.status is Status.COMPLETE else DAMAGED
+    code = OK if tensor.status is Status.COMPLETE and not tensor.unwritten_nbytes else DAMAGED
     named = form_of(options.output)
     if options.raw and named is not None:
         raise OptionError(
@@ -232,7 +236,7 @@ def _tensor_text(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, ou
             f"{safe(tensor.name)}  {safe(tensor.type_name)}  {tensor.shape_text}  "
             f"{format_size(tensor.listed_nbytes)}  {status_words(tensor.status, tensor.verified)}"
         )
-        if tensor.finding is not None and tensor.status is Status.COMPLETE:
+        if tensor.finding is not None:
             out.line(safe(tensor.finding.reason))
     for line in lines:
         out.line(line)
@@ -291,6 +295,8 @@ def _tensor_json(
         "verified": tensor.verified,
         **told,
     }
+    if tensor.finding is not None:
+        head["finding"] = tensor.finding.to_dict()
 
     def pieces() -> Iterator[str]:
         if not options.bare:

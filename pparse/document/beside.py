@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # How many files are asked for their size, and names that a message has.
 _MOST_SIZES: Final = 16
 _MOST_SHOWN: Final = 6
+# How many first bytes of two files are compared.
+_BEGIN: Final = 64 << 10
 # Files in which a program keeps how far a download is, and the endings of what is not finished.
 _CONTROL: Final = (".aria2", ".dl-meta", ".st", ".axel")
 _UNFINISHED: Final = (".part", ".partial", ".crdownload", ".download", ".incomplete", ".!qB", ".tmp")
@@ -41,7 +43,7 @@ def advise(outer: Extraction, files: Sequence[Resume], expected: int | None) -> 
         name = file.file.replace("\\", "/").rpartition("/")[2]
         if outer.folder is None or outer.folder.path_of(name) != file.file:
             continue
-        control = next((name + ending for ending in _CONTROL if name + ending in names), None)
+        control = _control(name, names)
         parts = () if control is not None else _parts(outer, name, names)
         if control is not None:
             how = " (aria2c -c)" if control.endswith(".aria2") else ""
@@ -55,6 +57,17 @@ def advise(outer: Extraction, files: Sequence[Resume], expected: int | None) -> 
             file.helps = False
         else:
             file.note = _other(outer, name, names, file.at, file.size or expected)
+
+
+def unfinished(outer: Extraction) -> str | None:
+    """Return the file in which a program keeps how far the download of an outermost file is; None if there is none."""
+    if outer.folder is None or outer.is_folder or outer.folder.distance is Distance.FAR:
+        return None
+    return _control(outer.name.replace("\\", "/").rpartition("/")[2], names_in(outer.folder))
+
+
+def _control(name: str, names: frozenset[str]) -> str | None:
+    return next((name + ending for ending in _CONTROL if name + ending in names), None)
 
 
 def _parts(outer: Extraction, name: str, names: frozenset[str]) -> list[str]:
@@ -86,14 +99,16 @@ def _other(outer: Extraction, name: str, names: frozenset[str], at: int, expecte
     others = [*alike, *sorted(one for one in names if one.endswith(f".{ending}") and one not in (name, *alike))]
     for other in others[:_MOST_SIZES] if expected else ():
         try:
-            size = outer.sibling(other, any_content=True).known_end()
+            file = outer.sibling(other, any_content=True)
+            size, begin = file.known_end(), file.data.pread(0, min(at, _BEGIN))
+            alike_so_far = not at or begin == outer.data.pread(outer.start, min(at, _BEGIN))
         except PASSING:
             raise
         except (PparseError, OSError):
             continue
-        if size == expected:
+        if size == expected and alike_so_far:
             has = f"{other!r} beside it has the {expected:,} bytes that this should have"
-            return has if at else f"or rename it, if that is it: {has}"
+            return f"{has}, and begins as it does" if at else f"or rename it, if that is it: {has}"
     return f"or rename {alike[0]!r}, if that is it" if alike and not at else ""
 
 

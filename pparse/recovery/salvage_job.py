@@ -9,6 +9,7 @@ from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.findings import Status
 from pparse.limits import MIB, count_words
 from pparse.recovery.report import RecoveredFile
+from pparse.tensors.tensor_facts import there_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -201,6 +202,12 @@ class Rest:
         """Remove the file, unless it was finished."""
         if self._file is not None:
             self._file.discard()
+
+
+def part_words(there: int, length: int, why: str) -> str:
+    """Return how many bytes of a tensor are there, and why not all; nothing is said twice."""
+    told = f"{there:,} of {length:,} bytes are there"
+    return told if why == there_words(there, length) else f"{told}: {why}"
 
 
 def text_of(text: str) -> str:

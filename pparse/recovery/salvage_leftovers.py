@@ -7,7 +7,7 @@ import math
 from pparse.errors import PASSING, LimitError, PparseError
 from pparse.findings import Status
 from pparse.recovery.report import RecoveredFile
-from pparse.recovery.salvage_job import Rest, text_of
+from pparse.recovery.salvage_job import Rest, part_words, text_of
 from pparse.recovery.tensor_judge import unjudged
 from pparse.writers.npy import write_npy
 
@@ -133,7 +133,7 @@ class Leftovers:
                 entry.gaps = gaps
                 entry.offset = span.offset
                 self._take(file, entry, None)
-        entry.reason = text_of(f"{_what(tensor)}: {there:,} of {length:,} bytes are there: {why}")
+        entry.reason = text_of(f"{_what(tensor)}: {part_words(there, length, why)}")
         if not there and entry.status in (Status.TRUNCATED, Status.DAMAGED):
             entry.status = Status.MISSING
         self.job.report_as(entry)

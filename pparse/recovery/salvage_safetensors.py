@@ -18,7 +18,7 @@ from pparse.parsers.safetensors.entry import METADATA, REFERENCE_HEADER_LIMIT
 from pparse.parsers.safetensors.layout import lay
 from pparse.recovery.reader_rules import measured, safetensors_header, why_no_name
 from pparse.recovery.report import RecoveredFile, doubtful_name
-from pparse.recovery.salvage_job import Rest, text_of
+from pparse.recovery.salvage_job import Rest, part_words, text_of
 from pparse.recovery.tensor_judge import TOO_LONG
 from pparse.tree.entry import SCALAR
 from pparse.viewers.safetensors.rules import REFUSED
@@ -405,7 +405,7 @@ def _save_part(
     else:
         if stop > begin and status is not Status.MISSING:
             there = _write_part(job, folder, tensor, stop, entry)
-        entry.reason = text_of(f"{what}: {there:,} of {length:,} bytes are there: {why}")
+        entry.reason = text_of(f"{what}: {part_words(there, length, why)}")
         job.report_as(entry)
     return {
         "name": text_of(tensor.name),

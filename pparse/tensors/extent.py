@@ -101,7 +101,7 @@ class Extent:
 
     @property
     def reasons(self) -> Iterator[Finding]:
-        """Why the first tensors of each status are not whole, if their entries say so and not just their bytes."""
+        """Why the first tensors of each status are not whole, and what was never written of the first ones."""
         return chain.from_iterable(self._reasons.values())
 
     @property
@@ -190,8 +190,7 @@ class Extent:
             self.unsupported += 1
             finding = tensor.finding
             self.unread_faults += finding is None or finding.severity is Severity.ERROR
-        if tensor.claimed_status is not Status.COMPLETE:
-            self._add_reason(tensor, status)
+        self._add_reason(tensor, status)
 
     def _add_reason(self, tensor: TensorFacts, status: Status | None) -> None:
         kept = self._reasons.setdefault(status, [])

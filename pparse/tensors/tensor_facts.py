@@ -28,6 +28,11 @@ _SETTLED: Final = (Status.DAMAGED, Status.UNSUPPORTED)
 _TOO_LARGE: Final = "the shape is too large for an array, even for one without elements"
 
 
+def there_words(there: int, wanted: int) -> str:
+    """Return how many bytes of a tensor are there, in words."""
+    return f"{f'{there:,}' if there else 'none'} of its {count_words(wanted, 'byte')} {are(there)} there"
+
+
 class UnknownShape(tuple[int, ...]):
     """The shape of a tensor whose shape is not known; as a tuple, it is empty."""
 
@@ -299,7 +304,7 @@ class TensorFacts:
         if self._finding is None and self._status in _CUT:
             span = self.spans[0] if self.spans else Span(None, 0, 0, "")
             there, wanted = self.available_nbytes, self.stored_nbytes
-            reason = f"{f'{there:,}' if there else 'none'} of its {count_words(wanted, 'byte')} {are(there)} there"
+            reason = there_words(there, wanted)
             return Finding(
                 str(self._status),
                 reason,

@@ -40,9 +40,10 @@ from threading import Thread
 from pparse.data.base import BytesData
 from pparse.document.opening import open as open_document
 from pparse.document.registry import Registry, excerpt_of, viewer_for
-from pparse.errors import ClosedError, EngineError, FormatError, LimitError, PparseError, SourceError, UnsupportedError
+from pparse.errors import ClosedError, EngineError, FormatError, LimitError, PparseError, SourceError
 from pparse.findings import Severity, Status
 from pparse.limits import KIB, MIB
+from pparse.testing.answers import extent_of, judged, statuses
 from pparse.testing.fakes import FailingData, GappyData, UnknownSizeData
 from pparse.testing.patience import Patience
 from pparse.tree.entry import SCALAR
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, Final
 
     from pparse.document.extraction import Extraction
-    from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
     from pparse.tree.node import Node
@@ -225,16 +225,16 @@ class ParserContract:
         for name, sample in self.samples.items():
             with self.open(sample) as extraction:
                 whole = tree_of(extraction)
-                extent = _extent_of(extraction)
+                extent = extent_of(extraction)
                 needed = 0 if extent is None else min(extent.last_byte - extraction.parsed.start, len(sample))
             scalars = {leaf.path: leaf for leaf in whole if leaf.value is not None}
             most = 0
             for size in self.cuts(len(sample)):
                 with self.open(sample[:size]) as cut:
-                    told = [_extent_of(cut)]
+                    told = [extent_of(cut)]
                     leaves = tree_of(cut)
                     list(cut.check())
-                    told.append(_extent_of(cut))
+                    told.append(extent_of(cut))
                 for extent in (found for found in told if found is not None and not found.at_least):
                     assert not extent.missing_bytes or size + extent.missing_bytes >= needed, (name, size, extent)
                 complete = [leaf for leaf in leaves if leaf.status is Status.COMPLETE and leaf.path in scalars]
@@ -262,14 +262,14 @@ class ParserContract:
                 wanted = {leaf.path for leaf in tree_of(extraction) if leaf.shape == SCALAR}
             for size in self.cuts(len(sample)):
                 with self.open(sample[:size]) as cut:
-                    told = {f"{who} at once": status for who, status in _statuses(cut).items()}
+                    told = {f"{who} at once": status for who, status in statuses(cut).items()}
                     lost = wanted - {leaf.path for leaf in tree_of(cut) if leaf.status is Status.COMPLETE}
-                    told |= {f"{who} when all is loaded": status for who, status in _statuses(cut).items()}
+                    told |= {f"{who} when all is loaded": status for who, status in statuses(cut).items()}
                     rows = list(cut.parse().listing.members())
                     bare = [row.name for row in rows if row.status is not Status.COMPLETE and not row.reason]
                     assert not bare, (name, size, "no reason", bare[:3])
                     finds = any(finding.severity is Severity.ERROR for finding in cut.check())
-                    told |= {f"{who} when all is checked": status for who, status in _statuses(cut).items()}
+                    told |= {f"{who} when all is checked": status for who, status in statuses(cut).items()}
                 claims = [who for who, status in told.items() if status is Status.COMPLETE]
                 claims += [] if finds else ["check"]
                 if lost and claims:
@@ -322,12 +322,12 @@ class ParserContract:
             with self.open(source) as extraction:
                 viewer = extraction.view()
                 held = list(viewer.tensors())
-                told = _judged(held)
+                told = judged(held)
                 bare = [tensor for tensor in held if tensor.status is not Status.COMPLETE and tensor.finding is None]
                 assert not bare, (case, "no reason", bare[:3])
                 self._agree(viewer, told, (case, "after a listing"))
                 list(viewer.check())
-                checked = _judged(held)
+                checked = judged(held)
                 self._agree(viewer, checked, (case, "after a check"))
             with self.open(source) as extraction:
                 self._agree(extraction.view(), told[::-1], (case, "by name first"))
@@ -338,7 +338,7 @@ class ParserContract:
 
     def _agree(self, viewer: Viewer, told: Sequence[tuple[str, Status]], case: object) -> None:
         fresh = [viewer.find(name) for name, _ in told]  # None: a name that lists give to what has none
-        found = dict(_judged([tensor for tensor in fresh if tensor is not None]))
+        found = dict(judged([tensor for tensor in fresh if tensor is not None]))
         wanted = {tensor.name: status for tensor, (_, status) in zip(fresh, told, strict=True) if tensor is not None}
         assert found == wanted, case
 
@@ -579,29 +579,6 @@ def _outcome(read: Callable[[], object]) -> type[Exception] | None:
     except (PparseError, ValueError) as error:  # ValueError: a view of bytes that must be changed, a buffer too small
         return type(error)
     return None
-
-
-def _extent_of(extraction: Extraction) -> Extent | None:
-    found: Extent | None = None
-    with suppress(UnsupportedError):  # no tensors
-        found = extraction.view().extent()
-    return found
-
-
-def _statuses(extraction: Extraction) -> dict[str, Status]:
-    """Return the status of a document, by who reports it."""
-    told = {"the root": extraction.root.status, "the result": extraction.parse().status}
-    with suppress(UnsupportedError):  # no tensors
-        told["the viewer"] = extraction.view().status
-    return told
-
-
-def _judged(tensors: list[Tensor]) -> list[tuple[str, Status]]:
-    """Return the statuses of tensors, after the checksums of those that are not whole, which may clear them."""
-    for tensor in tensors * 2:  # the checksum of one may contradict bytes that it shares with another
-        if tensor.status is not Status.COMPLETE:
-            tensor._confirm()
-    return [(tensor.name, tensor.status) for tensor in tensors]
 
 
 def _link(number: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
+from pparse.data.zero_runs import first_unwritten
 from pparse.document.downloads import Resume
 from pparse.errors import LimitError, PathError, PparseError
 from pparse.findings import Finding, Status
@@ -177,6 +178,11 @@ class OnnxViewer(ProtoViewer):
             extent.expected = (extent.actual or 0) + 1
             extent.resume_at = extent.actual
             return self.keep_extent(extent)
+        for name, file in self._maker.external if extent.unwritten else ():
+            content = file.content
+            hole = None if content is None else first_unwritten(content.data, content.start, content.known_end())
+            if hole is not None:
+                extent.resume.append(Resume(self._maker.external.path_of(name), hole, hole=True))
         if not lacking or self.own_status() is not Status.COMPLETE:
             return super().close_extent(extent)
         extent.actual = (extent.actual or 0) + sum(file.there for _, file in self._maker.external)

@@ -119,6 +119,7 @@ class TensorMaker:
         self.first: dict[str, StorageId] = {}
         """The first id of each storage that was met: torch keeps the type that it says (torch/serialization.py)."""
         self.lacking: dict[str, int] = {}
+        self.odd_sizes: dict[str, tuple[int, int]] = {}  # of storages: bytes that are there, and that should be
         """Bytes that are missing of storages, by key."""
 
     def unreadable(
@@ -136,6 +137,10 @@ class TensorMaker:
         return Tensor(
             name, dtype, shape, (), stored_dtype=word, status=Status.UNSUPPORTED, finding=finding, owner=self._owner
         )
+
+    def _note_size(self, storage: StorageId, held: Stored, meant: int) -> None:
+        if held.status is Status.COMPLETE and held.size != meant and not storage.view:
+            self.odd_sizes[storage.key] = held.size, meant
 
     def of_torch(self, name: str, stored: StoredTensor, held: Stored | None) -> Tensor:
         """Return a tensor of PyTorch; ``held``: its storage in the file, None if that is missing."""
@@ -169,6 +174,7 @@ class TensorMaker:
                 name, dtype, stored.shape, (span,), stored_dtype=word, status=status, finding=finding, owner=self._owner
             )
         status, finding_, stop = held.status, held.finding, None
+        self._note_size(stored.storage, held, meant)
         if status is Status.COMPLETE and end > held.size:
             status = Status.DAMAGED
             finding_ = Finding(

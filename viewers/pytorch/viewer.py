@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from itertools import islice
+from itertools import chain, islice
 
 from pparse.errors import MalformedError
 from pparse.findings import Finding, Severity, Status
@@ -90,7 +90,12 @@ class PyTorchViewer(PickleViewer):
         """Look at everything and yield each finding; ``strict`` adds why torch would refuse the file."""
         yield from super().check(strict=strict)
         if strict and isinstance(self.parser, PyTorchZipParser):
-            for name, why in islice(refusals(self.parser), _MOST_REFUSALS):
+            self.extent()  # which lists all tensors
+            sizes = (
+                (f"{self.parser.prefix}data/{key}", f"it has {there:,} bytes, and its tensors say {meant:,}")
+                for key, (there, meant) in self.maker.odd_sizes.items()
+            )
+            for name, why in islice(chain(refusals(self.parser), sizes), _MOST_REFUSALS):
                 finding = Finding("refused", f"torch refuses this, because {why}", severity=Severity.WARNING, path=name)
                 finding.source = self.extraction.name
                 self.findings.add(finding)

@@ -112,7 +112,9 @@ class ShardSetViewer(Viewer):
             extent.at_least = False
             yield from self._shard_tensors(number, name, viewer, table, names, extent, others)
             if extent.at_least:  # its header is cut: which tensors it names is unknown
-                missing[name] = self._note("truncated", "the shard is cut inside its header", path=name)
+                missing[name] = self._note(
+                    "truncated", "the shard is cut: what it has besides these is not known", path=name
+                )
             extent.at_least |= cut_before
         if table is not None and not table.all_seen:
             for tensor in self._unseen(table, missing):

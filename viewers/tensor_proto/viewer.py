@@ -226,7 +226,7 @@ class ProtoViewer(Viewer):
             extent.at_least = True
             extent.cut_files = 1
             extent.resume_at, extent.resume_file = there, source.name
-        if extent.unwritten:  # resuming at the end of the file would never fill the hole
+        if extent.unwritten and self.holes:  # resuming at the end of the file would never fill the hole
             written = last_written(source.data, source.start, self.holes[0][0])
             extent.resume_at, extent.resume_file = written - source.start, source.name
         return self.keep_extent(extent)
