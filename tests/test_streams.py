@@ -25,6 +25,7 @@ from tests import sweep, zstd
 from tests.conftest import safetensors
 from tests.deflate_samples import content, deflate
 from tests.rows import rows
+from tests.truth.wrappers import lz4_blocks
 
 
 def fault(reason):
@@ -185,8 +186,10 @@ def test_every_prefix_of_a_stream_gives_a_prefix_of_the_content(codec):
             least = len(got)
             assert isinstance(data.error, EndOfDataError), cut
             assert data.gaps[-1].length is None
-            # An lz4 frame that is cut behind four zeros, and four other bytes, may have lost bytes before its end.
+            # An lz4 frame that is cut behind four zeros, and four other bytes, may have lost bytes before its end; not
+            # if it ends where a block does.
             ended = codec == "lz4" and cut > 15 and stream[cut - 8 : cut - 4] == bytes(4) != stream[cut - 4 : cut]
+            ended = ended and cut not in {end for end, _ in lz4_blocks(stream)}
             assert document.status is (Status.DAMAGED if ended else Status.TRUNCATED)
             with pytest.raises(MalformedError if ended else EndOfDataError):
                 document.get("content")

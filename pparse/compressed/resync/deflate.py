@@ -196,7 +196,7 @@ class _DeflateWalk:
             behind = body_end + self._source.trailer
             if self._source.may_end(behind):
                 failure.suspect_from, failure.why_suspect = failure.start_out, _CONTRADICTED
-                end = self._source.end_of_member(behind, failure.start_out, failure.out, failure.error)
+                end = self._source.end_of_member(failure.start, behind, failure.start_out, failure.out, failure.error)
                 here = yield from self._members(_Position(behind, end), None, joins=end == failure.out)
                 if here.at >= self._end:
                     return
@@ -318,7 +318,7 @@ class _DeflateWalk:
             if not self._contradicted(error) or not source.may_end(failed_at + 8):
                 return self._failed_in(inner, failed_at, error, piece, here)
             data.suspect_ranges = (SuspectRange(inner.member_out, inner.produced, _CONTRADICTED),)
-            member_end = self._source.end_of_member(failed_at + 8, inner.member_out, inner.produced, error)
+            member_end = source.end_of_member(inner.member_start, failed_at + 8, inner.member_out, inner.produced, error)
             joins = member_end == inner.produced
             member_out = None if here.member_out is None else here.member_out + member_end
             here = _Position(failed_at + 8, member_out, too_far=here.too_far)
@@ -577,9 +577,8 @@ class _DeflateWalk:
         return Piece(data, at, min(end, self._end), position=position, joins=whole, error=trial.error), member_out
 
     def _member_end(self, here: _Position, bit: int, trial: Trial) -> int | None:
-        """Return where in the output the member ends of which ``trial`` is the last, if it says so at its end.
-
-        And if that agrees with what is known of it.
+        """Return where in the output the member ends of which ``trial`` is the last, if it says so at its end, and that
+        agrees with what is known of it.
         """
         if not trial.ended or here.member_out is None:
             return None
@@ -595,6 +594,7 @@ class _DeflateWalk:
         else:
             return None
         lost = bit // 8 - here.sound_at + 1
-        if not here.least <= total - trial.length <= here.least + 1032 * lost + 64 * KIB:
-            return None  # the trailer is damaged, too
+        least = here.least + max(0, 8 * lost // 9 - 4 * KIB)  # no encoder makes more of it; 4 KiB may have come in
+        if not least <= total - trial.length <= here.least + 1032 * lost + 64 * KIB:
+            return None  # the trailer is damaged, too, or another member's
         return here.member_out + total

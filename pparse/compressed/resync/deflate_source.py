@@ -27,6 +27,8 @@ _AHEAD: Final = 72 * KIB
 _FIRST: Final = 1 * KIB
 _BEFORE: Final = 4
 _MAGIC: Final = b"\x1f\x8b\x08"
+# How many times the size of a packed member its content is believed to be, if nothing else says so.
+_RATIO: Final = 16
 _TRAILER: Final = {"gzip": 8, "zlib": 4, "deflate": 0}
 
 
@@ -100,8 +102,8 @@ class DeflateSource:
         size = int.from_bytes(trailer[4:], "little")
         return int.from_bytes(trailer[:4], "little") == trial.crc and size == trial.length & 0xFFFFFFFF
 
-    def end_of_member(self, behind: int, begin: int, out: int, error: PparseError) -> int:
-        """Return where a member should end in the output, of which ``[begin, out)`` came out.
+    def end_of_member(self, start: int, behind: int, begin: int, out: int, error: PparseError) -> int:
+        """Return where the member ``[start, behind)`` should end in the output, of which ``[begin, out)`` came out.
 
         If its checksum is wrong, the size before ``behind`` tells it, unless that makes no sense.
         """
@@ -111,7 +113,9 @@ class DeflateSource:
         made = out - begin
         size = int.from_bytes(tail, "little")
         size += (made - size + (1 << 31)) >> 32 << 32  # it is said modulo 2^32
-        return begin + size if len(tail) == 4 and size >= 0 and abs(size - made) <= max(1000, made // 2) else out
+        # Only noise over the trailer says something else, and then hardly a size that so many packed bytes may have.
+        most = _RATIO * max(made, behind - start) + 64 * KIB
+        return begin + size if len(tail) == 4 and tail != bytes(4) and 0 <= size <= most else out
 
     def is_whole(self, trial: Trial, unknown: int) -> bool:
         """Say whether all of a member was found: nothing is unknown, and its size is what the trailer says."""
