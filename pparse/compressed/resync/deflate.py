@@ -318,7 +318,9 @@ class _DeflateWalk:
             if not self._contradicted(error) or not source.may_end(failed_at + 8):
                 return self._failed_in(inner, failed_at, error, piece, here)
             data.suspect_ranges = (SuspectRange(inner.member_out, inner.produced, _CONTRADICTED),)
-            member_end = source.end_of_member(inner.member_start, failed_at + 8, inner.member_out, inner.produced, error)
+            member_end = source.end_of_member(
+                inner.member_start, failed_at + 8, inner.member_out, inner.produced, error
+            )
             joins = member_end == inner.produced
             member_out = None if here.member_out is None else here.member_out + member_end
             here = _Position(failed_at + 8, member_out, too_far=here.too_far)
