@@ -114,6 +114,7 @@ class Directory:
         "end",
         "finish",
         "first",
+        "fits",
         "shift",
         "stale",
         "torn",
@@ -135,6 +136,8 @@ class Directory:
         """Offset of the end of the archive, with its comment."""
         self.declared = 0
         """Number of entries that the end record gives."""
+        self.fits = True
+        """Whether its size is what the end record gives."""
         self.zip64 = survey.zip64
         """Whether some entries have zip64 fields."""
         self.torn = False
@@ -225,6 +228,7 @@ def _check_end(data: Data, at: int, start: int, end: int, budget: MemoryBudget) 
             continue
         directory = Directory(begin, shift, survey)
         directory.declared, directory.finish = record.entries, at + record.length
+        directory.fits = record.size == stop - begin
         if not _accounts_for(data, directory, survey, start, end):
             continue
         overlaps = array("q") if survey.ordered else _find_overlaps(data, directory, budget)

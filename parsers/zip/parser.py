@@ -246,6 +246,9 @@ class ZipParser(ArchiveParser):
                 wanted=directory.declared,
                 got=directory.count,
             )
+        if not directory.fits:
+            reason = "the end record gives another size of the directory: other readers do not find it"
+            self._note("contradiction", reason, directory.end, None, Severity.ERROR)
         if directory.finish < end:
             rest = end - directory.finish
             zeros = rest <= BLOCK and not known_bytes(self.result.extraction.data, directory.finish, rest).strip(b"\0")

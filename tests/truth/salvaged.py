@@ -176,6 +176,8 @@ def is_of_sample(sample: Sample, path: str) -> bool:
     """Whether a file that was written is the sample's, or was made of it."""
     name = path.rpartition("/")[2]
     stem = sample.file.rpartition(".")[0]
+    if sample.name == "onnx-external":
+        return name in (sample.entry, "model.safetensors")
     if sample.leads:  # its files are checkpoints
         return name in (sample.file, f"{sample.file}.safetensors")
     if sample.name.startswith(("pytorch", "pickle", "flax", "npy", "npz", "gguf", "onnx")):
@@ -262,7 +264,7 @@ def has_grown(attempt: Attempt) -> bool:
         return False
     if case.wrapper == "tar":
         layer = case.wrapped.files[case.wrapped.main].chain[0]
-        if damage.kind == "insert" and not (layer.size | damage.length) % 512:
+        if not (layer.size | damage.length) % 512:
             return False  # behind a member without padding, whole blocks may as well be a header that is destroyed
         return layer.start + case.sample.header <= damage.offset <= layer.end
     if not case.sample.name.startswith(("safetensors", "gguf", "onnx-external")):
