@@ -168,7 +168,7 @@ def test_get_tells_what_the_comparison_found(run, training, part):
     assert (told["status"], told["verified"]) == ("complete", True)
     damaged(training, "out/bias")
     ran = run("get", training, word)
-    assert (ran.code, ran.out) == (4, "out/bias  float32  2  8 B  damaged\n")
+    assert (ran.code, ran.out) == (4, "out/bias  float32  2  8 B  damaged\nits checksum is wrong\n")
     assert "its checksum is wrong; 'pparse recover' sets it apart, with its bytes as they are" in ran.err
     assert run("get", training, word, "--json").out == ""
 

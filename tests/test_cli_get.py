@@ -14,6 +14,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import pparse
+from tests.conftest import safetensors
 from tests.rows import rows
 
 WORDS = {
@@ -674,3 +676,20 @@ def test_what_is_no_zip_is_not_taken_for_a_cut_one(run, tmp_path):
         assert ran.code == 4
         assert "it is no zip" in ran.out
         assert "resume" not in ran.out
+
+
+def test_empty_lists_without_end_are_refused_and_structures_are_read_once(run, tmp_path, monkeypatch):
+    path = tmp_path / "empty.safetensors"
+    shapes = {"a": [1 << 40, 0], "b": [3, 0]}
+    entries = {name: {"dtype": "F32", "shape": shape, "data_offsets": [0, 0]} for name, shape in shapes.items()}
+    path.write_bytes(safetensors(entries))
+    ran = run("get", path, "a", "--json")
+    assert (ran.code, "1,099,511,627,776 empty lists" in ran.err) == (2, True), ran.err
+    assert run("get", path, "b", "--json").json["data"] == [[], [], []]
+    many = np.zeros(4, [(f"f{number}", "u1") for number in range(300)])
+    np.save(tmp_path / "s.npy", many)
+    read = []
+    real = pparse.Tensor.blocks
+    monkeypatch.setattr(pparse.Tensor, "blocks", lambda *given, **more: read.append(1) or real(*given, **more))
+    assert len(run("get", tmp_path / "s.npy", "--json").json["data"]) == 300
+    assert len(read) < 5

@@ -14,6 +14,7 @@ import pytest
 
 import pparse
 from pparse.document.downloads import outside
+from pparse.errors import SourceError
 from tests import onnx_files
 from tests.truth.samples import load
 
@@ -211,7 +212,7 @@ BESIDE = {
     "split(1)": ({f"m.safetensors.parta{'abc'[n]}": part for n, part in enumerate(THIRDS)}, "is the first of 3 parts"),
     "numbers": (
         {f"m.safetensors.{n}": part for n, part in enumerate(THIRDS)},
-        "the first of 3 parts that lie here: join",
+        "the first of 3 parts that lie beside it: join",
     ),
     "part1": (
         {f"my m.safetensors.part{n + 1}": part for n, part in enumerate(THIRDS)},
@@ -280,3 +281,29 @@ def test_what_lies_beside_is_named_and_a_download_is_resumed_only_where_that_hel
             assert (whole.code, "unfinished" in whole.out, run("check", "--strict", asked).code) == (0, True, 4)
             (folder / NAME).write_bytes(MODEL[:CUT_AT])
             assert run("info", asked, "--json").json["extent"]["resume_at"] is None
+
+
+class Hostile(pparse.Folder):
+    """A folder whose files, but for the one that is asked about, cannot be opened; or that cannot be listed."""
+
+    def __init__(self, error: Exception, *, listed: bool) -> None:
+        self.error, self.listed = error, listed
+
+    def list(self) -> list[str]:
+        if not self.listed:
+            raise self.error
+        return ["x.partaa", "x.partab", "m.safetensors", "m (1).safetensors", "n.safetensors"]
+
+    def open(self, name: str) -> bytes:
+        raise self.error
+
+
+def test_a_file_beside_that_cannot_be_read_changes_nothing(tmp_path):
+    for error in (OSError(13, "Permission denied"), SourceError("gone"), ValueError("no")):
+        for listed in (True, False):
+            for name in ("x.partaa", "m.safetensors"):
+                path = tmp_path / name
+                path.write_bytes(MODEL[:CUT_AT])
+                with pparse.view(path, folder=Hostile(error, listed=listed)) as model:
+                    assert str(model.extent().status) == "truncated"
+                    assert model.extent().resume_at == CUT_AT

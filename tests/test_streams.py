@@ -8,6 +8,7 @@ import io
 import itertools
 import json
 import lzma
+import random
 import struct
 import tarfile
 import zipfile
@@ -625,3 +626,18 @@ def test_recover_unpacks_streams_by_every_extension_that_the_codecs_name(run, tm
                 outer.writestr(names[-1], WRITERS[codec.name](plain.getvalue()))
     assert run("recover", tmp_path / "all.zip", "-o", tmp_path / "out").code == 0
     assert sorted(path.parent.name for path in (tmp_path / "out").rglob("inside.txt")) == sorted(names)
+
+
+def test_a_stream_of_stored_blocks_that_is_cut_is_cut_and_nothing_else():
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        for number in range(300):
+            member = tarfile.TarInfo(f"m{number}.bin")
+            member.size = 200
+            archive.addfile(member, io.BytesIO(random.Random(number).randbytes(200)))
+    stream = gzip.compress(made.getvalue(), 0)
+    for cut in sweep.some(range(66_000, 300_000, 1_111), 4, ends=1):
+        with pparse.open(stream[:cut]) as document:
+            whole = [member for member in document.parse().listing.members() if str(member.status) == "complete"]
+            assert len(whole) >= cut // 1_024 - 3
+            assert document.status is Status.TRUNCATED

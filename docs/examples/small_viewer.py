@@ -20,7 +20,8 @@ class SmallViewer(NodeViewer):
 
     def tensor_of(self, node, name):
         info, data, there = node.load(), self.root.find("data"), self.extraction.known_end()
-        start = (there if data is None else data.start) + info["offset"]
+        behind = there + (self.extraction.start - there) % 32  # if the file ends in the padding before them
+        start = (behind if data is None else data.start) + info["offset"]
         status = status_by_place(start, start + info["size"], there)
         if data is None and self.root.status is Status.DAMAGED:
             status = Status.DAMAGED  # the table has no known end, so nobody knows where the data begin

@@ -26,7 +26,7 @@ _VERSIONS: Final = range(1, 11)
 # The ways of packing that torch reads: those of miniz.
 _METHODS: Final = ("stored", "deflate")
 # Bytes of a small member that are looked at.
-_MOST: Final = 64
+_MOST: Final = 4096
 
 
 def refusals(parser: PyTorchZipParser) -> Iterator[tuple[str, str]]:
@@ -78,7 +78,7 @@ def _of_values(folder: str, version: Record, order: Record | None) -> Iterator[t
 
 
 def _shown(text: bytes) -> str:
-    return repr(text.decode("latin-1"))
+    return repr(text[:64].decode("latin-1"))
 
 
 def _text(record: Record) -> bytes:

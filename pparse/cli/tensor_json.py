@@ -6,6 +6,7 @@ from functools import partial
 from json import dumps
 from math import prod
 
+from pparse.errors import UnsupportedError
 from pparse.tensors.selection import boxes
 
 TYPE_CHECKING = False
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 
 # Elements that are Python's numbers at a time.
 _PIECE: Final = 1 << 15
+# Bytes of structures that are kept.
+_MOST_KEPT: Final = 64 << 20
+# Lists without elements that are written: nothing but a shape makes them.
+_MOST_EMPTY: Final = 1 << 24
 
 
 def json_of(shape: Sequence[int], dtype: Any, parts: Callable[[], Iterator[Any]]) -> Iterator[str]:
@@ -26,11 +31,23 @@ def json_of(shape: Sequence[int], dtype: Any, parts: Callable[[], Iterator[Any]]
     if dtype.names is None:
         yield from _lists(shape, parts())
         return
+    parts = _kept(parts)
     for number, name in enumerate(dtype.names):
         base, inner = dtype[name].subdtype or (dtype[name], ())
         yield ("{" if not number else ", ") + f"{dumps(name)}: "
         yield from json_of((*shape, *inner), base, partial(_field, name, parts))
     yield "}"
+
+
+def _kept(parts: Callable[[], Iterator[Any]]) -> Callable[[], Iterator[Any]]:
+    """Return what gives the same parts, from memory if they take little: else each field reads all of them again."""
+    found, size = [], 0
+    for part in parts():
+        size += part.nbytes
+        if size > _MOST_KEPT:
+            return parts
+        found.append(part)
+    return lambda: iter(found)
 
 
 def _field(name: str, parts: Callable[[], Iterator[Any]]) -> Iterator[Any]:
@@ -44,6 +61,8 @@ def _lists(shape: Sequence[int], parts: Iterator[Any]) -> Iterator[str]:
     if 0 in shape:  # its elements are the empty lists
         shape, inside = shape[: shape.index(0)], (0,)
         total = prod(shape)
+        if total > _MOST_EMPTY:
+            raise UnsupportedError(f"the tensor has no elements, but {total:,} empty lists: more than {_MOST_EMPTY:,}")
         parts = (np.zeros((min(_PIECE, total - at), 0)) for at in range(0, total, _PIECE))
     inner = [prod(shape[axis:]) for axis in range(len(shape))]  # the elements of a list, for each depth
     at = deep = 0

@@ -6,11 +6,10 @@ Only names are looked at, and the sizes and first bytes of a few files: what is 
 from __future__ import annotations
 
 import re
-from shlex import quote
 
 from pparse.data.base import Distance
 from pparse.document.part_names import how_to_join, names_in, parts_in
-from pparse.errors import PASSING, PparseError
+from pparse.errors import CancelledError, ClosedError, PparseError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,16 +19,17 @@ if TYPE_CHECKING:
     from pparse.document.downloads import Resume
     from pparse.document.extraction import Extraction
 
-# How many files are asked for their size, and names that a message has.
+# How many files are asked for their size.
 _MOST_SIZES: Final = 16
-_MOST_SHOWN: Final = 6
+# What ends a question, whatever is asked.
+_STOPPED: Final = (CancelledError, ClosedError)
 # How many first bytes of two files are compared.
 _BEGIN: Final = 64 << 10
 # Files in which a program keeps how far a download is, and the endings of what is not finished.
 _CONTROL: Final = (".aria2", ".dl-meta", ".st", ".axel")
 _UNFINISHED: Final = (".part", ".partial", ".crdownload", ".download", ".incomplete", ".!qB", ".tmp")
 # What copies of a file are called.
-_COPY: Final = re.compile(r"^copy of |\s*\(\d+\)| - copy|[ _-]copy|(?:\.part|\.partial|\.tmp|\.bak|\.old|\.orig)$")
+_COPY: Final = re.compile(r"^copy of |\(\d{1,4}\)| - copy|[ _-]copy|(?:\.part|\.partial|\.tmp|\.bak|\.old|\.orig)$")
 
 
 def advise(outer: Extraction, files: Sequence[Resume], expected: int | None) -> None:
@@ -41,7 +41,7 @@ def advise(outer: Extraction, files: Sequence[Resume], expected: int | None) -> 
     names = frozenset() if is_far else names_in(outer.folder)
     for file in files[:_MOST_SIZES] if names else ():
         name = file.file.replace("\\", "/").rpartition("/")[2]
-        if outer.folder is None or outer.folder.path_of(name) != file.file:
+        if outer.folder is None or outer.folder.path_of(name).removeprefix("./") != file.file.removeprefix("./"):
             continue
         control = _control(name, names)
         parts = () if control is not None else _parts(outer, name, names)
@@ -50,10 +50,8 @@ def advise(outer: Extraction, files: Sequence[Resume], expected: int | None) -> 
             file.note = f"the program that wrote {control} has not finished: run it again{how}"
             file.helps = False
         elif parts:
-            shown = " ".join(quote(part) for part in parts[:_MOST_SHOWN]) + (" …" if len(parts) > _MOST_SHOWN else "")
-            file.note = (
-                f"{name} is the first of {len(parts)} parts that lie here: join them ({how_to_join(name, shown)})"
-            )
+            how = how_to_join(parts, names)
+            file.note = f"{name} is the first of {len(parts)} parts that lie beside it: {how}"
             file.helps = False
         else:
             file.note = _other(outer, name, names, file.at, file.size or expected)
@@ -83,9 +81,9 @@ def _begin(outer: Extraction, name: str) -> bytes:
     """Return the first bytes of a file beside another; nothing if it cannot be read."""
     try:
         return outer.sibling(name, any_content=True).data.pread(0, 4)
-    except PASSING:
+    except _STOPPED:
         raise
-    except (PparseError, OSError):
+    except (PparseError, OSError, ValueError):
         return b""
 
 
@@ -102,9 +100,9 @@ def _other(outer: Extraction, name: str, names: frozenset[str], at: int, expecte
             file = outer.sibling(other, any_content=True)
             size, begin = file.known_end(), file.data.pread(0, min(at, _BEGIN))
             alike_so_far = not at or begin == outer.data.pread(outer.start, min(at, _BEGIN))
-        except PASSING:
+        except _STOPPED:
             raise
-        except (PparseError, OSError):
+        except (PparseError, OSError, ValueError):  # what is wrong with a file that nobody asked for is not told
             continue
         if size == expected and alike_so_far:
             has = f"{other!r} beside it has the {expected:,} bytes that this should have"
@@ -115,4 +113,4 @@ def _other(outer: Extraction, name: str, names: frozenset[str], at: int, expecte
 def _plain(name: str) -> str:
     """Return a name without what makes it that of a copy."""
     stem, dot, ending = name.lower().rpartition(".")
-    return _COPY.sub("", stem) + dot + ending if dot else _COPY.sub("", name.lower())
+    return _COPY.sub("", stem).strip() + dot + ending if dot else _COPY.sub("", name.lower()).strip()

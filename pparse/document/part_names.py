@@ -6,11 +6,11 @@ import re
 from itertools import islice
 from shlex import quote
 
-from pparse.errors import PASSING, PparseError
+from pparse.errors import CancelledError, ClosedError, PparseError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
     from typing import Final
 
     from pparse.document.folder import Folder
@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 # How many names of a folder are looked at, and numbers of parts.
 _MOST_NAMES: Final = 20_000
 _MOST_PARTS: Final = 1_000
+# How many names a message has.
+_MOST_SHOWN: Final = 6
 # The names of parts: those of split(1), of 7-Zip and of download managers; of Info-ZIP (``zip -s``).
-_PART: Final = re.compile(r"(?P<whole>.+?)(?P<mark>[._-]part[._-]?|[._-])(?P<number>\d{1,5}|[a-z]{2,3})", re.IGNORECASE)
+_PART: Final = re.compile(
+    r"(?P<whole>.+?)(?P<mark>[._-]part[._-]?|[._-])(?P<number>[0-9]{1,5}|[a-z]{2,3})", re.IGNORECASE
+)
 _ZIP_PART: Final = re.compile(r"(?P<whole>.+)\.z(?:\d\d+|ip)", re.IGNORECASE)
 
 
@@ -39,9 +43,9 @@ def names_in(folder: Folder | None) -> frozenset[str]:
         return frozenset()
     try:
         return frozenset(islice(folder.names() or (), _MOST_NAMES))
-    except PASSING:
+    except (CancelledError, ClosedError):
         raise
-    except (PparseError, OSError):
+    except (PparseError, OSError, ValueError):  # a folder that cannot be listed has nothing to say
         return frozenset()
 
 
@@ -58,13 +62,16 @@ def folders_with(folder: Folder, endings: tuple[str, ...]) -> list[str]:
     return list(found.values())
 
 
-def how_to_join(name: str, shown: str) -> str:
-    """Return the command that joins the parts ``shown``, of which ``name`` is the first."""
-    zipped = _ZIP_PART.fullmatch(name)
+def how_to_join(parts: Sequence[str], names: Collection[str]) -> str:
+    """Return what to do to join ``parts``, in order, in a folder that holds ``names``."""
+    zipped, part = _ZIP_PART.fullmatch(parts[0]), _PART.fullmatch(parts[0])
+    if any(not name.isascii() or name.startswith("-") or not name.isprintable() for name in parts):
+        return "join them in order"
     if zipped is not None:
-        return f"zip -s 0 {quote(zipped['whole'])}.zip --out whole.zip"
-    part = _PART.fullmatch(name)
-    return f"cat {shown} > {quote(part['whole']) if part is not None else 'whole'}"
+        return f"join them (zip -s 0 {quote(zipped['whole'])}.zip --out whole.zip)"
+    whole = part["whole"] if part is not None and part["whole"] not in names else "whole"
+    shown = " ".join(map(quote, parts[:_MOST_SHOWN])) + (" …" if len(parts) > _MOST_SHOWN else "")
+    return f"join them (cat {shown} > {quote(whole)})" if whole not in names else "join them in order"
 
 
 def first_names(name: str) -> Iterator[str]:

@@ -147,11 +147,12 @@ def findings_of(viewer: Viewer, extent: Extent) -> list[Finding]:
     are missing: the extent says how many.
     """
     found = list(viewer.findings)
-    told = {(finding.code, text) for finding in found for text in (finding.path, finding.reason)}
+    told = {(finding.code, finding.reason) for finding in found}
+    named = {finding.path for finding in found}
     cut = extent.missing_bytes or extent.missing_files
     for reason in extent.reasons:
         just_cut = cut and reason.code in _JUST_CUT
-        if not just_cut and told.isdisjoint(((reason.code, reason.path), (reason.code, reason.reason))):
+        if not just_cut and reason.path not in named and (reason.code, reason.reason) not in told:
             found.append(reason)
     if extent.status in BROKEN and not any(finding.is_fault for finding in found):
         found.append(_summary(viewer, extent))

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import Any, Self
+    from typing import Any, Final, Self
 
     from pparse.budget import MemoryBudget
     from pparse.data.base import IoStats
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from pparse.tensors.tensor_facts import Span
     from pparse.tree.node import Node
     from pparse.tree.parser import Parser
+
+
+# Of more tensors than this, those that damage hits are not told apart from what is damaged beside them.
+_MOST_FLAWED: Final = 50_000
 
 
 class MissingNameError(PathError, KeyError):
@@ -286,7 +290,9 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
             end = (inner.end if inner.end is not None else data.size if data.size is not None else data.reach) or 0
             found = data.range_status(inner.start, end).status
             worse = found is Status.DAMAGED or extent.document_status is Status.COMPLETE
-            if found is not Status.COMPLETE and worse and not flawed_only_in(data, inner.start, end, self._flawed()):
+            known = not self.has_more_than(_MOST_FLAWED) and found is not Status.COMPLETE and worse
+            known = known and flawed_only_in(data, inner.start, end, self._flawed())
+            if found is not Status.COMPLETE and worse and not known:
                 extent.document_status = cut_status(damaged=found is Status.DAMAGED)
         if extent.resume_at is not None and not extent.resume:
             name = extent.resume_file or self.extraction.name
@@ -299,7 +305,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
                 extent.resume = outside(self.extraction)
         elif outer.file_parts:
             extent.resume = downloads(outer, outer.known_end() - outer.start, cut=bool(extent.resume))
-        if extent.resume:
+        if extent.resume and outer.parent is None:  # of a set, it is asked for all
             whole = extent.expected if not extent.at_least and outer is self.extraction.parsed else None
             advise(outer, extent.resume, whole)
         first = next((file for file in extent.resume if file.helps), None)

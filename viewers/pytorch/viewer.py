@@ -96,10 +96,9 @@ class PyTorchViewer(PickleViewer):
                 for key, (there, meant) in self.maker.odd_sizes.items()
             )
             for name, why in islice(chain(refusals(self.parser), sizes), _MOST_REFUSALS):
-                finding = Finding("refused", f"torch refuses this, because {why}", severity=Severity.WARNING, path=name)
-                finding.source = self.extraction.name
-                self.findings.add(finding)
-                yield finding
+                reason = f"torch refuses this, because {why}"
+                source = self.extraction.name
+                yield Finding("refused", reason, severity=Severity.WARNING, path=name, source=source)
 
     def doubts_of(self, name: str) -> Doubts:
         """Return what knows whether a tensor is doubtful: constants are named by a pickle of their own."""

@@ -27,6 +27,8 @@ _BLOCK: Final = 256 << 10
 # A stream of few different bytes has such runs by itself: there, each stands for at least so many times its length.
 _MOST_RATIO: Final = 100
 _MOST: Final = 4_096
+# A run in a stored block may go on in the head of the next one.
+_HEAD: Final = 8
 # How far before its end a stream that seems cut may be damaged: what is out of step does not decode for long.
 _BACK: Final = 256 << 10
 # A stretch that is known to be in doubt says where the damage is only if it is a small part of the stream.
@@ -126,6 +128,8 @@ def _in_output(source: Range, first: int, found: Sequence[DamageCandidate], *, s
             if end == suspect.start:
                 suspect.out = out
         count = suspect.end - suspect.start
-        if not suspect.hidden or (out - before <= _MOST_RATIO * count and (stored or out - before != count)):
+        if not suspect.hidden or (
+            out - before <= _MOST_RATIO * count and (stored or not 0 <= count - (out - before) < _HEAD)
+        ):
             kept.append(suspect)
     return kept

@@ -579,9 +579,7 @@ class _DeflateWalk:
         return Piece(data, at, min(end, self._end), position=position, joins=whole, error=trial.error), member_out
 
     def _member_end(self, here: _Position, bit: int, trial: Trial) -> int | None:
-        """Return where in the output the member ends of which ``trial`` is the last, if it says so at its end, and that
-        agrees with what is known of it.
-        """
+        """Return where in the output the member ends of which ``trial`` is the last, if it says so and that may be."""
         if not trial.ended or here.member_out is None:
             return None
         if self._codec == "gzip":
