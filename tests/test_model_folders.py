@@ -159,3 +159,12 @@ def test_models_and_sets_of_data_are_told_by_what_parsers_declare():
     assert {".safetensors", ".gguf", ".npy", ".riegeli", ".array_record", ".tfrecord", ".tfrecords"} <= set(found)
     assert {".json", ".zip", ".pkl", ".bin", ".tar"}.isdisjoint(found)
     assert {known.name for known in BUILTINS if known.is_data_set} == {"riegeli", "tfrecord"}
+
+
+def test_check_names_the_files_of_a_folder_that_it_did_not_look_at(tmp_path, run):
+    folder = folder_with(tmp_path / "it", "other.npz", "notes.txt")
+    shutil.copy("docs/samples/tiny-gpt.safetensors", folder / "m.safetensors")
+    ran = run("check", folder)
+    assert (ran.code, "1 other model file in this folder, not looked at: other.npz" in ran.out) == (0, True), ran.out
+    (folder / "other.npz").unlink()
+    assert "not looked at" not in run("check", folder).out

@@ -13,9 +13,9 @@ from pparse.cli.common import add_files, add_json, each_file, open_file, row_of
 from pparse.cli.exit_codes import DAMAGED, OK, USAGE
 from pparse.cli.output import cut_to_dict, report_cut, report_document_cut
 from pparse.display.text import safe
-from pparse.document.beside import unfinished
+from pparse.document.beside import not_looked_at, unfinished
 from pparse.document.downloads import outermost_file
-from pparse.document.registry import viewer_for
+from pparse.document.registry import model_extensions, viewer_for
 from pparse.errors import OptionError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
@@ -36,6 +36,9 @@ _BROKEN: Final = "not whole"
 _ODD: Final = "whole, but --strict takes warnings for errors"
 _UNSEEN: Final = "not all of it could be looked at"
 _UNASKED: Final = "not compared, for want of a digest"
+
+# How many files that were not looked at are named.
+_MOST_OTHERS: Final = 8
 
 EXAMPLES: Final = """examples:
   pparse check model.safetensors
@@ -218,6 +221,11 @@ def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
     if control is not None:
         reason = f"{control} beside it: the program that wrote that has not finished the download"
         yield Finding("unfinished", reason, severity=Severity.WARNING, source=document.name)
+    others = not_looked_at(document, model_extensions()) if document.is_folder else []
+    if others:
+        names = ", ".join(others[:_MOST_OTHERS]) + (" …" if len(others) > _MOST_OTHERS else "")
+        reason = f"{count_words(len(others), 'other model file')} in this folder, not looked at: {names}"
+        yield Finding("other-files", reason, severity=Severity.NOTE, source=document.name)
     if options.recursive:
         from pparse.recovery.findings_below import findings_below
 

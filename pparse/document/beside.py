@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # How many files are asked for their size.
 _MOST_SIZES: Final = 16
+# A folder names an index, and that its files.
+_LEVELS: Final = 3
 # What ends a question, whatever is asked.
 _STOPPED: Final = (CancelledError, ClosedError)
 # How many first bytes of two files are compared.
@@ -62,6 +64,20 @@ def unfinished(outer: Extraction) -> str | None:
     if outer.folder is None or outer.is_folder or outer.folder.distance is Distance.FAR:
         return None
     return _control(outer.name.replace("\\", "/").rpartition("/")[2], names_in(outer.folder))
+
+
+def not_looked_at(document: Extraction, endings: tuple[str, ...]) -> list[str]:
+    """Return the files of a folder, with such endings, that are no part of the model that it was read as."""
+    used: set[str] = set()
+    level = [document]
+    for _ in range(_LEVELS):
+        below = [kid for one in level for kid in one.children.items()]
+        used.update(name for name, _ in below)
+        level = [kid for _, kid in below]
+    names: list[str] = document.members  # type: ignore[attr-defined]
+    return [
+        name for name in names if name.lower().endswith(endings) and not name.endswith(".index") and name not in used
+    ]
 
 
 def _control(name: str, names: frozenset[str]) -> str | None:
