@@ -554,15 +554,31 @@ def salvaged_values(attempt: Attempt, wanted: list[str]) -> Iterator[str]:
 
 
 def unpacked(attempt: Attempt) -> int:
-    """Return how many bytes zlib makes of a gzip file that is damaged: of zeros, some megabytes. They are in it."""
+    """Return how many bytes zlib makes of what is damaged: of zeros, some megabytes. They are in the file.
+
+    Of a gzip file, member by member; of a deflated member of a zip, to which others may belong then.
+    """
     case = attempt.case
-    if case.wrapper not in GZIPPED:
-        return 0
-    content, found, decoder = case.damage.apply(case.wrapped.content), 0, zlib.decompressobj(31)
+    content = case.damage.apply(case.wrapped.content)
+    if case.wrapper in GZIPPED:
+        return max(0, made_of(content, 31) - sum(map(len, case.wrapped.known)))
+    starts = [layer.start for file in case.wrapped.files.values() for layer in file.chain[:1] if layer.decoded]
+    whole = sum(layer.size for file in case.wrapped.files.values() for layer in file.chain[:1] if layer.decoded)
+    return max(0, sum(made_of(content[start:], -15) for start in starts) - whole) if starts else 0
+
+
+def made_of(content: bytes, bits: int) -> int:
+    """Return how many bytes zlib makes of compressed bytes, and of the gzip members behind them, until one fails."""
+    found = 0
     with contextlib.suppress(zlib.error):
-        for at in range(0, len(content), TAR_BLOCK):
-            found += len(decoder.decompress(content[at : at + TAR_BLOCK]))
-    return max(0, found - sum(map(len, case.wrapped.known)))
+        while content:
+            decoder = zlib.decompressobj(bits)
+            for at in range(0, len(content), TAR_BLOCK):
+                found += len(decoder.decompress(content[at : at + TAR_BLOCK]))
+                if decoder.eof:
+                    break
+            content = decoder.unused_data + content[at + TAR_BLOCK :] if decoder.eof and bits > 0 else b""
+    return found
 
 
 @clause
