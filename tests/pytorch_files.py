@@ -304,6 +304,7 @@ REPACKED: dict[str, tuple[Callable[[list[tuple[str, bytes]]], bytes], str]] = {
     "with ./": (_called("model/", "./model/"), "there is no member ./version"),
     "folder entries": (lambda members: _zipped([("model/", b""), ("model/data/", b""), *members]), ""),
     "a file beside": (lambda members: _zipped([*members, ("README.txt", b"hello")]), "not in the folder model/"),
+    "a file first": (lambda members: _zipped([("README.md", b"hi"), *members]), "the first member lies in no folder"),
     "bytes before": (lambda members: b"#!run me\n" + _zipped(members), "does not begin with a member"),
     "version 0": (_said("/version", b"0\n"), "it says 0; torch reads 1 to 10"),
     "version 10": (_said("/version", b"10\n"), ""),

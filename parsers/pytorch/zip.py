@@ -118,13 +118,14 @@ class PyTorchZipParser(ZipParser, Checkpoint):
         name = cls._first_name(excerpt)
         if name.endswith(_OF_TORCH):
             return found or super().probe(excerpt, reader)
-        if found and b"/" not in name:
-            return Confidence.NO
-        listed = _LISTED.search(excerpt.tail(1 << 16))
+        tail = excerpt.tail(1 << 16)
+        listed = _LISTED.search(tail)
         if listed is None:
             return Confidence.NO
-        if found:
-            return found if name.lower().startswith(listed[1].lower() + b"/") else Confidence.NO
+        if found:  # packed again with another file before it, it is one by its name: torch refuses it
+            is_first = name.lower().startswith(listed[1].lower() + b"/")
+            is_named = excerpt.ends_with(cls.extensions) and listed[1] + b"/version" in tail
+            return found if is_first or is_named else Confidence.NO
         # What precedes it may be of an archive in which it is a member: then only the name tells.
         return super().probe(excerpt, reader) if excerpt.ends_with(cls.extensions) else Confidence.NO
 
