@@ -5,7 +5,7 @@ import pickle
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pparse.errors import UnsupportedError
@@ -247,6 +247,7 @@ def test_type_that_an_older_ml_dtypes_lacks(monkeypatch):
 
 @settings(deadline=None, max_examples=sweep.examples(500))
 @given(st.text(st.sampled_from(list("<>|=?0123456789bBhHiIlLqQefdFDgGSUVOmM(),[]{}:;' \n\x01")), max_size=8))
+@example("1?")
 def test_of_any_text_is_a_type_or_a_value_error(text):
     try:
         dtype = DType.of(text)

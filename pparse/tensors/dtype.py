@@ -62,8 +62,9 @@ class DType:
                 raise ValueError(f"not an element type: {shorten(name)!r}: {error}") from error
         import numpy as np
 
-        # numpy reads control characters as its type numbers; numpy 1 reads "f4," as "f4".
-        if not name.isprintable() or "," in name or _is_of_no_size(name.lstrip("<>|=")):
+        # numpy reads control characters as its type numbers, and "1f4" as an array; numpy 1 reads "f4," as "f4".
+        kind = name.lstrip("<>|=")
+        if not name.isprintable() or "," in name or kind[:1].isdigit() or _is_of_no_size(kind):
             raise ValueError(f"not an element type: {shorten(name)!r}")
         try:
             dtype = np.dtype(name).newbyteorder("=")
