@@ -434,12 +434,12 @@ def test_errors_of_the_source_pass_through_and_leave_no_trace(name):
         except SourceError:
             failing += 1
         data.finish()
+        if source.reads < number:  # it did not come to the read that fails: reading again may
+            break
         assert data.read_known(0, 1 << 22)[0] == known.content, number
         assert tuple(data.gaps) == known.gaps, number
         assert repr(data.problems) == repr(plain.problems), number
         assert repr(data.suspect_ranges) == repr(plain.suspect_ranges), number
-        if source.reads < number:
-            break
     assert failing
 
 
