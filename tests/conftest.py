@@ -319,12 +319,14 @@ def pytest_generate_tests(metafunc):
         cases = TABLE.read_text().splitlines()
         cases = options.truth_case or sweep.sample(cases, QUICK_TRUTH if options.quick else TRUTH)
         if not options.truth_case:  # an item for each sample: collecting one costs as much as running some cases
-            samples = dict.fromkeys(case.partition("/")[0] for case in cases)
-            cases = ["\n".join(case for case in cases if case.startswith(f"{sample}/")) for sample in samples]
-            cases += [] if options.quick else [ONCE_WRONG.read_text().strip()]
-    names = [case.partition("/")[0] if "\n" in case else case for case in cases]
-    names[-1:] = ["once wrong"] if "\n" in cases[-1] and not options.quick else names[-1:]
-    metafunc.parametrize("truth_case", cases, ids=names)
+            items: dict[str, list[str]] = {}
+            for case in cases:
+                items.setdefault(case.partition("/")[0], []).append(case)
+            if not options.quick:
+                items["once wrong"] = ONCE_WRONG.read_text().splitlines()
+            metafunc.parametrize("truth_case", ["\n".join(item) for item in items.values()], ids=list(items))
+            return
+    metafunc.parametrize("truth_case", cases, ids=cases)
 
 
 @pytest.fixture

@@ -184,7 +184,8 @@ def _show_tensors(tensors: Iterable[Tensor], size: Callable[[int], str], out: Ou
             if tensor.unwritten_nbytes:
                 status += ", never written"
         else:
-            status = _with_reason(out, known, tensor.finding.reason if tensor.finding is not None else "")
+            finding = tensor.finding
+            status = _with_reason(out, known, finding.reason if finding is not None else "")
         dtype = tensor.type_name
         row = (safe(tensor.name), safe(dtype), tensor.shape_text, size(tensor.listed_nbytes), status)
         table.row(*row, safe(tensor.key or tensor.name)) if keys else table.row(*row)
@@ -257,8 +258,9 @@ def tensor_to_dict(tensor: Tensor) -> dict[str, object]:
     }
     if tensor.key is not None:
         found["key"] = tensor.key
-    if tensor.finding is not None:
-        found["finding"] = tensor.finding.to_dict()
+    finding = tensor.finding
+    if finding is not None:
+        found["finding"] = finding.to_dict()
     return found
 
 
@@ -469,8 +471,9 @@ def _members_as_json(document: Extraction, rows: Iterable[Member], counted: _Cou
             "kind": member.kind,
             **archive_member_to_dict(member.note),
         }
-        if member.reason:
-            row["reason"] = member.reason
+        reason = member.reason
+        if reason:
+            row["reason"] = reason
         if options.jsonl:
             out.line(dumps(row_of(options, row)))
         else:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 
 from pparse.data.base import Distance
-from pparse.document.part_names import how_to_join, names_in, parts_in
-from pparse.errors import CancelledError, ClosedError, PparseError
+from pparse.data.local import name_of
+from pparse.document.part_names import STOPPED, UNREADABLE, how_to_join, names_in, parts_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 _MOST_SIZES: Final = 16
 # A folder names an index, and that its files.
 _LEVELS: Final = 3
-# What ends a question, whatever is asked.
-_STOPPED: Final = (CancelledError, ClosedError)
 # How many first bytes of two files are compared.
 _BEGIN: Final = 64 << 10
 # Files in which a program keeps how far a download is, and the endings of what is not finished.
@@ -39,10 +37,9 @@ def advise(outer: Extraction, files: Sequence[Resume], expected: int | None) -> 
 
     ``outer`` is the outermost file, or a folder; ``expected`` the size that the file should have, if that is known.
     """
-    is_far = outer.folder is not None and outer.folder.distance is Distance.FAR
-    names = frozenset() if is_far else names_in(outer.folder)
+    names = _names_beside(outer)
     for file in files[:_MOST_SIZES] if names else ():
-        name = file.file.replace("\\", "/").rpartition("/")[2]
+        name = name_of(file.file)
         if outer.folder is None or outer.folder.path_of(name).removeprefix("./") != file.file.removeprefix("./"):
             continue
         control = _control(name, names)
@@ -61,9 +58,7 @@ def advise(outer: Extraction, files: Sequence[Resume], expected: int | None) -> 
 
 def unfinished(outer: Extraction) -> str | None:
     """Return the file in which a program keeps how far the download of an outermost file is; None if there is none."""
-    if outer.folder is None or outer.is_folder or outer.folder.distance is Distance.FAR:
-        return None
-    return _control(outer.name.replace("\\", "/").rpartition("/")[2], names_in(outer.folder))
+    return None if outer.is_folder else _control(name_of(outer.name), _names_beside(outer))
 
 
 def not_looked_at(document: Extraction, endings: tuple[str, ...]) -> list[str]:
@@ -80,6 +75,12 @@ def not_looked_at(document: Extraction, endings: tuple[str, ...]) -> list[str]:
     ]
 
 
+def _names_beside(outer: Extraction) -> frozenset[str]:
+    """Return the names of the files in the folder of a file, or in a folder; none if that is far away."""
+    is_far = outer.folder is not None and outer.folder.distance is Distance.FAR
+    return frozenset() if is_far else names_in(outer.folder)
+
+
 def _control(name: str, names: frozenset[str]) -> str | None:
     return next((name + ending for ending in _CONTROL if name + ending in names), None)
 
@@ -90,17 +91,22 @@ def _parts(outer: Extraction, name: str, names: frozenset[str]) -> list[str]:
     What begins as this one does is another file of its kind: of the next step of a training, say.
     """
     found = parts_in(names, name)
-    return found if found and _begin(outer, found[1]) != outer.data.pread(outer.start, 4) else []
+    begin = _looked_at(outer, found[1], 4)[1] if found else b""
+    return found if found and begin != outer.data.pread(outer.start, 4) else []
 
 
-def _begin(outer: Extraction, name: str) -> bytes:
-    """Return the first bytes of a file beside another; nothing if it cannot be read."""
+def _looked_at(outer: Extraction, name: str, count: int) -> tuple[int, bytes]:
+    """Return the size and the first bytes of a file beside another; nothing if it cannot be read.
+
+    What is wrong with a file that nobody asked for is not told.
+    """
     try:
-        return outer.sibling(name, any_content=True).data.pread(0, 4)
-    except _STOPPED:
+        file = outer.sibling(name, any_content=True)
+        return file.known_end(), file.data.pread(0, count)
+    except STOPPED:
         raise
-    except (PparseError, OSError, ValueError):
-        return b""
+    except UNREADABLE:
+        return 0, b""
 
 
 def _other(outer: Extraction, name: str, names: frozenset[str], at: int, expected: int | None) -> str:
@@ -111,16 +117,10 @@ def _other(outer: Extraction, name: str, names: frozenset[str], at: int, expecte
     plain, ending = _plain(name), name.rpartition(".")[2]
     alike = sorted(other for other in names if other != name and _plain(other) == plain)
     others = [*alike, *sorted(one for one in names if one.endswith(f".{ending}") and one not in (name, *alike))]
+    count = min(at, _BEGIN)
+    begin = outer.data.pread(outer.start, count) if count and expected else b""
     for other in others[:_MOST_SIZES] if expected else ():
-        try:
-            file = outer.sibling(other, any_content=True)
-            size, begin = file.known_end(), file.data.pread(0, min(at, _BEGIN))
-            alike_so_far = not at or begin == outer.data.pread(outer.start, min(at, _BEGIN))
-        except _STOPPED:
-            raise
-        except (PparseError, OSError, ValueError):  # what is wrong with a file that nobody asked for is not told
-            continue
-        if size == expected and alike_so_far:
+        if _looked_at(outer, other, count) == (expected, begin):
             has = f"{other!r} beside it has the {expected:,} bytes that this should have"
             return f"{has}, and begins as it does" if at else f"or rename it, if that is it: {has}"
     return f"or rename {alike[0]!r}, if that is it" if alike and not at else ""

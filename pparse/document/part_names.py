@@ -6,15 +6,21 @@ import re
 from itertools import islice
 from shlex import quote
 
+from pparse.data.local import name_of
 from pparse.errors import CancelledError, ClosedError, PparseError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-    from typing import Final
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from typing import Final, TypeVar
 
     from pparse.document.folder import Folder
 
+    T = TypeVar("T")
+
+# What ends a question, whatever is asked; and what keeps a folder, or a file in it, from saying anything.
+STOPPED: Final = (CancelledError, ClosedError)
+UNREADABLE: Final = (PparseError, OSError, ValueError)
 # How many names of a folder are looked at, and numbers of parts.
 _MOST_NAMES: Final = 20_000
 _MOST_PARTS: Final = 1_000
@@ -29,7 +35,7 @@ _ZIP_PART: Final = re.compile(r"(?P<whole>.+)\.z(?:\d\d+|ip)", re.IGNORECASE)
 
 def which_part(path: str, folder: Folder | None) -> str | None:
     """Return what to say of a file in ``folder`` that nothing recognises if its name is that of a later part."""
-    name = path.replace("\\", "/").rpartition("/")[2]
+    name = name_of(path)
     names = names_in(folder)
     for first in first_names(name):
         if first in names and first != name:
@@ -39,27 +45,27 @@ def which_part(path: str, folder: Folder | None) -> str | None:
 
 def names_in(folder: Folder | None) -> frozenset[str]:
     """Return the names of the files in a folder, as far as they can be listed."""
-    if folder is None:
-        return frozenset()
-    try:
-        return frozenset(islice(folder.names() or (), _MOST_NAMES))
-    except (CancelledError, ClosedError):
-        raise
-    except (PparseError, OSError, ValueError):  # a folder that cannot be listed has nothing to say
-        return frozenset()
+    return frozenset() if folder is None else frozenset(_listed(lambda: folder.names() or ()))
 
 
 def folders_with(folder: Folder, endings: tuple[str, ...]) -> list[str]:
-    """Return the names of folders in ``folder`` that hold files with such endings, and one such file of each."""
+    """Return the path of a file with such an ending in each folder below ``folder`` that holds one."""
     found: dict[str, str] = {}
-    try:
-        for item in islice(folder.tree(), _MOST_NAMES):
-            below, slash, name = item.path.partition("/")
-            if slash and name.lower().endswith(endings):
-                found.setdefault(below, item.path)
-    except (PparseError, OSError):
-        return []
+    for item in _listed(folder.tree):
+        below, slash, name = item.path.partition("/")
+        if slash and name.lower().endswith(endings):
+            found.setdefault(below, item.path)
     return list(found.values())
+
+
+def _listed(give: Callable[[], Iterable[T]]) -> list[T]:
+    """Return the first of what a folder gives; nothing if it cannot be listed."""
+    try:
+        return list(islice(give(), _MOST_NAMES))
+    except STOPPED:
+        raise
+    except UNREADABLE:
+        return []
 
 
 def how_to_join(parts: Sequence[str], names: Collection[str]) -> str:

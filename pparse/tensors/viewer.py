@@ -290,9 +290,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
             end = (inner.end if inner.end is not None else data.size if data.size is not None else data.reach) or 0
             found = data.range_status(inner.start, end).status
             worse = found is Status.DAMAGED or extent.document_status is Status.COMPLETE
-            known = not self.has_more_than(_MOST_FLAWED) and found is not Status.COMPLETE and worse
-            known = known and flawed_only_in(data, inner.start, end, self._flawed())
-            if found is not Status.COMPLETE and worse and not known:
+            if found is not Status.COMPLETE and worse and not self._is_flawed_only_in_tensors(inner.start, end):
                 extent.document_status = cut_status(damaged=found is Status.DAMAGED)
         if extent.resume_at is not None and not extent.resume:
             name = extent.resume_file or self.extraction.name
@@ -312,6 +310,12 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         extent.resume_at, extent.resume_file = (None, None) if first is None else (first.at, first.file)
         self._extent = extent
         return extent
+
+    def _is_flawed_only_in_tensors(self, start: int, end: int) -> bool:
+        """Return whether all that is lost or in doubt in ``[start, end)`` of the data is in tensors that say so."""
+        if self.has_more_than(_MOST_FLAWED):
+            return False
+        return flawed_only_in(self.extraction.parsed.data, start, end, self._flawed())
 
     def _flawed(self) -> Iterator[tuple[int, int]]:
         """Yield where in the document's data the tensors are that are not whole, with what tells of these only."""
