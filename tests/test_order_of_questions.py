@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import io
+import tarfile
+
 import numpy as np
 import pytest
 
@@ -113,3 +117,19 @@ def test_a_tensor_that_is_held_is_doubtful_after_a_check_that_finds_the_pickle_i
         list(viewer.check())
         assert [tensor.status for tensor in held] == [viewer[tensor.name].status for tensor in held]
         assert [tensor.status for tensor in held] == [Status.DAMAGED] * 2, before
+
+
+def test_a_strict_check_says_all_that_another_one_says(tmp_path):
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        archive.add("docs/samples/tiny-gpt.pt", "g.pt")
+    packed = bytearray(gzip.compress(made.getvalue(), mtime=0))
+    packed[len(packed) // 2] ^= 0x55
+    path = tmp_path / "f.tar.gz"
+    path.write_bytes(packed)
+    told = []
+    for strict in (False, True):
+        with pparse.open(f"{path}::g.pt") as document:
+            told.append({str(finding) for finding in document.check(strict=strict)})
+    assert told[0] == told[1]
+    assert len(told[0]) == 2  # of the storage, and of the member

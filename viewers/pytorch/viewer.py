@@ -90,6 +90,7 @@ class PyTorchViewer(PickleViewer):
         """Look at everything and yield each finding; ``strict`` adds why torch would refuse the file."""
         yield from super().check(strict=strict)
         if strict and isinstance(self.parser, PyTorchZipParser):
+            self.extraction.parsed.prove()  # first: who reads a tensor tells just the archive what is wrong with it
             self.extent()  # which lists all tensors
             sizes = (
                 (f"{self.parser.prefix}data/{key}", f"it has {there:,} bytes, and its tensors say {meant:,}")
