@@ -194,6 +194,17 @@ def test_a_checksum_that_contradicts_puts_all_in_doubt():
         assert data.gaps == ()
 
 
+def test_runs_in_what_an_encoder_only_stored_are_no_damage():
+    """Level 0 stores zeros as they are; a byte that is wrong elsewhere must not hide them."""
+    truth = b"name" + bytes(96) + bytes(range(256)) * 100
+    packed = bytearray(gzip.compress(truth, 0, mtime=0))
+    packed[12_000] ^= 0x55
+    data = resumed(bytes(packed), "gzip", concatenated=True)
+    assert data.gaps == ()
+    assert data.read_known(0, 5_000) == (truth[:5_000], [])
+    assert data.why_suspect(0, 1) is not None
+
+
 def test_doubt_ends_where_damage_cannot_reach():
     """Blocks before the damage were decoded well, and blocks behind it are right: neither is in doubt."""
     known = built("noise", 6, 3)

@@ -398,7 +398,8 @@ class ResumedData(DecodedData):
         failed_at = self._source.end if error.offset is None else min(error.offset, self._source.end)
         if failed_at <= first:
             return False
-        found = candidates(self._source.data.range(first, failed_at), first, cut=cut)
+        source = self._source.data.range(first, failed_at)
+        found = candidates(source, first, self._head.produced - self._head.member_out, cut=cut)
         if not found:
             return False
         self._candidates = [(self._head.member_out + each.out, each.end) for each in found if not each.hidden]

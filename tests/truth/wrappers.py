@@ -225,7 +225,7 @@ def prefix_decoder(codec: str, packed: bytes) -> Callable[[int], int]:
         try:
             if codec == "deflate":
                 return len(zlib.decompressobj(-15).decompress(head))
-            if codec == "gz":
+            if codec in ("gz", "gz-stored"):
                 return len(zlib.decompressobj(31).decompress(head))
             if codec == "bz2":
                 return len(bz2.BZ2Decompressor().decompress(head))
@@ -243,8 +243,8 @@ def prefix_decoder(codec: str, packed: bytes) -> Callable[[int], int]:
 
 def compress(codec: str, content: bytes) -> bytes:
     """Compress with the codec's own library, with a checksum over the content."""
-    if codec == "gz":
-        return gzip.compress(content, 6, mtime=STAMP)
+    if codec in ("gz", "gz-stored"):
+        return gzip.compress(content, 6 if codec == "gz" else 0, mtime=STAMP)
     if codec == "bz2":
         return bz2.compress(content, 1)
     if codec == "xz":
@@ -283,7 +283,7 @@ def streamed(codec: str, content: bytes) -> tuple[bytes, Layer, tuple[int, ...]]
     inner = prefix_decoder(codec, packed)
     size = len(content)
     # The header leads to the rest; the trailer has the checksum.
-    head = {"gz": 10, "bz2": 4, "xz": 12, "zst": 6, "lz4": 7}[codec]
+    head = {"gz": 10, "gz-stored": 10, "bz2": 4, "xz": 12, "zst": 6, "lz4": 7}[codec]
     layer = Layer(
         0,
         len(packed),
@@ -432,6 +432,7 @@ WRAPPERS: dict[str, Callable[[Sample], Wrapped]] = {
     "zip-deflated": lambda sample: archive(sample, DEFLATED, "it.zip"),
     "tar": lambda sample: archive(sample, tarred, "it.tar"),
     "tar-gz": lambda sample: stream(archive(sample, tarred, "it.tar"), "gz"),
+    "tar-gz-stored": lambda sample: stream(archive(sample, tarred, "it.tar"), "gz-stored"),
     "tar-zst": lambda sample: stream(archive(sample, tarred, "it.tar"), "zst"),
     "gz": lambda sample: stream(plain(sample), "gz"),
     "gz-members": lambda sample: stream(plain(sample), "gz-members"),

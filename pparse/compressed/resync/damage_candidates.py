@@ -29,6 +29,9 @@ _MOST_RATIO: Final = 100
 _MOST: Final = 4_096
 # A run in a stored block may go on in the head of the next one.
 _HEAD: Final = 8
+# A shorter run in a stored block may be content: an encoder compresses a block only if that saves more than the codes
+# cost. And an encoder that only stores (level 0) stores any run.
+_STORED_RUN: Final = 512
 # How far before its end a stream that seems cut may be damaged: what is out of step does not decode for long.
 _BACK: Final = 256 << 10
 # A stretch that is known to be in doubt says where the damage is only if it is a small part of the stream.
@@ -55,11 +58,12 @@ class DamageCandidate:
         return (self.start if self.hidden else self.end - 1), self.end
 
 
-def candidates(source: Range, first: int, *, cut: bool = False) -> list[DamageCandidate]:
+def candidates(source: Range, first: int, produced: int, *, cut: bool = False) -> list[DamageCandidate]:
     """Return stretches of the source that are probably damaged, in order and apart; at most 4,096.
 
-    ``first``: where the compressed data begin. ``cut``: no end of them was met, and nothing contradicts. Then bytes
-    that are copied from the source as they are, those of a stored block, are none of these.
+    ``first``: where the compressed data begin, which decode to ``produced`` bytes. ``cut``: no end of them was met, and
+    nothing contradicts. Then bytes that are copied from the source as they are, those of a stored block, are none of
+    these; nor are they if the stream stores all.
     """
     begin = max(first, source.end - _BACK) if cut else first
     found = [
@@ -72,7 +76,7 @@ def candidates(source: Range, first: int, *, cut: bool = False) -> list[DamageCa
             apart[-1].end = max(apart[-1].end, suspect.end)
         else:
             apart.append(suspect)
-    return _in_output(source, first, apart, stored=not cut) if apart else []
+    return _in_output(source, first, apart, stored=not (cut or _only_stores(source, first, produced))) if apart else []
 
 
 def _known(source: Range, first: int) -> Iterator[DamageCandidate]:
@@ -128,8 +132,15 @@ def _in_output(source: Range, first: int, found: Sequence[DamageCandidate], *, s
             if end == suspect.start:
                 suspect.out = out
         count = suspect.end - suspect.start
+        as_it_is = 0 <= count - (out - before) < _HEAD
         if not suspect.hidden or (
-            out - before <= _MOST_RATIO * count and (stored or not 0 <= count - (out - before) < _HEAD)
+            out - before <= _MOST_RATIO * count and (not as_it_is or (stored and count >= _STORED_RUN))
         ):
             kept.append(suspect)
     return kept
+
+
+def _only_stores(source: Range, first: int, produced: int) -> bool:
+    """Is all of the stream stored, as far as is known? Its first block is, and no more came out than went in."""
+    head = source.data.read_known(first, 1)[0]
+    return bool(head) and not head[0] & 6 and produced <= source.end - first
