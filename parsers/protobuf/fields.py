@@ -79,7 +79,7 @@ class FieldEntries:
         if len(origin.contributions) == 1 and not isinstance(only, OverlayField):
             part, slot = only
             try:
-                after = min(part.window().field(slot.last).next, part.part.end)
+                after = min(self._window(part).field(slot.last).next, part.part.end)
             except (MalformedError, EndOfDataError):  # the last element is damaged, which is reported when it is read
                 after = part.part.end
             start, end = self._make.place(part.part.data, slot.offsets[0], after)

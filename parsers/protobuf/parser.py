@@ -295,7 +295,9 @@ class ProtobufParser(Parser, Listing):
             return False
         if part.end > self.make.data_end(part):
             return False
-        lost = find_resumption(part.data, part.start, part.end, scan.type, extraction.session.check_cancelled)
+        content = index.kept[1] if index.kept is not None and index.kept[0] is part else None
+        check_cancelled = extraction.session.check_cancelled
+        lost = find_resumption(part.data, part.start, part.end, scan.type, check_cancelled, content)
         if lost is None:
             return False
         index.parts.pop()

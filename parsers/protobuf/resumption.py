@@ -114,14 +114,24 @@ class LostElement(OverlayField):
 
 
 def find_resumption(
-    data: Data, start: int, end: int, type: MessageType, check_cancelled: Callable[[], None]
+    data: Data,
+    start: int,
+    end: int,
+    type: MessageType,
+    check_cancelled: Callable[[], None],
+    content: bytes | None = None,
 ) -> Resumption | None:
     """Return what is lost of the message ``data[start:end]``, all of whose bytes exist; None if there is nothing to do.
+
+    ``content``: these bytes, if they were read already.
 
     That is the case if field follows field to its end (whatever they hold), or to where the data were cut; and if no
     position to continue at can be proved.
     """
-    return _Search(data, start, end, type, check_cancelled).run()
+    search = _Search(data, start, end, type, check_cancelled)
+    if content is not None:
+        search.window.take(start, content)
+    return search.run()
 
 
 class _Search:
@@ -136,7 +146,7 @@ class _Search:
         self._type = type
         self._check_cancelled = check_cancelled
         self._checker = Checker(check_cancelled)
-        self._window = Window(data, end, _JUMP)
+        self.window = Window(data, end, _JUMP)
         self._heads = Window(data, end)  # of the positions that are tried, in order
         self._dead: set[int] = set()
         self._steps = _FREE_STEPS + (end - start) // _BYTES_PER_STEP  # steps left
@@ -177,7 +187,7 @@ class _Search:
     def _field(self, pos: int, window: Window | None = None) -> Field | None:
         """Return the field at ``pos``, if it lies within the message."""
         try:
-            field = (window or self._window).field(pos)
+            field = (window or self.window).field(pos)
         except (MalformedError, EndOfDataError, GapError):
             return None
         return field if field.next <= self._end else None
@@ -191,7 +201,7 @@ class _Search:
         last = 0
         while type is not None and pos < self._end:
             try:
-                field = self._window.field(pos)
+                field = self.window.field(pos)
             except EndOfDataError:
                 return True
             except (MalformedError, GapError):
@@ -224,7 +234,7 @@ class _Search:
     def _overshoots(self, pos: int) -> bool:
         """Say whether a large message that is to be kept begins here, and lost bytes: its stated end lies beyond."""
         try:
-            field = self._window.field(pos)
+            field = self.window.field(pos)
         except (MalformedError, EndOfDataError, GapError):
             return False
         return field.next > self._end and self._holds_more(field)

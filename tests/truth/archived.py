@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 # Wrappings whose outermost layer is a tar as it is.
-TARRED = ("tar", "gz-in-tar")
+TARRED = ("tar", "gz-in-tar", "odd-zip-in-tar")
 
 
 BLOCK, RECORD = 512, 10_240  # of a tar: what members, and what the whole archive fill up
@@ -51,17 +51,20 @@ def ends_of_members(content: bytes) -> list[int]:
 
 
 def is_shorter_tar(case: Case) -> bool:
-    """Say whether a cut leaves a tar that lacks its mark of the end only: it ends where a header, or the mark, began.
+    """Say whether a cut leaves a tar that lacks its mark of the end only: it ends where a header, or a block of it,
+    began. Or it lacks what fills up the last record, behind the mark.
 
     Tars that were written so are read everywhere; a finding tells of it, and no more can be known.
     """
-    if case.damage.kind != "cut" or case.wrapper not in TARRED:
+    is_sample = case.wrapper == "plain" and case.sample_name == "pytorch-tar"
+    if case.damage.kind != "cut" or not (case.wrapper in TARRED or is_sample):
         return False
     with tarfile.open(fileobj=io.BytesIO(case.wrapped.content)) as archive:
         members = archive.getmembers()
     last = members[-1]
-    ends = [member.offset for member in members[1:]] + [last.offset_data + -(-last.size // BLOCK) * BLOCK]
-    return case.damage.offset in ends
+    end = last.offset_data + -(-last.size // BLOCK) * BLOCK
+    ends = [*(member.offset for member in members[1:]), end, end + BLOCK]
+    return case.damage.offset in ends or case.damage.offset >= end + 2 * BLOCK
 
 
 def file_vouched(attempt: Attempt, path: str, seen: Seen) -> Iterator[str]:

@@ -27,7 +27,7 @@ from pparse.compressed.environment import DecodeEnv
 from pparse.compressed.inflated import InflatedData
 from pparse.compressed.resync.deflate_chain import Chain, EnteredData, Entry, Pace, ended_at, noter, try_chain
 from pparse.compressed.resync.deflate_inside import WINDOW, Goal, Inside
-from pparse.compressed.resync.deflate_source import Candidates, DeflateSource, real_end, zeros_at_end
+from pparse.compressed.resync.deflate_source import Candidates, DeflateSource, missed_end, real_end, zeros_at_end
 from pparse.compressed.resync.pieces import Failure, Piece
 from pparse.data.hidden import HiddenData
 from pparse.data.range_status import SuspectRange
@@ -73,20 +73,18 @@ def pieces(source: Range, failure: Failure, env: DecodeEnv, *, codec: str, size:
 def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
     """Look at a stream that ends early: return the error that says what it is; perhaps sets ``failure.suspect_from``.
 
-    If the source ends with a trailer that fits what came out, the end is there, and damage made the decoder pass it
-    over. If it ends with zeros, as a download does for which room was made in advance, they are none of the stream's.
+    If a trailer that fits what came out is at its end, or before zeros there, damage made the decoder pass it over. If
+    it ends with zeros, as a download does for which room was made in advance, they are none of the stream's.
     """
     end = real_end(source)
     chain = _DeflateWalk(source, failure, codec, DecodeEnv(MemoryBudget(64 * MIB)), None).first_position().chain
     if chain is None:
         return failure.error
     out = failure.out - failure.start_out
-    tail = source.data.read_known(max(source.start, end - 4), min(4, end - source.start))[0]
-    if codec == "gzip" and len(tail) == 4 and out and tail != bytes(4):
-        size = int.from_bytes(tail, "little")
-        if abs(size - (out & 0xFFFFFFFF)) <= max(1000, out // 4):
-            return MalformedError("the decoder missed the end of the gzip stream", offset=end)
     zeros = zeros_at_end(source, chain.bit // 8, end)
+    stop = missed_end(source, zeros, end, out) if codec == "gzip" else None
+    if stop is not None:
+        return MalformedError("the decoder missed the end of the gzip stream", offset=stop)
     if end - zeros >= _CUT_ZEROS:
         failure.suspect_from = failure.start_out + Pace(chain, source.data, end, zeros).out
         failure.why_suspect = f"the file ends with {end - zeros:,} zeros: it was not written to its end"

@@ -191,6 +191,21 @@ def zeros_at_end(source: Range, start: int, end: int) -> int:
     return start
 
 
+def missed_end(source: Range, zeros: int, end: int, produced: int) -> int | None:
+    """Return where a gzip stream ends that was decoded beyond its end; None if none of the places has such a size.
+
+    That is ``end``, or where the zeros begin that follow: what holds the stream may be filled up with them, and the
+    size may end with some itself.
+    """
+    places: list[int] = [end, *range(zeros, min(zeros + 4, end))] if produced else []
+    for stop in places:
+        begin = max(source.start, stop - 4)
+        size = int.from_bytes(source.data.read_known(begin, stop - begin)[0], "little")
+        if size and abs(size - (produced & 0xFFFFFFFF)) <= max(1000, min(produced // 4, MIB)):
+            return stop
+    return None
+
+
 def real_end(source: Range) -> int:
     """Return where the source ends in fact: one that is decoded on the way need not know that yet."""
     data = source.data
