@@ -309,3 +309,14 @@ def test_keys_of_storages_that_are_no_keys(run, tmp_path) -> None:
     (tmp_path / "a.pt").write_bytes(b"".join([*head, keys]))
     for command in ("ls", "info", "check"):
         assert "bug" not in run(command, tmp_path / "a.pt").err
+
+
+def test_a_long_text_that_is_no_utf8_is_told_by_check_as_a_short_one_is():
+    long, name = b"\xfd" * 2_000_000, b"a" * 300 + b"\xff\nb\n"
+    for text, offset in ((b"X" + len(long).to_bytes(4, "little") + long, 7), (b"c" + name, 2)):
+        content = b"](" + text + b"K\1e."
+        with pytest.raises(UnicodeDecodeError):
+            pickle.loads(content)
+        with pparse.open(content, format="pickle") as document:
+            found = [(finding.code, finding.path, finding.offset) for finding in document.check()]
+        assert found == [("malformed", "[0]", offset)]

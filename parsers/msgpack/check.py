@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pparse.data.utf8 import find_not_utf8
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.kernels.msgpack_skip import sound
 from pparse.parsers.msgpack.values import decode, head, is_text
@@ -51,24 +52,7 @@ def _look_at(root: Node, block: bytes, base: int, pending: int) -> tuple[int, in
             pos = decode(block, pos)[1]
         else:
             count, start = head(block, pos)
-            if odd_text(root, base + start, base + start + count) is not None:
+            if find_not_utf8(root.extraction.data, base + start, base + start + count) is not None:
                 raise MalformedError("the text is not UTF-8", offset=base + start)
             pos = start + count
         pending -= 1
-
-
-def odd_text(root: Node, start: int, end: int) -> int | None:
-    """Return where the text in ``[start, end)`` stops being UTF-8; None: it is UTF-8. Reads it piece by piece."""
-    from codecs import getincrementaldecoder
-
-    decoder, data = getincrementaldecoder("utf-8")(), root.extraction.data
-    at = start
-    while at < end:
-        piece = data.read_exact(at, min(_BLOCK, end - at))
-        kept = len(decoder.getstate()[0])
-        try:
-            decoder.decode(piece, at + len(piece) == end)
-        except UnicodeDecodeError as error:
-            return at - kept + error.start
-        at += len(piece)
-    return None

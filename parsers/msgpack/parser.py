@@ -22,10 +22,11 @@ from __future__ import annotations
 from array import array
 
 from pparse.data.trailing_bytes import trailing_severity
+from pparse.data.utf8 import find_not_utf8
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError
 from pparse.findings import Finding, Status
 from pparse.kernels.msgpack_skip import NEVER, WIDTHS, children, skip
-from pparse.parsers.msgpack.check import is_sound, odd_text
+from pparse.parsers.msgpack.check import is_sound
 from pparse.parsers.msgpack.match import confidence
 from pparse.parsers.msgpack.values import (
     CONSTANTS,
@@ -357,7 +358,7 @@ class MsgpackParser(Parser):
         root = self.result.root
         for visit in self.walk(root, detail=False):
             if visit.kind == "str" and visit.value is UNLOADED_VALUE and visit.status is Status.COMPLETE:
-                fault = odd_text(root, visit.start, visit.end or visit.start)
+                fault = find_not_utf8(root.extraction.data, visit.start, visit.end or visit.start)
                 if fault is not None:
                     visit.status = Status.DAMAGED
                     visit.finding = Finding("malformed", "the text is not UTF-8", offset=fault)

@@ -31,6 +31,7 @@ from pparse.findings import Finding, Severity, Status
 from pparse.kernels.pickle_scan import GETS, LONG_LINE, MARK, MORE, NAMED, SLACK, STOPPED, Scan, ends_of, scan
 from pparse.limits import are, count_words
 from pparse.parsers.pickle import summary
+from pparse.parsers.pickle.check import TEXTS, fault_in
 from pparse.parsers.pickle.contents import Contents, group
 from pparse.parsers.pickle.decoder import Decoder
 from pparse.parsers.pickle.joblib import WATCHED
@@ -563,6 +564,10 @@ class PickleParser(Parser, Listing):
         root = self.result.root
         damaged = None
         for visit in self.walk(root, detail=False):
+            if visit.kind in TEXTS and visit.status is Status.COMPLETE and visit.value is UNLOADED_VALUE:
+                fault = fault_in(self.decoder(self.program(visit.start)), visit.start, visit.end or visit.start)
+                if fault is not None:
+                    visit.status, visit.finding = Status.DAMAGED, self._malformed(fault, visit.start)
             if visit.status is Status.DAMAGED and damaged is None:
                 damaged = visit.finding
             yield visit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pparse.data.utf8 import find_not_utf8
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.kernels.wire import (
     END_GROUP,
@@ -192,23 +193,14 @@ class Checker:
             return field is None or not length % (fixed_size(field) or 1)
         if at + length <= size:
             return _sound_text(block[at : at + length]) if what == _TEXT else _sound_varints(block[at : at + length])
-        return self._long_leaf(part, what, pos, length)
-
-    def _long_leaf(self, part: Range, what: int, pos: int, length: int) -> bool:
-        import codecs
-
-        decoder = codecs.getincrementaldecoder("utf-8")()
+        if what == _TEXT:
+            return find_not_utf8(part.data, pos, pos + length) is None
         tail = b""
         while length:
             piece = part.data.read_exact(pos, min(_BLOCK, length))
             pos += len(piece)
             length -= len(piece)
-            if what == _TEXT:
-                try:
-                    decoder.decode(piece, not length)
-                except UnicodeDecodeError:
-                    return False
-            elif _TOO_LONG.search(tail + piece) is not None or (not length and piece[-1] >= 0x80):
+            if _TOO_LONG.search(tail + piece) is not None or (not length and piece[-1] >= 0x80):
                 return False
             tail = piece[-10:]
         return True

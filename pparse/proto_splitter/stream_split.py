@@ -22,6 +22,7 @@ import os
 from pparse.data.base import BytesData
 from pparse.data.reader import Range
 from pparse.data.spliced import SplicedData
+from pparse.data.utf8 import find_not_utf8
 from pparse.errors import MalformedError, OptionError, SourceError, SplitError
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 
 # Records from this size on are streamed into a Riegeli chunk of their own.
 _LARGE_RECORD: Final = 1 << 20
-_TEXT_BLOCK: Final = 256 << 10
 _MAX_VARINT: Final = 10
 _MAX_DEPTH: Final = 100
 
@@ -548,18 +548,7 @@ def _is_scalar_chunk(part: Range, field: Field, known: FieldType) -> bool:
         return False
     if known.type == TYPE_BYTES:
         return True
-    import codecs
-
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    offset = field.start
-    try:
-        while offset < field.end:
-            block = part.data.read_exact(offset, min(_TEXT_BLOCK, field.end - offset))
-            offset += len(block)
-            decoder.decode(block, offset >= field.end)
-    except UnicodeDecodeError:
-        return False
-    return True
+    return find_not_utf8(part.data, field.start, field.end) is None
 
 
 def _cut_packed(part: Range, field: Field, known: FieldType, limit: int) -> Iterator[list[Stretch]]:
