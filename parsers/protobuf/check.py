@@ -80,6 +80,8 @@ class Checker:
         self._tables: dict[str, _Table] = {}
         self._check_cancelled = check_cancelled
         self.stopped = 0
+        self.last_read = (0, b"")
+        """Where the block begins that was read last, and the block."""
 
     def sound(self, part: Range, type: MessageType) -> bool:
         """Say whether every field of the message, and of nested messages, is complete and of its type.
@@ -124,6 +126,7 @@ class Checker:
                 if not block:
                     return False
                 base, size, at = pos, len(block), 0
+                self.last_read = pos, block
                 block += PADDING
             tag = block[at]
             if tag < 0x80:

@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from pparse.data.base import Data
     from pparse.errors import Fault, PparseError
     from pparse.protobuf.schema import FieldType, MessageType
+    from pparse.tree.kept_block import KeptBlock
 
     Piece: TypeAlias = "Range | OverlayEntry | Lost"
     # Contribution to a field: occurrences in a part, or the data of an overlay entry.
     Contribution: TypeAlias = "tuple[PartScan, Occurrences] | OverlayField"
 
 DENSE: Final = 100_000
+_SMALL_PART: Final = 4096
 OFTEN: Final = 4_096
 STRIDE: Final = 64
 # Memory of one `Occurrences` without its offsets.
@@ -258,9 +260,14 @@ class PartScan:
             if slot.count > OFTEN:
                 slot.thin_out()
 
-    def window(self) -> Window:
-        """Return a window on the part's bytes."""
-        return Window(self.part.data, self.part.end, heads=self.heads)
+    def window(self, kept: KeptBlock | None = None) -> Window:
+        """Return a window on the part's bytes; on those of ``kept``, if it has all of a small part."""
+        part = self.part
+        window = Window(part.data, part.end, heads=self.heads)
+        held = kept.take(part.data, part.start) if kept is not None and len(part) <= _SMALL_PART else None
+        if held is not None and part.end <= held[0] + len(held[1]):
+            window.take(part.start, held[1][part.start - held[0] : part.end - held[0]])
+        return window
 
     def fields(
         self, key: int, first: int = 0, window: Window | None = None, slot: Occurrences | None = None

@@ -231,7 +231,7 @@ class Run:
 
     def entries(self, owner: ListIndex, first: int, ordinal: int) -> Iterator[Entry]:
         """Yield the entries of elements from number ``first`` of the segment on, which is ``ordinal`` in the list."""
-        window = self.scan.window()
+        window = self.scan.window(owner.make.extraction.session.kept_block)
         for field in whole_fields(owner.make, self.scan, self.key, first, window):
             if isinstance(field, Entry):
                 yield field

@@ -46,6 +46,7 @@ class TreeCheck:
         self._parser = parser
         self._result = parser.result
         self._checker = Checker(parser.result.extraction.session.check_cancelled)
+        self._kept = parser.result.extraction.session.kept_block
 
     def run(self) -> Iterator[Visit]:
         """Yield a visit of each node that was checked; findings are added to its node."""
@@ -135,6 +136,8 @@ class TreeCheck:
                     return False  # it contains the field at fault
             if not self._checker.sound(part, origin.type):
                 level.known = (part.data, part.start, self._checker.stopped)
+                if self._checker.last_read[0] == part.start:  # now it is read by the engine
+                    self._kept.keep(part.data, *self._checker.last_read)
                 return False
             if isinstance(part, ChunkRange) and part.type > 1:
                 return False

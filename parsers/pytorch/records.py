@@ -63,6 +63,15 @@ class Record:
         """What the directory says of a member that is stored as it is, read anew; None of any other."""
         return self._parser.listed_member(self._at) if self._start >= 0 else None
 
+    @property
+    def is_renamed(self) -> bool:
+        """Whether its local header has another name than the directory: one of the two is wrong."""
+        if self._start < 0 or not self.raw_name:
+            return False
+        result = self._parser.result
+        header = local_at(result.extraction.data, self._start, result.extraction.known_end())
+        return header is not None and header.raw_name != self.raw_name
+
     def prove(self) -> bool:
         """Compare its checksum, once; return whether nothing is wrong with it, as far as is known then."""
         member = self.member

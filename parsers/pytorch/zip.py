@@ -181,7 +181,7 @@ class PyTorchZipParser(ZipParser, Checkpoint):
 
     @property
     def records(self) -> dict[str, Record]:
-        """All members by name; of two with one name the last, and a finding: torch takes any of them."""
+        """All members by name; of two with one name the last whose header agrees, and a finding: torch takes any."""
         if self._records is None or self._spoilt_then != len(self.spoilt):
             self._records = self._find_records()
             self._spoilt_then = len(self.spoilt)
@@ -193,7 +193,11 @@ class PyTorchZipParser(ZipParser, Checkpoint):
         lower: set[str] = set()
         for name, record in self._each_record():
             if name in found:
-                reason = "several members have this name: torch takes any of them, here it is the last"
+                if record.is_renamed and not found[name].is_renamed:
+                    record, here = found[name], "one whose header has that name"
+                else:
+                    here = "the last"
+                reason = f"several members have this name: torch takes any of them, here it is {here}"
                 self._note_record("duplicate", reason, name, record.start)
             elif name.lower() in lower:
                 reason = "another member has this name but for upper and lower case: torch may take that one"

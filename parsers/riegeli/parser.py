@@ -261,8 +261,11 @@ class RiegeliParser(ChunkParser, Listing):
         if status is Status.COMPLETE and data.flawed:
             reason = part.data.why_suspect(part.start, part.end)
             gap = data.next_gap(start) if records.stored and len(part) else None
+            loose = data.loose_gap(node.start)
             if gap is not None and end is not None and gap.offset < end:
                 reason = "some of its bytes are lost"
+            elif reason is None and loose is not None and loose < start:
+                reason = f"an unknown number of bytes of its chunk is lost at {loose:,}: it may not stand here"
             if reason is not None:
                 status, finding = Status.DAMAGED, Finding("doubt", reason, offset=node.start)
         return Entry(None, "record", start, end, status=status, finding=finding, parts=(part,), at=start)

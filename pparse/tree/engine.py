@@ -255,6 +255,8 @@ class _Feed:
     def start(self, ctx: NodeContext) -> None:
         """Begin anew in other data, or elsewhere."""
         self.data, self.block, self.base, self.is_judged = ctx.data, b"", ctx.pos, True
+        if self._grow:
+            self._take_kept(ctx)
 
     def refill(self, ctx: NodeContext) -> MalformedError | EndOfDataError | None:
         """Read what the state of ``ctx`` needs; return why there is not so much: a gap, or the end. None: it is there.
@@ -273,8 +275,11 @@ class _Feed:
             wanted = self._size  # fewer than needed: a truncation
         if wanted * self._factor > self._charge.amount:
             self._charge.resize(wanted * self._factor)
+        held = self.block[ctx.pos - self.base :] if self.base <= ctx.pos else b""
         try:
-            self.block = ctx.data.pread(ctx.pos, wanted) if wanted else b""
+            if len(held) < wanted:
+                held = ctx.data.pread(ctx.pos, wanted)
+            self.block = held[:wanted]
         except GapError as error:
             if not ctx.data.is_cut_at(ctx.pos):
                 return MalformedError(f"the node runs into a gap: {error.reason}", offset=error.offset)

@@ -130,6 +130,8 @@ def read_checkpoint(sample: Sample, path: Path) -> dict[str, bytes]:
             numbers[room] += 1
             # As torch reads it: the name in the local header does not matter, its lengths do.
             at = info.header_offset
+            if min(one.header_offset for one in archive.infolist()) < 0:
+                raise zipfile.BadZipFile("the file begins behind its first members")
             begin = at + 30 + sum(struct.unpack_from("<HH", content, at + 26))
             found[name] = content[begin : begin + info.file_size]
     return found

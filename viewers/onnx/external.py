@@ -9,6 +9,7 @@ in the second. Nothing of a file is read before a tensor is.
 from __future__ import annotations
 
 from pparse.data.trailing_bytes import SHIFTED, has_odd_tail
+from pparse.display.text import shorten
 from pparse.errors import EndOfDataError, PathError, SourceError
 from pparse.findings import Finding, Status
 from pparse.parsers.protobuf.message import Problem
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
     from pparse.document.folder import Folder
     from pparse.tensors.tensor import Tensor
 
-# The keys (onnx/external_data_helper.py, ExternalDataInfo); "basepath" is what some writers leave behind.
+# The keys (onnx/external_data_helper.py, ExternalDataInfo); "basepath" is what some writers leave behind, and
+# onnxruntime adds "prepacked_0" and so on.
 _LOCATION, _OFFSET, _LENGTH, _CHECKSUM = "location", "offset", "length", "checksum"
+_KEYS: Final = (_LOCATION, _OFFSET, _LENGTH, _CHECKSUM, "basepath", "prepacked_")
 _DIGITS: Final = 19
 _FARTHEST: Final = 1 << 62
 _BLOCK: Final = 1 << 20
@@ -133,7 +136,12 @@ class ExternalFiles:
         content = file.content
         if content is None:
             return file.problem or Problem(Status.MISSING, f"its bytes are in {location}, which cannot be read")
-        return self._placed(content, location, offset, length, size)
+        placed = self._placed(content, location, offset, length, size)
+        odd = next((key for key in pairs if not key.startswith(_KEYS)), None)
+        if odd is not None and size and placed.status is Status.COMPLETE:
+            reason = f"its external data have {shorten(odd, 40)!r}, which no reader knows: its place may be wrong"
+            return Placed(placed.span, Status.DAMAGED, reason, size)
+        return placed
 
     def _placed(self, content: Extraction, location: str, offset: int, length: int | None, size: int) -> Placed:
         there = content.known_end() - content.start

@@ -384,8 +384,9 @@ class Places:
     ) -> tuple[str, list[Attribute], Window | None]:
         """Return the label and the attributes of a node that is large, in parts, or not whole."""
         message = Message(self.make, pieces, self.node_type, window)
-        if message.problem is not None and message.problem.status is Status.DAMAGED:
-            problem = message.problem
+        problem = message.problem
+        # Of thousands of them, the tree counts each when it is checked.
+        if problem is not None and problem.status is Status.DAMAGED and not self.parser.result.findings.full:
             self.note(MalformedError(problem.reason, offset=problem.offset), "malformed", f"{path}[{ordinal}]")
         names = [self._text(message, 3), *self._outputs(message)]
         output = names[1] if len(names) > 1 else ""
