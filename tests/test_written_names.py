@@ -31,7 +31,6 @@ REFUSED = {
 NAMES = ["__metadata__", HALF, "x" * 65531, "x" * 65532, "a\0b", "w.npy", "plain"]
 LIMITED = (
     "recovery.reader_rules",
-    "cli.export",
     "conversion.safetensors_form",
     "recovery.salvage_tensors",
     "recovery.salvage_safetensors",

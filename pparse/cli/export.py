@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from math import prod
-
+from pparse.conversion.cast import as_type
 from pparse.display.text import shorten
-from pparse.errors import OptionError, PparseError, UnsupportedError
-from pparse.parsers.safetensors.entry import REFERENCE_HEADER_LIMIT
-from pparse.recovery.reader_rules import NPY, clashes, measured, safetensors_header, why_no_name
+from pparse.errors import EngineError, OptionError, PparseError, UnsupportedError
+from pparse.recovery.reader_rules import clashes, why_no_name
+from pparse.tensors.dtype import DTYPES, DType
+from pparse.tensors.tensor import Span, Tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, BinaryIO, Final
 
+    from pparse.conversion.items import Item
+    from pparse.conversion.plan import OutputFile
     from pparse.tensors.scales import Quantisation
-    from pparse.tensors.tensor import Tensor
 
 FORMS: Final = (".npy", ".npz", ".safetensors", ".json", ".csv")
 _BLOCK: Final = 4 << 20
@@ -27,82 +28,70 @@ def form_of(path: str | None) -> str | None:
     return None if path is None else next((form for form in FORMS if path.lower().endswith(form)), None)
 
 
-def _is_numeric(dtype: Any) -> bool:
-    return dtype.kind in "?biufc" or dtype.isbuiltin == 2  # those of ml_dtypes are void to numpy
+class Chosen:
+    """A tensor to write, as ``dtype``."""
 
+    __slots__ = ("dtype", "lost", "tensor")
 
-def _advice(dtype: Any) -> str:
-    return "--dtype float32 writes numbers" if _is_numeric(dtype) else "write .npy or .npz"
-
-
-class Item:
-    """A tensor to write: its ``name``, and its array as a whole (a slice, or converted) or in blocks."""
-
-    def __init__(self, tensor: Tensor, array: Any = None, dtype: Any = None) -> None:
-        self.name = tensor.name
+    def __init__(self, tensor: Tensor, dtype: DType | None = None) -> None:
+        own = tensor._known_dtype()
+        if dtype is not None and not own.is_number:
+            raise OptionError(f"{own.numpy} is no type of numbers: --dtype cannot convert it", path=tensor.name)
+        self.tensor = tensor
+        self.dtype = own if dtype is None else dtype
         self.lost = 0
         """How many of its numbers, so far, the type asked for cannot hold."""
-        self._tensor = tensor
-        self._array = array
-        self._dtype = dtype
-        if array is None:
-            tensor._known_dtype()
-        self.shape: tuple[int, ...] = tensor.shape if array is None else array.shape
-        stored = tensor.dtype.numpy if array is None and tensor.dtype is not None else array.dtype
-        if dtype is not None and not _is_numeric(stored):
-            raise OptionError(f"{stored} is no type of numbers: --dtype cannot convert it", path=tensor.name)
-        self.dtype = stored if dtype is None else dtype
 
     def blocks(self) -> Iterator[Any]:
         """Yield its elements in C order, as flat arrays."""
-        parts = self._tensor.blocks(_BLOCK) if self._array is None else iter((self._array.reshape(-1),))
-        for part in parts:
-            if self._dtype is None:
-                yield part
-            else:
-                made, lost = as_type(part, self._dtype)
+        for part in self.tensor.blocks(_BLOCK):
+            if self.dtype != self.tensor.dtype:
+                part, lost = as_type(part, self.dtype)
                 self.lost += lost
-                yield made
+            yield part
 
     @property
     def is_foreign(self) -> bool:
         """Whether numpy does not know the type, and reads it back as plain bytes."""
-        return self.dtype.isbuiltin == 2
+        return self.dtype.numpy.isbuiltin == 2
 
 
-def as_type(array: Any, dtype: Any) -> tuple[Any, int]:
-    """Return ``array`` as ``dtype``, and how many of its numbers that cannot hold, not even rounded.
-
-    Raises `OptionError` for complex numbers as real ones.
-    """
+def tensor_of(tensor: Tensor, array: Any) -> Tensor:
+    """Return ``array``, a slice or what else there is of ``tensor``, as a tensor of its name."""
     import numpy as np
 
-    if array.dtype.kind == "c" and dtype.kind != "c":
-        raise OptionError(f"--dtype {dtype}: complex numbers would lose their imaginary parts; use complex64")
-    with np.errstate(all="ignore"):
-        made = array.astype(dtype)
-        if dtype.kind in "biu":
-            lost = np.count_nonzero(made != np.trunc(array))
-        else:
-            lost = np.count_nonzero(np.isfinite(array)) - np.count_nonzero(np.isfinite(made))
-    return made, max(0, int(lost))
+    from pparse.data.base import BytesData
+
+    dtype = tensor._known_dtype()
+    if array.dtype != dtype.numpy:
+        raise EngineError(f"a part of a tensor of {dtype} has the type {array.dtype}")
+    if dtype.packed:  # an array has a byte for each element
+        array, dtype = array.view(np.uint8), DTYPES["uint8"]
+    content = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else b""
+    span = Span(BytesData(content, tensor.name), 0, array.nbytes, tensor.name)
+    order = "little" if array.dtype.isnative else "big"
+    return Tensor(tensor.name, dtype, array.shape, (span,), byteorder=order, stored_dtype=str(dtype))
 
 
 def refuse_cast(found: Quantisation, dtype: str | None) -> None:
     """Raise `OptionError` if codes are to be cast to the type of ``--dtype``, without their scales."""
-    if dtype is not None and (found.codes.dtype is None or dtype_named(dtype) != found.codes.dtype.numpy):
+    if dtype is not None and (found.codes.dtype is None or dtype_named(dtype) != found.codes.dtype):
         raise OptionError(
             f"--dtype {dtype} would cast codes without {found.parts[0].name}: --dequantize multiplies them by it",
             path=found.codes.name,
         )
 
 
-def note_of(items: Sequence[Item], form: str) -> str | None:
-    """Return a note about types that numpy cannot read back; None if there are none."""
+def notes_of(items: Sequence[Chosen], form: str) -> Iterator[str]:
+    """Yield what is to be told of types that numpy cannot read back."""
     names = sorted({str(item.dtype) for item in items if item.is_foreign})
-    if form not in (".npy", ".npz") or not names:
-        return None
-    return f"numpy reads {', '.join(names)} back as bytes without a type (V2, V1); --dtype float32 writes numbers"
+    if names and form == ".npy":
+        yield f"numpy reads {', '.join(names)} back as bytes without a type (V2, V1); --dtype float32 writes numbers"
+    for name in names if form == ".npz" else ():
+        yield (
+            f"numpy has no {name}: its bits are written as {DTYPES[name].raw_numpy}; read them with "
+            f".view(ml_dtypes.{name}); --dtype float32 writes numbers"
+        )
 
 
 def kept_metadata(viewer: Any, form: str) -> dict[str, str]:
@@ -120,96 +109,60 @@ def kept_metadata(viewer: Any, form: str) -> dict[str, str]:
     return {key: value for key, value in found.items() if isinstance(value, str)}
 
 
-def refuse_unwritable(items: Sequence[Item], form: str) -> None:
-    """Raise `UnsupportedError` for a name or a type that a file of type ``form`` cannot hold, `OptionError` for tensors
-    that could not be told apart in it, or several in a file for one."""
+def file_of(items: Sequence[Chosen], form: str, path: str, metadata: Mapping[str, str]) -> OutputFile | None:
+    """Return the .npz or .safetensors file to write; None if ``form`` is another, which holds one tensor.
+
+    Raises `UnsupportedError` for a name or a type that it cannot hold, `OptionError` for tensors that could not be told
+    apart in it, several in a file for one, and a header that is too long.
+    """
+    from pparse.conversion.npz_form import NpzForm, first_crc
+    from pparse.conversion.plan import OutputFile
+    from pparse.conversion.safetensors_form import SafetensorsForm
+
     if form not in (".npz", ".safetensors"):
         if len(items) != 1:
             raise OptionError(f"a {form} file holds one tensor, and {len(items)} match; write .npz or .safetensors")
-        return
-    words = _words() if form == ".safetensors" else None
-    for item in items:
-        why = why_no_name(item.name, form[1:])
+        return None
+    holder = NpzForm() if form == ".npz" else SafetensorsForm()
+    found: list[Item] = []
+    for number, item in enumerate(items):
+        tensor, dtype = item.tensor, item.dtype
+        why = holder.refusal(tensor.name, dtype, tensor.shape, tensor.size)
         if why is not None:
-            raise UnsupportedError(f"{why}: nothing was written; {_RENAME}", path=shorten(item.name, 80))
-        if words is not None and str(item.dtype) not in words:
-            raise UnsupportedError(f"safetensors has no type for {item.dtype}; {_advice(item.dtype)}", path=item.name)
-    for first, item, name in clashes(items, form[1:]):
+            advice = "--dtype float32 writes numbers" if dtype.is_number else "write .npy or .npz"
+            advice = advice if why_no_name(tensor.name, form[1:]) is None else _RENAME
+            raise UnsupportedError(f"{why}: nothing was written; {advice}", path=shorten(tensor.name, 80))
+        found.append(holder.item(tensor, tensor.name, dtype, number))
+    for first, other, name in clashes(found, form[1:]):
         raise OptionError(
-            f"names would collide, and nothing was written: {first.name!r} and {item.name!r} would both be {name!r}; "
+            f"names would collide, and nothing was written: {first.name!r} and {other.name!r} would both be {name!r}; "
             f"{_RENAME}"
         )
+    file = OutputFile(holder, path, found, metadata)
+    if holder.has_checksums:
+        for one in found:
+            one.crc = first_crc(one)
+    return file
 
 
-def write_items(items: Sequence[Item], form: str, stream: BinaryIO, metadata: dict[str, str]) -> None:
-    """Write ``items``, which were not refused, to a file of type ``form``, and ``metadata`` if that is .safetensors.
-
-    Raise the errors of `Tensor.blocks`, and `OptionError` for a header that is too long.
-    """
-    if form == ".npz":
-        _write_npz(items, stream)
-    elif form == ".safetensors":
-        _write_safetensors(items, stream, metadata)
-    else:
-        (_write_npy if form == ".npy" else _write_csv)(items[0], stream)
-
-
-def _write_npy(item: Item, stream: BinaryIO) -> None:
+def write_one(item: Chosen, form: str, stream: BinaryIO) -> None:
+    """Write a .npy or a .csv file. Raise the errors of `Tensor.blocks`."""
+    if form == ".csv":
+        _write_csv(item, stream)
+        return
     from pparse.writers.npy import npy_header
 
-    stream.write(npy_header(item.dtype, item.shape))
+    stream.write(npy_header(item.dtype.numpy, item.tensor.shape))
     for part in item.blocks():
         stream.write(part.tobytes())
 
 
-def _write_npz(items: Sequence[Item], stream: BinaryIO) -> None:
-    from zipfile import ZIP_STORED, ZipFile, ZipInfo
-
-    with ZipFile(stream, "w", ZIP_STORED) as archive:
-        for item in items:
-            with archive.open(ZipInfo(item.name + NPY), "w", force_zip64=True) as member:
-                _write_npy(item, member)  # type: ignore[arg-type]
-
-
-def _words() -> dict[str, str]:
-    """Return what safetensors calls each of the types that have whole bytes."""
-    from pparse.parsers.safetensors.entry import STORED_DTYPES
-
-    return {dtype.name: word for word, dtype in STORED_DTYPES.items() if dtype.bits >= 8}
-
-
-def _write_safetensors(items: Sequence[Item], stream: BinaryIO, metadata: dict[str, str]) -> None:
-    words = _words()
-
-    def entries() -> Iterator[tuple[str, str, Sequence[int], int, int]]:
-        at = 0
-        for item in items:
-            end = at + prod(item.shape) * item.dtype.itemsize
-            yield item.name, words[str(item.dtype)], item.shape, at, end
-            at = end
-
-    length, fitting = measured(safetensors_header(entries(), metadata or None))
-    if length > REFERENCE_HEADER_LIMIT:
-        raise OptionError(
-            f"the header would take {length:,} bytes, more than the {REFERENCE_HEADER_LIMIT:,} that readers accept, "
-            f"which is room for {fitting:,} of the {len(items):,} tensors; 'pparse convert --max-shard-size' writes "
-            "several files"
-        )
-    stream.write(length.to_bytes(8, "little"))
-    for piece in safetensors_header(entries(), metadata or None):
-        stream.write(piece)
-        length -= len(piece)
-    stream.write(b" " * length)
-    for item in items:
-        for part in item.blocks():
-            stream.write(part.tobytes())
-
-
-def _write_csv(item: Item, stream: BinaryIO) -> None:
+def _write_csv(item: Chosen, stream: BinaryIO) -> None:
     """Write a line for each row along the last dimension; with one dimension, a line for each value."""
-    if item.dtype.kind not in "?biufc" and not item.is_foreign:
-        raise OptionError(f"a .csv holds numbers, and these are {item.dtype}: write .json or .npy", path=item.name)
-    width = item.shape[-1] if len(item.shape) > 1 else 1
+    shape, name = item.tensor.shape, item.tensor.name
+    if not item.dtype.is_number:
+        raise OptionError(f"a .csv holds numbers, and these are {item.dtype}: write .json or .npy", path=name)
+    width = shape[-1] if len(shape) > 1 else 1
     row: list[str] = []
     for part in item.blocks():
         numbers = part.astype("f4") if part.dtype.isbuiltin == 2 else part
@@ -220,16 +173,14 @@ def _write_csv(item: Item, stream: BinaryIO) -> None:
                 row.clear()
 
 
-def dtype_named(name: str | None) -> Any:
-    """Return the numpy type of ``--dtype``. Raise `OptionError` if there is none."""
+def dtype_named(name: str | None) -> DType | None:
+    """Return the type of ``--dtype``. Raise `OptionError` if there is none."""
     if name is None:
         return None
-    from pparse.tensors.dtype import DType
-
     try:
-        dtype = DType.of(name).numpy
+        dtype = DType.of(name)
     except ValueError as error:
         raise OptionError(f"--dtype {name}: not an element type; use float32, float16 or int64, for example") from error
-    if not _is_numeric(dtype):
+    if not dtype.is_number:
         raise OptionError(f"--dtype {name}: no type of numbers; use float32, float16 or int64, for example")
     return dtype

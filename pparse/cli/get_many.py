@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pparse.cli.exit_codes import DAMAGED, OK, USAGE
-from pparse.cli.export import Item, dtype_named, form_of, kept_metadata, refuse_cast
+from pparse.cli.export import Chosen, dtype_named, form_of, kept_metadata, refuse_cast
 from pparse.cli.get_tensor import write_chosen
 from pparse.cli.matching import Matcher
 from pparse.document.registry import viewer_for
@@ -56,7 +56,7 @@ def give_many(document: Extraction, options: Any, out: Output) -> int:
             kind.append(tensor)
     code = USAGE if _complain(matches, out) else DAMAGED if lost else OK
     if whole:
-        items = [Item(tensor, dtype=None if tensor.name in kept else dtype) for tensor in whole]
+        items = [Chosen(tensor, None if tensor.name in kept else dtype) for tensor in whole]
         write_chosen(items, form, options, out, kept_metadata(viewer, form))
     _tell_lost(lost, len(whole), out)
     if texts and not whole and not lost:

@@ -7,7 +7,7 @@ import sys
 from math import prod
 
 from pparse.cli.exit_codes import DAMAGED, OK
-from pparse.cli.export import Item, as_type, dtype_named, form_of, note_of, refuse_unwritable, write_items
+from pparse.cli.export import Chosen, dtype_named, file_of, form_of, notes_of, tensor_of, write_one
 from pparse.cli.writing import refuse_terminal, write, write_binary
 from pparse.display.text import safe
 from pparse.errors import (
@@ -39,14 +39,19 @@ _STRING_BYTES: Final = 4096
 _LAST_CHARACTER: Final = 0x10FFFF
 
 
-def write_chosen(items: list[Item], form: str, options: Any, out: Output, metadata: dict[str, str]) -> None:
+def write_chosen(items: list[Chosen], form: str, options: Any, out: Output, metadata: dict[str, str]) -> None:
     """Write tensors, and the metadata of their source, to one file of the type that its extension names."""
-    note = note_of(items, form)
-    refuse_unwritable(items, form)
-    write(options.output, out, lambda stream: write_items(items, form, stream, metadata))
-    if note is not None:
+    from pparse.conversion.streaming import write_file
+
+    notes = list(notes_of(items, form))
+    file = file_of(items, form, options.output or form, metadata)
+    if file is None:
+        write(options.output, out, lambda stream: write_one(items[0], form, stream))
+    else:
+        write(options.output, out, lambda stream: write_file(file, stream))
+    for note in notes:
         out.error(f"note: {note}")
-    lost = sum(item.lost for item in items)
+    lost = sum(item.lost for item in items) + sum(one.overflowed for one in (file.items if file is not None else ()))
     if lost:
         out.error(
             f"note: {options.dtype} cannot hold {count_words(lost, 'number')}: infinite or other ones were written"
@@ -127,8 +132,8 @@ def _give_tensor(
         if options.output is None and sys.stdout.isatty():
             return refuse_terminal(out)
         whole = index is None and options.partial is None
-        array = None if whole else _filled(_array(tensor, index, options.partial))
-        write_chosen([Item(tensor, array, dtype_named(options.dtype))], form, options, out, metadata(form))
+        part = tensor if whole else tensor_of(tensor, _filled(_array(tensor, index, options.partial)))
+        write_chosen([Chosen(part, dtype_named(options.dtype))], form, options, out, metadata(form))
         return code
     if as_npy or options.raw or options.output:
         return write_binary(
@@ -180,9 +185,11 @@ def _elements(tensor: Tensor, index: tuple[Any, ...] | None, partial: str | None
 
 def _converted(array: Any, options: Any) -> Any:
     """Return an array converted to the type of ``--dtype``."""
-    if options.dtype is None:
-        return array
+    from pparse.conversion.cast import as_type
+
     dtype = dtype_named(options.dtype)
+    if dtype is None:
+        return array
     try:
         return as_type(array, dtype)[0]
     except OptionError:  # a ValueError, too, which says all

@@ -1,4 +1,4 @@
-"""Floating numbers from one type to another, rounded to the nearest, ties to even."""
+"""Numbers from one type to another; floating ones rounded to the nearest, ties to even."""
 
 from __future__ import annotations
 
@@ -53,6 +53,26 @@ def _castable(form: str | None) -> str:
 
     held = {known.dtype for known in TYPES.values()}
     return ", ".join([name for name in CASTS if name in held] + [Q8_0.name])
+
+
+def as_type(values: NDArray[Any], target: DType) -> tuple[NDArray[Any], int]:
+    """Return ``values`` as ``target``, and how many of the numbers that cannot hold, not even rounded.
+
+    Raises `OptionError` for complex numbers as real ones.
+    """
+    import numpy as np
+
+    if target.kind == "float" and (values.dtype.kind == "f" or values.dtype.isbuiltin == 2):
+        return cast(values, target)
+    if values.dtype.kind == "c" and target.kind != "complex":
+        raise OptionError(f"--dtype {target}: complex numbers would lose their imaginary parts; use complex64")
+    with np.errstate(all="ignore"):
+        made = values.astype(target.numpy)
+        if made.dtype.kind in "biu":
+            lost = np.count_nonzero(made != np.trunc(values))
+        else:
+            lost = np.count_nonzero(np.isfinite(values)) - np.count_nonzero(np.isfinite(made))
+    return made, max(0, int(lost))
 
 
 def cast(values: NDArray[Any], target: DType) -> tuple[NDArray[Any], int]:

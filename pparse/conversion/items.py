@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse.conversion.cast import cast
+from pparse.conversion.cast import as_type
 from pparse.limits import MIB
 
 TYPE_CHECKING = False
@@ -49,7 +49,7 @@ class Item:
         self.wanted_crc: int | None = None
         """CRC-32 that its bytes must have, of a source that was not compared with it yet; else None."""
         self.overflowed = 0
-        """How many of the finite numbers written were too large for ``dtype``."""
+        """How many of the numbers written ``dtype`` cannot hold, not even rounded."""
         self.is_straight = (
             dtype == tensor.dtype and (packed or not dtype.packed) and (not self.nbytes or tensor.is_stored_as_array)
         )
@@ -78,6 +78,6 @@ class Item:
 
         for block in self.tensor.blocks(count * self.tensor.itemsize, start=start // self.dtype.itemsize):
             if self.dtype != self.tensor.dtype:
-                block, lost = cast(block, self.dtype)
+                block, lost = as_type(block, self.dtype)
                 self.overflowed += lost
             yield memoryview(np.ascontiguousarray(block).view(np.uint8).reshape(-1).data)
