@@ -127,7 +127,10 @@ class Codec:
         return any(head.startswith(magic) or magic.startswith(head) for magic in self.magics) or not self.magics
 
     def resembles(self, head: bytes) -> bool:
-        """Say whether ``head`` is the beginning of a stream but for one wrong byte."""
+        """Say whether ``head`` is the beginning of a stream but for one wrong byte, or for zeros, never written over."""
+        begun = head.rstrip(b"\0")
+        if begun and any(len(head) > 2 * len(known) and known.startswith(begun) for known in self.heads):
+            return True
         return any(len(head) >= len(known) > 2 and sum(map(ne, head, known)) == 1 for known in self.heads)
 
     def implementation(self, kind: str) -> Callable[..., Any]:

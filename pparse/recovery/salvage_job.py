@@ -13,7 +13,7 @@ from pparse.tensors.tensor_facts import there_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Final
 
     from pparse.data.base import Data
@@ -100,6 +100,15 @@ class Job:
         self._done += count
         if self.session.progress is not None:
             self.session.progress(self._done, total, "saving")
+
+    def pieces(self, start: int, stop: int) -> Iterator[bytes]:
+        """Yield the bytes ``[start, stop)`` of `data`; raises what `Data.pread` does."""
+        while start < stop:
+            chunk = self.data.pread(start, min(_STEP, stop - start))
+            if not chunk:
+                return
+            yield chunk
+            start += len(chunk)
 
     def copy_known(self, file: TargetFile, start: int, stop: int, data: Data | None = None) -> GapLog:
         """Write the bytes ``[start, stop)``, gaps as holes; return the gaps, with offsets in the file.

@@ -44,10 +44,11 @@ class Leftovers:
 
     def save(self) -> int:
         """Write it, and the list; return the number of files beside the list."""
-        metadata = {text_of(str(key)): plain(value) for key, value in self.viewer.metadata.items()}
+        metadata = self.metadata()
         rest = Rest(self.job, self.name, {"format": self.viewer.format, "metadata": metadata})
         try:
-            rest.write()
+            if metadata or self.is_listed:
+                rest.write()
             for number, tensor in enumerate(self.viewer.tensors()):
                 self.job.session.check_cancelled()
                 self._save_tensor(rest, number, tensor)
@@ -55,6 +56,23 @@ class Leftovers:
         finally:
             rest.finish(self._status)
         return self.written
+
+    is_listed = True
+    """Whether a list is written though there is nothing in it."""
+
+    def metadata(self) -> dict[str, object] | None:
+        """Return what else the model says of itself."""
+        return {text_of(str(key)): plain(value) for key, value in self.viewer.metadata.items()}
+
+    @property
+    def end(self) -> int | None:
+        """Behind it, nobody knows where bytes of the document belong; None: there is no such place."""
+        return None
+
+    def place(self, tensor: Tensor) -> dict[str, object]:
+        """Return what the list says of where a tensor lies."""
+        strides = None if tensor._strides is None else list(tensor._strides[:_MOST_DIMENSIONS])
+        return {"strides": strides, "length": tensor.stored_nbytes if tensor.spans else None}
 
     # -- tensors -----------------------------------------------------------------------------------------------------
 
@@ -82,15 +100,13 @@ class Leftovers:
                 there = 0
         else:
             there = self._write_known(tensor, entry, why)
-        span = tensor.spans[0] if tensor.spans else None
         rest.add(
             {
                 "name": text_of(tensor.name),
                 "dtype": text_of(tensor.stored_dtype) or None,
                 "shape": list(tensor.shape[:_MOST_DIMENSIONS]) if tensor.is_shape_known else None,
-                "strides": None if tensor._strides is None else list(tensor._strides[:_MOST_DIMENSIONS]),
+                **self.place(tensor),
                 "status": entry.status.value,
-                "length": length if span is not None else None,
                 "there": there,
                 "path": entry.path,
                 "reason": text_of(why),
@@ -118,10 +134,12 @@ class Leftovers:
         """Write the known bytes of a tensor as they are stored, and return their number."""
         span = tensor.content_span
         length, there = tensor.stored_nbytes, 0
+        if span is not None and span.data is not None and length:
+            entry.offset = span.offset
         if span is not None and span.data is not None and entry.status is not Status.MISSING:
             stop = span.offset + length if span.end is None else min(span.offset + length, span.end)
-            if span.data.size is not None:
-                stop = min(stop, span.data.size)
+            for end in (span.data.size, self.end):
+                stop = stop if end is None else min(stop, end)
             with self.job.target.create(f"{self.name}.partial/{flat(tensor.name)}.bin") as file:
                 gaps = self.job.copy_known(file, span.offset, stop, span.data)
                 there = file.bytes - gaps.known
@@ -131,10 +149,9 @@ class Leftovers:
                 if file.bytes < length:
                     gaps.add(file.bytes, length - file.bytes)
                 entry.gaps = gaps
-                entry.offset = span.offset
                 self._take(file, entry, None)
         entry.reason = text_of(f"{_what(tensor)}: {part_words(there, length, why)}")
-        if not there and entry.status in (Status.TRUNCATED, Status.DAMAGED):
+        if not there and length and entry.status in (Status.TRUNCATED, Status.DAMAGED):
             entry.status = Status.MISSING
         self.job.report_as(entry)
         return there

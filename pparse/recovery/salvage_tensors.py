@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from array import array
 
+from pparse.data.base import Access
 from pparse.errors import PASSING, LimitError, PparseError
 from pparse.findings import Status
 from pparse.limits import count_words
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
 
-_COST: Final = 80  # bytes kept of each tensor
+_COST: Final = 72  # bytes kept of each tensor, sorting included
 # Endings of names that the new name does not keep, beside the extensions of the format.
 _ENDINGS: Final = (".pth.tar", ".pt.tar", ".pt", ".pth", ".ckpt", ".bin", ".ptl", ".pkl", ".pickle", ".joblib", ".pck")
 BROKEN: Final = (Status.TRUNCATED, Status.DAMAGED, Status.MISSING)
@@ -41,10 +42,15 @@ class _SpoiledError(Exception):
 
 
 class Plan:
-    """The tensors that go to a file, in the order of the listing, and their places there: the widest elements first."""
+    """The tensors that go to a file, in the order of the listing, and their places there; 32 bytes for each.
+
+    With ``is_suspect`` these are the ones that are whole, and perhaps wrong.
+    """
 
     def __init__(self, judge: TensorJudge, viewer: Viewer, job: Job, *, is_suspect: bool) -> None:
-        self.numbers, self.sizes, self.widths = array("q"), array("q"), array("B")
+        self.numbers, self.sizes = array("q"), array("q")
+        self.ranks = array("q")
+        """By what the bytes are sorted: where they lie in the document, or the width of the elements, negative."""
         self.is_suspect = is_suspect
         self.begin = 0
         """Where the bytes of the tensors begin in the file."""
@@ -52,42 +58,49 @@ class Plan:
         """Number of tensors of the model."""
         self.unfit = 0
         """Number of those that are whole, and cannot be in a safetensors file."""
+        self.worst = Status.COMPLETE
+        """COMPLETE if all tensors are whole and can be in it, else TRUNCATED, or DAMAGED if one is not just cut."""
         self.charge = job.session.budget.charge(0, "the places of tensors")
         for number, tensor in enumerate(viewer.tensors()):
             job.session.check_cancelled()
             self.total += 1
             status, _, suspect = judge.judge(number, tensor)
+            if status is not Status.COMPLETE and self.worst is not Status.DAMAGED:
+                cut = status in (Status.TRUNCATED, Status.MISSING)
+                self.worst = Status.TRUNCATED if cut else Status.DAMAGED
             if suspect if is_suspect else status is Status.COMPLETE:
                 if judge.why_unfit(number, tensor, suspect=suspect) is None:
-                    self._add(number, tensor)
+                    self._add(number, tensor, judge)
                 else:
                     self.unfit += 1
+                    self.worst = Status.DAMAGED
+        self.order: Sequence[int] = range(len(self.numbers))
+        if any(self.ranks[at] < self.ranks[at - 1] for at in range(1, len(self.ranks))):
+            self.order = sorted(self.order, key=self.ranks.__getitem__)
         self.places = array("q", bytes(8 * len(self.numbers)))
         self.bytes = 0
-        for width in (8, 4, 2, 1):
-            for at, one in enumerate(self.widths):
-                if one == width:
-                    self.places[at] = self.bytes
-                    self.bytes += self.sizes[at]
+        for at in self.order:
+            self.places[at] = self.bytes
+            self.bytes += self.sizes[at]
 
-    def _add(self, number: int, tensor: Tensor) -> None:
+    def _add(self, number: int, tensor: Tensor, judge: TensorJudge) -> None:
         assert tensor.dtype is not None  # noqa: S101 -- `TensorJudge.why_unfit`
         if not len(self.numbers) % 4096:
             self.charge.resize(_COST * (len(self.numbers) + 4096))
         self.numbers.append(number)
         self.sizes.append(tensor.dtype.stored_nbytes(tensor.size))
-        self.widths.append(tensor.dtype.itemsize)
+        self.ranks.append(tensor.spans[0].offset if judge.is_copied else -tensor.dtype.itemsize)
 
-    def chosen(self, viewer: Viewer, width: int | None = None) -> Iterator[tuple[int, Tensor]]:
-        """Yield place and tensor of each, or of those whose elements have that width in bytes."""
+    def chosen(self, viewer: Viewer, rank: int | None = None) -> Iterator[tuple[int, Tensor]]:
+        """Yield place and tensor of each, or of those of a rank."""
         at = 0
         for number, tensor in enumerate(viewer.tensors()):
             if at == len(self.numbers):
                 return
             if number != self.numbers[at]:
                 continue
-            if width is None or self.widths[at] == width:
-                yield at, unjudged(tensor) if self.is_suspect else tensor
+            if rank is None or self.ranks[at] == rank:
+                yield at, tensor
             at += 1
 
 
@@ -105,8 +118,8 @@ def salvage_tensors(job: Job) -> bool:
         return False
     old, job.name = job.name, model_name(job.name, job.extraction.parse().parser.extensions)
     judge = TensorJudge(job)
-    sure = _save_model(job, viewer, judge, is_suspect=False)
-    doubtful = _save_model(job, viewer, judge, is_suspect=True)
+    sure = save_model(job, viewer, judge, is_suspect=False)
+    doubtful = save_model(job, viewer, judge, is_suspect=True)
     if not sure[0].total and not job.is_alone:
         return False  # nothing is known that could be told
     status = _worst(viewer)
@@ -173,15 +186,27 @@ def model_name(name: str, extensions: Iterable[str] = ()) -> str:
     return f"{name}.safetensors"
 
 
-def _save_model(job: Job, viewer: Viewer, judge: TensorJudge, *, is_suspect: bool) -> tuple[Plan, TargetFile | None]:
-    """Write the certain tensors, or the suspect ones; no file if there are none."""
+def save_model(
+    job: Job, viewer: Viewer, judge: TensorJudge, *, is_suspect: bool, empty: bool = False, opens: bool = False
+) -> tuple[Plan, TargetFile | None]:
+    """Write the certain tensors, or the suspect ones; no file if there are none, unless ``empty``.
+
+    ``opens``: none either if all tensors are whole, since the old file is as good.
+    """
     while True:
         plan = Plan(judge, viewer, job, is_suspect=is_suspect)
         try:
-            if not plan.numbers:
+            if opens and plan.worst is Status.COMPLETE:
+                spoiled = len(judge.spoiled)
+                if job.data.access is not Access.FREE:  # else all gaps are known
+                    _read_all(job, viewer, judge, plan)
+                if len(judge.spoiled) > spoiled:
+                    continue
                 return plan, None
-            length, fitting = measured(_header(viewer, plan))
-            if length > REFERENCE_HEADER_LIMIT:
+            if not plan.numbers and not empty:
+                return plan, None
+            length, fitting = measured(_header(viewer, judge, plan))
+            if plan.numbers and length > REFERENCE_HEADER_LIMIT:
                 judge.too_many[is_suspect] = plan.numbers[fitting]
                 continue
             plan.begin = 8 + length
@@ -197,22 +222,29 @@ def _write(job: Job, viewer: Viewer, judge: TensorJudge, plan: Plan, name: str) 
     total = plan.begin + plan.bytes
     with job.target.create(name) as file:
         file.write((plan.begin - 8).to_bytes(8, "little"))
-        for piece in _header(viewer, plan):
+        for piece in _header(viewer, judge, plan):
             file.write(piece)
         file.write(b" " * (plan.begin - file.bytes))
         job.advance(file.bytes, total)
-        for width in (8, 4, 2, 1):
-            for at, tensor in plan.chosen(viewer, width) if width in plan.widths else ():
-                for chunk in _contents(judge, plan, at, tensor):
-                    file.write(chunk)
-                    job.advance(len(chunk), total)
+        for at, tensor in _in_order(viewer, judge, plan):
+            for chunk in _contents(job, judge, plan, at, tensor):
+                file.write(chunk)
+                job.advance(len(chunk), total)
     return file
 
 
-def _header(viewer: Viewer, plan: Plan) -> Iterator[bytes]:
-    """Yield the new header, an entry at a time; ``format`` is what readers go by."""
-    form = "pt" if viewer.format.startswith("pytorch") else "np"
-    return safetensors_header(_entries(viewer, plan), {"format": form})
+def _in_order(viewer: Viewer, judge: TensorJudge, plan: Plan) -> Iterator[tuple[int, Tensor | None]]:
+    """Yield places in the order of the bytes, and the tensors, if their elements are to be read."""
+    if judge.is_copied:
+        yield from ((at, None) for at in plan.order)
+        return
+    for rank in sorted(set(plan.ranks)):
+        yield from plan.chosen(viewer, rank)
+
+
+def _header(viewer: Viewer, judge: TensorJudge, plan: Plan) -> Iterator[bytes]:
+    """Yield the new header, an entry at a time."""
+    return safetensors_header(_entries(viewer, plan), judge.metadata(viewer))
 
 
 def _entries(viewer: Viewer, plan: Plan) -> Iterator[tuple[str, str, Sequence[int], int, int]]:
@@ -222,11 +254,15 @@ def _entries(viewer: Viewer, plan: Plan) -> Iterator[tuple[str, str, Sequence[in
         yield tensor.name, str(word_of(tensor.dtype)), tensor.shape, begin, begin + plan.sizes[at]
 
 
-def _contents(judge: TensorJudge, plan: Plan, at: int, tensor: Tensor) -> Iterator[bytes]:
+def _contents(job: Job, judge: TensorJudge, plan: Plan, at: int, tensor: Tensor | None) -> Iterator[bytes]:
     """Yield the bytes of a tensor. Raise `_SpoiledError`."""
     done = 0
     try:
-        for chunk in bytes_of(tensor):
+        if tensor is None:
+            source: Iterator[bytes] = job.pieces(plan.ranks[at], plan.ranks[at] + plan.sizes[at])
+        else:
+            source = bytes_of(unjudged(tensor) if plan.is_suspect else tensor)
+        for chunk in source:
             done += len(chunk)
             yield chunk
     except PASSING:
@@ -243,12 +279,12 @@ def _contents(judge: TensorJudge, plan: Plan, at: int, tensor: Tensor) -> Iterat
 
 def _read_all(job: Job, viewer: Viewer, judge: TensorJudge, plan: Plan) -> None:
     """Find all tensors that cannot be read, after one was found."""
-    for at, tensor in plan.chosen(viewer):
+    for at, tensor in _in_order(viewer, judge, plan):
         if plan.numbers[at] in judge.spoiled:
             continue
         job.session.check_cancelled()
         try:
-            for _ in _contents(judge, plan, at, tensor):
+            for _ in _contents(job, judge, plan, at, tensor):
                 pass
         except _SpoiledError:
             continue

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.recovery.salvage_job import Job
+    from pparse.tensors.viewer import Viewer
 
 _STEP: Final = "1MiB"
 _EVERYWHERE: Final = [(0, 1 << 62)]
@@ -22,6 +23,9 @@ TOO_LONG: Final = f"with it, the header would be longer than the {REFERENCE_HEAD
 
 class TensorJudge:
     """Judges each tensor: whole, suspect, or not to be written."""
+
+    is_copied = False
+    """Whether bytes are copied as they lie in the document, in that order; else elements are read, the widest first."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -46,6 +50,10 @@ class TensorJudge:
         if tensor.unwritten_nbytes:
             return Status.DAMAGED, f"{tensor.unwritten_nbytes:,} bytes of it were never written (a file hole)", True
         return status, reason, status is Status.DAMAGED and _has_all_bytes(tensor)
+
+    def metadata(self, viewer: Viewer) -> dict[str, str] | None:
+        """Return the metadata of the new file: ``format`` is what readers go by."""
+        return {"format": "pt" if viewer.format.startswith("pytorch") else "np"}
 
     def why_unfit(self, number: int, tensor: Tensor, *, suspect: bool) -> str | None:
         """Return why a whole tensor, or a suspect one, cannot be in a safetensors file; None if it can."""
