@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
+import random
 import re
 import struct
 import zipfile
@@ -320,3 +322,15 @@ def test_a_long_text_that_is_no_utf8_is_told_by_check_as_a_short_one_is():
         with pparse.open(content, format="pickle") as document:
             found = [(finding.code, finding.path, finding.offset) for finding in document.check()]
         assert found == [("malformed", "[0]", offset)]
+
+
+def test_a_gap_in_a_long_text_ends_no_check(tmp_path: Path) -> None:
+    text = bytes(random.Random(3).randbytes(150_000)).hex()
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.pkl", pickle.dumps({"a": text, "b": 1}, 4))
+    content = bytearray(packed.getvalue())
+    content[70_000:70_900] = bytes(900)
+    (tmp_path / "x.zip").write_bytes(content)
+    with pparse.open(f"{tmp_path / 'x.zip'}::x.pkl") as document:
+        assert "lost in" in " ".join(map(str, document.check()))

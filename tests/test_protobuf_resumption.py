@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import zipfile
+import zlib
 
 import pytest
 
@@ -378,3 +381,38 @@ def test_places_that_lead_nowhere_are_tried_with_small_reads():
     source = FakeData(content)
     find_resumption(source, 0, len(content), builtin_schema().message("tensorflow.GraphDef"), lambda: None)
     assert sum(length for _, length in source.asked) < 600 * 4000
+
+
+def test_a_block_is_not_kept_beyond_what_is_found_out_behind_it(tmp_path):
+    """The stream's end, which a long text is read to, tells of a gap in a block that was read before."""
+
+    def field(number, content):
+        return encode_varint(number << 3 | 2) + encode_varint(len(content)) + content
+
+    rng = random.Random(5)
+
+    def inputs(count):
+        return b"".join(field(3, rng.randbytes(5).hex().encode()) for _ in range(count))
+
+    nodes = b"".join(field(1, field(1, b"n%d" % at) + field(2, b"NoOp") + inputs(44)) for at in range(20))
+    text = rng.randbytes(2 << 20).hex().encode() + b"\xff"  # not UTF-8: the node is not sound
+    body = nodes + field(1, field(1, b"n20") + inputs(60) + field(2, text))
+    stored = body.index(text[:40])
+    first, second = zlib.compressobj(0, 8, -15), zlib.compressobj(6, 8, -15)
+    packed = first.compress(body[:stored]) + first.flush(zlib.Z_SYNC_FLUSH)
+    content = bytearray(packed + second.compress(body[stored:]) + second.flush())
+    at = content.find(body[len(nodes) + 27 :][:16])
+    content[at : at + 516] = b"\n" * 516
+    with zipfile.ZipFile(tmp_path / "s.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("s.pb", body)
+    made = (tmp_path / "s.zip").read_bytes()
+    start, end = 30 + len("s.pb"), made.index(b"PK\1\2")
+    sizes = len(content).to_bytes(4, "little")
+    directory = made[end:-22].replace(made[18:22], sizes, 1)
+    last = made[-22:-6] + (start + len(content)).to_bytes(4, "little") + made[-2:]
+    whole = made[:18] + sizes + made[22:start] + content + directory + last
+    (tmp_path / "s.zip").write_bytes(whole)
+    with pparse.open(f"{tmp_path / 's.zip'}::s.pb", options={"message": "tensorflow.GraphDef"}) as document:
+        told = " ".join(map(str, document.check()))
+    assert "node[20] @0x2a69: the node runs into a gap" in told
+    assert "516 bytes of it lost in 1 gap" in told

@@ -293,3 +293,28 @@ def test_info_shows_epochs_first_and_lists_of_an_optimizer_last(run):
     assert in_lists == sorted(in_lists)
     with pparse.view(FOLDER / "training.pt") as model:
         assert shown[20] == f"… {len(model.metadata) - 20} more; 'pparse info FILE --json' shows all"
+
+
+@pytest.mark.parametrize("count", [0, 60])
+def test_a_pickle_that_is_short_in_a_whole_archive_is_damaged_and_no_download_helps(count, tmp_path, run):
+    path = tmp_path / "m.pt"
+    with zipfile.ZipFile(io.BytesIO(checkpoint(TENSORS, CONTENTS).content)) as old, zipfile.ZipFile(path, "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            new.writestr(name, content[:count] if name.endswith("data.pkl") else content)
+    for command in ("ls", "info", "check"):
+        ran = run(command, path)
+        assert ran.code == 4
+        assert "data.pkl ends before its STOP, though the archive around it is whole" in ran.out + ran.err
+        assert "resume" not in ran.out + ran.err
+
+
+def test_a_zip_that_is_called_a_checkpoint_and_has_no_pickle_says_so(tmp_path, run):
+    path = tmp_path / "m.pt"
+    path.write_bytes(zipped(b"something else", "a.txt"))
+    for command in ("ls", "info", "check"):
+        ran = run(command, path)
+        assert ran.code in (0, 4)
+        assert ran.code == 0 or "no member is its data.pkl" in ran.out + ran.err
+    path.write_bytes(zipped(checkpoint(TENSORS, CONTENTS).content, "m.pt"))
+    assert "no member is its data.pkl" in run("ls", path).out + run("ls", path).err

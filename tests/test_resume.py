@@ -218,6 +218,10 @@ BESIDE = {
         {f"my m.safetensors.part{n + 1}": part for n, part in enumerate(THIRDS)},
         "(cat 'my m.safetensors.part1' 'my m.safetensors.part2' 'my m.safetensors.part3' > 'my m.safetensors')",
     ),
+    "a part is missing": (
+        {"m.safetensors.partaa": THIRDS[0], "m.safetensors.partac": THIRDS[2]},
+        "and m.safetensors.partab is missing: get it",
+    ),
     "a later part": ({"m.bin.partab": b"\xfe" * 64, "m.bin.partaa": b"x"}, "the first part, m.bin.partaa, lies beside"),
     "steps of a training": ({"step.1": MODEL[:CUT_AT], "step.2": MODEL}, "resume the download at byte 16000"),
     "zip -s": ({"m.z01": in_zip(MODEL)[:9_000], "m.z02": b"?" * 99, "m.zip": b"?"}, "(zip -s 0 m.zip --out whole.zip)"),

@@ -205,6 +205,16 @@ def test_runs_in_what_an_encoder_only_stored_are_no_damage():
     assert data.why_suspect(0, 1) is not None
 
 
+def test_a_download_for_which_room_was_made_is_cut_wherever_it_stopped():
+    """A few last bytes and zeros are always some size: they are not taken for that of a stream that ended before."""
+    rng = random.Random(2)
+    packed = gzip.compress("".join(f"{number} {rng.getrandbits(32):08x}\n" for number in range(4_000)).encode(), 6)
+    for cut in range(len(packed) // 2, len(packed) - 8, len(packed) // 50):
+        data = resumed(packed[:cut] + bytes(len(packed) - cut), "gzip", concatenated=True)
+        data.finish()
+        assert isinstance(data.error, EndOfDataError), cut
+
+
 def test_doubt_ends_where_damage_cannot_reach():
     """Blocks before the damage were decoded well, and blocks behind it are right: neither is in doubt."""
     known = built("noise", 6, 3)

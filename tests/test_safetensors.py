@@ -130,6 +130,15 @@ def every_node(root):
             stack.extend(node.children())
 
 
+def test_a_file_that_ends_before_its_header_is_cut(tmp_path, run):
+    text = b'{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}'
+    content = len(text).to_bytes(8, "little") + text + b"12"
+    for count in (7, 8, 9):
+        (tmp_path / "m.safetensors").write_bytes(content[:count])
+        ran = run("ls", tmp_path / "m.safetensors")
+        assert (ran.code, "resume the download" in ran.out, "malformed" in ran.out + ran.err) == (4, True, False)
+
+
 def test_tree_has_size_metadata_and_tensors():
     with pparse.open(SAMPLE) as document:
         root = document.root

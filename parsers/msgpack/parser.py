@@ -20,6 +20,7 @@ the root is a ``stream``, the list of the file's values.
 from __future__ import annotations
 
 from array import array
+from contextlib import suppress
 
 from pparse.data.trailing_bytes import trailing_severity
 from pparse.data.utf8 import find_not_utf8
@@ -358,7 +359,9 @@ class MsgpackParser(Parser):
         root = self.result.root
         for visit in self.walk(root, detail=False):
             if visit.kind == "str" and visit.value is UNLOADED_VALUE and visit.status is Status.COMPLETE:
-                fault = find_not_utf8(root.extraction.data, visit.start, visit.end or visit.start)
+                fault = None
+                with suppress(EndOfDataError, GapError):  # what is lost is told of what lies around it
+                    fault = find_not_utf8(root.extraction.data, visit.start, visit.end or visit.start)
                 if fault is not None:
                     visit.status = Status.DAMAGED
                     visit.finding = Finding("malformed", "the text is not UTF-8", offset=fault)

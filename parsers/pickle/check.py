@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pparse.data.utf8 import find_not_utf8
-from pparse.errors import LimitError, MalformedError, UnsupportedError
+from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, UnsupportedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
+    from pparse.data.base import Data
     from pparse.parsers.pickle.decoder import Decoder
 
 # Kinds of values that are texts; and of the longest ones the width of the length, by opcode.
@@ -25,10 +26,16 @@ def fault_in(decoder: Decoder, start: int, end: int) -> MalformedError | None:
             decoder.decode(start, end)
         except MalformedError as error:
             return error
-        except (LimitError, UnsupportedError):
+        except (LimitError, UnsupportedError, EndOfDataError, GapError):
             pass
         return None
-    data = decoder.program.data
+    try:
+        return _fault_in_text(decoder.program.data, start, end)
+    except (EndOfDataError, GapError):
+        return None  # what is lost is told of what lies around it
+
+
+def _fault_in_text(data: Data, start: int, end: int) -> MalformedError | None:
     width = _WIDTHS.get(data.read_exact(start, 1)[0])
     if width is None:
         return None

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Final
 
+    from pparse.data.base import Data
     from pparse.data.reader import Range
     from pparse.protobuf.schema import FieldType, MessageType
 
@@ -80,8 +81,8 @@ class Checker:
         self._tables: dict[str, _Table] = {}
         self._check_cancelled = check_cancelled
         self.stopped = 0
-        self.last_read = (0, b"")
-        """Where the block begins that was read last, and the block."""
+        self.last_read: tuple[Data, int, int, bytes] | None = None
+        """The block that was read last: its data, their revision then, where it begins, and it."""
 
     def sound(self, part: Range, type: MessageType) -> bool:
         """Say whether every field of the message, and of nested messages, is complete and of its type.
@@ -122,11 +123,12 @@ class Checker:
             if not 0 <= at < size or (at > size - SLACK and base + size < last):
                 self._check_cancelled()
                 step = min(4 * step, _BLOCK) if at <= size else _FIRST_BLOCK
+                revision = data.revision
                 block = data.pread(pos, min(step, last - pos))
                 if not block:
                     return False
                 base, size, at = pos, len(block), 0
-                self.last_read = pos, block
+                self.last_read = data, revision, pos, block
                 block += PADDING
             tag = block[at]
             if tag < 0x80:

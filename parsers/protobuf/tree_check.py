@@ -136,8 +136,9 @@ class TreeCheck:
                     return False  # it contains the field at fault
             if not self._checker.sound(part, origin.type):
                 level.known = (part.data, part.start, self._checker.stopped)
-                if self._checker.last_read[0] == part.start:  # now it is read by the engine
-                    self._kept.keep(part.data, *self._checker.last_read)
+                read = self._checker.last_read
+                if read is not None and read[:3] == (part.data, part.data.revision, part.start):
+                    self._kept.keep(part.data, *read[2:])  # now it is read by the engine
                 return False
             if isinstance(part, ChunkRange) and part.type > 1:
                 return False

@@ -127,7 +127,7 @@ class Codec:
         return any(head.startswith(magic) or magic.startswith(head) for magic in self.magics) or not self.magics
 
     def resembles(self, head: bytes) -> bool:
-        """Say whether ``head`` is the beginning of a stream but for one wrong byte, or for zeros, never written over."""
+        """Say whether ``head`` is the beginning of a stream but for one wrong byte, or zeros never written over."""
         begun = head.rstrip(b"\0")
         if begun and any(len(head) > 2 * len(known) and known.startswith(begun) for known in self.heads):
             return True

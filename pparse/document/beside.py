@@ -9,7 +9,7 @@ import re
 
 from pparse.data.base import Distance
 from pparse.data.local import name_of
-from pparse.document.part_names import STOPPED, UNREADABLE, how_to_join, names_in, parts_in
+from pparse.document.part_names import STOPPED, UNREADABLE, absent_part, how_to_join, names_in, parts_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,8 +49,10 @@ def advise(outer: Extraction, files: Sequence[Resume], expected: int | None) -> 
             file.note = f"the program that wrote {control} has not finished: run it again{how}"
             file.helps = False
         elif parts:
-            how = how_to_join(parts, names)
-            file.note = f"{name} is the first of {len(parts)} parts that lie beside it: {how}"
+            absent = absent_part(parts)
+            file.note = f"{name} is the first of {len(parts)} parts that lie beside it: {how_to_join(parts, names)}"
+            if absent is not None:
+                file.note = f"{name} is one of the parts beside it, and {absent} is missing: get it, and join them"
             file.helps = False
         else:
             file.note = _other(outer, name, names, file.at, file.size or expected)

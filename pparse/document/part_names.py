@@ -24,6 +24,8 @@ UNREADABLE: Final = (PparseError, OSError, ValueError)
 # How many names of a folder are looked at, and numbers of parts.
 _MOST_NAMES: Final = 20_000
 _MOST_PARTS: Final = 1_000
+# How many parts that follow each other may be missing before others.
+_MOST_ABSENT: Final = 20
 # How many names a message has.
 _MOST_SHOWN: Final = 6
 # The names of parts: those of split(1), of 7-Zip and of download managers; of Info-ZIP (``zip -s``).
@@ -115,15 +117,29 @@ def following_names(name: str) -> Iterator[str]:
             yield head + letters
 
 
+def absent_part(parts: Sequence[str]) -> str | None:
+    """Return the first part that is not among ``parts``, though one behind it is; None if there is none."""
+    last = next((name for name in reversed(parts) if not name.lower().endswith(".zip")), "")
+    if last != parts[0]:
+        for name in following_names(parts[0]):
+            if name not in parts:
+                return name
+            if name == last:
+                break
+    return None
+
+
 def parts_in(names: Collection[str], name: str) -> list[str]:
     """Return the parts of a file, in order, if ``name`` is that of the first one and others are among ``names``."""
     if name not in first_names(name):
         return []
-    found = [name]
+    found, absent = [name], 0
     for following in following_names(name):
-        if following not in names:
+        absent = 0 if following in names else absent + 1
+        if not absent:
+            found.append(following)
+        elif absent == _MOST_ABSENT:
             break
-        found.append(following)
     zipped = _ZIP_PART.fullmatch(name)
     if zipped is not None and f"{zipped['whole']}.zip" in names:
         found.append(f"{zipped['whole']}.zip")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 BROKEN: Final = (Status.TRUNCATED, Status.DAMAGED, Status.MISSING)
 
 # Codes of findings on tensors whose bytes, or some of them, are not there.
-_JUST_CUT: Final = (str(Status.TRUNCATED), str(Status.MISSING))
+_JUST_CUT: Final = (str(Status.TRUNCATED), str(Status.MISSING), "missing-storage")
 
 # Codes of findings about bytes that cannot be the original ones.
 _CHANGED: Final = ("malformed", UNSURE_NUMBER)

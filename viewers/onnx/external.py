@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 # The keys (onnx/external_data_helper.py, ExternalDataInfo); "basepath" is what some writers leave behind, and
 # onnxruntime adds "prepacked_0" and so on.
 _LOCATION, _OFFSET, _LENGTH, _CHECKSUM = "location", "offset", "length", "checksum"
-_KEYS: Final = (_LOCATION, _OFFSET, _LENGTH, _CHECKSUM, "basepath", "prepacked_")
+_KEYS: Final = (_LOCATION, _OFFSET, _LENGTH, _CHECKSUM, "basepath")
+_PACKED: Final = "prepacked_"
 _DIGITS: Final = 19
 _FARTHEST: Final = 1 << 62
 _BLOCK: Final = 1 << 20
@@ -137,9 +138,9 @@ class ExternalFiles:
         if content is None:
             return file.problem or Problem(Status.MISSING, f"its bytes are in {location}, which cannot be read")
         placed = self._placed(content, location, offset, length, size)
-        odd = next((key for key in pairs if not key.startswith(_KEYS)), None)
-        if odd is not None and size and placed.status is Status.COMPLETE:
-            reason = f"its external data have {shorten(odd, 40)!r}, which no reader knows: its place may be wrong"
+        odd = next((key for key in pairs if key not in _KEYS and not key.startswith(_PACKED)), None)
+        if odd is not None and place[0] is None and size and placed.status is Status.COMPLETE:
+            reason = f"its external data have {shorten(odd, 40)!r}, which no reader knows, and no offset"
             return Placed(placed.span, Status.DAMAGED, reason, size)
         return placed
 

@@ -166,6 +166,9 @@ class PickleViewer(Viewer):
         status = self.root.status
         if status is Status.COMPLETE and root is not None:
             status = root.status
+            if status is Status.TRUNCATED and root.extraction is not self.extraction.parsed:
+                status = Status.DAMAGED  # no byte of the file is missing
+                self._note_short_pickle(root)
         lacking = sum(self.maker.lacking.values())
         origin = self.extraction.parsed.origin
         if lacking and origin is not None and isinstance(origin[0], Checkpoint):
@@ -184,7 +187,15 @@ class PickleViewer(Viewer):
             extent.document_status, extent.resume_at = Status.TRUNCATED, extent.actual
         elif root is None or self.findings.errors or self._is_damaged(self.root) or self._is_damaged(root):
             extent.document_status = Status.DAMAGED
+            if root is None and not self.findings.errors and self.root.status is Status.COMPLETE:
+                reason = "no member is its data.pkl: it is no checkpoint, or that is lost; '-f zip' lists what there is"
+                self.findings.add(Finding("no-pickle", reason, source=self.extraction.name))
         return self.keep_extent(extent)
+
+    def _note_short_pickle(self, root: Node) -> None:
+        inner = root.extraction
+        reason = f"the pickle {inner.name} ends before its STOP, though the archive around it is whole"
+        self.findings.add(Finding("malformed", reason, path=inner.name, source=self.extraction.name))
 
     def _is_damaged(self, node: Node) -> bool:
         """Return whether a node is damaged itself; bytes of the file that are in doubt may be those of tensors."""

@@ -353,8 +353,9 @@ class SafetensorsViewer(Viewer):
         extent.document_status = header if parser.wrong_length is None else Status.DAMAGED
         if parser.wrong_length is not None:
             self.findings.add(parser.wrong_length)
-        if parser.header.root.kind != "object":
-            reason = f"the header is a JSON {parser.header.root.kind}, not an object"
+        kind = parser.header.root.kind
+        if kind != "object" and not (kind == "unknown" and header is Status.TRUNCATED):  # nothing of it is there
+            reason = f"the header is a JSON {kind}, not an object"
             self.findings.add(Finding("malformed", reason, source=extraction.name, offset=parser.header.root.start))
             extent.document_status = Status.DAMAGED
         elif header is Status.DAMAGED:

@@ -26,6 +26,8 @@ _AHEAD: Final = 72 * KIB
 # Searched first, then four times as much; what of a block's head may stand before the byte it is found by.
 _FIRST: Final = 1 * KIB
 _BEFORE: Final = 4
+# A member of a tar is filled up to a multiple of this.
+_PADDING: Final = 512
 _MAGIC: Final = b"\x1f\x8b\x08"
 # How many times the size of a packed member its content is believed to be, if nothing else says so.
 _RATIO: Final = 16
@@ -194,14 +196,17 @@ def zeros_at_end(source: Range, start: int, end: int) -> int:
 def missed_end(source: Range, zeros: int, end: int, produced: int) -> int | None:
     """Return where a gzip stream ends that was decoded beyond its end; None if none of the places has such a size.
 
-    That is ``end``, or where the zeros begin that follow: what holds the stream may be filled up with them, and the
-    size may end with some itself.
+    That is ``end``, or where few zeros begin that follow: what holds the stream may be filled up with them, and the
+    size may end with one or two itself. The fewer other bytes, the nearer it must be: any bytes are some size.
     """
-    places: list[int] = [end, *range(zeros, min(zeros + 4, end))] if produced else []
-    for stop in places:
+    wide = max(1000, min(produced // 4, MIB))
+    places = [(end, wide)] if produced else []
+    if produced and end - zeros < _PADDING:
+        places += [(zeros, wide), (zeros + 1, 1000), (zeros + 2, 64)]
+    for stop, most in places:
         begin = max(source.start, stop - 4)
         size = int.from_bytes(source.data.read_known(begin, stop - begin)[0], "little")
-        if size and abs(size - (produced & 0xFFFFFFFF)) <= max(1000, min(produced // 4, MIB)):
+        if size and stop <= end and abs(size - (produced & 0xFFFFFFFF)) <= most:
             return stop
     return None
 
