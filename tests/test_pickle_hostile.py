@@ -8,6 +8,7 @@ import pickle
 import random
 import re
 import struct
+import tarfile
 import zipfile
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,7 @@ from pparse.parsers.pickle.parser import PickleParser
 from pparse.testing.patience import Patience
 from tests import sweep
 from tests.pickle_samples import each
+from tests.pytorch_files import numbered, tar_checkpoint
 
 ROOT = Path(__file__).parent.parent
 
@@ -270,7 +272,14 @@ def test_what_could_run_something_is_named_first(run, tmp_path) -> None:
     (tmp_path / "a.npy").write_bytes(array)
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("o.npy", array)
-    for name, within in (("a.npy", "pickle"), ("a.npz", "o.npy::pickle")):
+    tensors, contents = numbered(1, 64)
+    made = tar_checkpoint(tensors, contents).content
+    with tarfile.open(fileobj=io.BytesIO(made)) as old, tarfile.open(tmp_path / "a.pt", "w") as new:
+        for member in old:
+            content = hidden if member.name == "pickle" else old.extractfile(member).read()  # type: ignore[union-attr]
+            member.size = len(content)
+            new.addfile(member, io.BytesIO(content))
+    for name, within in (("a.npy", "pickle"), ("a.npz", "o.npy::pickle"), ("a.pt", "pickle")):
         (found, *_) = run("info", tmp_path / name, "--json").json["globals"]
         assert (found["name"], found["pickle"]) == ("os.system", within)
 

@@ -6,6 +6,7 @@ from abc import abstractmethod
 
 from pparse.errors import PathError
 from pparse.findings import Status
+from pparse.parsers.pickle.parser import PickleParser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pparse.findings import Finding
     from pparse.parsers.pickle.values import Persistent
     from pparse.parsers.pytorch.rebuild import StoredTensor
+    from pparse.tree.listing import GlobalUse
     from pparse.tree.node import Node
 
     Place = tuple[Data, int, int]
@@ -67,6 +69,20 @@ class Checkpoint:
     @abstractmethod
     def pickled(self) -> Node | None:
         """Return the value that was saved, a node of a `PickleParser`; None if it is lost."""
+
+    def saved_details(self) -> Iterator[tuple[str, str]]:
+        """Yield the lines of `pparse info` on the pickle of what was saved."""
+        saved = self.pickled()
+        if saved is not None and isinstance(saved.result.parser, PickleParser):
+            yield from saved.result.parser.details()
+
+    def saved_globals(self) -> Iterator[GlobalUse]:
+        """Yield the globals that the pickle of what was saved names."""
+        saved = self.pickled()
+        if saved is not None and isinstance(saved.result.parser, PickleParser):
+            for use in saved.result.parser.globals():
+                use.pickle = saved.extraction.name
+                yield use
 
     def prove_storages(self, but: Mapping[int, int] | None = None) -> dict[int, int] | None:
         """Compare all checksums that the file has of what was saved; but not those of ``but``: ends by begins of bytes.

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
     from pparse.parsers.pickle.values import Persistent
+    from pparse.tree.listing import GlobalUse
     from pparse.tree.node import Node
     from pparse.tree.recognition import Excerpt
     from pparse.tree.result import Result
@@ -156,6 +157,15 @@ class PyTorchTarParser(TarParser, Checkpoint):
     def tells_shifts(self, member: ArchiveMember) -> bool:
         """Say so of the storages: where one ends, the pickle of the next one must begin."""
         return member.name.removeprefix("./") == "storages"
+
+    def details(self) -> Iterator[tuple[str, str]]:
+        """Yield the lines of `pparse info`: of the archive, and of the pickle in it."""
+        yield from super().details()
+        yield from self.saved_details()
+
+    def globals(self) -> Iterator[GlobalUse]:
+        """Yield the globals that the pickle of what was saved names."""
+        return self.saved_globals()
 
     def pickled(self) -> Node | None:
         """Return what was saved."""

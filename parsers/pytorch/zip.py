@@ -14,7 +14,6 @@ from pparse.data.zero_runs import zeros_at_end
 from pparse.errors import PASSING, LimitError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.lazy import lazy_pattern
-from pparse.parsers.pickle.parser import PickleParser
 from pparse.parsers.pytorch.records import Record, last_directory, records_listed, records_scanned
 from pparse.parsers.pytorch.storages import Checkpoint, Stored
 from pparse.parsers.zip.directory import local_at
@@ -305,17 +304,11 @@ class PyTorchZipParser(ZipParser, Checkpoint):
         yield from super().details()
         if self.record("constants.pkl") is not None:
             yield "holds", "a TorchScript model: code, and what is saved beside it"
-        saved = self.pickled()
-        if saved is not None and isinstance(saved.result.parser, PickleParser):
-            yield from saved.result.parser.details()
+        yield from self.saved_details()
 
     def globals(self) -> Iterator[GlobalUse]:
         """Yield the globals that its pickle names."""
-        saved = self.pickled()
-        if saved is not None and isinstance(saved.result.parser, PickleParser):
-            for use in saved.result.parser.globals():
-                use.pickle = saved.extraction.name
-                yield use
+        return self.saved_globals()
 
     def _document(self, name: str) -> Extraction:
         known = self.extraction.children.get(name)

@@ -546,12 +546,23 @@ def salvaged_values(attempt: Attempt, wanted: list[str]) -> Iterator[str]:
     case = attempt.case
     if case.sample.kind not in ("tensors", "records") or not wanted or attempt.out is None:
         return
+    if case.wrapper == "odd-zip-in-tar" and holds_sample(attempt, attempt.out / case.wrapped.inner[0]):
+        return
     saved = saved_values(attempt)
     for name in wanted:
         if name not in case.sample.values:
             continue
         if case.sample.values[name].content not in saved:
             yield f"recover: {name!r} is in none of the files, though it is whole"
+
+
+def holds_sample(attempt: Attempt, path: Path) -> bool:
+    """Whether a zip that was written as it is gives the sample: a bit of its directory that means nothing was hit."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(archive.read(info) == attempt.case.sample.content for info in archive.infolist())
+    except (zipfile.BadZipFile, zlib.error, OSError, ValueError, EOFError, NotImplementedError, RuntimeError):
+        return False
 
 
 def unpacked(attempt: Attempt) -> int:
