@@ -80,6 +80,7 @@ def _open_viewer(viewer: Any) -> None:
 
 def _take_over(tensor: Any, found: Tensor) -> None:
     """Make ``tensor`` the same as ``found``; its class last, as above."""
+    _ = found.spans  # what places them would tell ``found`` later that they are lost
     tensor._shared = found._shared
     for owner in type(found).__mro__:
         for name in vars(owner).get("__slots__", ()):
