@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 import pparse
-from pparse.protos import message_class
 from tests.conftest import safetensors
 from tests.rows import rows
 
@@ -694,17 +693,3 @@ def test_empty_lists_without_end_are_refused_and_structures_are_read_once(run, t
     monkeypatch.setattr(pparse.Tensor, "blocks", lambda *given, **more: read.append(1) or real(*given, **more))
     assert len(run("get", tmp_path / "s.npy", "--json").json["data"]) == 300
     assert len(read) < 5
-
-
-def test_a_field_is_not_looked_for_among_the_names_of_constants(run, monkeypatch, tmp_path):
-    from pparse.viewers.tensorflow.constants import Constants
-
-    content = message_class("tensorflow.GraphDef")()
-    node = content.node.add(name="odd[0]", op="Const")
-    node.attr["value"].tensor.dtype = 1
-    node.attr["value"].tensor.tensor_content = b"\0\0\x80?"
-    (tmp_path / "g.pb").write_bytes(content.SerializeToString())
-    assert "1.0" in run("get", tmp_path / "g.pb", "odd[0]").out  # a name that TensorFlow would refuse
-    monkeypatch.setattr(Constants, "find", None)
-    path = "docs/samples/chunked-model/saved_model.cpb"
-    assert run("get", path, "meta_graphs[0].meta_info_def.tensorflow_version").out == "2.21.0\n"

@@ -7,7 +7,6 @@ archive's member. Only the bytes of the result are read.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from itertools import islice
 
 from pparse.cli.common import open_file
@@ -236,9 +235,6 @@ def _find_tensor(
     document: Extraction, viewer: Viewer, path: str
 ) -> tuple[Tensor | Node, tuple[Any, ...] | None] | Node:
     """Return the tensor, or else the node, at ``path``, and what of it is asked for."""
-    if viewer.plain_names and "[" in path:
-        with suppress(PathError):  # not in vain among all the names
-            return document.node(path)
     # The name as it is, and as `ls` shows unprintable characters.
     for name in dict.fromkeys((path, unescaped(path))):
         tensor = viewer.find(name)

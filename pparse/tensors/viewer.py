@@ -62,7 +62,6 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     has_values = True  #: whether the tensors' bytes were looked for: a file alone may only say where others have them
     counts_itself = False  #: whether `tensors` itself counts what it yields, part by part, for `extent`
     needs_name = False  #: whether `get` is to be told what to get: all that the document holds would be its tensors
-    plain_names = False  #: whether no name of a tensor has a bracket in it, as paths of nodes have
     row_bytes = 520  #: approximate memory of one tensor while it is held, without name, shape and further parts
 
     places_by_offset = False

@@ -35,7 +35,6 @@ class TensorflowViewer(ProtoViewer):
 
     constants: Constants
 
-    plain_names = True  # as TensorFlow has it: tensorflow/python/framework/ops.py, _VALID_OP_NAME_REGEX
     row_bytes = 3_200  # with the node that its bytes are in
 
     def __init__(self, extraction: Extraction) -> None:
