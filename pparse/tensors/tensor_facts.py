@@ -235,7 +235,7 @@ class TensorFacts:
 
     def _displaced(self) -> RangeStatus | None:
         """What is known against the place where it is read; None: nothing."""
-        if self._owner is None or not self._owner.places_by_offset:
+        if self._owner is None or not self._owner.places_by_offset or not self._is_flawed():
             return None
         return status_behind_gaps(self._sources, self._owner.extraction.parsed.start)
 
