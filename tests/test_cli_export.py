@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import struct
 import zipfile
@@ -11,7 +12,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import pparse
+from pparse.cli.export import Chosen, file_of
+from pparse.conversion.streaming import write_file
 from pparse.protos import message_class
+from pparse.tensors.dtype import DType
+from tests.conftest import safetensors
 
 A = np.arange(6, dtype=np.float32).reshape(2, 3) / 4
 B = np.arange(5, dtype=np.int64)
@@ -115,6 +121,28 @@ def test_dtype_rounds_once_as_convert_does(run, model, tmp_path):
         assert run(name, path, *words, "-o", tmp_path / f"{name}.safetensors", "--dtype", "bfloat16").code == 0
         kind, _, content = read_safetensors(tmp_path / f"{name}.safetensors")["x"]
         assert (kind, content) == ("BF16", b"\x81\x3f\x80\x3f")
+
+
+def test_an_npz_into_a_stream_that_cannot_seek_is_the_same():
+    class Pipe(io.BytesIO):
+        def seekable(self):
+            return False
+
+        def seek(self, *_):
+            raise OSError
+
+    header = {"x": {"dtype": "F64", "shape": [2], "data_offsets": [0, 16]}}
+    content = safetensors(header, np.array([1e300, 2.0]).tobytes())
+    written = []
+    for stream in (io.BytesIO(), Pipe()):
+        with pparse.view(content) as viewer:
+            file = file_of([Chosen(viewer["x"], DType.of("float32"))], ".npz", "x.npz", {})
+            write_file(file, stream)
+        written.append((stream.getvalue(), file.items[0].overflowed))
+    assert written[0] == written[1]
+    assert written[0][1] == 1
+    with np.load(io.BytesIO(written[1][0])) as arrays:
+        assert arrays["x"].tolist() == [np.inf, 2.0]
 
 
 @pytest.mark.parametrize("packed", [False, True])

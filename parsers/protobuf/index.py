@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     Contribution: TypeAlias = "tuple[PartScan, Occurrences] | OverlayField"
 
 DENSE: Final = 100_000
-_SMALL_PART: Final = 4096
 OFTEN: Final = 4_096
 STRIDE: Final = 64
+# Parts up to so many bytes are taken out of a block that was read already.
+_SMALL_PART: Final = 4096
 # Memory of one `Occurrences` without its offsets.
 _COST: Final = 400
 # What is kept of a large field, and of how many: up to a megabyte.

@@ -123,10 +123,8 @@ def find_resumption(
 ) -> Resumption | None:
     """Return what is lost of the message ``data[start:end]``, all of whose bytes exist; None if there is nothing to do.
 
-    ``content``: these bytes, if they were read already.
-
     That is the case if field follows field to its end (whatever they hold), or to where the data were cut; and if no
-    position to continue at can be proved.
+    position to continue at can be proved. ``content``: the bytes of the message, if they were read already.
     """
     search = _Search(data, start, end, type, check_cancelled)
     if content is not None:

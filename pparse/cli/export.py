@@ -5,7 +5,7 @@ from __future__ import annotations
 from pparse.conversion.cast import as_type
 from pparse.display.text import shorten
 from pparse.errors import EngineError, OptionError, PparseError, UnsupportedError
-from pparse.recovery.reader_rules import clashes, why_no_name
+from pparse.recovery.reader_rules import why_no_name
 from pparse.tensors.dtype import DTYPES, DType
 from pparse.tensors.tensor import Span, Tensor
 
@@ -87,11 +87,10 @@ def notes_of(items: Sequence[Chosen], form: str) -> Iterator[str]:
     names = sorted({str(item.dtype) for item in items if item.is_foreign})
     if names and form == ".npy":
         yield f"numpy reads {', '.join(names)} back as bytes without a type (V2, V1); --dtype float32 writes numbers"
-    for name in names if form == ".npz" else ():
-        yield (
-            f"numpy has no {name}: its bits are written as {DTYPES[name].raw_numpy}; read them with "
-            f".view(ml_dtypes.{name}); --dtype float32 writes numbers"
-        )
+    if names and form == ".npz":
+        from pparse.conversion.npz_form import bits_note
+
+        yield from (f"{bits_note(DTYPES[name])}; --dtype float32 writes numbers" for name in names)
 
 
 def kept_metadata(viewer: Any, form: str) -> dict[str, str]:
@@ -115,8 +114,8 @@ def file_of(items: Sequence[Chosen], form: str, path: str, metadata: Mapping[str
     Raises `UnsupportedError` for a name or a type that it cannot hold, `OptionError` for tensors that could not be told
     apart in it, several in a file for one, and a header that is too long.
     """
-    from pparse.conversion.npz_form import NpzForm, first_crc
-    from pparse.conversion.plan import OutputFile
+    from pparse.conversion.npz_form import NpzForm
+    from pparse.conversion.plan import OutputFile, refuse_collisions
     from pparse.conversion.safetensors_form import SafetensorsForm
 
     if form not in (".npz", ".safetensors"):
@@ -133,16 +132,8 @@ def file_of(items: Sequence[Chosen], form: str, path: str, metadata: Mapping[str
             advice = advice if why_no_name(tensor.name, form[1:]) is None else _RENAME
             raise UnsupportedError(f"{why}: nothing was written; {advice}", path=shorten(tensor.name, 80))
         found.append(holder.item(tensor, tensor.name, dtype, number))
-    for first, other, name in clashes(found, form[1:]):
-        raise OptionError(
-            f"names would collide, and nothing was written: {first.name!r} and {other.name!r} would both be {name!r}; "
-            f"{_RENAME}"
-        )
-    file = OutputFile(holder, path, found, metadata)
-    if holder.has_checksums:
-        for one in found:
-            one.crc = first_crc(one)
-    return file
+    refuse_collisions(found, holder.name, f"; {_RENAME}")
+    return OutputFile(holder, path, found, metadata)
 
 
 def write_one(item: Chosen, form: str, stream: BinaryIO) -> None:

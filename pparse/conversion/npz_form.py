@@ -55,9 +55,13 @@ class NpzForm:
         yield from ()
 
     def lay(self, items: list[Item], metadata: Mapping[str, str], path: str) -> tuple[int, int]:
-        """Give each of ``items`` its place; return the size of what comes before them, 0, and of the file."""
+        """Give each of ``items`` its place; return the size of what comes before them, 0, and of the file.
+
+        The checksum of an item begins with that of the header that numpy has before its elements.
+        """
         at = 0
         for item in items:
+            item.crc = first_crc(item)
             item.at = at + len(self.lead(item))
             at = item.at + item.nbytes
         return 0, at + sum(map(len, self.tail(items)))
@@ -108,6 +112,11 @@ def array_header(item: Item) -> bytes:
     dtype = item.dtype
     form = dtype.raw_numpy if dtype.numpy.isbuiltin == 2 else dtype.numpy
     return npy_header(form, item.tensor.shape)
+
+
+def bits_note(dtype: DType) -> str:
+    """Return what to tell of a type that numpy lacks."""
+    return f"numpy has no {dtype}: its bits are written as {dtype.raw_numpy}; read them with .view(ml_dtypes.{dtype})"
 
 
 def first_crc(item: Item) -> int:

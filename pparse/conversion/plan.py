@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from pparse.conversion.items import ITEM_BYTES, Item
-from pparse.conversion.npz_form import NpzForm, first_crc
+from pparse.conversion.npz_form import NpzForm, bits_note
 from pparse.conversion.options import form_named
 from pparse.conversion.report import LeftOut, Report, lost_in, refuse_damage
 from pparse.conversion.safetensors_form import SafetensorsForm, index_text, shards_of
@@ -25,7 +25,7 @@ from pparse.tensors.scales import codes_of, is_scale, quantisation_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from typing import Any, Final
 
     from pparse.conversion.gguf_form import GgufForm
@@ -119,7 +119,7 @@ class Plan:
                 refuse_damage(self.report)
             self._refuse_unsupported()
             self._refuse_nothing(items)
-            self._refuse_collisions(items)
+            refuse_collisions(items, self.form.name)
             items = self._share(items)
             holds = self.form.holds_metadata
             metadata = self._metadata() if holds else self._leave_metadata() if holds is False else {}
@@ -295,18 +295,6 @@ class Plan:
             raise NotWholeError("not one of the tensors is whole: nothing was written", lost=lost_in(self.report))
         raise UnsupportedError(f"{self.report.form} can hold none of the tensors: nothing was written")
 
-    def _refuse_collisions(self, items: list[Item]) -> None:
-        """Raise `OptionError` if two tensors would have one name."""
-        found: list[str] = []
-        count = 0
-        for first, item, name in clashes(items, self.form.name):
-            count += 1
-            if count <= _NAMED:
-                found.append(f"{first.tensor.name!r} and {item.tensor.name!r} would both be {name!r}")
-        if found:
-            more = f"; and {count - _NAMED:,} more" if count > _NAMED else ""
-            raise OptionError(f"names would collide, and nothing was written: {'; '.join(found)}{more}")
-
     def _refuse_expansion(self) -> None:
         """Raise `LimitError` if a small source stands for a huge output, as one value for any number of elements."""
         session = self.viewer.extraction.session
@@ -401,11 +389,7 @@ class Plan:
         if len(parts) > 1:
             stem = self.target.removesuffix(".safetensors")
             paths = [f"{stem}-{at + 1:05d}-of-{len(parts):05d}.safetensors" for at in range(len(parts))]
-        files = [OutputFile(self.form, path, part, metadata) for path, part in zip(paths, parts, strict=True)]
-        if self.form.has_checksums:
-            for item in items:
-                item.crc = first_crc(item)
-        return files
+        return [OutputFile(self.form, path, part, metadata) for path, part in zip(paths, parts, strict=True)]
 
     @property
     def index_path(self) -> str | None:
@@ -521,12 +505,23 @@ class Plan:
     def _tell_foreign(self, items: list[Item]) -> None:
         """Note which types numpy lacks, and how to read them."""
         foreign = {item.dtype.name: item.dtype for item in items if item.dtype.numpy.isbuiltin == 2}
-        for name, dtype in sorted(foreign.items()):
+        for _, dtype in sorted(foreign.items()):
             if dtype.kind != "other":
-                self.report.notes.append(
-                    f"numpy has no {name}: its bits are written as {dtype.raw_numpy}; read them with "
-                    f".view(ml_dtypes.{name})" + ("" if dtype.kind != "float" else ", or convert with --dtype float32")
-                )
+                more = ", or convert with --dtype float32" if dtype.kind == "float" else ""
+                self.report.notes.append(bits_note(dtype) + more)
+
+
+def refuse_collisions(items: Iterable[Item], form: str, advice: str = "") -> None:
+    """Raise `OptionError`, which ends with ``advice``, if two tensors would have one name in a file of ``form``."""
+    found: list[str] = []
+    count = 0
+    for first, item, name in clashes(items, form):
+        count += 1
+        if count <= _NAMED:
+            found.append(f"{first.tensor.name!r} and {item.tensor.name!r} would both be {name!r}")
+    if found:
+        more = f"; and {count - _NAMED:,} more" if count > _NAMED else ""
+        raise OptionError(f"names would collide, and nothing was written: {'; '.join(found)}{more}{advice}")
 
 
 def flaw_of(tensor: Tensor) -> tuple[Status, str] | None:

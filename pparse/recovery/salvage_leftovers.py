@@ -28,6 +28,9 @@ _MOST_BITS: Final = 4096  # of an integer that is written as digits
 class Leftovers:
     """Writes what is left of one model; see `save`."""
 
+    is_listed = True
+    """Whether a list is written though there is nothing in it."""
+
     def __init__(
         self, job: Job, viewer: Viewer, judge: TensorJudge, status: Status, name: str, second: str | None
     ) -> None:
@@ -56,9 +59,6 @@ class Leftovers:
         finally:
             rest.finish(self._status)
         return self.written
-
-    is_listed = True
-    """Whether a list is written though there is nothing in it."""
 
     def metadata(self) -> dict[str, object] | None:
         """Return what else the model says of itself."""

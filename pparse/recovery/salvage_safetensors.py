@@ -12,11 +12,10 @@ from functools import cached_property
 from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.findings import Finding, Severity, Status
-from pparse.limits import count_words
 from pparse.parsers.safetensors.entry import METADATA
 from pparse.parsers.safetensors.layout import lay
 from pparse.recovery.salvage_leftovers import Leftovers
-from pparse.recovery.salvage_tensors import save_model
+from pparse.recovery.salvage_tensors import report_suspect, save_model
 from pparse.recovery.tensor_judge import TensorJudge
 from pparse.tree.entry import SCALAR
 from pparse.viewers.safetensors.rules import REFUSED
@@ -125,8 +124,7 @@ def salvage_safetensors(job: Job) -> bool:
     if file is not None:
         status = _report_model(job, viewer, judge, plan, file, refused)
     if second is not None:
-        count = count_words(len(suspect.numbers), "tensor")
-        job.report(second, Status.DAMAGED, f"{count} that may be wrong", doubtful=((0, second.bytes),))
+        report_suspect(job, suspect, second)
     path = None if second is None else second.path
     SafetensorsLeftovers(job, viewer, judge, status, file.path if file is not None else path or job.name, path).save()
     return True

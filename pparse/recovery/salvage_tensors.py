@@ -130,8 +130,7 @@ def salvage_tensors(job: Job) -> bool:
             continue
         if plan.is_suspect:
             path = file.path
-            words = count_words(len(plan.numbers), "tensor")
-            job.report(file, Status.DAMAGED, f"{words} that may be wrong", doubtful=((0, file.bytes),))
+            report_suspect(job, plan, file)
         else:
             reason = f"{len(plan.numbers) + plan.unfit:,} of {plan.total:,} tensors are whole"
             if plan.unfit:
@@ -148,6 +147,12 @@ def salvage_tensors(job: Job) -> bool:
         job.name = old
         job.save_as_found()
     return True
+
+
+def report_suspect(job: Job, plan: Plan, file: TargetFile) -> None:
+    """Report the file of suspect tensors."""
+    words = count_words(len(plan.numbers), "tensor")
+    job.report(file, Status.DAMAGED, f"{words} that may be wrong", doubtful=((0, file.bytes),))
 
 
 def _leftovers(viewer: Viewer) -> type[Leftovers]:

@@ -89,11 +89,7 @@ class GgufViewer(NodeViewer):
                 where = {"path": name, "source": extraction.name, "offset": begin, "length": span.length}
                 status, finding = Status.DAMAGED, Finding("overlap", reason, **where)
             elif not span.length and (doubt := extraction.data.why_suspect(node.start, node.end or node.start)):
-                where = {
-                    "path": name,
-                    "source": extraction.name,
-                    "offset": node.start,
-                }
+                where = {"path": name, "source": extraction.name, "offset": node.start}
                 status, finding = Status.DAMAGED, Finding("doubt", doubt, **where)
             elif name != node.key:
                 reason = "its name occurs more than once"
