@@ -28,6 +28,7 @@ def write_file(file: OutputFile, stream: BinaryIO) -> None:
         if sums and not seeks:
             for part in item.pieces(0, PIECE, buffers):
                 item.crc = crc32(part, item.crc)
+            item.overflowed = 0  # what does not fit is counted while it is written
         lead = file.form.lead(item)
         stream.write(lead)
         written = 0
