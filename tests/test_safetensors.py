@@ -27,7 +27,7 @@ from pparse.errors import (
     TruncatedTensorError,
 )
 from pparse.limits import Limits
-from pparse.parsers.safetensors.layout import Layout
+from pparse.tensors.places import Places
 from pparse.testing.fakes import FailingData
 from tests import sweep
 from tests.rows import rows
@@ -340,7 +340,7 @@ def test_viewer_is_a_mapping():
         assert (span.offset, span.length) == (data_start(SAMPLE), 24)
         assert model.format == "safetensors"
         assert model.status is Status.COMPLETE
-        assert model.size_hint() is None  # so small a header is not indexed to be counted
+        assert model.size_hint() == len(PARTS)
         assert list(model.findings) == []
 
 
@@ -1188,17 +1188,21 @@ def test_listing_very_many_tensors_stays_small(tmp_path):
     assert int(done.stdout) <= 46 << 10  # KiB
 
 
-def test_the_first_tensor_asked_for_of_a_small_header_is_found_without_an_index_and_those_after_it_with_one():
-    source, parts = pack([(f"t{number}", "U8", (3,)) for number in range(1000)])
+@pytest.mark.parametrize("count", [1000, 6000])
+def test_names_are_found_in_a_header_that_was_read_once_and_is_no_tree_of_nodes(count):
+    source, parts = pack([(f"t{number}", "U8", (3,)) for number in range(count)])
     with view(source) as model:
-        header = model.parser.header
         assert model["t700"].numpy().tobytes() == parts["t700"]
-        assert header.root.index is None
-        assert model["t3"].numpy().tobytes() == parts["t3"]
-        assert header.root.index is not None
-        assert model.find("t1000") is None
+        before = model.extraction.session.stats.bytes
+        for number in range(3, count, 97):
+            assert model[f"t{number}"].name == f"t{number}"
+            assert model.find(f"t{number}#2") is None
+        assert model.find(f"t{count}") is None
+        assert before <= 1.1 * data_start(source) + 4096
+        assert model.extraction.session.stats.bytes == before
+        assert model.parser.header.root.index is None
     with view(source) as model:
-        assert model.find("t1000") is None
+        assert model.find(f"t{count}") is None
         assert model["t999"].numpy().tobytes() == parts["t999"]
 
 
@@ -1310,7 +1314,7 @@ def test_a_tensor_without_bytes_may_stand_anywhere_in_the_header(order):
 
 def test_tensors_that_come_in_order_take_no_memory():
     budget = MemoryBudget(1 << 20)
-    layout = Layout(budget)
+    layout = Places(budget)
     for at in range(0, 800_000, 8):
         layout.add(at, at + 8)
     assert budget.peak == 0
@@ -1320,7 +1324,7 @@ def test_tensors_that_come_in_order_take_no_memory():
 
 @pytest.mark.parametrize("keep", [True, False])
 def test_a_tensor_without_bytes_at_a_break_needs_no_second_look(keep):
-    layout = Layout(MemoryBudget(1 << 20), keep=keep)
+    layout = Places(MemoryBudget(1 << 20), keep=keep)
     for begin, end in ((0, 4), (8, 12), (4, 4)):
         layout.add(begin, end)
     layout.close()

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
-    from pparse.parsers.json.ahead import TextAhead
     from pparse.tree.context import NodeContext
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
@@ -152,7 +151,6 @@ class DamagedText(Parser):
         self.unsure: list[Unsure] = []  # in order
         self.headless: Finding | None = None  # set if the text lacks its first bracket
         self._line = PathLine()
-        self._ahead: TextAhead | None = None  # text that a listing has not decoded yet
 
     # -- damage ------------------------------------------------------------------------------------------------------
 

@@ -230,8 +230,6 @@ class JsonParser(ObjectMembers):
         assert index is not None  # noqa: S101 -- entries() reads without a context
         if self._mended is None and is_odd(block) and self.mended() and self._remake(ctx):
             return ctx.pos, DONE, 0
-        if self._ahead is not None and self._ahead.index is index:
-            self._ahead.add(ctx.pos, block[ctx.pos - base :])
         found = array("q")
         closed = scan.kernel(block, ctx.pos - base, scan.carry, base, found)
         if found:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pparse.tensors.dtype import DType
     from pparse.tree.result import Result
 
+    Kind = tuple[DType | None, tuple[int, ...], str]
+
 METADATA: Final = "__metadata__"
 # The reference reader refuses longer headers (tensor.rs, MAX_HEADER_SIZE).
 REFERENCE_HEADER_LIMIT: Final = 100_000_000
@@ -85,88 +87,90 @@ MEMBER: Final = lazy_pattern(
 
 
 class TensorInfo:
-    """One entry of the header, parsed and checked. If there is a problem, ``dtype`` and ``shape`` may be incomplete."""
+    """One entry of the header: a faultless one, as nearly all are; `CheckedInfo` is any other."""
 
-    __slots__ = ("begin", "dtype", "end", "got", "problem", "shape", "stored_dtype", "unsupported", "wanted")
+    __slots__ = ("begin", "end", "kind")
+
+    problem: str | None = None
+    """What is wrong with the entry, in words; None: nothing."""
+    unsupported = False
+    """Whether the problem is a limit of ours or of numpy, rather than a fault of the file."""
+    is_scalar = False
+    """Whether a lone value stands where the entry should be."""
+    wanted: int | None = None
+    """Number that the problem is about: what was needed …"""
+    got: int | None = None
+    """… and what was found."""
+
+    def __init__(self, kind: Kind, begin: int, end: int) -> None:
+        self.kind = kind
+        """Element type, None if it is unknown; length of each dimension; the word for the type in the header. If there
+        is a problem, they may be incomplete."""
+        self.begin = begin
+        """Where its bytes begin, from the start of the data section."""
+        self.end = end
+        """Where its bytes end."""
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether it says where its bytes are."""
+        return self.problem is None or self.begin != self.end
+
+    @property
+    def severity(self) -> Severity:
+        """Severity of the problem; more dimensions than an array can have are not a fault of the file."""
+        return Severity.WARNING if self.unsupported and self.kind[0] is not None else Severity.ERROR
+
+    def with_problem(self, problem: str) -> TensorInfo:
+        """Return the same entry with a problem."""
+        info = CheckedInfo.__new__(CheckedInfo)
+        TensorInfo.__init__(info, self.kind, self.begin, self.end)
+        info.problem, info.unsupported, info.is_scalar, info.wanted, info.got = problem, False, False, None, None
+        return info
+
+
+class CheckedInfo(TensorInfo):
+    """An entry that took all checks, and may have a problem."""
+
+    __slots__ = ("got", "is_scalar", "problem", "unsupported", "wanted")
 
     def __init__(self, fields: object) -> None:
-        self.dtype: DType | None = None
-        """Element type; None if it is unknown."""
-        self.stored_dtype = "?"
-        """The word in the header."""
-        self.shape: tuple[int, ...] = ()
-        """Length of each dimension."""
-        self.begin = self.end = 0
-        """Where its bytes begin and end, from the start of the data section."""
-        self.problem: str | None = None
-        """What is wrong with the entry, in words; None: nothing."""
+        super().__init__((None, (), "?"), 0, 0)
+        self.problem = None
         self.unsupported = False
-        """Whether the problem is a limit of ours or of numpy, rather than a fault of the file."""
-        self.wanted: int | None = None
-        """Number that the problem is about: what was needed …"""
-        self.got: int | None = None
-        """… and what was found."""
-        if self._read_plain(fields):
-            return
+        self.wanted = self.got = None
+        self.is_scalar = isinstance(fields, str | int | float | None)
         if isinstance(fields, list) and len(fields) == len(FIELDS):
             fields = dict(zip(FIELDS, fields, strict=True))
         if not isinstance(fields, dict):
             self.problem = "the header entry is not an object"
             return
         self._read_offsets(fields.get("data_offsets"))
-        self._read_type(fields.get("dtype"))
-        self._read_shape(fields.get("shape"))
+        dtype, word = self._read_type(fields.get("dtype"))
+        self.kind = dtype, self._read_shape(fields.get("shape")), word
         if self.problem is None:
-            self._check_size()
+            self._check_size(*self.kind)
 
-    def _read_plain(self, fields: Any) -> bool:
-        """Read a faultless entry, as nearly all are, in one go; return False if it needs the full checks."""
-        try:
-            begin, end = fields["data_offsets"]
-            shape = fields["shape"]
-            dtype = STORED_DTYPES[fields["dtype"]]
-        except (KeyError, TypeError, ValueError):
-            return False
-        if type(begin) is not int or type(end) is not int or type(shape) is not list or not 0 <= begin <= end:
-            return False
-        count = 1
-        for length in shape:
-            if type(length) is not int or length <= 0:
-                return False
-            count *= length
-        if count * dtype.bits != (end - begin) * 8 or end >= 1 << 60 or len(shape) > 64:
-            return False
-        self.stored_dtype = fields["dtype"]
-        self.dtype = dtype
-        self.shape = tuple(shape)
-        self.begin = begin
-        self.end = end
-        return True
-
-    @property
-    def severity(self) -> Severity:
-        """Severity of the problem; more dimensions than an array can have are not a fault of the file."""
-        return Severity.WARNING if self.unsupported and self.dtype is not None else Severity.ERROR
-
-    def _read_type(self, word: object) -> None:
+    def _read_type(self, word: object) -> tuple[DType | None, str]:
         if isinstance(word, dict) and list(word.values()) == [None]:
             (word,) = word  # serde also accepts ``{"U8": null}``
         if not isinstance(word, str):
             self.problem = self.problem or ("the entry has no dtype" if word is None else "the dtype is not a string")
-            return
-        self.stored_dtype = word
-        self.dtype = STORED_DTYPES.get(word)
-        if self.dtype is None:
+            return None, "?"
+        dtype = STORED_DTYPES.get(word)
+        if dtype is None:
             self.unsupported = True
             self.problem = self.problem or f"the dtype {word[:40]!r} is not a safetensors dtype"
+        return dtype, word
 
-    def _read_shape(self, shape: object) -> None:
+    def _read_shape(self, shape: object) -> tuple[int, ...]:
         if not isinstance(shape, list):
             self.problem = self.problem or ("the entry has no shape" if shape is None else "the shape is not a list")
         elif not all(type(length) is int and 0 <= length < _U64 for length in shape):
             self.problem = self.problem or "a value in the shape is not a length"
         else:
-            self.shape = tuple(shape)
+            return tuple(shape)
+        return ()
 
     def _read_offsets(self, offsets: object) -> None:
         if offsets is None:
@@ -180,28 +184,48 @@ class TensorInfo:
         else:
             self.begin, self.end = offsets
 
-    def _check_size(self) -> None:
+    def _check_size(self, dtype: DType | None, shape: tuple[int, ...], word: str) -> None:
         count = 1
-        for length in self.shape:
+        for length in shape:
             count *= length
             if count >= _U64:
                 break
         # As the reference multiplies: an overflow counts even if a later factor is 0.
-        bits = count * self.dtype.bits if self.dtype is not None else 0
+        bits = count * dtype.bits if dtype is not None else 0
         if bits >= _U64:
             self.problem = "the number of elements overflows 64 bits"
         elif bits % 8:
-            self.problem = f"{count} elements of {self.stored_dtype} do not fill whole bytes"
+            self.problem = f"{count} elements of {word} do not fill whole bytes"
         elif bits // 8 != self.end - self.begin:
             self.problem = "dtype and shape need a different number of bytes than data_offsets span"
             self.wanted, self.got = bits // 8, self.end - self.begin
-        elif not bits and prod(length for length in self.shape if length) >= 1 << 60:
+        elif not bits and prod(length for length in shape if length) >= 1 << 60:
             self.unsupported = True
             self.problem = "the shape is too large for an array, even for one without elements"
-        elif len(self.shape) > 64:
+        elif len(shape) > 64:
             self.unsupported = True
-            self.problem = f"an array cannot have {len(self.shape)} dimensions"
-            self.wanted, self.got = len(self.shape), 64
+            self.problem = f"an array cannot have {len(shape)} dimensions"
+            self.wanted, self.got = len(shape), 64
+
+
+def checked(fields: Any) -> TensorInfo:
+    """Return an entry from its decoded fields: a `TensorInfo` if it is faultless and has elements."""
+    try:
+        begin, end = fields["data_offsets"]
+        shape, word = fields["shape"], fields["dtype"]
+        dtype = STORED_DTYPES[word]
+    except (KeyError, TypeError, ValueError):
+        return CheckedInfo(fields)
+    if type(begin) is not int or type(end) is not int or type(shape) is not list or not 0 <= begin <= end:
+        return CheckedInfo(fields)
+    count = 1
+    for length in shape:
+        if type(length) is not int or length <= 0:
+            return CheckedInfo(fields)
+        count *= length
+    if count * dtype.bits != (end - begin) * 8 or end >= 1 << 60 or len(shape) > 64:
+        return CheckedInfo(fields)
+    return TensorInfo((dtype, tuple(shape), word), begin, end)
 
 
 def is_metadata(fields: object) -> bool:
@@ -211,11 +235,11 @@ def is_metadata(fields: object) -> bool:
 
 def info_of(header: Result, ordinal: int, fields: object) -> TensorInfo:
     """Return entry ``ordinal`` of ``header``, checked; repeated fields are a problem, as either may be meant."""
-    info = TensorInfo(fields)
+    info = checked(fields)
     if type(fields) is not dict or len(fields) <= len(FIELDS):
         return info
     for field in FIELDS:
         # The decoder renames the second one so; but a field may really have that name.
         if f"{field}#2" in fields and header.find(header.root.child(ordinal), field, 2) is not None:
-            info.problem, info.unsupported = f"the entry has more than one {field}", False
+            info = info.with_problem(f"the entry has more than one {field}")
     return info

@@ -1,11 +1,14 @@
 """The header of a safetensors file: how long it is, what its entries say of tensors, and what speaks against that.
 
-Nothing here makes nodes: `pparse.parsers.safetensors.parser` does, and viewers ask for the entries as they stand.
+The reference reader (tensor.rs, ``Metadata::validate``) requires the tensors one after the other, without gaps, from
+the start of the data to the end of the file, and each name once. Nothing here makes nodes:
+`pparse.parsers.safetensors.parser` does, and viewers ask for the entries as they stand.
+
+A sound header is gone through once, by `pparse.parsers.safetensors.plain_text`. Any other text is one for the JSON
+parser, which is also asked for the nodes below the entries. Either way a header is judged as a whole: `settle`.
 """
 
 from __future__ import annotations
-
-from array import array
 
 from pparse.data.trailing_bytes import SHIFTED, has_odd_tail
 from pparse.data.zero_runs import unwritten
@@ -19,52 +22,36 @@ from pparse.parsers.safetensors.entry import (
     MEMBER,
     METADATA,
     TensorInfo,
+    checked,
     info_of,
     is_metadata,
-)
-from pparse.parsers.safetensors.layout import (
-    CONFLICTS,
-    NAMESAKE,
-    SHARED,
-    Layout,
-    lay,
-    mark,
-    place,
-    plain_end,
-    sharers,
 )
 from pparse.parsers.safetensors.length import (
     LengthFinder,
     last_end,
     zeroed_header,
 )
+from pparse.parsers.safetensors.plain_text import PlainText, State
+from pparse.tensors.places import CONFLICTS, NAMESAKE, SHARED, Places, mark, sharers
 from pparse.tensors.status import status_by_place, tensor_status
 from pparse.tree.container import Container
 from pparse.tree.entry import UNLOADED_VALUE, Entry
-from pparse.tree.key_table import SeenKeys, has_repeats
 from pparse.tree.listing import Listing
 from pparse.tree.parser import Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Final
 
     from pparse.document.extraction import Extraction
     from pparse.parsers.json.parser import JsonParser
+    from pparse.tree.node import Node
     from pparse.tree.result import Result
 
+    Row = tuple[int, str | None, TensorInfo, Entry | None]
+
 _MAX_HOLES: Final = 10_000
-
-
-class _Reached:
-    """How far a listing came while the index of the header was made."""
-
-    __slots__ = ("all", "count")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.all = False  # the header was read to its end, and no name came twice
 
 
 class HeaderParser(Parser, Listing, Container):
@@ -74,16 +61,16 @@ class HeaderParser(Parser, Listing, Container):
         super().__init__(result)
         self._header: Result | None = None
         self._header_size: int | None = None
+        self._plain: PlainText | None = None
         self.adrift: str | None = None  # why it is unknown where the data begins
         self.shifted = False  # whether bytes after the last tensor are the reason
-        self._looked_behind = False
         self._unproved = False  # the header seems to continue behind its end, which is unknown
         self.wrong_length: Finding | None = None  # set if the header's end was found in another way
-        self.layout: Layout | None = None  # where the tensors lie, once all were read
-        self.compared = False  # whether tensors were compared with each other
+        self.is_settled = False  # whether the header was judged as a whole
+        self.places: Places | None = None  # where the tensors lie; None: not known yet
         self.conflicts = bytearray()  # the conflict of each header entry
         self.bad_metadata = False
-        self.repeats: bool | None = None  # whether a name occurs twice; None: not known yet
+        self.namesakes: set[int] = set()  # entries whose name occurs more than once
         self._metadata_ordinals: list[int] | None = None
 
     @property
@@ -169,216 +156,160 @@ class HeaderParser(Parser, Listing, Container):
         """Return a finding if the file begins with zeros in place of its header."""
         return zeroed_header(self.result.extraction)
 
-    def infos(self) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
-        """Yield ``(ordinal in the header, name, checked entry, JSON entry if that is not whole)`` of every tensor.
-
-        Yields nothing without a readable header; the findings then tell why. Conflicts between tensors are known before
-        the first one of a small header, and after the last one of a large header.
-        """
-        try:
-            extraction, size = self.result.extraction, self.header_size
-            extraction.data.prefetch(((extraction.start, 8 + size),))  # all of it will be read
-            root = self.header.root
-        except MalformedError:
-            return
-        if root.kind != "object":
-            return
-        if not self.compared and size <= LOOK_FIRST:
-            held = list(self._each_info())
-            self._compare(held)
-            yield from (self._judged(*row) for row in held)
-            return
-        layout = Layout(self.result.extraction.session.budget) if self.layout is None else None
-        yield from self._placed(self._each_info(), layout)
-        self._keep_layout(layout)
-        self.compare()
-
-    def infos_from(self, first: int) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
-        """Yield what `infos` does, from header entry ``first`` on; conflicts must be known."""
-        return self._placed(self._each_info(first), None)
+    # -- the entries -------------------------------------------------------------------------------------------------
 
     @property
-    def is_unread(self) -> bool:
-        """Whether the header is a large one, sound as far as is known, that was not read in full yet: see `listed`."""
-        try:
-            size, root = self.header_size, self.header.root
-        except MalformedError:
-            return False
-        known = self.repeats is not None or self.compared or self._unproved or self.adrift or self.wrong_length
-        return size > LOOK_FIRST and root.kind == "object" and not known
+    def plain(self) -> PlainText:
+        """The text as far as it is written as all writers do. Raises `MalformedError` without a length."""
+        if self._plain is None:
+            extraction = self.result.extraction
+            start = extraction.start + 8
+            size = self.header_size
+            extraction.data.prefetch(((extraction.start, 8 + size),))  # all of it will be read
+            if extraction.session.options:
+                self.header  # noqa: B018 -- the JSON parser refuses wrong values of its options
+            self._plain = PlainText(extraction, start, start + size)
+        return self._plain
 
-    def listed(self, namesakes: set[int], late: set[int]) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
-        """Yield what `infos` does, of a header that `is_unread`, while its index is made: each byte is read once.
+    @property
+    def is_plain(self) -> bool:
+        """Whether the text was read to its end, is sound, and no name occurs twice in it."""
+        return self._plain is not None and self._plain.state is State.COMPLETE
 
-        Entries whose names occur twice are known from the second one on: they are added to ``namesakes`` before that
-        is yielded, and to ``late`` if they were yielded before. The caller then calls `compare`. All that is remembered
-        between two rows belongs to this listing: another one may go on at the same time.
-        """
-        layout = Layout(self.result.extraction.session.budget) if self.layout is None else None
-        metadata: list[int] = []
-        reached = _Reached()
-        yield from self._placed(self._first_infos(metadata, reached), layout)
-        if not reached.all:
-            # Something is wrong, or there is no room: what is left is read as if nothing had been.
-            namesakes.update(self.repeated())
-            late.update(ordinal for ordinal in namesakes.difference(metadata) if ordinal < reached.count)
-            yield from self._placed(self._each_info(reached.count, metadata), layout)
-        self.bad_metadata |= len(metadata) > 1
-        self._metadata_ordinals = metadata
-        self._keep_layout(layout)
+    @property
+    def is_object(self) -> bool:
+        """Whether the header is an object, as far as its beginning tells."""
+        return self.is_plain or self.header.root.kind == "object"
+
+    @property
+    def text_status(self) -> Status:
+        """Status of the header's text."""
+        return Status.COMPLETE if self.is_plain else self.header.status
+
+    @property
+    def text_findings(self) -> Iterable[Finding]:
+        """What is known to be wrong with the header's text."""
+        return () if self.is_plain else self.header.findings
 
     def settle(self) -> None:
-        """Read a large header in full, if it was not yet: the status of a tensor may depend on what comes later."""
-        if self.is_unread:
-            for _ in self.listed(set(), set()):
-                pass
-            self.compare()
-        elif not self.compared and self.header_size > LOOK_FIRST and self.header.root.kind == "object":
-            self.repeated()
-            for _ in self.infos():
-                pass
+        """Go through the header, if that was not done yet, and judge it as a whole.
 
-    def _first_infos(
-        self, metadata: list[int], reached: _Reached
-    ) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
-        """Yield entries up to the first one that is not whole, or whose name came before.
-
-        Sets `repeats` if there is none; adds the ordinals of ``__metadata__`` to ``metadata``.
+        Any entry may contradict another, or show that bytes behind the tensors have moved them. Does nothing without a
+        readable header; the findings then tell why.
         """
-        json: JsonParser = self.header.parser  # type: ignore[assignment]
-        root = self.header.root
-        seen = SeenKeys(self.result.extraction.session.budget)
+        if not self.is_settled:
+            with self.lock:
+                self._judge()
+
+    def _judge(self) -> None:
         try:
-            for first, members in json.member_batches(root):
-                if not seen.are_new([hash(name) for name, _ in members]):
-                    return
-                for ordinal, (name, fields) in enumerate(members, first):
-                    if name == METADATA:
-                        metadata.append(ordinal)
-                        self.bad_metadata |= not is_metadata(fields)
-                    else:
-                        yield ordinal, name, info_of(self.header, ordinal, fields), None
-                reached.count = first + len(members)
-        finally:
-            seen.release()
-            json.decoder.pairs = []
-        index = root.index
-        if index is not None and index.complete and index.count == reached.count:
-            reached.all = True
-            self.repeats = False
-
-    def _placed(
-        self, rows: Iterator[tuple[int, str | None, TensorInfo, Entry | None]], layout: Layout | None
-    ) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
-        """Yield ``rows``, judged by the conflicts that are known, and add them to ``layout``."""
-        for ordinal, name, info, entry in rows:
-            if layout is not None:
-                place(layout, info, entry)
-            if self.conflicts:
-                self._judge(ordinal, info)
-            yield ordinal, name, info, entry
-
-    def _keep_layout(self, layout: Layout | None) -> None:
-        """Keep the layout to which all tensors were added."""
-        if layout is None:
+            if self.is_settled or (not self.plain.read_all() and self.header.root.kind != "object"):
+                return
+        except MalformedError:
             return
-        layout.close()
-        self.layout = lay(self.result.extraction.session.budget, self._each_info()) if layout.again else layout
+        if self.is_plain:
+            self.bad_metadata = self.plain.bad_metadata
+            self._metadata_ordinals = self.plain.metadata_at
+            self.places = self.plain.places
+        else:
+            self._go_through()
+        if self.places is not None and self.places.again:
+            self.places = self.all_places()
+        self._find_conflicts()
+        self.is_settled = True
 
-    def compare(self) -> None:
-        """Find the tensors that conflict, once the layout is known; later listings tell it of each."""
-        if not self.compared and self.layout is not None:
-            self._find_conflicts(self._each_info(), self.repeated() if self.repeats else set())
+    def _go_through(self) -> None:
+        """Read all entries by the JSON parser, and find out where tensors lie and whether a name occurs twice."""
+        places, metadata = Places(self.result.extraction.session.budget), list[int]()
+        for _, _, info, entry in self._each_info(metadata):
+            place(places, info, entry)
+        places.close()
+        self.places, self._metadata_ordinals = places, metadata
+        self.bad_metadata |= len(metadata) > 1
+        root = self.header.root
+        if root.index_to(None).count > 1 and self.header.repeated_keys(root):
+            self.namesakes = self.header.same_keys(root).difference(metadata)
 
-    def _each_info(
-        self, first: int = 0, metadata: list[int] | None = None
-    ) -> Iterator[tuple[int, str | None, TensorInfo, Entry | None]]:
-        """Yield what `infos` does, without comparing tensors; adds the ordinals of ``__metadata__`` to ``metadata``."""
+    def all_places(self) -> Places:
+        """Return the places of the tensors, of which all are held meanwhile."""
+        places = Places(self.result.extraction.session.budget, keep=True)
+        for _, _, info, entry in self._rows():
+            place(places, info, entry)
+        places.close()
+        return places
+
+    def _find_conflicts(self) -> None:
+        """Record the tensors that share bytes, and those with the same name: any of them may be the wrong one."""
+        places = self.places
+        assert places is not None  # noqa: S101 -- the caller made them
+        if places.overlaps:
+            sound = ((n, info.begin, info.end) for n, _, info, entry in self._rows() if not (entry or info.problem))
+            mark(self.conflicts, sharers(self.result.extraction.session.budget, sound), SHARED)
+        mark(self.conflicts, self.namesakes, NAMESAKE)
+        if places.known and self.text_status is Status.COMPLETE:
+            extraction, end = self.result.extraction, self.data_start + places.end
+            if self.adrift is None and has_odd_tail(extraction.data, extraction.start, end, extraction.known_end()):
+                self.shifted, self.adrift = True, SHIFTED
+
+    def infos(self, first: int = 0) -> Iterator[Row]:
+        """Yield ``(ordinal in the header, name, checked entry, JSON entry if that is not whole)`` of every tensor, from
+        header entry ``first`` on, judged.
+
+        Yields nothing without a readable header; the findings then tell why.
+        """
+        self.settle()
+        if self.is_settled:
+            for ordinal, name, info, entry in self._rows(first):
+                yield ordinal, name, self._judged(ordinal, info) if self.conflicts else info, entry
+
+    @property
+    def streams(self) -> bool:
+        """Whether `unjudged` has entries of a large header before all of it was read."""
+        try:
+            if self.is_settled or self.header_size <= LOOK_FIRST or self._unproved or self.adrift or self.wrong_length:
+                return False
+        except MalformedError:
+            return False
+        return self.plain.state is not State.STOPPED and self._reaches_end
+
+    def unjudged(self) -> Iterator[Row]:
+        """Yield what `infos` does, but each entry as soon as it is read; only for a header that `streams`.
+
+        What comes later may contradict an entry; at the end, all are judged.
+        """
+        count = 0
+        for ordinal, name, info in self.plain.rows():
+            yield ordinal, name, info, None
+            count = ordinal + 1
+        self.settle()
+        if not self.is_plain:
+            yield from self.infos(count)
+
+    def _rows(self, first: int = 0) -> Iterator[Row]:
+        """Yield what `infos` does, as the entries stand."""
+        if self.is_plain:
+            return ((ordinal, name, info, None) for ordinal, name, info in self.plain.rows(first))
+        return self._each_info([], first)
+
+    def _each_info(self, metadata: list[int], first: int = 0) -> Iterator[Row]:
+        """Yield what `infos` does, read by the JSON parser; adds the ordinals of ``__metadata__`` to ``metadata``."""
         json: JsonParser = self.header.parser  # type: ignore[assignment]
-        is_all = not first or metadata is not None
-        metadata = [] if metadata is None else metadata
         for ordinal, name, fields, entry in json.each_member(self.header.root, first):
             if name == METADATA:
                 metadata.append(ordinal)
                 self.bad_metadata |= entry is None and not is_metadata(fields)
-                continue
-            if entry is not None and entry.status is Status.UNSUPPORTED:
-                yield ordinal, name, *self._info(ordinal)
+            elif entry is not None and entry.status is Status.UNSUPPORTED:
+                yield ordinal, name, *self._lone_info(ordinal)
+            elif entry is not None:
+                yield ordinal, name, checked(fields), entry
             else:
-                yield ordinal, name, info_of(self.header, ordinal, fields), entry
+                yield ordinal, name, info_of(self.header, ordinal, fields), None
         json.decoder.pairs = []  # free the whole header
-        if is_all:
-            self._metadata_ordinals = metadata
-            self.bad_metadata |= len(metadata) > 1
 
-    # -- conflicts between tensors -------------------------------------------------------------------------
-
-    def _compare(self, rows: list[tuple[int, str | None, TensorInfo, Entry | None]]) -> None:
-        """Find out where the tensors of a small header lie, and which conflict."""
-        seen: dict[str, int] = {}
-        namesakes: set[int] = set()
-        for ordinal, name, _, _ in rows:
-            if name is not None and name in seen:
-                namesakes |= {ordinal, seen[name]}
-            elif name is not None:
-                seen[name] = ordinal
-        self.layout = lay(self.result.extraction.session.budget, rows)
-        self.repeats = bool(namesakes) or self.repeats
-        self._find_conflicts(iter(rows), namesakes)
-
-    def _find_conflicts(
-        self, rows: Iterator[tuple[int, str | None, TensorInfo, Entry | None]], namesakes: set[int]
-    ) -> None:
-        """Record the tensors that share bytes, and those with the same name: any of them may be the wrong one."""
-        assert self.layout is not None  # noqa: S101 -- the callers made it
-        if self.layout.overlaps:
-            ordinals, begins, ends = array("q"), array("Q"), array("Q")
-            with self.result.extraction.session.budget.charge(0, "the places of tensors") as charge:
-                for ordinal, _, info, entry in rows:
-                    if entry is None and info.problem is None:
-                        ordinals.append(ordinal)
-                        begins.append(info.begin)
-                        ends.append(info.end)
-                        if not len(ordinals) & 0xFFF:
-                            charge.resize(48 * len(ordinals))
-                mark(self.conflicts, (ordinals[at] for at in sharers(begins, ends)), SHARED)
-        mark(self.conflicts, namesakes, NAMESAKE)
-        self.compared = True
-
-    def _judged(
-        self, ordinal: int, name: str | None, info: TensorInfo, entry: Entry | None
-    ) -> tuple[int, str | None, TensorInfo, Entry | None]:
-        self._judge(ordinal, info)
-        return ordinal, name, info, entry
-
-    def _judge(self, ordinal: int, info: TensorInfo) -> TensorInfo:
-        """Add the problem to a tensor that is in conflict."""
-        if self.conflicts and info.problem is None:
-            info.problem = self.conflict_of(ordinal)
-        return info
-
-    def _know_conflicts(self) -> None:
-        """Find conflicts if the header is small."""
-        if not self.compared and self.header_size <= LOOK_FIRST and self.header.root.kind == "object":
-            self._compare(list(self._each_info()))
-
-    @property
-    def is_at_odds(self) -> bool:
-        """Whether the header, though readable, is known to be one that the reference reader refuses."""
-        return (
-            self.bad_metadata
-            or not self.is_tiled
-            or any(finding.code == "byte-order-mark" for finding in self.header.findings)
-        )
-
-    @property
-    def is_tiled(self) -> bool:
-        """Whether, as far as is known, the tensors follow each other up to the file's end."""
-        layout = self.layout
-        if layout is None:
-            return True
-        there = self.result.extraction.known_end() - self.data_start
-        return not layout.breaks and (there <= layout.end or not layout.known)
+    def _judged(self, ordinal: int, info: TensorInfo) -> TensorInfo:
+        """Return an entry with its conflict, if it has one."""
+        conflict = self.conflict_of(ordinal) if info.problem is None else None
+        return info if conflict is None else info.with_problem(conflict)
 
     def conflict_of(self, ordinal: int) -> str | None:
         """Return why a tensor is in conflict with another, in words; None if, as far as is known, it is not."""
@@ -386,12 +317,13 @@ class HeaderParser(Parser, Listing, Container):
         return CONFLICTS.get(conflicts[ordinal]) if ordinal < len(conflicts) else None
 
     def info(self, ordinal: int) -> tuple[TensorInfo, Entry | None]:
-        """Return one entry of the header, checked, and its JSON entry if that is not whole."""
-        self._know_conflicts()
-        info, entry = self._info(ordinal)
-        return self._judge(ordinal, info), entry
+        """Return one entry of the header, checked and judged, and its JSON entry if that is not whole."""
+        self.settle()
+        info = self.plain.row(ordinal)[1] if self.is_plain else None
+        info, entry = (info, None) if info is not None else self._lone_info(ordinal)
+        return self._judged(ordinal, info), entry
 
-    def _info(self, ordinal: int) -> tuple[TensorInfo, Entry | None]:
+    def _lone_info(self, ordinal: int) -> tuple[TensorInfo, Entry | None]:
         """Return one entry of the header, read by itself, and its JSON entry if that is not whole.
 
         If a field that is not needed exceeds a limit (nested too deep, a number too large), reads the others.
@@ -423,53 +355,90 @@ class HeaderParser(Parser, Listing, Container):
             finding = entry.finding or Finding("limit" if refused else "malformed", error.reason, offset=error.offset)
             if status is Status.COMPLETE:
                 status = Status.DAMAGED
-            return TensorInfo(UNLOADED_VALUE), Entry(
+            return checked(UNLOADED_VALUE), Entry(
                 entry.key, entry.kind, entry.start, entry.end, status=status, finding=finding
             )
 
-    def peek_member(self, name: str, occurrence: int) -> tuple[int, TensorInfo] | None:
-        """Return ordinal and entry of a tensor in a small header without an index; None: use the index.
+    # -- names -------------------------------------------------------------------------------------------------------
 
-        Only once: one decoding is faster than making an index, but the index serves all later look-ups.
-        """
-        header = self.header
-        json: JsonParser = header.parser  # type: ignore[assignment]
-        pairs = json.decode_once(header.root)
-        end = plain_end(pairs, METADATA) if pairs else None
-        if end is None:
+    def ordinal_of(self, name: str, occurrence: int) -> int | None:
+        """Return the ordinal of the n-th header entry with that name; None if there are fewer."""
+        if not self.is_settled:
+            try:
+                self.plain.keep_hashes()
+            except MalformedError:
+                return None
+            self.settle()
+        if self.is_plain:
+            return self.plain.ordinal_of(name) if occurrence == 1 else None
+        return self.header.find(self.header.root, name, occurrence) if self.is_settled else None
+
+    def name_hashes(self, first: int = 0) -> Iterator[int]:
+        """Yield the hashes of the names of tensors, from header entry ``first`` on."""
+        self.settle()
+        if self.is_plain:
+            return (hash(name) for _, name, _ in self.plain.rows(first))
+        skipped = set(self.metadata_at())
+        hashes = self.header.parser.key_hashes(self.header.root, first)
+        return (number for ordinal, number in enumerate(hashes, first) if ordinal not in skipped)
+
+    def metadata_at(self) -> list[int]:
+        """Return the ordinals of ``__metadata__`` in the header: at most one in a good file."""
+        self.settle()
+        return self._metadata_ordinals or []
+
+    def metadata_node(self) -> Node | None:
+        """Return the node of ``__metadata__``; None if there is none. Reads no further than it takes to find it."""
+        try:
+            plain = self.plain
+        except MalformedError:
             return None
-        self.compared, self.repeats = True, False
-        self._judge_tail(end)
-        for ordinal, (key, fields) in enumerate(pairs):
-            if key == name:
-                occurrence -= 1
-                if not occurrence:
-                    return ordinal, info_of(self.header, ordinal, fields)
-        return None
-
-    def repeated(self) -> set[int]:
-        """Return the ordinals of header entries whose name may occur more than once."""
+        while plain.state is State.READING and not plain.metadata_at:
+            plain.read_on()
+        if plain.state is State.COMPLETE and not plain.metadata_at:
+            return None
         root = self.header.root
-        if root.kind != "object":
-            return set()
-        self._know_conflicts()
-        if self.repeats is None and root.index_to(None).count > 1:
-            self.repeats = has_repeats(self.header.parser.key_hashes(root))
-        if not self.repeats:
-            return set()
-        found = self.header.same_keys(root)
-        mark(self.conflicts, found, NAMESAKE)
-        return found
+        return root.find(METADATA) if root.kind == "object" else None
+
+    def count(self) -> int:
+        """Return the number of tensors."""
+        self.settle()
+        if not self.is_settled:
+            return 0
+        entries = self.plain.count if self.is_plain else self.header.root.index_to(None).count
+        return entries - len(self.metadata_at())
 
     @property
     def has_duplicates(self) -> bool:
         """Whether a key occurs twice in one object of the header, as far as it was decoded."""
+        if self.is_plain:
+            return False
         json: JsonParser = self.header.parser  # type: ignore[assignment]
-        return bool(json.decoder.duplicates or self.repeats)
+        return bool(json.decoder.duplicates or self.namesakes or len(self.metadata_at()) > 1)
+
+    # -- status ------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_at_odds(self) -> bool:
+        """Whether the header, though readable, is known to be one that the reference reader refuses."""
+        return (
+            self.bad_metadata
+            or not self.is_tiled
+            or any(finding.code == "byte-order-mark" for finding in self.text_findings)
+        )
+
+    @property
+    def is_tiled(self) -> bool:
+        """Whether, as far as is known, the tensors follow each other up to the file's end."""
+        places = self.places
+        if places is None:
+            return True
+        there = self.result.extraction.known_end() - self.data_start
+        return not places.breaks and (there <= places.end or not places.known)
 
     def status_of(self, info: TensorInfo, there: int | None = None) -> Status:
-        """Return the status of a tensor, from its entry, the number of data bytes ``there`` (None: find out), and
-        what is known about those now."""
+        """Return the status of a tensor, from its judged entry, the number of data bytes ``there`` (None: find out),
+        and what is known about those now."""
         status, data = self.claimed_status(info, there), self.result.extraction.data
         if info.begin == info.end or not data.flawed:
             return status
@@ -480,28 +449,14 @@ class HeaderParser(Parser, Listing, Container):
         """Return the status of a tensor from its entry and the number of data bytes ``there`` (None: find out)."""
         if info.problem is not None:
             return Status.UNSUPPORTED if info.unsupported else Status.DAMAGED
-        if not self._looked_behind:
-            self.look_behind()
         if self.adrift is not None and not (self.shifted and info.begin == info.end):
             return Status.DAMAGED
         if there is None:
             there = self.result.extraction.known_end() - self.data_start
         return status_by_place(info.begin, info.end, there)
 
-    def look_behind(self) -> None:
-        """Find out whether bytes follow the last tensor, before any status is given."""
-        self._looked_behind = True
-        if self.header.root.kind != "object":
-            return
-        if self.header_size > LOOK_FIRST and self.reaches_end:
-            return
-        self._know_conflicts()
-        layout = self.layout or lay(self.result.extraction.session.budget, self._each_info())
-        if layout.known and self.header.status is Status.COMPLETE:
-            self._judge_tail(layout.end)
-
     @property
-    def reaches_end(self) -> bool:
+    def _reaches_end(self) -> bool:
         """Whether no bytes follow the tensor of the last entry; as with nearly all writers, it is the last in the data.
 
         Costs one read: without it, whether bytes may have come in before a tensor is only known from all entries.
@@ -512,17 +467,10 @@ class HeaderParser(Parser, Listing, Container):
         end = last_end(self.result, self.header_size)
         return end is not None and end >= there
 
-    def _judge_tail(self, end: int) -> None:
-        """Record that tensors may lie elsewhere if bytes after the last one, from ``end``, may have been inserted."""
-        self._looked_behind = True
-        extraction = self.result.extraction
-        if self.adrift is None and has_odd_tail(
-            extraction.data, extraction.start, self.data_start + end, extraction.known_end()
-        ):
-            self.shifted, self.adrift = True, SHIFTED
 
-    def metadata_at(self) -> list[int]:
-        """Return the ordinals of ``__metadata__`` in the header: at most one in a good file."""
-        if self._metadata_ordinals is None:
-            self._metadata_ordinals = list(self.header.ordinals_of(self.header.root, METADATA))
-        return self._metadata_ordinals
+def place(places: Places, info: TensorInfo, entry: Entry | None) -> None:
+    """Add a tensor to ``places`` if its place is known."""
+    if entry is not None or not info.is_placed:
+        places.known = False
+    else:
+        places.add(info.begin, info.end)

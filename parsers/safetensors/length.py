@@ -178,7 +178,7 @@ class LengthFinder:
 
     def _filling(self, start: int, stop: int, end: int) -> int | None:
         """Return the length of a header with text in ``[start, stop)`` if its tensors fill the file to ``end``."""
-        from pparse.parsers.safetensors.entry import METADATA, TensorInfo
+        from pparse.parsers.safetensors.entry import METADATA, checked
 
         extraction = extraction_of(self.result)
         child = extraction.child("header-found", extraction.data, start, stop, "json")
@@ -187,7 +187,7 @@ class LengthFinder:
         for _, name, fields, entry in json.each_member(json.result.root):
             if name == METADATA:
                 continue
-            info = TensorInfo(fields)
+            info = checked(fields)
             if entry is not None or info.problem is not None or info.end > end - stop:
                 return None
             begins.append(info.begin)

@@ -27,8 +27,6 @@ from pparse.parsers.safetensors.entry import (
     MEMBER,
     METADATA,
     REFERENCE_HEADER_LIMIT,
-    TensorInfo,
-    info_of,
 )
 from pparse.parsers.safetensors.header import HeaderParser
 from pparse.tree.context import DONE, NodeContext
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from pparse.parsers.json.parser import JsonParser
+    from pparse.parsers.safetensors.entry import TensorInfo
     from pparse.tree.context import State
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
@@ -99,7 +97,7 @@ class SafetensorsParser(HeaderParser):
         if node.kind == "safetensors":
             return node.start, self.expect_length, 8
         if node.kind == "tensors":
-            index.count = self.header.root.index_to(None).count - len(self.metadata_at())
+            index.count = self.count()
             return node.start, DONE, 0
         mirrored = index.note = self._mirrored(node)
         as_row = node.kind == "tensor" and mirrored.shape == LIST and len(mirrored) == len(FIELDS)
@@ -149,7 +147,7 @@ class SafetensorsParser(HeaderParser):
         if root.kind != "object":
             self.note_damage(ctx.node, MalformedError("the header is not a JSON object", offset=root.start))
             return ctx.pos, DONE, 0
-        metadata = root.find(METADATA)
+        metadata = self.metadata_node()
         if metadata is not None:
             ctx.emit(Entry("metadata", metadata.kind, metadata.start, metadata.end, status=metadata.known_status))
         end = self.result.extraction.known_end()
@@ -164,13 +162,12 @@ class SafetensorsParser(HeaderParser):
         """Close a container with the status of what is below it."""
         node = ctx.node
         status = node.known_status
-        if status is None and node.kind in ("safetensors", "tensors") and self._header is not None:
-            status = self._header.status
+        if status is None and node.kind in ("safetensors", "tensors") and self._header_size is not None:
+            self.settle()
+            status = self.text_status
             if self.wrong_length is not None:
                 status = Status.DAMAGED
             if status is Status.COMPLETE:
-                self.settle()
-                self.repeated()
                 seen = {self.status_of(info) for _, _, info, _ in self.infos()}
                 for worst in (Status.DAMAGED, Status.TRUNCATED, Status.MISSING, Status.UNSUPPORTED):
                     if worst in seen:
@@ -202,26 +199,15 @@ class SafetensorsParser(HeaderParser):
         if node.kind != "tensors":
             return super().entries(node, index, first, count)
         found: list[Entry] = []
-        json: JsonParser = self.header.parser  # type: ignore[assignment]
-        skipped = set(self.metadata_at())
-        self._know_conflicts()
-        for ordinal, key, fields, entry in json.each_member(self.header.root, self.header_ordinal(first)):
-            if ordinal in skipped:
-                continue
-            if entry is not None and entry.status is Status.UNSUPPORTED:
-                info, entry = self.info(ordinal)
-            else:
-                info = self._judge(ordinal, info_of(self.header, ordinal, fields))
+        for _, key, info, entry in islice(self.infos(self.header_ordinal(first)), count):
             if entry is not None:
                 kind = "tensor" if entry.kind == "object" else "invalid"
                 found.append(Entry(key, kind, entry.start, entry.end, status=entry.status, finding=entry.finding))
             else:
-                found.append(self._tensor_entry(key, info, isinstance(fields, str | int | float | None)))
-            if len(found) == count:
-                break
+                found.append(self._tensor_entry(key, info))
         return found
 
-    def _tensor_entry(self, name: str | None, info: TensorInfo, is_scalar: bool) -> Entry:
+    def _tensor_entry(self, name: str | None, info: TensorInfo) -> Entry:
         status = self.status_of(info)
         start, end = self.data_start + info.begin, self.data_start + info.end
         finding = None
@@ -238,17 +224,14 @@ class SafetensorsParser(HeaderParser):
             )
         elif self.shifted and info.begin < info.end:
             finding = Finding("shifted", SHIFTED, path=name or "", source=self.result.extraction.name, offset=start)
-        return Entry(name, "invalid" if is_scalar else "tensor", start, end, status=status, finding=finding)
+        return Entry(name, "invalid" if info.is_scalar else "tensor", start, end, status=status, finding=finding)
 
     def key_hashes(self, node: Node, first: int = 0, stop: int | None = None) -> Iterator[int]:
         """Yield the hashes of the keys; the names of tensors come from the header, whose entries need not be made."""
         if node.kind != "tensors":
             yield from super().key_hashes(node, first, stop)
             return
-        skipped = set(self.metadata_at())
-        begin = self.header_ordinal(first)
-        hashes = self.header.parser.key_hashes(self.header.root, begin)
-        names = (number for ordinal, number in enumerate(hashes, begin) if ordinal not in skipped)
+        names = self.name_hashes(self.header_ordinal(first))
         yield from islice(names, None if stop is None else max(0, stop - first))
 
     def header_ordinal(self, ordinal: int) -> int:

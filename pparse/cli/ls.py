@@ -19,6 +19,7 @@ from pparse.findings import Status
 from pparse.limits import count_words, format_size
 from pparse.recovery.document_verdict import all_findings, document_status, findings_of
 from pparse.tensors.status import status_words
+from pparse.tensors.tensor_facts import TensorFacts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
     from pparse.tree.visit import Member
+
+    Row = tuple[Tensor, Status, bool | None]
 
 EXAMPLES: Final = """examples:
   pparse ls model.safetensors
@@ -49,6 +52,7 @@ _REASON: Final = 160
 # Memory of a group without its name; groups are charged in steps.
 _GROUP: Final = 600
 _STEP: Final = 64 << 10
+_MOST_KINDS: Final = 4096
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,7 +116,7 @@ def _tensor_offset(tensor: Tensor) -> tuple[str, int]:
 
 
 class _Listing:
-    """Streams tensors: counts all of them, and passes on those that match."""
+    """Streams tensors, each with its status and what was verified of it: counts all, and passes on those that match."""
 
     def __init__(self, viewer: Any, matches: Matcher) -> None:
         self.viewer = viewer
@@ -122,16 +126,17 @@ class _Listing:
         self.shown = 0
         self.hit: Tensor | None = None
 
-    def __iter__(self) -> Iterator[Tensor]:
-        extent = self.extent
-        for tensor in self.viewer.tensors():
-            if self.streamed:
-                extent.add(tensor)
-            if tensor.status is Status.TRUNCATED:
+    def __iter__(self) -> Iterator[Row]:
+        matches, viewer = self.matches, self.viewer
+        count = self.extent.add if self.streamed else TensorFacts.as_listed
+        takes_all = matches.takes_all
+        for tensor in viewer.tensors():
+            status, verified = count(tensor)
+            if status is Status.TRUNCATED:
                 self.hit = self.hit or tensor
-            if self.matches.takes(self.viewer, tensor):
+            if takes_all or matches.takes(viewer, tensor):
                 self.shown += 1
-                yield tensor
+                yield tensor, status, verified
 
     def close(self) -> Any:
         """Return the extent of the whole document."""
@@ -146,27 +151,29 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Matcher, out: Output) -
     if how is None and viewer.has_more_than(SORT_UP_TO):
         how = "none"
     budget = viewer.extraction.session.budget
-    held = Held(budget, lambda tensor: tensor_weight(tensor, viewer.row_bytes), asked=options.sort is not None)
-    tensors = in_order(
+    held = Held(budget, lambda row: tensor_weight(row[0], viewer.row_bytes), asked=options.sort is not None)
+    rows = in_order(
         listing,
         how,
         held,
         out,
-        name=lambda t: t.name,
-        size=lambda t: t.listed_nbytes,
-        offset=_tensor_offset,
-        rank=viewer.rank,
+        name=lambda row: row[0].name,
+        size=lambda row: row[0].listed_nbytes,
+        offset=lambda row: _tensor_offset(row[0]),
+        rank=lambda row: viewer.rank(row[0]),
     )
+    if how != "none":  # what was known of each when it was read is out of date
+        rows = ((tensor, *tensor.as_listed()) for tensor, _, _ in rows)
     if options.json or options.jsonl:
-        return _tensors_as_json(viewer, listing, tensors, options, out)
+        return _tensors_as_json(viewer, listing, (row[0] for row in rows), options, out)
     size: Callable[[int], str] = str if options.bytes else format_size
     if options.quiet:
-        for tensor in tensors:
+        for tensor, _, _ in rows:
             out.line(safe(tensor.name))
     elif options.group:
-        _show_groups(tensors, size, budget.charge(0, "groups of names"), out)
+        _show_groups(rows, size, budget.charge(0, "groups of names"), out)
     else:
-        _show_tensors(tensors, size, out, keys=options.long and viewer.has_keys)
+        _show_tensors(rows, size, out, keys=options.long and viewer.has_keys)
     extent = listing.close()
     damaged = not extent.is_sound
     if not options.quiet:
@@ -174,20 +181,26 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Matcher, out: Output) -
     return exit_code_for(viewer.findings, damaged=damaged, strict=options.strict)
 
 
-def _show_tensors(tensors: Iterable[Tensor], size: Callable[[int], str], out: Output, *, keys: bool) -> None:
+def _show_tensors(rows: Iterable[Row], size: Callable[[int], str], out: Output, *, keys: bool) -> None:
     heads = ("NAME", "DTYPE", "SHAPE", "SIZE", "STATUS")
     table = Table(out, (*heads, "KEY"), "<<<><<") if keys else Table(out, heads, "<<<><")
-    for tensor in tensors:
-        known = tensor.status
+    cells: dict[object, tuple[str, str, str]] = {}  # of types, shapes and sizes: models have few
+    for tensor, known, verified in rows:
         if known is Status.COMPLETE:
-            status = status_words(known, tensor.verified)
+            status = status_words(known, verified)
             if tensor.unwritten_nbytes:
                 status += ", never written"
         else:
-            finding = tensor.finding
+            finding = tensor.why_listed()
             status = _with_reason(out, known, finding.reason if finding is not None else "")
-        dtype = tensor.type_name
-        row = (safe(tensor.name), safe(dtype), tensor.shape_text, size(tensor.listed_nbytes), status)
+        nbytes = tensor.listed_nbytes
+        kind = tensor.dtype, tensor.shape, nbytes, type(tensor.shape)
+        same = cells.get(kind) if tensor.dtype is not None else None
+        if same is None:
+            same = safe(tensor.type_name), tensor.shape_text, size(nbytes)
+            if len(cells) < _MOST_KINDS:
+                cells[kind] = same
+        row = (safe(tensor.name), *same, status)
         table.row(*row, safe(tensor.key or tensor.name)) if keys else table.row(*row)
     table.close()
 
@@ -211,24 +224,24 @@ def _sum_up(listing: _Listing, extent: Extent, size: Callable[[int], str], out: 
     report_findings(out, viewer, extent)
 
 
-def _show_groups(tensors: Iterable[Tensor], size: Callable[[int], str], charge: Charge, out: Output) -> None:
+def _show_groups(rows: Iterable[Row], size: Callable[[int], str], charge: Charge, out: Output) -> None:
     groups: dict[tuple[str, str, str, Status], list[Any]] = {}
     taken = 0
-    for tensor in tensors:
+    for tensor, status, verified in rows:
         numbers = [int(number) for number in re.findall(r"\d+", tensor.name) if len(number) < 19]
         dtype = tensor.type_name
-        key = (re.sub(r"\d+", "\0", tensor.name), dtype, tensor.shape_text, tensor.status)
+        key = (re.sub(r"\d+", "\0", tensor.name), dtype, tensor.shape_text, status)
         group = groups.get(key)
         if group is None:
             taken += _GROUP + getsizeof(key[0])
             if taken > charge.amount:
                 charge.resize(taken + _STEP)
-            groups[key] = [1, tensor.listed_nbytes, [(number, number) for number in numbers], tensor.verified]
+            groups[key] = [1, tensor.listed_nbytes, [(number, number) for number in numbers], verified]
         else:
             group[0] += 1
             group[1] += tensor.listed_nbytes
             group[2] = [(min(low, n), max(high, n)) for (low, high), n in zip(group[2], numbers, strict=False)]
-            group[3] = group[3] if group[3] is tensor.verified else None
+            group[3] = group[3] if group[3] is verified else None
     table = Table(out, ("NAMES", "COUNT", "DTYPE", "SHAPE", "SIZE", "STATUS"), "<><<><")
     for (name, dtype, shape, status), (count, total, ranges, verified) in groups.items():
         shown = _fill_in(name, ranges)

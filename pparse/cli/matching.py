@@ -60,9 +60,14 @@ class Matcher:
             self._keep(rank, *dict.fromkeys((name, *others[-1:])))
         return found
 
+    @property
+    def takes_all(self) -> bool:
+        """Whether there is no pattern."""
+        return not self._unmet and not self._met
+
     def takes(self, viewer: Viewer, tensor: Tensor) -> bool:
         """Return whether to show a tensor: a pattern matches its name, or another one that it is found by."""
-        if not self._unmet and not self._met:
+        if self.takes_all:
             return True
         others = viewer.other_names(tensor) if viewer.has_keys else ()
         return self(tensor.name, others, viewer.rank(tensor) if self._unmet else 0)

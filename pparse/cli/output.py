@@ -44,7 +44,9 @@ class Output:
 
     def line(self, text: str = "") -> None:
         """Write one line."""
-        self.write(text + "\n")
+        if self.terminal:
+            self.progress.clear()
+        self._out.write(text + "\n")
 
     def write(self, text: str) -> None:
         """Write text as it is; a progress line on the terminal is cleared first."""
@@ -117,7 +119,7 @@ class Table:
         self._align = align
         self._header: Sequence[str] | None = header
         self._widths = [len(title) for title in header]
-        self._waiting: list[Sequence[str]] = []
+        self._waiting: list[tuple[str, ...]] = []
         self._letters = 0
         self._started = False
         self._pattern = ""
@@ -130,7 +132,7 @@ class Table:
     def row(self, *cells: str) -> None:
         """Add a row of safe text."""
         if self._started:
-            self._write(cells)
+            self._out.line(self._pattern % cells)
             return
         self._waiting.append(cells)
         self._letters += sum(map(len, cells))
@@ -147,7 +149,7 @@ class Table:
             if self._waiting and self._header is not None:
                 self._out.line(self._out.paint(self._pattern % tuple(self._header), "dim"))
             for cells in self._waiting:
-                self._write(cells)
+                self._out.line(self._pattern % cells)
             self._waiting = []
 
     def _widen(self, cells: Sequence[str]) -> None:
@@ -155,9 +157,6 @@ class Table:
         for column, cell in enumerate(cells):
             if self._widths[column] < len(cell) <= 80:
                 self._widths[column] = len(cell)
-
-    def _write(self, cells: Sequence[str]) -> None:
-        self._out.line(self._pattern % tuple(cells))
 
     def _make_pattern(self) -> str:
         """Return the row as a %-pattern: half the time of padding cell by cell."""

@@ -12,8 +12,6 @@ from functools import cached_property
 from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.findings import Finding, Severity, Status
-from pparse.parsers.safetensors.entry import METADATA
-from pparse.parsers.safetensors.layout import lay
 from pparse.recovery.salvage_leftovers import Leftovers
 from pparse.recovery.salvage_tensors import report_suspect, save_model
 from pparse.recovery.tensor_judge import TensorJudge
@@ -93,7 +91,7 @@ class SafetensorsJudge(TensorJudge):
     @cached_property
     def kept_metadata(self) -> dict[str, object] | None:
         """The whole entries of ``__metadata__``; None if there is none."""
-        node = self._viewer.parser.header.root.find(METADATA)
+        node = self._viewer.parser.metadata_node()
         if node is None or node.shape == SCALAR:
             return None
         return {key: value for key, value in self._viewer.metadata.items() if _writable(value)}
@@ -105,12 +103,13 @@ def salvage_safetensors(job: Job) -> bool:
     try:
         viewer = SafetensorsViewer(job.extraction)
         viewer.settle()
-        header = viewer.parser.header
-        if header.root.kind != "object":
+        parser = viewer.parser
+        parser.settle()
+        if not parser.is_object:
             return False
         judge = SafetensorsJudge(job, viewer)
         refused = _refused(viewer)
-        opens = header.status is Status.COMPLETE and viewer.parser.wrong_length is None and not refused
+        opens = parser.text_status is Status.COMPLETE and parser.wrong_length is None and not refused
         plan, file = save_model(job, viewer, judge, is_suspect=False, opens=opens)
         if opens and plan.worst is Status.COMPLETE:
             job.is_unharmed = True
@@ -146,7 +145,7 @@ def _writable(value: Any) -> bool:
 
 def _refused(viewer: SafetensorsViewer) -> list[Finding]:
     """Return why the library would refuse the file even if all its tensors were whole."""
-    found = viewer.findings if len(viewer.findings) else viewer.parser.header.findings
+    found = viewer.findings if len(viewer.findings) else viewer.parser.text_findings
     return [finding for finding in found if finding.code in REFUSED]
 
 
@@ -159,9 +158,9 @@ def _report_model(
     refused: list[Finding],
 ) -> Status:
     """Report the new file, and return its status."""
-    header = viewer.parser.header
-    problem = header.root.finding
-    least = "at least " if header.status is not Status.COMPLETE else ""
+    parser = viewer.parser
+    problem = None if parser.is_plain else parser.header.root.finding
+    least = "at least " if parser.text_status is not Status.COMPLETE else ""
     reason = f"{len(plan.numbers):,} of {least}{plan.total:,} tensors are whole"
     if problem is not None:
         reason += f"; its header: {problem.reason}"
@@ -173,7 +172,7 @@ def _report_model(
         first = refused[0]
         left = f" ({first.length:,} bytes, left out)" if first.code in ("trailing-bytes", "gap") else ""
         reason += f"; rewritten, since the library refuses it: {first.reason}{left}"
-    if judge.header_suspect is not None or job.has_gaps or header.status is Status.DAMAGED or viewer.parser.is_at_odds:
+    if judge.header_suspect is not None or job.has_gaps or parser.text_status is Status.DAMAGED or parser.is_at_odds:
         status = Status.DAMAGED
     job.report(file, status, reason)
     return status
@@ -205,11 +204,11 @@ class SafetensorsLeftovers(Leftovers):
     def save_others(self) -> None:
         """Write the bytes of tensors whose header entries are lost, and those whose places nobody knows."""
         job, parser = self.job, self.viewer.parser
-        if parser.header.status is not Status.COMPLETE:
-            layout = lay(job.session.budget, parser.infos())
+        if parser.text_status is not Status.COMPLETE:
+            places = parser.all_places()
             start = parser.data_start
             last = max(0, job.solid - start)
-            for begin, end in [*layout.breaks, (layout.end, last)]:
+            for begin, end in [*places.breaks, (places.end, last)]:
                 if begin < min(end, last):
                     self._save_unclaimed(start + begin, start + min(end, last))
         job.save_loose(self.name)

@@ -145,33 +145,37 @@ class Extent:
         unread = status is Status.UNSUPPORTED and self.document_status is Status.COMPLETE
         return status is Status.COMPLETE or (unread and not self.unread_faults)
 
-    def add(self, tensor: TensorFacts) -> None:
-        """Count one tensor."""
-        status = tensor.status
+    def add(self, tensor: TensorFacts) -> tuple[Status, bool | None]:
+        """Count one tensor; return its status and what was verified of it (`TensorFacts.as_listed`)."""
+        known = status, verified = tensor.as_listed()
         spans = tensor.spans
         if tensor.unwritten_nbytes:
             self.unwritten += 1
             self._add_reason(tensor, None)
         if status is Status.COMPLETE:
             self.whole += 1
-            self.verified += tensor.verified is True
+            self.verified += verified is True
         else:
             self._add_hit(tensor, status, spans)
-        before = self.tensor_bytes
+        nbytes = 0
         for span in spans:
-            self.tensor_bytes += span.length
+            nbytes += span.length
             end = span.offset + span.length if span.is_placed else 0
             if end > self.last_byte:
                 self.last_byte = end
-        self.listed_bytes += self.tensor_bytes - before if tensor.encoding == "raw" else tensor.listed_nbytes
-        if status is Status.DAMAGED or not tensor.is_shape_known:
-            return  # the number of elements is unknown
-        if tensor.is_text or (tensor.dtype is not None and not tensor.dtype.is_number):
-            return  # text is not a parameter
-        dtype = tensor.type_name
-        if len(self.parameters) > 200 and dtype not in self.parameters:
+        self.tensor_bytes += nbytes
+        self.listed_bytes += nbytes if tensor.encoding == "raw" else tensor.listed_nbytes
+        if status is not Status.DAMAGED and tensor.is_shape_known and not tensor.is_text:
+            dtype = tensor.dtype
+            if dtype is None or dtype.is_number:  # text is not a parameter
+                self._count_parameters(tensor.type_name, tensor.size)
+        return known
+
+    def _count_parameters(self, dtype: str, size: int) -> None:
+        parameters = self.parameters
+        if len(parameters) > 200 and dtype not in parameters:
             dtype = "other"
-        self.parameters[dtype] = self.parameters.get(dtype, 0) + tensor.size
+        parameters[dtype] = parameters.get(dtype, 0) + size
 
     def _add_hit(self, tensor: TensorFacts, status: Status, spans: tuple[Span, ...]) -> None:
         if status is Status.TRUNCATED or status is Status.MISSING:
@@ -188,13 +192,13 @@ class Extent:
             self.damaged += 1
         else:
             self.unsupported += 1
-            finding = tensor.finding
+            finding = tensor.why_listed()
             self.unread_faults += finding is None or finding.severity is Severity.ERROR
         self._add_reason(tensor, status)
 
     def _add_reason(self, tensor: TensorFacts, status: Status | None) -> None:
         kept = self._reasons.setdefault(status, [])
-        finding = tensor.finding if len(kept) < (_REASONS if status is not None else _HOLES) else None
+        finding = tensor.why_listed() if len(kept) < (_REASONS if status is not None else _HOLES) else None
         if finding is not None and not finding.path:
             finding = copy(finding)
             finding.path = tensor.name

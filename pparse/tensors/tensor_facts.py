@@ -260,6 +260,14 @@ class TensorFacts:
     def status(self, status: Status) -> None:
         self._status = status
 
+    def as_listed(self) -> tuple[Status, bool | None]:
+        """Return `status` and `verified` for a list, which may be shown before the document was read in full."""
+        return self.status, self.verified
+
+    def why_listed(self) -> Finding | None:
+        """Return `finding` for such a list."""
+        return self.finding
+
     @property
     def verified(self) -> bool | None:
         """True: a checksum confirmed its bytes; False: one contradicts them; None: neither so far."""
@@ -287,6 +295,14 @@ class TensorFacts:
         """What is wrong with it, if anything."""
         if self._owner is not None and self._owner._has_news:
             self._learn()
+        return self._found()
+
+    @finding.setter
+    def finding(self, finding: Finding | None) -> None:
+        self._finding = finding
+
+    def _found(self) -> Finding | None:
+        """What is known to be wrong with it."""
         if self._finding is None and self.unwritten_nbytes:
             self._finding = self._owner.finding_of(self)
         if self._finding is None:
@@ -315,10 +331,6 @@ class TensorFacts:
                 got=there,
             )
         return self._finding
-
-    @finding.setter
-    def finding(self, finding: Finding | None) -> None:
-        self._finding = finding
 
     # -- what is known without reading -------------------------------------------------------------------------------
 

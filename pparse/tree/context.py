@@ -134,8 +134,6 @@ class NodeContext:
         """How many bytes it needs at least."""
         self.at_end = False
         """Whether the block ends where the input ends."""
-        self.first_block = 0
-        """How much to read at first in the next run, which goes on where the last one stopped; 0: little."""
         self.stack: list[Any] = []
         """Nesting, for the parser."""
         self.scratch: Any = None

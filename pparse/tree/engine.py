@@ -89,7 +89,7 @@ def largest_block(budget: MemoryBudget, factor: int) -> int:
 def run(ctx: NodeContext, parser: States) -> None:
     """Run the states of ``parser`` until ``ctx`` is satisfied, done, cut or damaged for good."""
     session = ctx.result.extraction.session
-    size = session.block_size or ctx.first_block or FIRST_BLOCK
+    size = session.block_size or FIRST_BLOCK
     still = _Still()
     outermost = ctx
     above: list[NodeContext] = []  # the contexts that wait for the end of a child
@@ -221,7 +221,7 @@ class _Feed:
         self.block = b""
         self.base = ctx.pos
         self.is_judged = True  # whether `at_end` of the context is that of this block
-        self._first = session.block_size or ctx.first_block or FIRST_BLOCK
+        self._first = session.block_size or FIRST_BLOCK
         self._size = self._first
         self._grow = not session.block_size
         self._largest = largest_block(session.budget, factor)

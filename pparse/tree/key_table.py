@@ -220,11 +220,6 @@ def repeated_hashes(hashes: Iterable[int], part: int, parts: int) -> array[int]:
     return array("q", sorted({number for number in mine if number in seen or seen.add(number)}))  # type: ignore[func-returns-value]
 
 
-def has_repeats(hashes: Iterable[int]) -> bool:
-    """Return whether a number occurs twice; takes 8 bytes per number."""
-    return bool(repeated_hashes(hashes, 0, 1))
-
-
 def ranked(numbers: array[int]) -> tuple[array[int], array[int]]:
     """Return ``numbers`` (64 bits) in ascending order, and their former positions; the sort is stable."""
     return _sorted(numbers, array("I", range(len(numbers))))

@@ -477,16 +477,6 @@ class Result:
         hashes = enumerate(self.parser.key_hashes(node)) if repeated else ()
         return {ordinal for ordinal, number in hashes if number in repeated}
 
-    def ordinals_of(self, node: Node, key: Key) -> Iterator[int]:
-        """Yield the ordinals of all children of ``node`` with ``key``, in file order."""
-        table = self.key_table(node)
-        if table is None:
-            yield from (at for at, entry in self.entries_from(node, 0) if _same_key(entry.key, key))
-            return
-        for ordinal in table.candidates(key):
-            if _same_key(self.entry(node, ordinal).key, key):
-                yield ordinal
-
     def repeated_keys(self, node: Node) -> frozenset[int]:
         """Return the hashes of keys of ``node`` that occur more than once, in as many passes as the budget requires."""
         index = node.index_to(None)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from array import array
-
 from pparse.data.trailing_bytes import SHIFTED, has_odd_tail
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
 from pparse.parsers.gguf.types import TYPES, decoder
-from pparse.parsers.safetensors.layout import CONFLICTS, SHARED, sharers
 from pparse.tensors.block_tensor import BlockTensor
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.node_viewer import NodeViewer, repeated_names
+from pparse.tensors.places import CONFLICTS, SHARED, sharers
 from pparse.tensors.status import status_by_place
 from pparse.tensors.tensor import Span, Tensor
 
@@ -141,16 +139,12 @@ class GgufViewer(NodeViewer):
         if self._sharers is None:
             table, self._sharers = self.table, frozenset()
             if table is not None and self.parser.layout.overlaps:
-                numbers, begins, ends = array("q"), array("Q"), array("Q")
-                with self.extraction.session.budget.charge(0, "the places of tensors") as charge:
-                    for node in table.children():
-                        if node.note.size is not None:
-                            numbers.append(node.ordinal)
-                            begins.append(node.note.offset)
-                            ends.append(node.note.offset + node.note.size)
-                            if not len(numbers) & 0xFFF:
-                                charge.resize(48 * len(numbers))
-                    self._sharers = frozenset(numbers[at] for at in sharers(begins, ends))
+                ranges = (
+                    (node.ordinal, node.note.offset, node.note.offset + node.note.size)
+                    for node in table.children()
+                    if node.note.size is not None
+                )
+                self._sharers = frozenset(sharers(self.extraction.session.budget, ranges))
         return self._sharers
 
     def close_extent(self, extent: Extent) -> Extent:

@@ -114,7 +114,8 @@ def _check_beginning(viewer: SafetensorsViewer, notes: _Notes) -> bool:
         return False
     try:
         size = parser.header_size
-        header = parser.header
+        parser.settle()
+        is_object = parser.is_object
     except MalformedError:
         viewer.close_extent(viewer.new_extent())  # adds what is wrong
         notes.findings.extend(viewer.findings)
@@ -128,10 +129,10 @@ def _check_beginning(viewer: SafetensorsViewer, notes: _Notes) -> bool:
             wanted=REFERENCE_HEADER_LIMIT,
             got=size,
         )
-    if header.root.kind != "object":
-        for finding in header.check():
+    if not is_object:
+        for finding in parser.header.check():
             _take_header_finding(finding, notes)
-        notes.add("malformed", "the header is not a JSON object", offset=header.root.start)
+        notes.add("malformed", "the header is not a JSON object", offset=parser.header.root.start)
         return False
     if parser.wrong_length is not None:
         notes.findings.add(parser.wrong_length)
@@ -142,8 +143,8 @@ def _check_tensors(
     viewer: SafetensorsViewer, notes: _Notes, strict: bool, zeros: array[int] | None
 ) -> Iterator[Finding]:
     """Check each tensor, and what is said of all of them; ``zeros`` are the runs of zeros, if they are known."""
-    parser, header = viewer.parser, viewer.parser.header
-    clean = True
+    parser = viewer.parser
+    clean = parser.is_plain or _metadata_is_plain(viewer)
     viewer.settle()
     extent = viewer.new_extent()
     for tensor in viewer.tensors():
@@ -151,11 +152,11 @@ def _check_tensors(
         clean &= tensor.finding is None or tensor.finding.code != "bad-entry"
         _check_tensor(viewer, tensor, notes, strict)
         yield from notes.new()
-    # Listing decoded every entry strictly, and the index checked what is between them. Only if something is wrong
-    # the text is read again, token by token, to find the exact place.
-    clean &= _metadata_is_plain(viewer)
-    if not clean or header.findings or header.status is not Status.COMPLETE or parser.has_duplicates:
-        for finding in header.check():
+    # Listing decoded every entry strictly. Only if something is wrong the text is read again, token by token, to find
+    # the exact place.
+    odd = not clean or parser.text_status is not Status.COMPLETE or parser.has_duplicates or parser.text_findings
+    if odd and not parser.is_plain:
+        for finding in parser.header.check():
             _take_header_finding(finding, notes)
             yield from notes.new()
     for finding in metadata_findings(viewer):
@@ -209,13 +210,14 @@ def _metadata_is_plain(viewer: SafetensorsViewer) -> bool:
 
 def metadata_findings(viewer: SafetensorsViewer) -> Iterator[Finding]:
     """Yield what is wrong with the map of texts in the header."""
-    root, ordinals = viewer.parser.header.root, viewer.parser.metadata_at()
+    parser, ordinals = viewer.parser, viewer.parser.metadata_at()
 
     def bad(reason: str, node: Node, path: str = METADATA) -> Finding:
         return Finding("metadata", reason, path=path, source=viewer.extraction.name, offset=node.start)
 
-    if not ordinals:
+    if not ordinals or (parser.is_plain and not parser.bad_metadata):
         return
+    root = parser.header.root
     if len(ordinals) > 1:
         yield bad(f"{METADATA} occurs more than once", root.child(ordinals[1]))
     node = root.child(ordinals[0])
@@ -232,7 +234,7 @@ def metadata_findings(viewer: SafetensorsViewer) -> Iterator[Finding]:
 def _check_reference_json(viewer: SafetensorsViewer, notes: _Notes) -> None:
     """Find what JSON allows, but the reference's JSON reader refuses."""
     parser = viewer.parser
-    data, pos = viewer.extraction.data, parser.header.root.start
+    data, pos = viewer.extraction.data, parser.result.extraction.start + 8
     end = min(parser.data_start, viewer.extraction.known_end())
     depth, in_text, zero, last = 0, False, False, b""
     while pos < end:
@@ -282,7 +284,7 @@ def _depth(brackets: bytes, depth: int) -> tuple[int, int]:
 def _check_minus_zeros(viewer: SafetensorsViewer, notes: _Notes) -> None:
     header = viewer.parser.header
     for ordinal, name, info, entry in viewer.parser.infos():
-        if entry is not None or info.problem is not None or (info.begin and 0 not in info.shape):
+        if entry is not None or info.problem is not None or (info.begin and 0 not in info.kind[1]):
             continue
         node = header.root.child(ordinal)
         for number, field in enumerate(FIELDS):
@@ -334,12 +336,12 @@ def _check_booleans(viewer: SafetensorsViewer, tensor: Tensor, notes: _Notes) ->
 
 def layout_findings(parser: SafetensorsParser) -> Iterator[Finding]:
     """Yield what is wrong with the layout of the tensors; nothing before all were read."""
-    layout = parser.layout
-    if layout is None:
+    places = parser.places
+    if places is None:
         return
     base, source = parser.data_start, parser.result.extraction.name
-    for end, begin in layout.breaks:
-        if begin > end and layout.known:
+    for end, begin in places.breaks:
+        if begin > end and places.known:
             yield Finding(
                 "gap",
                 "bytes between two tensors belong to no tensor",
@@ -350,15 +352,15 @@ def layout_findings(parser: SafetensorsParser) -> Iterator[Finding]:
         elif begin < end:
             yield Finding("overlap", "two tensors share bytes", source=source, offset=base + begin, length=end - begin)
     there = parser.result.extraction.known_end() - base
-    if parser.header.status is Status.COMPLETE and layout.known and there > layout.end:
+    if parser.text_status is Status.COMPLETE and places.known and there > places.end:
         yield Finding(
             "trailing-bytes",
             "bytes after the last tensor belong to no tensor",
             severity=trailing_severity("document"),
             source=source,
-            offset=base + layout.end,
-            length=there - layout.end,
-            wanted=layout.end,
+            offset=base + places.end,
+            length=there - places.end,
+            wanted=places.end,
             got=there,
         )
 

@@ -1,16 +1,11 @@
 """The tensors of one safetensors file.
 
-A header above 256 KiB is not held: it is read again whenever more of it is needed. How often, by what is asked::
+A header is gone through once and then judged as a whole: any entry may contradict another, and bytes behind the data
+mean that tensors may lie elsewhere. A large header is not held: a later question reads from the text again what it
+needs of it, nothing if it has up to 4 MiB.
 
-    tensors(), values(), len(), extent(), status  once each time
-    has_more_than(n)                              as far as shows it; a listing does not read that again, up to 4 MiB
-    name in model, model[name], find              once, if it was not read yet: any entry may contradict another; then
-                                                  twice, for a table of keys; then the entry alone
-    size_hint()                                   once, for the index
-    check()                                       twice, to list it; more to find out what is damaged
-
-Nothing is listed before the header is known in full if every status depends on its end (bytes follow the data, or its
-length is in doubt), or after `settle`; that takes two readings.
+Of a header above 256 KiB, tensors are yielded as their entries are read. Who asks one for its status gets it from the
+whole header, which is then read to its end. Lists of the command line print rows while the header is read.
 """
 
 from __future__ import annotations
@@ -28,21 +23,15 @@ from pparse.tree.repeated_names import meant_by_name, name_of_repeated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from typing import Any
 
     from pparse.document.extraction import Extraction
-    from pparse.parsers.json.parser import JsonParser
     from pparse.parsers.safetensors.entry import TensorInfo
     from pparse.parsers.safetensors.parser import SafetensorsParser
     from pparse.tensors.extent import Extent
-    from pparse.tree.entry import Entry
+    from pparse.tree.entry import Entry, Key
     from pparse.tree.node import Node
-
-    Info = tuple[int, str | None, TensorInfo, Entry | None]
-
-# While it is listed, a header of at most this many bytes is held decoded.
-_HOLD_UP_TO = 256 << 10
 
 
 class HeaderTensor(Tensor):
@@ -52,6 +41,14 @@ class HeaderTensor(Tensor):
 
     ordinal: int
     """The number of its header entry."""
+
+    def as_listed(self) -> tuple[Status, bool | None]:
+        """Return status and what was verified as far as the header was read, if nothing else is known."""
+        return (self._status, None) if self._owner._is_quiet else super().as_listed()
+
+    def why_listed(self) -> Finding | None:
+        """Return what is wrong with it as far as the header was read, if nothing else is known."""
+        return self._found() if self._owner._is_quiet else super().why_listed()
 
 
 class SafetensorsViewer(Viewer):
@@ -67,128 +64,106 @@ class SafetensorsViewer(Viewer):
         self._path = extraction.path
         self._base: int | None = None
         self._there = 0
+        self._end: int | None = None
         self._settled = False
-        self._late: list[int] = []  # tensors that were listed before it was known that their names occur twice
+        self._early = 0  # how many entries of the header were listed before it was judged
         self._recount = False  # whether tensors were listed as what they turned out not to be
 
     def tensors(self) -> Iterator[Tensor]:
         """Yield every tensor in the order of the header.
 
-        Of a large header that was not read yet, each is yielded as soon as its entry is read. If two then turn out to
-        have one name, the first was as its own entry says; that it is damaged is in `findings` after the last one. To
-        know it before the first, call `settle`.
+        Of a large header, each is yielded as soon as its entry is read. If two then turn out to have one name, the
+        first, which was yielded under that name, has a finding in `findings` after the last one.
         """
         yield from self._listed()
         if self._recount:
-            self._note_late()
+            self._note_early()
 
     def _listed(self) -> Iterator[Tensor]:
         parser = self.parser
-        try:
-            size = parser.header_size
-        except MalformedError:
-            return
-        if size <= _HOLD_UP_TO:
-            # Few enough to hold: repeated names show without a separate pass.
-            held = list(parser.infos())
-            alike = len({name for _, name, _, _ in held}) < len(held)
-            parser.repeats = alike or parser.repeats
-            yield from self._numbered(held, range(1 << 62) if alike else ())
-        elif parser.is_unread and parser.reaches_end and not self._settled:
-            namesakes: set[int] = set()
-            late: set[int] = set()
-            yield from self._numbered(parser.listed(namesakes, late), namesakes, late)
-            self._late = sorted(late)[: self.extraction.session.limits.findings]
-            parser.compare()
-            self._recount = bool(parser.conflicts)
-        else:
-            parser.settle()
-            yield from self._numbered(parser.infos(), parser.repeated())
+        streams = not self._settled and parser.streams
+        for ordinal, name, info, entry in parser.unjudged() if streams else parser.infos():
+            if streams and not parser.is_settled:
+                self._early = ordinal + 1
+            yield self._tensor(ordinal, name, info, entry)
+        self._recount = streams and bool(parser.conflicts)
 
     def settle(self) -> None:
         """From now on, read a large header in full before its tensors are listed."""
         self._settled = True
 
-    def _numbered(
-        self, infos: Iterable[Info], namesakes: Container[int], late: Container[int] = ()
-    ) -> Iterator[Tensor]:
-        """Yield tensors; of ``namesakes``, the second as ``name#2``, even if the first is ``late``, so came before."""
-        seen: dict[str, int] = {}
-        for ordinal, name, info, entry in infos:
-            if namesakes and ordinal in namesakes and name is not None:
-                number = 1 + (seen.get(name, 0) or bool(late and self._ordinal(name, 1) in late))
-                seen[name] = number
-                yield self._tensor(ordinal, name, info, entry, name_of_repeated(name, number, self._ordinal))
-            else:
-                yield self._tensor(ordinal, name, info, entry)
-
-    def _note_late(self) -> None:
+    def _note_early(self) -> None:
         """Add the findings on tensors that were listed before it was known that their names occur twice."""
         header = self.parser.header
-        for ordinal in self._late:
-            key = header.entry(header.root, ordinal).key
-            tensor = self._tensor(ordinal, key if isinstance(key, str) else None, *self.parser.info(ordinal))
-            if tensor.finding is not None:
-                self.findings.add(tensor.finding)
+        early = sorted(ordinal for ordinal in self.parser.namesakes if ordinal < self._early)
+        for ordinal in early[: self.extraction.session.limits.findings]:
+            finding = self._tensor(ordinal, header.entry(header.root, ordinal).key, *self.parser.info(ordinal)).finding
+            if finding is not None:
+                self.findings.add(finding)
 
     def tensors_from(self, number: int) -> Iterator[Tensor]:
-        """Yield the tensors from number ``number`` on; a large header is read from there, if no name occurs twice."""
-        try:
-            large = number > 0 and self.parser.header_size > _HOLD_UP_TO
-            if large:
-                self.parser.settle()
-            if not large or self.parser.header.root.kind != "object" or self.parser.repeated():
-                yield from super().tensors_from(number)
-                return
-        except MalformedError:
+        """Yield the tensors from number ``number`` on; the header is read from there, once it is known."""
+        if not number:
+            yield from self.tensors()
             return
-        for ordinal, name, info, entry in self.parser.infos_from(self.parser.header_ordinal(number)):
-            yield self._tensor(ordinal, name, info, entry)
+        for row in self.parser.infos(self.parser.header_ordinal(number)):
+            yield self._tensor(*row)
 
-    def size_hint(self) -> int | None:
-        """Return the number of header entries; None for a small header without an index."""
-        try:
-            if self.parser.header_size <= _HOLD_UP_TO:
-                return None
-            root = self.parser.header.root
-        except MalformedError:
-            return 0
-        return len(root) if root.kind == "object" else 0
+    def size_hint(self) -> int:
+        """Return the number of tensors."""
+        return self.parser.count()
 
     def has_more_than(self, count: int) -> bool:
-        """Return whether a large header has more than ``count`` entries, as far as the first 4 MiB tell."""
-        if not self.parser.is_unread:
-            return super().has_more_than(count)
-        header = self.parser.header
-        json: JsonParser = header.parser  # type: ignore[assignment]
-        return json.has_more_than(header.root, count)
+        """Return whether there are more than ``count`` tensors; of a large header, as far as the first 4 MiB tell."""
+        return self.parser.plain.has_more_than(count) if self.parser.streams else self.parser.count() > count
+
+    def __iter__(self) -> Iterator[str]:
+        parser = self.parser
+        for ordinal, name, _, _ in parser.unjudged() if parser.streams else parser.infos():
+            yield self._shown(ordinal, name)
+
+    def __len__(self) -> int:
+        return self.parser.count()
+
+    def _shown(self, ordinal: int, name: Key) -> str:
+        """Return the name of a tensor from the key of its header entry."""
+        if not isinstance(name, str):
+            return f"header[#{ordinal}]"
+        if ordinal not in self.parser.namesakes:
+            return name
+        number = self.parser.header.occurrence(self.parser.header.root, ordinal, name)
+        return name_of_repeated(name, number, self.parser.ordinal_of)
 
     def _tensor(
-        self, ordinal: int, name: str | None, info: TensorInfo, entry: Entry | None, shown: str | None = None
+        self, ordinal: int, name: Key, info: TensorInfo, entry: Entry | None, shown: str | None = None
     ) -> Tensor:
-        shown = shown or (f"header[#{ordinal}]" if name is None else name)
+        shown = shown or self._shown(ordinal, name)
         if entry is not None:
             # The header itself is cut or damaged here; the rest of the entry cannot be read.
-            status = Status.MISSING if entry.status is Status.TRUNCATED else entry.status or Status.DAMAGED
+            cut = entry.status is Status.TRUNCATED
             reason = entry.finding.reason if entry.finding is not None else "the header entry cannot be read"
             finding = Finding(
                 "bad-entry", f"its header entry: {reason}", path=shown, source=self.extraction.name, offset=entry.start
             )
-            return Tensor(shown, None, UNKNOWN_SHAPE, (), status=status, finding=finding, owner=self)
-        if self._base is None:
-            self._base = self.parser.data_start
-            self._there = self.extraction.known_end() - self._base
-        end = self._base + self._there if self.extraction.end is not None else None
-        span = Span(self.extraction.data, self._base + info.begin, info.end - info.begin, self._path, end)
-        tensor = HeaderTensor(
-            shown,
-            info.dtype,
-            info.shape,
-            (span,),
-            stored_dtype=info.stored_dtype,
-            status=self.parser.claimed_status(info, self._there),
-            owner=self,
-        )
+            return Tensor(
+                shown,
+                None,
+                UNKNOWN_SHAPE,
+                (),
+                status=Status.MISSING if cut else entry.status or Status.DAMAGED,
+                finding=finding,
+                owner=self,
+            )
+        base, there = self._base, self._there
+        if base is None:
+            base = self._base = self.parser.data_start
+            there = self._there = self.extraction.known_end() - base
+            self._end = base + there if self.extraction.end is not None else None
+        begin, end = info.begin, info.end
+        span = Span(self.extraction.data, base + begin, end - begin, self._path, self._end)
+        dtype, shape, word = info.kind
+        status = self.parser.claimed_status(info, there)
+        tensor = HeaderTensor(shown, dtype, shape, (span,), stored_dtype=word, status=status, owner=self)
         tensor.ordinal = ordinal
         if self.parser.adrift is not None and info.problem is None and tensor.claimed_status is Status.DAMAGED:
             code = "shifted" if self.parser.shifted else "bad-entry"
@@ -215,11 +190,19 @@ class SafetensorsViewer(Viewer):
 
     @property
     def _has_news(self) -> bool:  # type: ignore[override]
-        """Whether tensors are known to be in conflict with others."""
-        return bool(self.parser.conflicts)
+        """Whether tensors are in conflict with others, or it is not known yet if they are."""
+        return not self.parser.is_settled or bool(self.parser.conflicts)
+
+    @property
+    def _is_quiet(self) -> bool:
+        """Whether nothing is known about tensors but what their entries say."""
+        data = self.extraction.data
+        return not (self.parser.conflicts or data.flawed or data.has_proofs)
 
     def judge_again(self, tensor: Tensor) -> None:
         """Tell a tensor that it is in conflict with another, whoever found that out since it was made."""
+        if not self.extraction.session.closed:
+            self.parser.settle()
         problem = self.parser.conflict_of(tensor.ordinal) if isinstance(tensor, HeaderTensor) else None
         if problem is not None:
             tensor.status, tensor.finding = Status.DAMAGED, self._bad_entry(tensor, problem)
@@ -262,36 +245,14 @@ class SafetensorsViewer(Viewer):
         tensors = self.root.find("tensors")
         return None if tensors is None else meant_by_name(tensor.name, tensors.find)
 
-    def _ordinal(self, name: str, occurrence: int) -> int | None:
-        header = self.parser.header
-        return header.find(header.root, name, occurrence)
-
     def _find(self, name: str, occurrence: int, shown: str) -> Tensor | None:
-        try:
-            header = self.parser.header
-        except MalformedError:
-            return None
-        if header.root.kind != "object":
-            return None
-        self.parser.settle()
-        seen = self.parser.peek_member(name, occurrence)
-        if seen is not None:
-            return self._tensor(seen[0], name, seen[1], None, shown)
-        ordinal = header.find(header.root, name, occurrence)
-        if ordinal is None:
-            return None
-        return self._tensor(ordinal, name, *self.parser.info(ordinal), shown)
+        ordinal = self.parser.ordinal_of(name, occurrence)
+        return None if ordinal is None else self._tensor(ordinal, name, *self.parser.info(ordinal), shown)
 
     @property
     def metadata(self) -> Mapping[str, Any]:
         """The header's ``__metadata__``, as far as it is whole; empty if there is none."""
-        from pparse.parsers.safetensors.entry import METADATA
-
-        try:
-            header = self.parser.header
-        except MalformedError:
-            return {}
-        node = header.root.find(METADATA) if header.root.kind == "object" else None
+        node = self.parser.metadata_node()
         if node is None or node.kind != "object":
             return {}
         try:
@@ -331,7 +292,8 @@ class SafetensorsViewer(Viewer):
             return
         try:
             data_start = parser.data_start - extraction.start
-            header = parser.header.status
+            parser.settle()
+            header = parser.text_status
         except MalformedError as error:
             short = (extent.actual or 0) < 8
             extent.document_status = cut_status(damaged=not short)
@@ -353,7 +315,7 @@ class SafetensorsViewer(Viewer):
         extent.document_status = header if parser.wrong_length is None else Status.DAMAGED
         if parser.wrong_length is not None:
             self.findings.add(parser.wrong_length)
-        kind = parser.header.root.kind
+        kind = "object" if parser.is_plain else parser.header.root.kind
         if kind != "object" and not (kind == "unknown" and header is Status.TRUNCATED):  # nothing of it is there
             reason = f"the header is a JSON {kind}, not an object"
             self.findings.add(Finding("malformed", reason, source=extraction.name, offset=parser.header.root.start))

@@ -1,7 +1,6 @@
-"""Where the tensors of a safetensors file lie in its data, and which of them contradict each other.
+"""Where the tensors of a file lie in its data, and which of them contradict each other, as two that share bytes do.
 
-The reference reader (tensor.rs, ``Metadata::validate``) requires them one after the other, without gaps, from the start
-of the data to the end of the file, and each name once.
+Some formats require them one after the other, without gaps, from the start of the data to the end of the file.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.budget import MemoryBudget
-    from pparse.parsers.safetensors.entry import TensorInfo
-    from pparse.tree.entry import Entry
 
 # Kinds of conflicts between tensors.
 SHARED: Final = 1
@@ -27,12 +24,12 @@ _NUMPY_FROM: Final = 50_000
 _COST: Final = 24  # bytes for each tensor out of order, sorting included
 
 
-class Layout:
+class Places:
     """The ranges of the tensors, counted from the start of the data. Tensors that come in order take no memory."""
 
     def __init__(self, budget: MemoryBudget, *, keep: bool = False) -> None:
         self.again = False
-        """Whether only a layout with ``keep`` can tell, as an empty tensor came out of order."""
+        """Whether only places with ``keep`` can tell, as an empty tensor came out of order."""
         self._keep = keep
         self.known = True
         """Whether the place of every tensor is known."""
@@ -57,6 +54,14 @@ class Layout:
         self._ends.append(end)
         if not len(self._begins) & 0xFFF:
             self._charge.resize(_COST * len(self._begins))
+
+    def extend(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Add the ranges of several tensors."""
+        for begin, end in ranges:
+            if begin == self.end and not self._begins and not self._keep:
+                self.end = end
+            else:
+                self.add(begin, end)
 
     def close(self) -> None:
         """Find the breaks, and drop the ranges."""
@@ -84,18 +89,26 @@ def in_order(begins: array[int], ends: array[int]) -> Iterable[int]:
     return sorted(order, key=lambda at: (begins[at], ends[at]))
 
 
-def sharers(begins: array[int], ends: array[int]) -> list[int]:
-    """Return the numbers of the ranges that share bytes with another."""
-    found: list[int] = []
-    last, end = -1, 0  # the range with the largest end so far
-    for at in in_order(begins, ends):
-        if begins[at] >= ends[at]:
-            continue
-        if begins[at] < end:
-            found.extend((last, at))
-        if ends[at] > end:
-            last, end = at, ends[at]
-    return found
+def sharers(budget: MemoryBudget, ranges: Iterable[tuple[int, int, int]]) -> list[int]:
+    """Return the numbers of the tensors that share bytes with another, given ``(number, begin, end)`` of each."""
+    numbers, begins, ends = array("q"), array("Q"), array("Q")
+    with budget.charge(0, "the places of tensors") as charge:
+        for number, begin, stop in ranges:
+            numbers.append(number)
+            begins.append(begin)
+            ends.append(stop)
+            if not len(numbers) & 0xFFF:
+                charge.resize(2 * _COST * len(numbers))
+        found: list[int] = []
+        last, end = -1, 0  # the range with the largest end so far
+        for at in in_order(begins, ends):
+            if begins[at] >= ends[at]:
+                continue
+            if begins[at] < end:
+                found.extend((numbers[last], numbers[at]))
+            if ends[at] > end:
+                last, end = at, ends[at]
+        return found
 
 
 def mark(flags: bytearray, ordinals: Iterable[int], what: int) -> None:
@@ -104,37 +117,3 @@ def mark(flags: bytearray, ordinals: Iterable[int], what: int) -> None:
         if ordinal >= len(flags):
             flags.extend(bytes(ordinal + 1 - len(flags)))
         flags[ordinal] = what
-
-
-def plain_end(pairs: list[tuple[str, Any]], beside: str) -> int | None:
-    """Return where the last tensor ends if no tensors conflict: they follow each other, and no name occurs twice.
-
-    None otherwise. ``beside`` is the key that is not a tensor.
-    """
-    end = 0
-    try:
-        for name, fields in pairs:
-            begin, stop = fields["data_offsets"] if name != beside else (end, end)
-            if begin != end or (stop <= begin and name != beside):  # an empty one: its entry may be wrong
-                return None
-            end = stop
-    except (KeyError, TypeError, ValueError):
-        return None
-    return end if len(dict(pairs)) == len(pairs) and type(end) is int else None
-
-
-def place(layout: Layout, info: TensorInfo, entry: Entry | None) -> None:
-    """Add a tensor to ``layout`` if its place is known."""
-    if entry is not None or (info.problem is not None and info.begin == info.end):
-        layout.known = False
-    else:
-        layout.add(info.begin, info.end)
-
-
-def lay(budget: MemoryBudget, rows: Iterable[tuple[int, str | None, TensorInfo, Entry | None]]) -> Layout:
-    """Return the layout of the tensors in ``rows``, holding all ranges in memory."""
-    layout = Layout(budget, keep=True)
-    for _, _, info, entry in rows:
-        place(layout, info, entry)
-    layout.close()
-    return layout

@@ -1,0 +1,362 @@
+"""The text of a header, written as all writers write it, and gone through once from its first byte to its last.
+
+Nearly every header is such a text: an object of entries with ``dtype``, ``shape`` and ``data_offsets`` in this order,
+between them at most single spaces, names without escapes, no name twice, perhaps ``__metadata__``. States::
+
+    READING    blocks of entries are read, one behind the other; each is compared with all before it
+    COMPLETE   the text was read to its end: it is sound JSON, and every entry is understood
+    STOPPED    what follows is something else, or cut, or a name came before: `pparse.parsers.safetensors.header` asks
+               the JSON parser, which knows every text and mends damaged ones
+
+Of a block only its place is kept, and its rows while there is room; they are read from the text again when needed.
+"""
+
+from __future__ import annotations
+
+from array import array
+from codecs import utf_8_decode
+from contextlib import suppress
+from enum import Enum
+
+from pparse.errors import GapError, LimitError, MalformedError, UnsupportedError
+from pparse.lazy import lazy_pattern
+from pparse.parsers.json.text import WHITESPACE, StrictDecoder
+from pparse.parsers.safetensors.entry import METADATA, TensorInfo, checked, is_metadata
+from pparse.tensors.places import Places
+from pparse.tree.key_table import EACH, MAKING, SLICE, KeyTable, SeenKeys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterator
+    from typing import Any, Final
+
+    from pparse.tree.host import Host
+
+    Rows = list[tuple[str, TensorInfo | None]]
+
+_FIRST_BLOCK: Final = 16 << 10
+_BLOCK: Final = 64 << 10
+# The longest entry that is read here: ``__metadata__`` may be long.
+_MOST: Final = 1 << 20
+# Of a header up to this length, rows are held once they were read.
+HELD_TEXT: Final = 4 << 20
+_ROW: Final = 320
+_MOST_ROWS: Final = 12 << 20
+# So many look-ups go without a table of names.
+_WITHOUT_TABLE: Final = 8
+# How many pairs of type and shape are remembered: models have few.
+_MOST_KINDS: Final = 4096
+
+_NUMBER: Final = r"(?:0|[1-9][0-9]{0,17}+)(?![0-9])"
+_NEXT: Final = r"(?:, ?|(?=\}))"
+_ENTRY: Final = lazy_pattern(
+    r'"([^"\\\x00-\x1f]*+)": ?\{'
+    rf'("dtype": ?"([A-Z0-9_]++)", ?"shape": ?\[((?:{_NUMBER}(?:, ?{_NUMBER})*+)?+)\]), ?'
+    rf'"data_offsets": ?\[({_NUMBER}), ?({_NUMBER})\]\}}{_NEXT}'
+)
+_TEXT: Final = r'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"'
+_METADATA: Final = lazy_pattern(rf'"{METADATA}": ?(null|\{{(?:{_TEXT}: ?{_TEXT}(?:, ?)?+)*+\}}){_NEXT}')
+
+
+class State(Enum):
+    """How far the text was read; see above."""
+
+    READING = 0
+    COMPLETE = 1
+    STOPPED = 2
+
+
+class _Block:
+    """A stretch of entries: ``count`` from number ``first`` on, in the bytes ``[begin, end)``."""
+
+    __slots__ = ("begin", "count", "end", "first", "rows")
+
+    def __init__(self, first: int, begin: int, end: int, count: int) -> None:
+        self.first = first
+        self.count = count
+        self.begin = begin
+        self.end = end
+        self.rows: Rows | None = None
+
+
+class PlainText:
+    """The entries of a header with its text in ``[start, end)``, as far as it is written as all writers do."""
+
+    def __init__(self, host: Host, start: int, end: int) -> None:
+        self._host = host
+        self._start, self._end = start, end
+        self._pos = start
+        self._is_small = end - start <= HELD_TEXT
+        budget = host.session.budget
+        self.state = State.READING
+        """How far the text was read."""
+        self.count = 0
+        """Number of entries read, ``__metadata__`` among them."""
+        self.metadata_at: list[int] = []
+        """The number of the entry ``__metadata__``, if there is one."""
+        self.bad_metadata = False
+        """Whether it is one that the reference reader refuses."""
+        self.places = Places(budget)
+        """Where the tensors lie."""
+        self._seen = SeenKeys(budget)
+        self._blocks: list[_Block] = []
+        self._charge = budget.charge(0, "entries of the header", self._drop)
+        self._hashes: array[int] | None = None
+        self._table: KeyTable | None = None
+        self._sought = 0  # how many names were looked for
+        self._names_charge = budget.charge(0, "a table of names", self._drop_names)
+        self._decoder = StrictDecoder(host.session.limits)
+        self._kinds: dict[str, tuple[int, Any]] = {}
+
+    def rows(self, first: int = 0) -> Iterator[tuple[int, str, TensorInfo]]:
+        """Yield ``(number, name, entry)`` of each tensor from entry ``first`` on, and read on as needed.
+
+        Ends at the end, or where the text is `State.STOPPED`; what came before that is right.
+        """
+        at = self._block_of(first)
+        while True:
+            if at == len(self._blocks):
+                if self.state is not State.READING:
+                    return
+                self.read_on()
+                continue
+            block = self._blocks[at]
+            for number, (name, info) in enumerate(self._rows_of(block), block.first):
+                if info is not None and number >= first:
+                    yield number, name, info
+            if block.rows is not None and not self._is_small:
+                block.rows = None
+                self._charge.resize(max(0, self._charge.amount - _ROW * block.count))
+            at += 1
+
+    def row(self, number: int) -> tuple[str, TensorInfo | None]:
+        """Return name and entry ``number``, which was read before; no entry for ``__metadata__``."""
+        block = self._blocks[self._block_of(number)]
+        return self._rows_of(block)[number - block.first]
+
+    def names(self) -> Iterator[str]:
+        """Yield the names of all entries that were read, ``__metadata__`` among them."""
+        for block in self._blocks:
+            for name, _ in self._rows_of(block):
+                yield name
+
+    def _block_of(self, number: int) -> int:
+        blocks, low, high = self._blocks, 0, len(self._blocks)
+        while low < high:
+            middle = (low + high) // 2
+            if blocks[middle].first + blocks[middle].count <= number:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def keep_hashes(self) -> None:
+        """Keep the hashes of names, 8 bytes each, of a text that was not read yet: a name will be looked for."""
+        if not self._blocks:
+            self._hashes = array("q")
+
+    def ordinal_of(self, name: str) -> int | None:
+        """Return the number of the entry with that name in a text that is `State.COMPLETE`; None if there is none.
+
+        The first look-ups go through all hashes, if they were kept: that takes less time than to make a table of them.
+        """
+        self._sought += 1
+        if self._table is None and (self._hashes is None or self._sought > _WITHOUT_TABLE):
+            self._make_table()
+        table, hashes = self._table, self._hashes
+        if table is not None:
+            numbers = table.candidates(name)
+        elif hashes is not None:
+            numbers = _places_of(hash(name), hashes)
+        else:
+            return next((number for number, other in enumerate(self.names()) if other == name), None)
+        return next((number for number in numbers if self.row(number)[0] == name), None)
+
+    def _make_table(self) -> None:
+        """Make the table of names, if there is room."""
+        making = EACH * self.count + MAKING * min(SLICE, self.count)
+        try:
+            with self._host.session.budget.charge(making, "building a table of names"):
+                hashes = self._hashes
+                table = KeyTable(map(hash, self.names()) if hashes is None else hashes)
+            self._names_charge.resize(table.memory)
+        except LimitError:
+            return
+        self._table, self._hashes = table, None
+
+    def _drop_names(self) -> None:
+        # Called from any thread, with the lock of the budget held.
+        self._table = self._hashes = None
+
+    def has_more_than(self, count: int) -> bool:
+        """Return whether there are more than ``count`` entries, as far as the first 4 MiB tell."""
+        while self.state is State.READING and self.count <= count and self._pos - self._start < HELD_TEXT:
+            self.read_on()
+        return self.count > count
+
+    def read_all(self) -> bool:
+        """Read to the end; return whether the text is complete."""
+        while self.state is State.READING:
+            self.read_on(hold=self._is_small)
+        return self.state is State.COMPLETE
+
+    def read_on(self, *, hold: bool = True) -> None:
+        """Read one more block, if it is there, and ``hold`` its rows, if there is room."""
+        host, size = self._host, _BLOCK if self._blocks else _FIRST_BLOCK
+        host.session.check_cancelled()
+        host.data.check_unchanged()
+        while True:
+            try:
+                wanted = min(size, self._end - self._pos)
+                block = host.data.pread(self._pos, wanted)
+                text = utf_8_decode(block, "strict", False)[0]
+            except (GapError, UnicodeDecodeError):
+                return self._stop()
+            begin = int(self._pos == self._start)
+            if begin and text[:1] != "{":
+                return self._stop()
+            rows, at = self._parse(text, begin)
+            if rows or text[at : at + 1] == "}":
+                break
+            if self._pos + wanted >= self._end or len(block) < wanted or size >= _MOST:
+                return self._stop()
+            size *= 4
+        ends = text[at : at + 1] == "}" and (text[at - 1 : at] == "}" if rows else not self.count)
+        if rows and not self._take(rows):
+            return self._stop()
+        behind = self._pos + (at if block.isascii() else len(text[:at].encode()))
+        if rows:
+            self._blocks.append(_Block(self.count, self._pos, behind, len(rows)))
+            if hold:
+                self._hold(self._blocks[-1], rows)
+            self.count += len(rows)
+            self._pos = behind
+        if ends:
+            self._finish(behind + 1)
+        elif not rows or text[at : at + 1] == "}":
+            self._stop()
+        return None
+
+    def _parse(self, text: str, begin: int) -> tuple[Rows, int]:
+        """Return the entries in ``text`` from ``begin`` on, and where the last one ends, with the comma behind it."""
+        rows: Rows = []
+        add, kinds, at = rows.append, self._kinds, begin
+        while True:
+            for found in _ENTRY.finditer(text, at):
+                if found.start() != at:
+                    break
+                name, kind, _, _, first, last = found.groups()
+                start, end = int(first), int(last)
+                known = kinds.get(kind)
+                if known is None or end - start != known[0]:
+                    if name == METADATA:
+                        break
+                    add((name, self._check(found)))
+                else:
+                    add((name, TensorInfo(known[1], start, end)))
+                at = found.end()
+            metadata = _METADATA.match(text, at)
+            if metadata is None or not self._is_sound(metadata[1]):
+                return rows, at
+            add((METADATA, None))
+            at = metadata.end()
+
+    def _check(self, found: re.Match[str]) -> TensorInfo:
+        """Return an entry whose type and shape are new, or need another number of bytes than it has."""
+        _, kind, word, shape, first, last = found.groups()
+        lengths = [int(length) for length in shape.split(",")] if shape else []
+        info = checked({"dtype": word, "shape": lengths, "data_offsets": [int(first), int(last)]})
+        if type(info) is TensorInfo:
+            if len(self._kinds) >= _MOST_KINDS:
+                self._kinds.clear()
+            self._kinds[kind] = info.end - info.begin, info.kind
+        return info
+
+    def _is_sound(self, metadata: str) -> bool:
+        """Return whether a value of ``__metadata__`` is sound JSON in which no key occurs twice."""
+        try:
+            fields = self._decoder.decode_shallow(metadata.encode(), self._pos)
+        except (MalformedError, LimitError, UnsupportedError):
+            return False
+        self.bad_metadata = not is_metadata(fields)
+        return not self._decoder.duplicates
+
+    def _take(self, rows: Rows) -> bool:
+        """Compare new entries with all before them; return False if a name came before, or if they are too many."""
+        count, hashes = self.count + len(rows), [hash(name) for name, _ in rows]
+        if count > self._host.session.limits.entries or not self._seen.are_new(hashes):
+            return False
+        if self._hashes is not None:
+            self._keep(self._hashes, hashes)
+        self.places.extend([(info.begin, info.end) for _, info in rows if info is not None and info.is_placed])
+        for number, (_, info) in enumerate(rows, self.count):
+            if info is None:
+                self.metadata_at.append(number)
+            elif not info.is_placed:
+                self.places.known = False
+        return True
+
+    def _keep(self, kept: array[int], hashes: list[int]) -> None:
+        try:
+            self._names_charge.resize(9 * (len(kept) + len(hashes)))  # an array grows by an eighth
+            kept.extend(hashes)
+        except LimitError:
+            self._hashes = None
+
+    def _finish(self, pos: int) -> None:
+        """Read what follows the last bracket: only blanks may."""
+        data = self._host.data
+        while pos < self._end:
+            try:
+                block = data.pread(pos, min(_BLOCK, self._end - pos))
+            except GapError:
+                return self._stop()
+            if not block or block.strip(WHITESPACE):
+                return self._stop()
+            pos += len(block)
+        self._close(State.COMPLETE)
+        self.places.close()
+        return None
+
+    def _stop(self) -> None:
+        self._close(State.STOPPED)
+
+    def _close(self, state: State) -> None:
+        self.state = state
+        self._seen.release()
+
+    def _rows_of(self, block: _Block) -> Rows:
+        """Return the rows of a block, which may have to be read again."""
+        rows = block.rows
+        if rows is None:
+            text = self._host.data.read_exact(block.begin, block.end - block.begin).decode()
+            # The comma or bracket behind the last entry shows its end.
+            rows = self._parse(text + "}", int(block.begin == self._start))[0]
+            self._hold(block, rows)
+        return rows
+
+    def _hold(self, block: _Block, rows: Rows) -> None:
+        """Keep the rows of a block, if there is room."""
+        if self._charge.amount > min(_MOST_ROWS, self._host.session.budget.limit // 4):
+            self._drop()
+            self._charge.resize(0)
+        try:
+            self._charge.resize(self._charge.amount + _ROW * block.count)
+        except LimitError:
+            return
+        block.rows = rows
+
+    def _drop(self) -> None:
+        # Called from any thread, with the lock of the budget held.
+        for block in self._blocks:
+            block.rows = None
+
+
+def _places_of(wanted: int, hashes: array[int]) -> Iterator[int]:
+    """Yield where ``wanted`` is among ``hashes``."""
+    at = -1
+    with suppress(ValueError):
+        while True:
+            at = hashes.index(wanted, at + 1)
+            yield at
