@@ -258,9 +258,11 @@ class HeaderParser(Parser, Listing, Container):
         Yields nothing without a readable header; the findings then tell why.
         """
         self.settle()
-        if self.is_settled:
+        if self.is_settled and not self.conflicts:
+            yield from self._rows(first)
+        elif self.is_settled:
             for ordinal, name, info, entry in self._rows(first):
-                yield ordinal, name, self._judged(ordinal, info) if self.conflicts else info, entry
+                yield ordinal, name, self._judged(ordinal, info), entry
 
     @property
     def streams(self) -> bool:
@@ -277,18 +279,15 @@ class HeaderParser(Parser, Listing, Container):
 
         What comes later may contradict an entry; at the end, all are judged.
         """
-        count = 0
-        for ordinal, name, info in self.plain.rows():
-            yield ordinal, name, info, None
-            count = ordinal + 1
+        yield from self.plain.rows()
         self.settle()
         if not self.is_plain:
-            yield from self.infos(count)
+            yield from self.infos(self.plain.count)
 
     def _rows(self, first: int = 0) -> Iterator[Row]:
         """Yield what `infos` does, as the entries stand."""
         if self.is_plain:
-            return ((ordinal, name, info, None) for ordinal, name, info in self.plain.rows(first))
+            return self.plain.rows(first)
         return self._each_info([], first)
 
     def _each_info(self, metadata: list[int], first: int = 0) -> Iterator[Row]:
@@ -377,7 +376,7 @@ class HeaderParser(Parser, Listing, Container):
         """Yield the hashes of the names of tensors, from header entry ``first`` on."""
         self.settle()
         if self.is_plain:
-            return (hash(name) for _, name, _ in self.plain.rows(first))
+            return (hash(name) for _, name, _, _ in self.plain.rows(first))
         skipped = set(self.metadata_at())
         hashes = self.header.parser.key_hashes(self.header.root, first)
         return (number for ordinal, number in enumerate(hashes, first) if ordinal not in skipped)

@@ -109,8 +109,8 @@ class PlainText:
         self._decoder = StrictDecoder(host.session.limits)
         self._kinds: dict[str, tuple[int, Any]] = {}
 
-    def rows(self, first: int = 0) -> Iterator[tuple[int, str, TensorInfo]]:
-        """Yield ``(number, name, entry)`` of each tensor from entry ``first`` on, and read on as needed.
+    def rows(self, first: int = 0) -> Iterator[tuple[int, str, TensorInfo, None]]:
+        """Yield ``(number, name, entry, None)`` of each tensor from entry ``first`` on, and read on as needed.
 
         Ends at the end, or where the text is `State.STOPPED`; what came before that is right.
         """
@@ -124,7 +124,7 @@ class PlainText:
             block = self._blocks[at]
             for number, (name, info) in enumerate(self._rows_of(block), block.first):
                 if info is not None and number >= first:
-                    yield number, name, info
+                    yield number, name, info, None
             if block.rows is not None and not self._is_small:
                 block.rows = None
                 self._charge.resize(max(0, self._charge.amount - _ROW * block.count))
@@ -289,12 +289,16 @@ class PlainText:
             return False
         if self._hashes is not None:
             self._keep(self._hashes, hashes)
-        self.places.extend([(info.begin, info.end) for _, info in rows if info is not None and info.is_placed])
+        places = self.places
         for number, (_, info) in enumerate(rows, self.count):
-            if info is None:
+            if type(info) is TensorInfo and info.begin == places.end and places.is_in_order:
+                places.end = info.end
+            elif info is None:
                 self.metadata_at.append(number)
-            elif not info.is_placed:
-                self.places.known = False
+            elif info.is_placed:
+                places.add(info.begin, info.end)
+            else:
+                places.known = False
         return True
 
     def _keep(self, kept: array[int], hashes: list[int]) -> None:

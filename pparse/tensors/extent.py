@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from itertools import chain
+from math import prod
 
 from pparse.findings import Severity, Status
 from pparse.limits import count_words
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 # How many reasons are kept for each status, and of tensors in holes: rows of a listing, and `Tensor.finding`, have all.
 _REASONS: Final = 10
 _HOLES: Final = 3
+# How many kinds of tensors are counted apart: models have few.
+_MOST_KINDS: Final = 1000
 
 
 class Extent:
@@ -27,6 +30,8 @@ class Extent:
 
     __slots__ = (
         "_hit",
+        "_kinds",
+        "_parameters",
         "_reasons",
         "actual",
         "at_least",
@@ -40,7 +45,6 @@ class Extent:
         "listed_bytes",
         "missing",
         "missing_files",
-        "parameters",
         "resume",
         "resume_at",
         "resume_file",
@@ -92,8 +96,8 @@ class Extent:
         """The sum of their sizes as lists show them (`TensorFacts.listed_nbytes`)."""
         self.last_byte = 0
         """Where the last tensor of a file ends, as an offset of its data."""
-        self.parameters: dict[str, int] = {}
-        """Number of elements by dtype."""
+        self._parameters: dict[str, int] = {}
+        self._kinds: dict[tuple[type, str, type, tuple[int, ...]], int] = {}  # how many have the same type and shape
 
     def __repr__(self) -> str:
         there = "" if self.actual is None or self.expected is None else f", {self.actual:,} of {self.expected:,} bytes"
@@ -165,14 +169,28 @@ class Extent:
                 self.last_byte = end
         self.tensor_bytes += nbytes
         self.listed_bytes += nbytes if tensor.encoding == "raw" else tensor.listed_nbytes
-        if status is not Status.DAMAGED and tensor.is_shape_known and not tensor.is_text:
-            dtype = tensor.dtype
-            if dtype is None or dtype.is_number:  # text is not a parameter
-                self._count_parameters(tensor.type_name, tensor.size)
+        if status is not Status.DAMAGED:  # else the number of elements is unknown
+            dtype, shape = tensor.dtype, tensor.shape
+            kind = type(tensor), "" if dtype is None else dtype.name, type(shape), shape
+            if kind in self._kinds:
+                self._kinds[kind] += 1
+            elif tensor.is_shape_known and not tensor.is_text and (dtype is None or dtype.is_number):
+                if dtype is None or len(self._kinds) >= _MOST_KINDS:
+                    self._count_parameters(tensor.type_name, tensor.size)
+                else:
+                    self._kinds[kind] = 1
         return known
 
+    @property
+    def parameters(self) -> dict[str, int]:
+        """Number of elements by dtype; text is none."""
+        for (_, dtype, _, shape), count in self._kinds.items():
+            self._count_parameters(dtype, count * prod(shape))
+        self._kinds.clear()
+        return self._parameters
+
     def _count_parameters(self, dtype: str, size: int) -> None:
-        parameters = self.parameters
+        parameters = self._parameters
         if len(parameters) > 200 and dtype not in parameters:
             dtype = "other"
         parameters[dtype] = parameters.get(dtype, 0) + size
@@ -222,7 +240,7 @@ class Extent:
         if self.first_hit is None:
             self.first_hit, self._hit = part.first_hit, part._hit
         for dtype, count in part.parameters.items():
-            self.parameters[dtype] = self.parameters.get(dtype, 0) + count
+            self._count_parameters(dtype, count)
 
     def to_dict(self) -> dict[str, object]:
         """Return the extent as plain data, for JSON."""

@@ -30,7 +30,8 @@ class Places:
     def __init__(self, budget: MemoryBudget, *, keep: bool = False) -> None:
         self.again = False
         """Whether only places with ``keep`` can tell, as an empty tensor came out of order."""
-        self._keep = keep
+        self.is_in_order = not keep
+        """Whether each tensor so far began where the one before ended: only the end is remembered."""
         self.known = True
         """Whether the place of every tensor is known."""
         self.end = 0
@@ -44,24 +45,17 @@ class Places:
 
     def add(self, begin: int, end: int) -> None:
         """Add the range of a tensor."""
-        if begin == self.end and not self._begins and not self._keep:
+        if begin == self.end and self.is_in_order:
             self.end = end
             return
         if begin == end and begin < self.end:
             self.again = True
             return
+        self.is_in_order = False
         self._begins.append(begin)
         self._ends.append(end)
         if not len(self._begins) & 0xFFF:
             self._charge.resize(_COST * len(self._begins))
-
-    def extend(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Add the ranges of several tensors."""
-        for begin, end in ranges:
-            if begin == self.end and not self._begins and not self._keep:
-                self.end = end
-            else:
-                self.add(begin, end)
 
     def close(self) -> None:
         """Find the breaks, and drop the ranges."""

@@ -15,6 +15,7 @@ from pparse.findings import Status
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Final
 
     from pparse.tensors.tensor_facts import Span
 
@@ -72,9 +73,11 @@ def is_beyond_arrays(shape: tuple[int, ...]) -> bool:
     return 0 in shape and prod(length for length in shape if length) >= 1 << 59
 
 
+_COMPLETE: Final = {True: "complete, verified", False: "complete, contradicted", None: "complete, unverified"}
+
+
 def status_words(status: Status, verified: bool | None) -> str:
     """Return a status in words."""
     if status is not Status.COMPLETE:
         return str(status)
-    word = {True: "verified", False: "contradicted", None: "unverified"}[verified]
-    return f"complete, {word}"
+    return _COMPLETE[verified]

@@ -66,7 +66,6 @@ class SafetensorsViewer(Viewer):
         self._there = 0
         self._end: int | None = None
         self._settled = False
-        self._early = 0  # how many entries of the header were listed before it was judged
         self._recount = False  # whether tensors were listed as what they turned out not to be
 
     def tensors(self) -> Iterator[Tensor]:
@@ -82,10 +81,8 @@ class SafetensorsViewer(Viewer):
     def _listed(self) -> Iterator[Tensor]:
         parser = self.parser
         streams = not self._settled and parser.streams
-        for ordinal, name, info, entry in parser.unjudged() if streams else parser.infos():
-            if streams and not parser.is_settled:
-                self._early = ordinal + 1
-            yield self._tensor(ordinal, name, info, entry)
+        for row in parser.unjudged() if streams else parser.infos():
+            yield self._tensor(*row)
         self._recount = streams and bool(parser.conflicts)
 
     def settle(self) -> None:
@@ -95,7 +92,7 @@ class SafetensorsViewer(Viewer):
     def _note_early(self) -> None:
         """Add the findings on tensors that were listed before it was known that their names occur twice."""
         header = self.parser.header
-        early = sorted(ordinal for ordinal in self.parser.namesakes if ordinal < self._early)
+        early = sorted(ordinal for ordinal in self.parser.namesakes if ordinal < self.parser.plain.count)
         for ordinal in early[: self.extraction.session.limits.findings]:
             finding = self._tensor(ordinal, header.entry(header.root, ordinal).key, *self.parser.info(ordinal)).finding
             if finding is not None:
@@ -137,7 +134,9 @@ class SafetensorsViewer(Viewer):
     def _tensor(
         self, ordinal: int, name: Key, info: TensorInfo, entry: Entry | None, shown: str | None = None
     ) -> Tensor:
-        shown = shown or self._shown(ordinal, name)
+        parser = self.parser
+        if shown is None:
+            shown = name if type(name) is str and ordinal not in parser.namesakes else self._shown(ordinal, name)
         if entry is not None:
             # The header itself is cut or damaged here; the rest of the entry cannot be read.
             cut = entry.status is Status.TRUNCATED
@@ -156,20 +155,19 @@ class SafetensorsViewer(Viewer):
             )
         base, there = self._base, self._there
         if base is None:
-            base = self._base = self.parser.data_start
+            base = self._base = parser.data_start
             there = self._there = self.extraction.known_end() - base
             self._end = base + there if self.extraction.end is not None else None
         begin, end = info.begin, info.end
         span = Span(self.extraction.data, base + begin, end - begin, self._path, self._end)
         dtype, shape, word = info.kind
-        status = self.parser.claimed_status(info, there)
+        is_whole = end <= there and info.problem is None and parser.adrift is None
+        status = Status.COMPLETE if is_whole else parser.claimed_status(info, there)
         tensor = HeaderTensor(shown, dtype, shape, (span,), stored_dtype=word, status=status, owner=self)
         tensor.ordinal = ordinal
-        if self.parser.adrift is not None and info.problem is None and tensor.claimed_status is Status.DAMAGED:
-            code = "shifted" if self.parser.shifted else "bad-entry"
-            tensor.finding = Finding(
-                code, self.parser.adrift, path=shown, source=self.extraction.name, offset=span.offset
-            )
+        if parser.adrift is not None and info.problem is None and status is Status.DAMAGED:
+            code = "shifted" if parser.shifted else "bad-entry"
+            tensor.finding = Finding(code, parser.adrift, path=shown, source=self.extraction.name, offset=span.offset)
         if info.problem is not None:
             tensor.finding = self._bad_entry(tensor, info.problem, info)
         elif self._holes is not None or self.holes:
