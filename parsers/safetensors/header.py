@@ -183,8 +183,9 @@ class HeaderParser(Parser, Listing, Container):
 
     @property
     def text_status(self) -> Status:
-        """Status of the header's text."""
-        return Status.COMPLETE if self.is_plain else self.header.status
+        """Status of the header's text, with what is known about its bytes."""
+        is_sound = self.is_plain and not self.result.extraction.data.flawed
+        return Status.COMPLETE if is_sound else self.header.status
 
     @property
     def text_findings(self) -> Iterable[Finding]:

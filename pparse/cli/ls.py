@@ -194,8 +194,8 @@ def _show_tensors(rows: Iterable[Row], size: Callable[[int], str], out: Output, 
             finding = tensor.why_listed()
             status = _with_reason(out, known, finding.reason if finding is not None else "")
         nbytes = tensor.listed_nbytes
-        kind = tensor.dtype, tensor.shape, nbytes, type(tensor.shape)
-        same = cells.get(kind) if tensor.dtype is not None else None
+        kind = tensor.type_name, tensor.shape, type(tensor.shape), nbytes
+        same = cells.get(kind)
         if same is None:
             same = safe(tensor.type_name), tensor.shape_text, size(nbytes)
             if len(cells) < _MOST_KINDS:

@@ -5,8 +5,6 @@ So there is one copy of the weights, and onnx and its runtimes read both as one 
 
 from __future__ import annotations
 
-from bisect import bisect_left
-
 from pparse.errors import PASSING, LimitError, PparseError
 from pparse.findings import Status
 from pparse.limits import count_words
@@ -45,6 +43,7 @@ class ModelWriter:
         self._plan = plan
         self._file = file
         self._name = name if name.lower().endswith(_EXTENSION) else name + _EXTENSION
+        self._places = {one.number: Stored(plan.begin + one.place, one.size) for one in plan.listed()}
         self._seen: set[int] = set()
         self.path: str | None = None
         """The path of the model; None if none could be written."""
@@ -85,9 +84,8 @@ class ModelWriter:
 
     def _stored(self, number: int, tensor: Tensor) -> Stored | None:
         """Return where a tensor is in the safetensors file; without a length, if it is whole and not there."""
-        at = bisect_left(self._plan.numbers, number)
-        if at < len(self._plan.numbers) and self._plan.numbers[at] == number:
-            return Stored(self._plan.begin + self._plan.places[at], self._plan.sizes[at])
+        if self._plan.has(number):
+            return self._places[number]
         if number in self._judge.spoiled or tensor.status is not Status.COMPLETE or tensor.unwritten_nbytes:
             return None
         if tensor.dtype is not None and number not in self._seen and not self._can_be_read(number, tensor):

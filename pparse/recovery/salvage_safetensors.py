@@ -161,7 +161,7 @@ def _report_model(
     parser = viewer.parser
     problem = None if parser.is_plain else parser.header.root.finding
     least = "at least " if parser.text_status is not Status.COMPLETE else ""
-    reason = f"{len(plan.numbers):,} of {least}{plan.total:,} tensors are whole"
+    reason = f"{plan.count:,} of {least}{plan.total:,} tensors are whole"
     if problem is not None:
         reason += f"; its header: {problem.reason}"
     status = plan.worst

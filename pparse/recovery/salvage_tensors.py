@@ -9,6 +9,8 @@ to write the header, and once for each width of elements, since readers want ele
 from __future__ import annotations
 
 from array import array
+from contextlib import suppress
+from itertools import islice
 
 from pparse.data.base import Access
 from pparse.errors import PASSING, LimitError, PparseError
@@ -19,10 +21,11 @@ from pparse.recovery.reader_rules import measured, safetensors_header
 from pparse.recovery.report import doubtful_name
 from pparse.recovery.salvage_leftovers import Leftovers
 from pparse.recovery.tensor_judge import TensorJudge, bytes_of, unjudged
+from pparse.tensors.places import in_order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
     from typing import Final
 
     from pparse.recovery.salvage_job import Job
@@ -31,7 +34,8 @@ if TYPE_CHECKING:
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
 
-_COST: Final = 72  # bytes kept of each tensor, sorting included
+# Bytes kept of each tensor whose bytes do not come in the order of the list, sorting included.
+_COST: Final = 60
 # Endings of names that the new name does not keep, beside the extensions of the format.
 _ENDINGS: Final = (".pth.tar", ".pt.tar", ".pt", ".pth", ".ckpt", ".bin", ".ptl", ".pkl", ".pickle", ".joblib", ".pck")
 BROKEN: Final = (Status.TRUNCATED, Status.DAMAGED, Status.MISSING)
@@ -41,26 +45,51 @@ class _SpoiledError(Exception):
     """A tensor that was believed to be whole turned out not to be."""
 
 
-class Plan:
-    """The tensors that go to a file, in the order of the listing, and their places there; 32 bytes for each.
+class Planned:
+    """A tensor of a file: its number in the model, and the place and size of its bytes behind the header."""
 
-    With ``is_suspect`` these are the ones that are whole, and perhaps wrong.
+    __slots__ = ("number", "place", "size", "tensor")
+
+    def __init__(self, number: int, tensor: Tensor, place: int) -> None:
+        self.number = number
+        self.tensor = tensor
+        self.place = place
+        self.size = nbytes_of(tensor)
+
+
+def nbytes_of(tensor: Tensor) -> int:
+    """Return how many bytes a safetensors file has of a tensor that `TensorJudge` found fit."""
+    assert tensor.dtype is not None  # noqa: S101 -- `TensorJudge.why_unfit`
+    return tensor.dtype.stored_nbytes(tensor.size)
+
+
+class Plan:
+    """The tensors that go to a file, and their places there: a bit for each, since they are listed when needed.
+
+    With ``is_suspect`` these are the ones that are whole, and perhaps wrong. Bytes of one rank (`TensorJudge.rank`)
+    come together, the lowest rank first, in the order of the list. Where bytes are copied, their order is that of the
+    document; if that is not the order of the list, 32 bytes a tensor are kept.
     """
 
     def __init__(self, judge: TensorJudge, viewer: Viewer, job: Job, *, is_suspect: bool) -> None:
-        self.numbers, self.sizes = array("q"), array("q")
-        self.ranks = array("q")
-        """By what the bytes are sorted: where they lie in the document, or the width of the elements, negative."""
         self.is_suspect = is_suspect
         self.begin = 0
         """Where the bytes of the tensors begin in the file."""
         self.total = 0
         """Number of tensors of the model."""
+        self.count = 0
+        """Number of those that go to the file."""
         self.unfit = 0
         """Number of those that are whole, and cannot be in a safetensors file."""
         self.worst = Status.COMPLETE
         """COMPLETE if all tensors are whole and can be in it, else TRUNCATED, or DAMAGED if one is not just cut."""
+        self._viewer, self._judge, self._job = viewer, judge, job
+        self._bits = bytearray()
+        self._sizes: dict[int, int] = {}  # by rank
+        self._sorted: tuple[array[int], array[int], array[int]] | None = None  # numbers, offsets, sizes
+        self._places = array("q")  # of tensors that were sorted, in the order of the list
         self.charge = job.session.budget.charge(0, "the places of tensors")
+        is_in_order, last = True, -1
         for number, tensor in enumerate(viewer.tensors()):
             job.session.check_cancelled()
             self.total += 1
@@ -70,38 +99,93 @@ class Plan:
                 self.worst = Status.TRUNCATED if cut else Status.DAMAGED
             if suspect if is_suspect else status is Status.COMPLETE:
                 if judge.why_unfit(number, tensor, suspect=suspect) is None:
-                    self._add(number, tensor, judge)
+                    self._add(number, tensor)
+                    if judge.is_copied:
+                        is_in_order, last = is_in_order and tensor.spans[0].offset >= last, tensor.spans[0].offset
                 else:
                     self.unfit += 1
                     self.worst = Status.DAMAGED
-        self.order: Sequence[int] = range(len(self.numbers))
-        if any(self.ranks[at] < self.ranks[at - 1] for at in range(1, len(self.ranks))):
-            self.order = sorted(self.order, key=self.ranks.__getitem__)
-        self.places = array("q", bytes(8 * len(self.numbers)))
-        self.bytes = 0
-        for at in self.order:
-            self.places[at] = self.bytes
-            self.bytes += self.sizes[at]
+        self.bytes = sum(self._sizes.values())
+        """Bytes of the tensors that go to the file."""
+        if not is_in_order:
+            self._sort()
 
-    def _add(self, number: int, tensor: Tensor, judge: TensorJudge) -> None:
-        assert tensor.dtype is not None  # noqa: S101 -- `TensorJudge.why_unfit`
-        if not len(self.numbers) % 4096:
-            self.charge.resize(_COST * (len(self.numbers) + 4096))
-        self.numbers.append(number)
-        self.sizes.append(tensor.dtype.stored_nbytes(tensor.size))
-        self.ranks.append(tensor.spans[0].offset if judge.is_copied else -tensor.dtype.itemsize)
+    def _add(self, number: int, tensor: Tensor) -> None:
+        bits = self._bits
+        if number >> 3 >= len(bits):
+            bits.extend(bytes((number >> 3) + 1 - len(bits)))
+        bits[number >> 3] |= 1 << (number & 7)
+        self.count += 1
+        rank = self._judge.rank(tensor)
+        self._sizes[rank] = self._sizes.get(rank, 0) + nbytes_of(tensor)
 
-    def chosen(self, viewer: Viewer, rank: int | None = None) -> Iterator[tuple[int, Tensor]]:
-        """Yield place and tensor of each, or of those of a rank."""
-        at = 0
-        for number, tensor in enumerate(viewer.tensors()):
-            if at == len(self.numbers):
-                return
-            if number != self.numbers[at]:
+    def _sort(self) -> None:
+        """Give the tensors their places in the order of their bytes in the document."""
+        self.charge.resize(_COST * self.count)
+        numbers, offsets, sizes = array("q"), array("q"), array("q")
+        for planned in self.listed():
+            numbers.append(planned.number)
+            offsets.append(planned.tensor.spans[0].offset)
+            sizes.append(planned.size)
+        places, at = array("q", bytes(8 * self.count)), 0
+        order = array("q", in_order(offsets, offsets))
+        for index in order:
+            places[index] = at
+            at += sizes[index]
+        self._places = places
+        self._sorted = tuple(array("q", map(found.__getitem__, order)) for found in (numbers, offsets, sizes))  # type: ignore[assignment]
+
+    def has(self, number: int) -> bool:
+        """Return whether a tensor goes to the file."""
+        return number >> 3 < len(self._bits) and bool(self._bits[number >> 3] >> (number & 7) & 1)
+
+    def number_of(self, index: int) -> int:
+        """Return the number of the tensor that is listed as ``index`` in the file."""
+        return next(islice((number for number in range(8 * len(self._bits)) if self.has(number)), index, None))
+
+    def listed(self, rank: int | None = None) -> Iterator[Planned]:
+        """Yield the tensors of the file in the order of the model, or those of a rank."""
+        places, at, index = {}, 0, 0
+        for each in sorted(self._sizes):
+            places[each] = at
+            at += self._sizes[each]
+        for number, tensor in enumerate(self._viewer.tensors()):
+            if not self.has(number):
                 continue
-            if rank is None or self.ranks[at] == rank:
-                yield at, tensor
-            at += 1
+            own = self._judge.rank(tensor)
+            planned = Planned(number, tensor, self._places[index] if self._places else places[own])
+            places[own] += planned.size
+            index += 1
+            if rank is None or rank == own:
+                yield planned
+                if index == self.count:
+                    return
+
+    def contents(self) -> Iterator[tuple[int, int, Iterator[bytes]]]:
+        """Yield number, size and bytes of each tensor, in the order of the file."""
+        if self._sorted is not None:
+            for number, offset, size in zip(*self._sorted, strict=True):
+                yield number, size, self._job.pieces(offset, offset + size)
+            return
+        for rank in sorted(self._sizes):
+            for planned in self.listed(rank):
+                tensor = planned.tensor
+                if self._judge.is_copied:
+                    offset = tensor.spans[0].offset
+                    source: Iterator[bytes] = self._job.pieces(offset, offset + planned.size)
+                else:
+                    source = bytes_of(unjudged(tensor) if self.is_suspect else tensor)
+                yield planned.number, planned.size, source
+
+    def header(self) -> Iterator[bytes]:
+        """Yield the header of the file, an entry at a time."""
+        return safetensors_header(
+            (
+                (one.tensor.name, str(word_of(one.tensor.dtype)), one.tensor.shape, one.place, one.place + one.size)  # type: ignore[arg-type]
+                for one in self.listed()
+            ),
+            self._judge.metadata(self._viewer),
+        )
 
 
 def salvage_tensors(job: Job) -> bool:
@@ -132,9 +216,9 @@ def salvage_tensors(job: Job) -> bool:
             path = file.path
             report_suspect(job, plan, file)
         else:
-            reason = f"{len(plan.numbers) + plan.unfit:,} of {plan.total:,} tensors are whole"
+            reason = f"{plan.count + plan.unfit:,} of {plan.total:,} tensors are whole"
             if plan.unfit:
-                reason += f", {len(plan.numbers):,} of them in this file, the rest beside it"
+                reason += f", {plan.count:,} of them in this file, the rest beside it"
             job.report(file, status, f"{reason}; {problem}" if problem else reason)
     name = job.name if sure[1] is None else sure[1].path
     leftovers = _leftovers(viewer)(job, viewer, judge, status, name, path)
@@ -151,7 +235,7 @@ def salvage_tensors(job: Job) -> bool:
 
 def report_suspect(job: Job, plan: Plan, file: TargetFile) -> None:
     """Report the file of suspect tensors."""
-    words = count_words(len(plan.numbers), "tensor")
+    words = count_words(plan.count, "tensor")
     job.report(file, Status.DAMAGED, f"{words} that may be wrong", doubtful=((0, file.bytes),))
 
 
@@ -204,69 +288,44 @@ def save_model(
             if opens and plan.worst is Status.COMPLETE:
                 spoiled = len(judge.spoiled)
                 if job.data.access is not Access.FREE:  # else all gaps are known
-                    _read_all(job, viewer, judge, plan)
+                    _read_all(job, judge, plan)
                 if len(judge.spoiled) > spoiled:
                     continue
                 return plan, None
-            if not plan.numbers and not empty:
+            if not plan.count and not empty:
                 return plan, None
-            length, fitting = measured(_header(viewer, judge, plan))
-            if plan.numbers and length > REFERENCE_HEADER_LIMIT:
-                judge.too_many[is_suspect] = plan.numbers[fitting]
+            length, fitting = measured(plan.header())
+            if plan.count and length > REFERENCE_HEADER_LIMIT:
+                judge.too_many[is_suspect] = plan.number_of(fitting)
                 continue
             plan.begin = 8 + length
-            return plan, _write(job, viewer, judge, plan, doubtful_name(job.name) if is_suspect else job.name)
+            return plan, _write(job, judge, plan, doubtful_name(job.name) if is_suspect else job.name)
         except _SpoiledError:
-            _read_all(job, viewer, judge, plan)
+            _read_all(job, judge, plan)
         finally:
             plan.charge.release()
 
 
-def _write(job: Job, viewer: Viewer, judge: TensorJudge, plan: Plan, name: str) -> TargetFile:
+def _write(job: Job, judge: TensorJudge, plan: Plan, name: str) -> TargetFile:
     """Write the new file. If a tensor turns out not to be whole, remove the file and raise `_SpoiledError`."""
     total = plan.begin + plan.bytes
     with job.target.create(name) as file:
         file.write((plan.begin - 8).to_bytes(8, "little"))
-        for piece in _header(viewer, judge, plan):
+        for piece in plan.header():
             file.write(piece)
         file.write(b" " * (plan.begin - file.bytes))
         job.advance(file.bytes, total)
-        for at, tensor in _in_order(viewer, judge, plan):
-            for chunk in _contents(job, judge, plan, at, tensor):
+        for number, size, source in plan.contents():
+            for chunk in _whole(judge, number, size, source):
                 file.write(chunk)
                 job.advance(len(chunk), total)
     return file
 
 
-def _in_order(viewer: Viewer, judge: TensorJudge, plan: Plan) -> Iterator[tuple[int, Tensor | None]]:
-    """Yield places in the order of the bytes, and the tensors, if their elements are to be read."""
-    if judge.is_copied:
-        yield from ((at, None) for at in plan.order)
-        return
-    for rank in sorted(set(plan.ranks)):
-        yield from plan.chosen(viewer, rank)
-
-
-def _header(viewer: Viewer, judge: TensorJudge, plan: Plan) -> Iterator[bytes]:
-    """Yield the new header, an entry at a time."""
-    return safetensors_header(_entries(viewer, plan), judge.metadata(viewer))
-
-
-def _entries(viewer: Viewer, plan: Plan) -> Iterator[tuple[str, str, Sequence[int], int, int]]:
-    for at, tensor in plan.chosen(viewer):
-        assert tensor.dtype is not None  # noqa: S101 -- `TensorJudge.why_unfit`
-        begin = plan.places[at]
-        yield tensor.name, str(word_of(tensor.dtype)), tensor.shape, begin, begin + plan.sizes[at]
-
-
-def _contents(job: Job, judge: TensorJudge, plan: Plan, at: int, tensor: Tensor | None) -> Iterator[bytes]:
-    """Yield the bytes of a tensor. Raise `_SpoiledError`."""
+def _whole(judge: TensorJudge, number: int, size: int, source: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the ``size`` bytes of a tensor. Raise `_SpoiledError` if they cannot be read."""
     done = 0
     try:
-        if tensor is None:
-            source: Iterator[bytes] = job.pieces(plan.ranks[at], plan.ranks[at] + plan.sizes[at])
-        else:
-            source = bytes_of(unjudged(tensor) if plan.is_suspect else tensor)
         for chunk in source:
             done += len(chunk)
             yield chunk
@@ -275,21 +334,19 @@ def _contents(job: Job, judge: TensorJudge, plan: Plan, at: int, tensor: Tensor 
     except PparseError as error:
         if isinstance(error, LimitError) and error.option.startswith("--budget"):
             raise  # for want of memory no tensor can be read: that says nothing of any
-        judge.spoiled.add(plan.numbers[at])
+        judge.spoiled.add(number)
         raise _SpoiledError from error
-    if done != plan.sizes[at]:
-        judge.spoiled.add(plan.numbers[at])
+    if done != size:
+        judge.spoiled.add(number)
         raise _SpoiledError
 
 
-def _read_all(job: Job, viewer: Viewer, judge: TensorJudge, plan: Plan) -> None:
+def _read_all(job: Job, judge: TensorJudge, plan: Plan) -> None:
     """Find all tensors that cannot be read, after one was found."""
-    for at, tensor in _in_order(viewer, judge, plan):
-        if plan.numbers[at] in judge.spoiled:
+    for number, size, source in plan.contents():
+        if number in judge.spoiled:
             continue
         job.session.check_cancelled()
-        try:
-            for _ in _contents(job, judge, plan, at, tensor):
+        with suppress(_SpoiledError):
+            for _ in _whole(judge, number, size, source):
                 pass
-        except _SpoiledError:
-            continue

@@ -171,11 +171,11 @@ class Extent:
         self.listed_bytes += nbytes if tensor.encoding == "raw" else tensor.listed_nbytes
         if status is not Status.DAMAGED:  # else the number of elements is unknown
             dtype, shape = tensor.dtype, tensor.shape
-            kind = type(tensor), "" if dtype is None else dtype.name, type(shape), shape
+            kind = type(tensor), tensor.type_name, type(shape), shape
             if kind in self._kinds:
                 self._kinds[kind] += 1
             elif tensor.is_shape_known and not tensor.is_text and (dtype is None or dtype.is_number):
-                if dtype is None or len(self._kinds) >= _MOST_KINDS:
+                if len(self._kinds) >= _MOST_KINDS:
                     self._count_parameters(tensor.type_name, tensor.size)
                 else:
                     self._kinds[kind] = 1

@@ -21,6 +21,7 @@ CONFLICTS: Final = {SHARED: "it shares bytes with another tensor", NAMESAKE: "it
 
 _MAX_BREAKS: Final = 1000
 _NUMPY_FROM: Final = 50_000
+_AT_ONCE: Final = 4096
 _COST: Final = 24  # bytes for each tensor out of order, sorting included
 
 
@@ -79,7 +80,8 @@ def in_order(begins: array[int], ends: array[int]) -> Iterable[int]:
     if len(begins) > _NUMPY_FROM:
         import numpy as np
 
-        return np.lexsort((np.frombuffer(ends, np.uint64), np.frombuffer(begins, np.uint64))).tolist()  # type: ignore[no-any-return]
+        found = np.lexsort((np.frombuffer(ends, np.uint64), np.frombuffer(begins, np.uint64)))
+        return (at for first in range(0, len(found), _AT_ONCE) for at in found[first : first + _AT_ONCE].tolist())
     return sorted(order, key=lambda at: (begins[at], ends[at]))
 
 
