@@ -10,6 +10,8 @@ parser, which is also asked for the nodes below the entries. Either way a header
 
 from __future__ import annotations
 
+from itertools import chain
+
 from pparse.data.trailing_bytes import SHIFTED, has_odd_tail
 from pparse.data.zero_runs import unwritten
 from pparse.document.extraction import extraction_of
@@ -280,7 +282,9 @@ class HeaderParser(Parser, Listing, Container):
 
         What comes later may contradict an entry; at the end, all are judged.
         """
-        yield from self.plain.rows()
+        return chain(self.plain.rows(), self._rest())
+
+    def _rest(self) -> Iterator[Row]:
         self.settle()
         if not self.is_plain:
             yield from self.infos(self.plain.count)
@@ -361,8 +365,9 @@ class HeaderParser(Parser, Listing, Container):
 
     # -- names -------------------------------------------------------------------------------------------------------
 
-    def ordinal_of(self, name: str, occurrence: int) -> int | None:
-        """Return the ordinal of the n-th header entry with that name; None if there are fewer."""
+    def look_up(self, name: str, occurrence: int) -> tuple[int, TensorInfo, Entry | None] | None:
+        """Return ordinal, judged entry and JSON entry, if that is not whole, of the n-th tensor with that name; None if
+        there are fewer."""
         if not self.is_settled:
             try:
                 self.plain.keep_hashes()
@@ -370,8 +375,12 @@ class HeaderParser(Parser, Listing, Container):
                 return None
             self.settle()
         if self.is_plain:
-            return self.plain.ordinal_of(name) if occurrence == 1 else None
-        return self.header.find(self.header.root, name, occurrence) if self.is_settled else None
+            found = self.plain.find(name) if occurrence == 1 else None
+            if found is None or found[1] is None:
+                return None
+            return found[0], self._judged(found[0], found[1]), None
+        ordinal = self.header.find(self.header.root, name, occurrence) if self.is_settled else None
+        return None if ordinal is None or name == METADATA else (ordinal, *self.info(ordinal))
 
     def name_hashes(self, first: int = 0) -> Iterator[int]:
         """Yield the hashes of the names of tensors, from header entry ``first`` on."""

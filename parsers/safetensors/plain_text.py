@@ -14,6 +14,7 @@ Of a block only its place is kept, and its rows while there is room; they are re
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from codecs import utf_8_decode
 from contextlib import suppress
 from enum import Enum
@@ -101,6 +102,7 @@ class PlainText:
         """Where the tensors lie."""
         self._seen = SeenKeys(budget)
         self._blocks: list[_Block] = []
+        self._firsts: list[int] = []  # their first numbers
         self._charge = budget.charge(0, "entries of the header", self._drop)
         self._hashes: array[int] | None = None
         self._table: KeyTable | None = None
@@ -142,22 +144,15 @@ class PlainText:
                 yield name
 
     def _block_of(self, number: int) -> int:
-        blocks, low, high = self._blocks, 0, len(self._blocks)
-        while low < high:
-            middle = (low + high) // 2
-            if blocks[middle].first + blocks[middle].count <= number:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return max(0, bisect_right(self._firsts, number) - 1)
 
     def keep_hashes(self) -> None:
         """Keep the hashes of names, 8 bytes each, of a text that was not read yet: a name will be looked for."""
         if not self._blocks:
             self._hashes = array("q")
 
-    def ordinal_of(self, name: str) -> int | None:
-        """Return the number of the entry with that name in a text that is `State.COMPLETE`; None if there is none.
+    def find(self, name: str) -> tuple[int, TensorInfo | None] | None:
+        """Return number and entry with that name in a text that is `State.COMPLETE`; None if there is none.
 
         The first look-ups go through all hashes, if they were kept: that takes less time than to make a table of them.
         """
@@ -170,8 +165,12 @@ class PlainText:
         elif hashes is not None:
             numbers = _places_of(hash(name), hashes)
         else:
-            return next((number for number, other in enumerate(self.names()) if other == name), None)
-        return next((number for number in numbers if self.row(number)[0] == name), None)
+            numbers = (number for number, other in enumerate(self.names()) if other == name)
+        for number in numbers:
+            found, info = self.row(number)
+            if found == name:
+                return number, info
+        return None
 
     def _make_table(self) -> None:
         """Make the table of names, if there is room."""
@@ -227,6 +226,7 @@ class PlainText:
             return self._stop()
         behind = self._pos + (at if block.isascii() else len(text[:at].encode()))
         if rows:
+            self._firsts.append(self.count)
             self._blocks.append(_Block(self.count, self._pos, behind, len(rows)))
             if hold:
                 self._hold(self._blocks[-1], rows)

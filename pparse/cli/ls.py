@@ -18,7 +18,7 @@ from pparse.display.text import safe, shorten
 from pparse.findings import Status
 from pparse.limits import count_words, format_size
 from pparse.recovery.document_verdict import all_findings, document_status, findings_of
-from pparse.tensors.status import status_words
+from pparse.tensors.status import COMPLETE_WORDS, status_words
 from pparse.tensors.tensor_facts import TensorFacts
 
 TYPE_CHECKING = False
@@ -187,14 +187,15 @@ def _show_tensors(rows: Iterable[Row], size: Callable[[int], str], out: Output, 
     cells: dict[object, tuple[str, str, str]] = {}  # of types, shapes and sizes: models have few
     for tensor, known, verified in rows:
         if known is Status.COMPLETE:
-            status = status_words(known, verified)
+            status = COMPLETE_WORDS[verified]
             if tensor.unwritten_nbytes:
                 status += ", never written"
         else:
             finding = tensor.why_listed()
             status = _with_reason(out, known, finding.reason if finding is not None else "")
         nbytes = tensor.listed_nbytes
-        kind = tensor.type_name, tensor.shape, type(tensor.shape), nbytes
+        dtype, shape = tensor.dtype, tensor.shape
+        kind = type(tensor), dtype and dtype.name, tensor.stored_dtype, type(shape), shape, nbytes
         same = cells.get(kind)
         if same is None:
             same = safe(tensor.type_name), tensor.shape_text, size(nbytes)

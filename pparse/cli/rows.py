@@ -102,11 +102,21 @@ def in_order(
     offset: Any,
     rank: Callable[[Any], int] = lambda item: 0,
 ) -> Iterator[Any]:
-    """Yield ``rows`` sorted (``how`` None: by rank and name); if they cannot be held, in file order with a note."""
-    if how == "none":
-        yield from rows
-        return
+    """Return ``rows`` sorted (``how`` None: by rank and name); if they cannot be held, in file order with a note."""
     stream = iter(rows)
+    return stream if how == "none" else _sorted(stream, how, held, out, name, size, offset, rank)
+
+
+def _sorted(
+    stream: Iterator[Any],
+    how: str | None,
+    held: Held,
+    out: Output,
+    name: Any,
+    size: Any,
+    offset: Any,
+    rank: Callable[[Any], int],
+) -> Iterator[Any]:
     if held.fill(stream):
         items = held.items
         if how == "size":

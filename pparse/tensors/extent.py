@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from copy import copy
 from itertools import chain
-from math import prod
 
 from pparse.findings import Severity, Status
 from pparse.limits import count_words
@@ -12,7 +11,7 @@ from pparse.limits import count_words
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Final
+    from typing import Any, Final
 
     from pparse.document.downloads import Resume
     from pparse.findings import Finding
@@ -97,7 +96,7 @@ class Extent:
         self.last_byte = 0
         """Where the last tensor of a file ends, as an offset of its data."""
         self._parameters: dict[str, int] = {}
-        self._kinds: dict[tuple[type, str, type, tuple[int, ...]], int] = {}  # how many have the same type and shape
+        self._kinds: dict[object, list[Any]] = {}  # type, number of elements and count of alike tensors
 
     def __repr__(self) -> str:
         there = "" if self.actual is None or self.expected is None else f", {self.actual:,} of {self.expected:,} bytes"
@@ -171,21 +170,22 @@ class Extent:
         self.listed_bytes += nbytes if tensor.encoding == "raw" else tensor.listed_nbytes
         if status is not Status.DAMAGED:  # else the number of elements is unknown
             dtype, shape = tensor.dtype, tensor.shape
-            kind = type(tensor), tensor.type_name, type(shape), shape
-            if kind in self._kinds:
-                self._kinds[kind] += 1
+            kind = type(tensor), dtype and dtype.name, tensor.stored_dtype, type(shape), shape
+            known_kind = self._kinds.get(kind)
+            if known_kind is not None:
+                known_kind[2] += 1
             elif tensor.is_shape_known and not tensor.is_text and (dtype is None or dtype.is_number):
                 if len(self._kinds) >= _MOST_KINDS:
                     self._count_parameters(tensor.type_name, tensor.size)
                 else:
-                    self._kinds[kind] = 1
+                    self._kinds[kind] = [tensor.type_name, tensor.size, 1]
         return known
 
     @property
     def parameters(self) -> dict[str, int]:
         """Number of elements by dtype; text is none."""
-        for (_, dtype, _, shape), count in self._kinds.items():
-            self._count_parameters(dtype, count * prod(shape))
+        for dtype, size, count in self._kinds.values():
+            self._count_parameters(dtype, size * count)
         self._kinds.clear()
         return self._parameters
 

@@ -73,11 +73,11 @@ def is_beyond_arrays(shape: tuple[int, ...]) -> bool:
     return 0 in shape and prod(length for length in shape if length) >= 1 << 59
 
 
-_COMPLETE: Final = {True: "complete, verified", False: "complete, contradicted", None: "complete, unverified"}
+COMPLETE_WORDS: Final = {True: "complete, verified", False: "complete, contradicted", None: "complete, unverified"}
 
 
 def status_words(status: Status, verified: bool | None) -> str:
     """Return a status in words."""
     if status is not Status.COMPLETE:
         return str(status)
-    return _COMPLETE[verified]
+    return COMPLETE_WORDS[verified]

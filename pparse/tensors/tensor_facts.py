@@ -374,7 +374,7 @@ class TensorFacts:
     @property
     def stored_nbytes(self) -> int:
         """Bytes in the file."""
-        spans = self.spans
+        spans = self._spans if type(self._spans) is tuple else self.spans
         return spans[0].length if len(spans) == 1 else sum(span.length for span in spans)
 
     @property

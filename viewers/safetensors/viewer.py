@@ -44,7 +44,11 @@ class HeaderTensor(Tensor):
 
     def as_listed(self) -> tuple[Status, bool | None]:
         """Return status and what was verified as far as the header was read, if nothing else is known."""
-        return (self._status, None) if self._owner._is_quiet else super().as_listed()
+        owner = self._owner
+        data = owner.extraction.data
+        if owner.parser.conflicts or data.flawed or data.has_proofs:
+            return super().as_listed()
+        return self._status, None
 
     def why_listed(self) -> Finding | None:
         """Return what is wrong with it as far as the header was read, if nothing else is known."""
@@ -74,16 +78,13 @@ class SafetensorsViewer(Viewer):
         Of a large header, each is yielded as soon as its entry is read. If two then turn out to have one name, the
         first, which was yielded under that name, has a finding in `findings` after the last one.
         """
-        yield from self._listed()
-        if self._recount:
-            self._note_early()
-
-    def _listed(self) -> Iterator[Tensor]:
         parser = self.parser
         streams = not self._settled and parser.streams
         for row in parser.unjudged() if streams else parser.infos():
             yield self._tensor(*row)
-        self._recount = streams and bool(parser.conflicts)
+        if streams and parser.conflicts:
+            self._recount = True
+            self._note_early()
 
     def settle(self) -> None:
         """From now on, read a large header in full before its tensors are listed."""
@@ -128,8 +129,9 @@ class SafetensorsViewer(Viewer):
             return f"header[#{ordinal}]"
         if ordinal not in self.parser.namesakes:
             return name
-        number = self.parser.header.occurrence(self.parser.header.root, ordinal, name)
-        return name_of_repeated(name, number, self.parser.ordinal_of)
+        header = self.parser.header
+        number = header.occurrence(header.root, ordinal, name)
+        return name_of_repeated(name, number, lambda key, nth: header.find(header.root, key, nth))
 
     def _tensor(
         self, ordinal: int, name: Key, info: TensorInfo, entry: Entry | None, shown: str | None = None
@@ -234,18 +236,13 @@ class SafetensorsViewer(Viewer):
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor with that name (``name#2``: the second with the name), or None."""
-        from pparse.parsers.safetensors.entry import METADATA
-
-        return meant_by_name(name, lambda key, number: None if key == METADATA else self._find(key, number, name))
+        found = meant_by_name(name, self.parser.look_up)
+        return None if found is None else self._tensor(found[0], name, *found[1:], name)
 
     def node_of(self, tensor: Tensor) -> Node | None:
         """Return the node of a tensor's bytes."""
         tensors = self.root.find("tensors")
         return None if tensors is None else meant_by_name(tensor.name, tensors.find)
-
-    def _find(self, name: str, occurrence: int, shown: str) -> Tensor | None:
-        ordinal = self.parser.ordinal_of(name, occurrence)
-        return None if ordinal is None else self._tensor(ordinal, name, *self.parser.info(ordinal), shown)
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -275,7 +272,7 @@ class SafetensorsViewer(Viewer):
         """
         if self._recount:
             self._recount, extent = False, self.new_extent()
-            for tensor in self._listed():
+            for tensor in self.tensors():
                 extent.add(tensor)
         self._complete(extent)
         return self.keep_extent(extent)
