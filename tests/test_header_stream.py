@@ -127,8 +127,8 @@ def test_rows_before_damage_come_before_it_is_read():
 @pytest.fixture
 def small(monkeypatch):
     """Treat small headers as large ones, in small pieces."""
-    for module in (header, damage):
-        monkeypatch.setattr(module, "LOOK_FIRST", 40)
+    monkeypatch.setattr(header, "SMALL", 40)
+    monkeypatch.setattr(damage, "LOOK_FIRST", 40)
     monkeypatch.setattr(plain_text, "_FIRST_BLOCK", 90)
     monkeypatch.setattr(plain_text, "_BLOCK", 150)
     monkeypatch.setattr(plain_text, "HELD_TEXT", 400)

@@ -21,6 +21,9 @@ METADATA: Final = "__metadata__"
 # The reference reader refuses longer headers (tensor.rs, MAX_HEADER_SIZE).
 REFERENCE_HEADER_LIMIT: Final = 100_000_000
 
+# What may stand between the parts of a JSON text (RFC 8259, section 2).
+BLANKS: Final = b" \t\n\r"
+
 # Fields of an entry, in the order in which the reference reader also accepts them from a JSON array (serde does so).
 FIELDS: Final = ("dtype", "shape", "data_offsets")
 _U64: Final = 1 << 64

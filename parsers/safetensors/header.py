@@ -18,7 +18,6 @@ from pparse.document.extraction import extraction_of
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import format_size
-from pparse.parsers.json.damage import LOOK_FIRST
 from pparse.parsers.safetensors.entry import (
     FIELDS,
     MEMBER,
@@ -33,7 +32,7 @@ from pparse.parsers.safetensors.length import (
     last_end,
     zeroed_header,
 )
-from pparse.parsers.safetensors.plain_text import PlainText, State
+from pparse.parsers.safetensors.plain_text import SMALL, PlainText, State
 from pparse.tensors.places import CONFLICTS, NAMESAKE, SHARED, Places, mark, sharers
 from pparse.tensors.status import status_by_place, tensor_status
 from pparse.tree.container import Container
@@ -81,8 +80,13 @@ class HeaderParser(Parser, Listing, Container):
 
         Raises `MalformedError` if the length is impossible, or not there.
         """
-        if self._header_size is not None:
-            return self._header_size
+        if self._header_size is None:
+            self._header_size = self._find_size()
+            if self.result.extraction.session.options:
+                self.header  # noqa: B018 -- the JSON parser refuses wrong values of its options
+        return self._header_size
+
+    def _find_size(self) -> int:
         extraction = self.result.extraction
         head = extraction.data.pread(extraction.start, min(8, max(0, extraction.known_end() - extraction.start)))
         if len(head) < 8:
@@ -91,6 +95,11 @@ class HeaderParser(Parser, Listing, Container):
             )
         length = int.from_bytes(head, "little")
         there = max(0, extraction.known_end() - extraction.start - 8)
+        if 2 <= length <= min(there, SMALL, extraction.session.limits.header_bytes):
+            plain = self._new_text(length)
+            if plain.read_all() and plain.behind != b" ":  # else the header may go on behind its end
+                self._plain = plain
+                return length
         finder = LengthFinder(self.result)
         length = finder.determine(length, there)
         self.adrift, self._unproved = finder.adrift or self.adrift, finder.unproved
@@ -107,7 +116,6 @@ class HeaderParser(Parser, Listing, Container):
                 wanted=length,
                 got=there,
             )
-        self._header_size = length
         return length
 
     @property
@@ -156,7 +164,7 @@ class HeaderParser(Parser, Listing, Container):
 
     def zeroed_header(self) -> Finding | None:
         """Return a finding if the file begins with zeros in place of its header."""
-        return zeroed_header(self.result.extraction)
+        return None if self.is_plain else zeroed_header(self.result.extraction)
 
     # -- the entries -------------------------------------------------------------------------------------------------
 
@@ -165,13 +173,14 @@ class HeaderParser(Parser, Listing, Container):
         """The text as far as it is written as all writers do. Raises `MalformedError` without a length."""
         if self._plain is None:
             extraction = self.result.extraction
-            start = extraction.start + 8
             size = self.header_size
             extraction.data.prefetch(((extraction.start, 8 + size),))  # all of it will be read
-            if extraction.session.options:
-                self.header  # noqa: B018 -- the JSON parser refuses wrong values of its options
-            self._plain = PlainText(extraction, start, start + size)
+            self._plain = self._plain or self._new_text(size)
         return self._plain
+
+    def _new_text(self, length: int) -> PlainText:
+        start = self.result.extraction.start + 8
+        return PlainText(self.result.extraction, start, start + length)
 
     @property
     def is_plain(self) -> bool:
@@ -211,7 +220,6 @@ class HeaderParser(Parser, Listing, Container):
         except MalformedError:
             return
         if self.is_plain:
-            self.bad_metadata = self.plain.bad_metadata
             self._metadata_ordinals = self.plain.metadata_at
             self.places = self.plain.places
         else:
@@ -271,7 +279,7 @@ class HeaderParser(Parser, Listing, Container):
     def streams(self) -> bool:
         """Whether `unjudged` has entries of a large header before all of it was read."""
         try:
-            if self.is_settled or self.header_size <= LOOK_FIRST or self._unproved or self.adrift or self.wrong_length:
+            if self.is_settled or self.header_size <= SMALL or self._unproved or self.adrift or self.wrong_length:
                 return False
         except MalformedError:
             return False

@@ -8,7 +8,6 @@ from math import prod
 from pparse.document.extraction import extraction_of
 from pparse.errors import GapError
 from pparse.findings import Finding, Status
-from pparse.kernels import json_fold
 from pparse.lazy import lazy_pattern
 
 TYPE_CHECKING = False
@@ -154,6 +153,7 @@ class LengthFinder:
 
     def find(self, there: int) -> int | None:
         """Return the length with which the tensors fill the file from the end of the header's text; None if none."""
+        from pparse.kernels import json_fold
         from pparse.parsers.safetensors.entry import REFERENCE_HEADER_LIMIT
 
         extraction = self.result.extraction

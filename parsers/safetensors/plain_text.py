@@ -19,10 +19,9 @@ from codecs import utf_8_decode
 from contextlib import suppress
 from enum import Enum
 
-from pparse.errors import GapError, LimitError, MalformedError, UnsupportedError
+from pparse.errors import GapError, LimitError
 from pparse.lazy import lazy_pattern
-from pparse.parsers.json.text import WHITESPACE, StrictDecoder
-from pparse.parsers.safetensors.entry import METADATA, TensorInfo, checked, is_metadata
+from pparse.parsers.safetensors.entry import BLANKS, METADATA, TensorInfo, checked
 from pparse.tensors.places import Places
 from pparse.tree.key_table import EACH, MAKING, SLICE, KeyTable, SeenKeys
 
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
 
     Rows = list[tuple[str, TensorInfo | None]]
 
+# Up to this length, a header is read in full before any tensor is listed.
+SMALL: Final = 256 << 10
 _FIRST_BLOCK: Final = 16 << 10
 _BLOCK: Final = 64 << 10
 # The longest entry that is read here: ``__metadata__`` may be long.
@@ -96,8 +97,8 @@ class PlainText:
         """Number of entries read, ``__metadata__`` among them."""
         self.metadata_at: list[int] = []
         """The number of the entry ``__metadata__``, if there is one."""
-        self.bad_metadata = False
-        """Whether it is one that the reference reader refuses."""
+        self.behind = b""
+        """The byte behind the text, if that is `State.COMPLETE` and there is one."""
         self.places = Places(budget)
         """Where the tensors lie."""
         self._seen = SeenKeys(budget)
@@ -108,7 +109,6 @@ class PlainText:
         self._table: KeyTable | None = None
         self._sought = 0  # how many names were looked for
         self._names_charge = budget.charge(0, "a table of names", self._drop_names)
-        self._decoder = StrictDecoder(host.session.limits)
         self._kinds: dict[str, tuple[int, Any]] = {}
 
     def rows(self, first: int = 0) -> Iterator[tuple[int, str, TensorInfo, None]]:
@@ -154,10 +154,11 @@ class PlainText:
     def find(self, name: str) -> tuple[int, TensorInfo | None] | None:
         """Return number and entry with that name in a text that is `State.COMPLETE`; None if there is none.
 
-        The first look-ups go through all hashes, if they were kept: that takes less time than to make a table of them.
+        The first look-ups go through all hashes, if they were kept, or through the names of a text whose rows are held:
+        that takes less time than to make a table.
         """
         self._sought += 1
-        if self._table is None and (self._hashes is None or self._sought > _WITHOUT_TABLE):
+        if self._table is None and (self._sought > _WITHOUT_TABLE or not (self._hashes or self._is_small)):
             self._make_table()
         table, hashes = self._table, self._hashes
         if table is not None:
@@ -207,8 +208,7 @@ class PlainText:
         host.data.check_unchanged()
         while True:
             try:
-                wanted = min(size, self._end - self._pos)
-                block = host.data.pread(self._pos, wanted)
+                block = self._read(self._pos, size)
                 text = utf_8_decode(block, "strict", False)[0]
             except (GapError, UnicodeDecodeError):
                 return self._stop()
@@ -218,7 +218,7 @@ class PlainText:
             rows, at = self._parse(text, begin)
             if rows or text[at : at + 1] == "}":
                 break
-            if self._pos + wanted >= self._end or len(block) < wanted or size >= _MOST:
+            if len(block) < size or size >= _MOST:
                 return self._stop()
             size *= 4
         ends = text[at : at + 1] == "}" and (text[at - 1 : at] == "}" if rows else not self.count)
@@ -237,6 +237,16 @@ class PlainText:
         elif not rows or text[at : at + 1] == "}":
             self._stop()
         return None
+
+    def _read(self, pos: int, size: int) -> bytes:
+        """Return at most ``size`` bytes of the text from ``pos`` on; with the last ones, note the byte behind them."""
+        wanted = min(size, self._end - pos)
+        is_last = pos + wanted == self._end
+        block = self._host.data.pread(pos, wanted + is_last)
+        if not is_last:
+            return block
+        self.behind = block[wanted:]
+        return block[:wanted]
 
     def _parse(self, text: str, begin: int) -> tuple[Rows, int]:
         """Return the entries in ``text`` from ``begin`` on, and where the last one ends, with the comma behind it."""
@@ -274,13 +284,15 @@ class PlainText:
         return info
 
     def _is_sound(self, metadata: str) -> bool:
-        """Return whether a value of ``__metadata__`` is sound JSON in which no key occurs twice."""
+        """Return whether a value of ``__metadata__`` is a sound map of texts in which no key occurs twice."""
+        from json import loads
+
         try:
-            fields = self._decoder.decode_shallow(metadata.encode(), self._pos)
-        except (MalformedError, LimitError, UnsupportedError):
+            pairs = loads(metadata, object_pairs_hook=list) or []
+            "".join(map("".join, pairs)).encode()  # half of a surrogate pair is no text
+        except ValueError:
             return False
-        self.bad_metadata = not is_metadata(fields)
-        return not self._decoder.duplicates
+        return len(dict(pairs)) == len(pairs)
 
     def _take(self, rows: Rows) -> bool:
         """Compare new entries with all before them; return False if a name came before, or if they are too many."""
@@ -310,13 +322,12 @@ class PlainText:
 
     def _finish(self, pos: int) -> None:
         """Read what follows the last bracket: only blanks may."""
-        data = self._host.data
         while pos < self._end:
             try:
-                block = data.pread(pos, min(_BLOCK, self._end - pos))
+                block = self._read(pos, _BLOCK)
             except GapError:
                 return self._stop()
-            if not block or block.strip(WHITESPACE):
+            if not block or block.strip(BLANKS):
                 return self._stop()
             pos += len(block)
         self._close(State.COMPLETE)
