@@ -7,6 +7,7 @@ and where to resume the download.
 from __future__ import annotations
 
 import re
+from operator import methodcaller
 from sys import getsizeof
 
 from pparse.cli.common import add_files, add_json, add_strict, each_file, open_file, row_of, split_files
@@ -19,7 +20,6 @@ from pparse.findings import Status
 from pparse.limits import count_words, format_size
 from pparse.recovery.document_verdict import all_findings, document_status, findings_of
 from pparse.tensors.status import COMPLETE_WORDS, status_words
-from pparse.tensors.tensor_facts import TensorFacts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class _Listing:
 
     def __iter__(self) -> Iterator[Row]:
         matches, viewer = self.matches, self.viewer
-        count = self.extent.add if self.streamed else TensorFacts.as_listed
+        count = self.extent.add if self.streamed else methodcaller("as_listed")
         takes_all = matches.takes_all
         for tensor in viewer.tensors():
             status, verified = count(tensor)
