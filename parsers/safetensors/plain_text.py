@@ -16,7 +16,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from codecs import utf_8_decode
-from contextlib import suppress
 from enum import Enum
 
 from pparse.errors import GapError, LimitError
@@ -45,8 +44,10 @@ _MOST: Final = 1 << 20
 HELD_TEXT: Final = 4 << 20
 _ROW: Final = 320
 _MOST_ROWS: Final = 12 << 20
-# So many look-ups go without a table of names.
+# So many look-ups go through all hashes: that takes less time than to make a table.
 _WITHOUT_TABLE: Final = 8
+# Memory of a name in the table of a text whose rows are held.
+_NAME: Final = 200
 # How many pairs of type and shape are remembered: models have few.
 _MOST_KINDS: Final = 4096
 
@@ -106,8 +107,8 @@ class PlainText:
         self._firsts: list[int] = []  # their first numbers
         self._charge = budget.charge(0, "entries of the header", self._drop)
         self._hashes: array[int] | None = None
-        self._table: KeyTable | None = None
-        self._sought = 0  # how many names were looked for
+        self._names: dict[str, tuple[int, TensorInfo | None]] | KeyTable | None = None
+        self._sought = 0  # how many names were looked for without a table of them
         self._names_charge = budget.charge(0, "a table of names", self._drop_names)
         self._kinds: dict[str, tuple[int, Any]] = {}
 
@@ -147,47 +148,53 @@ class PlainText:
         return max(0, bisect_right(self._firsts, number) - 1)
 
     def keep_hashes(self) -> None:
-        """Keep the hashes of names, 8 bytes each, of a text that was not read yet: a name will be looked for."""
-        if not self._blocks:
+        """Keep the hashes of names, 8 bytes each, of a long text that was not read yet: a name will be looked for."""
+        if not self._blocks and not self._is_small:
             self._hashes = array("q")
 
     def find(self, name: str) -> tuple[int, TensorInfo | None] | None:
-        """Return number and entry with that name in a text that is `State.COMPLETE`; None if there is none.
-
-        The first look-ups go through all hashes, if they were kept, or through the names of a text whose rows are held:
-        that takes less time than to make a table.
-        """
-        self._sought += 1
-        if self._table is None and (self._sought > _WITHOUT_TABLE or not (self._hashes or self._is_small)):
-            self._make_table()
-        table, hashes = self._table, self._hashes
-        if table is not None:
-            numbers = table.candidates(name)
-        elif hashes is not None:
-            numbers = _places_of(hash(name), hashes)
-        else:
-            numbers = (number for number, other in enumerate(self.names()) if other == name)
-        for number in numbers:
+        """Return number and entry with that name in a text that is `State.COMPLETE`; None if there is none."""
+        known, hashes = self._names, self._hashes
+        if hashes is not None and self._sought < _WITHOUT_TABLE:
+            self._sought += 1
+            wanted = hash(name)
+            if wanted not in hashes:
+                return None
+            number = hashes.index(wanted)
+            found, info = self.row(number)
+            if found == name:
+                return number, info
+        if known is None:
+            try:
+                known = self._make_names()
+            except LimitError:
+                every = enumerate(row for block in self._blocks for row in self._rows_of(block))
+                return next(((number, info) for number, (other, info) in every if other == name), None)
+        if not isinstance(known, KeyTable):
+            return known.get(name)
+        for number in known.candidates(name):
             found, info = self.row(number)
             if found == name:
                 return number, info
         return None
 
-    def _make_table(self) -> None:
-        """Make the table of names, if there is room."""
-        making = EACH * self.count + MAKING * min(SLICE, self.count)
-        try:
-            with self._host.session.budget.charge(making, "building a table of names"):
-                hashes = self._hashes
-                table = KeyTable(map(hash, self.names()) if hashes is None else hashes)
-            self._names_charge.resize(table.memory)
-        except LimitError:
-            return
-        self._table, self._hashes = table, None
+    def _make_names(self) -> dict[str, tuple[int, TensorInfo | None]] | KeyTable:
+        """Make the table of names. Raises `LimitError` if there is no room."""
+        if self._is_small:
+            self._names_charge.resize(_NAME * self.count)
+            rows = (row for block in self._blocks for row in self._rows_of(block))
+            self._names = known = {name: (number, info) for number, (name, info) in enumerate(rows)}
+            return known
+        budget = self._host.session.budget
+        with budget.charge(EACH * self.count + MAKING * min(SLICE, self.count), "building a table of names"):
+            table = KeyTable(map(hash, self.names()) if self._hashes is None else self._hashes)
+        self._names_charge.resize(table.memory)
+        self._names, self._hashes = table, None
+        return table
 
     def _drop_names(self) -> None:
         # Called from any thread, with the lock of the budget held.
-        self._table = self._hashes = None
+        self._names = self._hashes = None
 
     def has_more_than(self, count: int) -> bool:
         """Return whether there are more than ``count`` entries, as far as the first 4 MiB tell."""
@@ -366,12 +373,3 @@ class PlainText:
         # Called from any thread, with the lock of the budget held.
         for block in self._blocks:
             block.rows = None
-
-
-def _places_of(wanted: int, hashes: array[int]) -> Iterator[int]:
-    """Yield where ``wanted`` is among ``hashes``."""
-    at = -1
-    with suppress(ValueError):
-        while True:
-            at = hashes.index(wanted, at + 1)
-            yield at
