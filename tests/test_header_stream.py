@@ -328,6 +328,8 @@ ROW = '"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}'
         "{" + ROW.replace('"a"', '"a\tb"') + "}",
         "{" + ROW.replace('"a"', '""') + "}",
         "{" + ROW.replace('"a"', '"__metadata__"') + "}",
+        "{" + ROW + ',"__metadata__":' + entry(2, 2) + "}",
+        "{" + ROW + ',"b":' + entry(2, 2) + ',"__metadata__":' + entry(4, 2) + ',"c":' + entry(6, 2) + "}",
         "{" + ROW.replace("[2]", "[02]") + "}",
         "{" + ROW.replace("[2]", "[-2]") + "}",
         "{" + ROW.replace("[2]", "[2.0]") + "}",

@@ -26,7 +26,6 @@ from pparse.tree.key_table import EACH, MAKING, SLICE, KeyTable, SeenKeys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import re
     from collections.abc import Iterator
     from typing import Any, Final
 
@@ -54,9 +53,9 @@ _MOST_KINDS: Final = 4096
 _NUMBER: Final = r"(?:0|[1-9][0-9]{0,17}+)(?![0-9])"
 _NEXT: Final = r"(?:, ?|(?=\}))"
 _ENTRY: Final = lazy_pattern(
-    r'"([^"\\\x00-\x1f]*+)": ?\{'
+    rf'("(?!{METADATA}")([^"\\\x00-\x1f]*+)": ?\{{'
     rf'("dtype": ?"([A-Z0-9_]++)", ?"shape": ?\[((?:{_NUMBER}(?:, ?{_NUMBER})*+)?+)\]), ?'
-    rf'"data_offsets": ?\[({_NUMBER}), ?({_NUMBER})\]\}}{_NEXT}'
+    rf'"data_offsets": ?\[({_NUMBER}), ?({_NUMBER})\]\}}{_NEXT})'
 )
 _TEXT: Final = r'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"'
 _METADATA: Final = lazy_pattern(rf'"{METADATA}": ?(null|\{{(?:{_TEXT}: ?{_TEXT}(?:, ?)?+)*+\}}){_NEXT}')
@@ -260,34 +259,28 @@ class PlainText:
         rows: Rows = []
         add, kinds, at = rows.append, self._kinds, begin
         while True:
-            for found in _ENTRY.finditer(text, at):
-                if found.start() != at:
-                    break
-                name, kind, _, _, first, last = found.groups()
+            for whole, name, kind, word, shape, first, last in _entries_at(text, at):
                 start, end = int(first), int(last)
                 known = kinds.get(kind)
-                if known is None or end - start != known[0]:
-                    if name == METADATA:
-                        break
-                    add((name, self._check(found)))
-                else:
+                if known is not None and end - start == known[0]:
                     add((name, TensorInfo(known[1], start, end)))
-                at = found.end()
+                else:
+                    add((name, self._check(kind, word, shape, start, end)))
+                at += len(whole)
             metadata = _METADATA.match(text, at)
             if metadata is None or not self._is_sound(metadata[1]):
                 return rows, at
             add((METADATA, None))
             at = metadata.end()
 
-    def _check(self, found: re.Match[str]) -> TensorInfo:
+    def _check(self, kind: str, word: str, shape: str, start: int, end: int) -> TensorInfo:
         """Return an entry whose type and shape are new, or need another number of bytes than it has."""
-        _, kind, word, shape, first, last = found.groups()
         lengths = [int(length) for length in shape.split(",")] if shape else []
-        info = checked({"dtype": word, "shape": lengths, "data_offsets": [int(first), int(last)]})
+        info = checked({"dtype": word, "shape": lengths, "data_offsets": [start, end]})
         if type(info) is TensorInfo:
             if len(self._kinds) >= _MOST_KINDS:
                 self._kinds.clear()
-            self._kinds[kind] = info.end - info.begin, info.kind
+            self._kinds[kind] = end - start, info.kind
         return info
 
     def _is_sound(self, metadata: str) -> bool:
@@ -373,3 +366,15 @@ class PlainText:
         # Called from any thread, with the lock of the budget held.
         for block in self._blocks:
             block.rows = None
+
+
+def _entries_at(text: str, at: int) -> list[tuple[str, ...]]:
+    """Return the entries that follow each other from ``at`` on, each with its parts."""
+    entries: list[tuple[str, ...]] = _ENTRY.findall(text, at)
+    if text.startswith("".join([entry[0] for entry in entries]), at):
+        return entries
+    for count, entry in enumerate(entries):  # something else stands between two of them
+        if not text.startswith(entry[0], at):
+            return entries[:count]
+        at += len(entry[0])
+    return entries

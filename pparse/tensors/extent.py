@@ -154,7 +154,8 @@ class Extent:
         spans = tensor.spans
         if tensor.unwritten_nbytes:
             self.unwritten += 1
-            self._add_reason(tensor, None)
+            if self.unwritten <= _HOLES:
+                self._add_reason(tensor, None)
         if status is Status.COMPLETE:
             self.whole += 1
             self.verified += verified is True
@@ -216,7 +217,7 @@ class Extent:
 
     def _add_reason(self, tensor: TensorFacts, status: Status | None) -> None:
         kept = self._reasons.setdefault(status, [])
-        finding = tensor.why_listed() if len(kept) < (_REASONS if status is not None else _HOLES) else None
+        finding = tensor.why_listed() if len(kept) < _REASONS else None
         if finding is not None and not finding.path:
             finding = copy(finding)
             finding.path = tensor.name

@@ -173,7 +173,7 @@ class SafetensorsViewer(Viewer):
         if info.problem is not None:
             tensor.finding = self._bad_entry(tensor, info.problem, info)
         elif self._holes is not None or self.holes:
-            tensor.unwritten_nbytes = self._unwritten(span)[1] if self._holes else 0
+            tensor.unwritten_nbytes = unwritten_in(self._holes, base + begin, base + end)[1] if self._holes else 0
         return tensor
 
     def _bad_entry(self, tensor: Tensor, problem: str, info: TensorInfo | None = None) -> Finding:
