@@ -13,7 +13,7 @@ from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.findings import Finding, Severity, Status
 from pparse.recovery.salvage_leftovers import Leftovers
-from pparse.recovery.salvage_tensors import report_suspect, save_model
+from pparse.recovery.salvage_tensors import report_suspect, save_model, save_suspect
 from pparse.recovery.tensor_judge import TensorJudge
 from pparse.tree.entry import SCALAR
 from pparse.viewers.safetensors.rules import REFUSED
@@ -114,7 +114,7 @@ def salvage_safetensors(job: Job) -> bool:
         if opens and plan.worst is Status.COMPLETE:
             job.is_unharmed = True
             return False
-        suspect, second = save_model(job, viewer, judge, is_suspect=True)
+        suspect, second = save_suspect(job, viewer, judge, plan)
         if file is None and second is None:  # a model without tensors
             plan, file = save_model(job, viewer, judge, is_suspect=False, empty=True)
     except (MalformedError, GapError, EndOfDataError):  # in the header; those in tensors are noted

@@ -79,6 +79,8 @@ class Plan:
         """Number of tensors of the model."""
         self.count = 0
         """Number of those that go to the file."""
+        self.suspects = 0
+        """Number of those that may be wrong."""
         self.unfit = 0
         """Number of those that are whole, and cannot be in a safetensors file."""
         self.worst = Status.COMPLETE
@@ -94,6 +96,7 @@ class Plan:
             job.session.check_cancelled()
             self.total += 1
             status, _, suspect = judge.judge(number, tensor)
+            self.suspects += suspect
             if status is not Status.COMPLETE and self.worst is not Status.DAMAGED:
                 cut = status in (Status.TRUNCATED, Status.MISSING)
                 self.worst = Status.TRUNCATED if cut else Status.DAMAGED
@@ -203,7 +206,7 @@ def salvage_tensors(job: Job) -> bool:
     old, job.name = job.name, model_name(job.name, job.extraction.parse().parser.extensions)
     judge = TensorJudge(job)
     sure = save_model(job, viewer, judge, is_suspect=False)
-    doubtful = save_model(job, viewer, judge, is_suspect=True)
+    doubtful = save_suspect(job, viewer, judge, sure[0])
     if not sure[0].total and not job.is_alone:
         return False  # nothing is known that could be told
     status = _worst(viewer)
@@ -304,6 +307,11 @@ def save_model(
             _read_all(job, judge, plan)
         finally:
             plan.charge.release()
+
+
+def save_suspect(job: Job, viewer: Viewer, judge: TensorJudge, sure: Plan) -> tuple[Plan, TargetFile | None]:
+    """Write the tensors that may be wrong, if ``sure`` counted any."""
+    return save_model(job, viewer, judge, is_suspect=True) if sure.suspects else (sure, None)
 
 
 def _write(job: Job, judge: TensorJudge, plan: Plan, name: str) -> TargetFile:
