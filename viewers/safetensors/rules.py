@@ -422,6 +422,7 @@ def check_set(viewer: SafetensorsSetViewer, *, strict: bool) -> Iterator[Finding
         for finding in check_file(shard, strict=strict):
             viewer.findings.add(finding)
             yield from fresh([finding])
+        viewer.let_go(shard)
     for _ in viewer.tensors():
         session.check_cancelled()
     yield from fresh(viewer.findings)

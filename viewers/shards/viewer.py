@@ -196,14 +196,17 @@ class ShardSetViewer(Viewer):
             self.findings.add(viewer.truncation(own))
         if own.resume_at is not None:
             extent.resume.append(Resume(self._beside(name), own.resume_at, hole=bool(own.unwritten)))
-        if not self._held(viewer):
-            # There may be 5,000 shards: their headers are read again when needed.
+        self.let_go(viewer)
+
+    def let_go(self, viewer: Any) -> None:
+        """Forget what was read of a shard, unless its nodes are in use: it is read again when needed.
+
+        There may be 5,000 shards.
+        """
+        result = viewer.extraction.results.get(viewer.format)
+        if result is not None and not result.root._kids:
             viewer.extraction.results.clear()
             viewer.extraction.children.clear()
-
-    def _held(self, viewer: Any) -> bool:
-        result = viewer.extraction.results.get(viewer.format)
-        return result is None or bool(result.root._kids)
 
     def _rename(self, tensor: Tensor, mapped: str | None, others: dict[int, int]) -> None:
         """Name a tensor ``name#2`` if it is not where the index says and another one has its name."""
