@@ -276,6 +276,16 @@ def test_long_metadata_are_no_obstacle(small, monkeypatch):
         assert model.parser.is_plain  # nothing was left to be read as damaged
 
 
+def test_a_space_behind_a_comma_may_begin_a_block(small):
+    for length in range(1, 60):
+        rows = [("n" * length, 0, 2), *((f"t{number}", 2 * number, 2 * number + 2) for number in range(1, 30))]
+        text = "{" + ", ".join(f'"{name}": {entry(begin, end - begin)}' for name, begin, end in rows) + "}"
+        with pparse.view(struct.pack("<Q", len(text)) + text.encode() + bytes(range(60))) as model:
+            assert [tensor.name for tensor in model.tensors()] == [name for name, _, _ in rows]
+            assert model.parser.is_plain
+            assert model["t29"].numpy().tolist() == [58, 59]
+
+
 def test_nothing_but_long_metadata_is_read_again():
     content = pack(long_names(COUNT), text="x" * 400_000)
     with pparse.view(content) as model:
@@ -477,6 +487,15 @@ def test_keys_are_charged_and_refused_without_room():
 def test_without_room_for_the_names_the_rows_are_the_same():
     with pparse.view(MANY, budget="1MiB") as model:
         assert [tensor.name for tensor in model.tensors()] == long_names(COUNT)
+
+
+def test_places_out_of_order_need_no_room_beside_the_names():
+    order = random.Random(3).sample(range(COUNT), COUNT)
+    rows = ",".join(f'"{number}":{entry(3 * number, 3)}' for number in order)
+    text = f"{{{rows}}}".encode()
+    with pparse.view(struct.pack("<Q", len(text)) + text + bytes(range(1, 4)) * COUNT, budget="1MiB") as model:
+        assert {tensor.status for tensor in model.tensors()} == {Status.COMPLETE}
+        assert model.status is Status.COMPLETE
 
 
 @pytest.mark.parametrize("repeated", [False, True])

@@ -49,6 +49,8 @@ def sources(count: int) -> dict[str, bytes]:
         "shared bytes": pack(changed(count, middle, shift=-1), 3 * count),
         "shared with the last": pack(changed(count, last, shift=-3), 3 * count),
         "out of order": pack([*rows[middle:], *rows[:middle]], 3 * count),
+        "zeroed length": bytes(8) + pack(rows, 3 * count)[8:],
+        "like a tensor": pack([*rows[:-1], ("__metadata__", *rows[-1][1:])], 3 * count),
         "bytes behind": pack(rows, 3 * count + 5),
         "cut": pack(rows, 3 * count, lost=3 * middle),
         "header damaged": pack(rows, 3 * count).replace(
@@ -64,7 +66,9 @@ QUESTIONS = {
     "extent": lambda model: (model.extent().damaged, model.extent().whole, model.extent().missing),
     "status": lambda model: model.status,
     "check": lambda model: sorted(str(finding) for finding in model.check()),
-    "nodes": lambda model: [(kid.key, kid.status) for kid in model.root["tensors"].children()],
+    "nodes": lambda model: [
+        (kid.key, kid.status) for node in model.root.children() if node.key == "tensors" for kid in node.children()
+    ],
     "names": lambda model: (len(model), list(model)),
     "first": lambda model: next(iter(model.values())).status,
 }

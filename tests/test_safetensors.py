@@ -1206,6 +1206,22 @@ def test_names_are_found_in_a_header_that_was_read_once_and_is_no_tree_of_nodes(
         assert model["t999"].numpy().tobytes() == parts["t999"]
 
 
+@pytest.mark.parametrize(
+    ("last", "at", "length"),
+    [((0, 10), 0, 10), ((3, 5), 3, 2), ((25, 32), 25, 5)],
+    ids=["same", "inside", "over the end"],
+)
+def test_the_bytes_that_two_tensors_share_are_told_exactly(last, at, length):
+    ranges = [(0, 10), (10, 20), (20, 30), last]
+    text = text_of(
+        *((f"t{number}", entry("U8", [end - begin], begin, end)) for number, (begin, end) in enumerate(ranges))
+    )
+    source = struct.pack("<Q", len(text)) + text.encode() + bytes(range(1, max(30, last[1]) + 1))
+    with view(source) as model:
+        found = [finding for finding in model.check() if finding.code == "overlap"]
+        assert [(finding.offset - data_start(source), finding.length) for finding in found] == [(at, length)]
+
+
 # -- what the reference refuses, though it can be read ---------------------------------------------------------------
 
 

@@ -164,7 +164,8 @@ class HeaderParser(Parser, Listing, Container):
 
     def zeroed_header(self) -> Finding | None:
         """Return a finding if the file begins with zeros in place of its header."""
-        return None if self.is_plain else zeroed_header(self.result.extraction)
+        is_right = self.is_plain and self.wrong_length is None
+        return None if is_right else zeroed_header(self.result.extraction)
 
     # -- the entries -------------------------------------------------------------------------------------------------
 
@@ -224,8 +225,8 @@ class HeaderParser(Parser, Listing, Container):
             self.places = self.plain.places
         else:
             self._go_through()
-        if self.places is not None and self.places.again:
-            self.places = self.all_places()
+        if self.places is not None and (self.places.again or self.places.overlaps):
+            self.places = self.all_places()  # only these tell where each break is
         self._find_conflicts()
         self.is_settled = True
 
@@ -376,6 +377,8 @@ class HeaderParser(Parser, Listing, Container):
     def look_up(self, name: str, occurrence: int) -> tuple[int, TensorInfo, Entry | None] | None:
         """Return ordinal, judged entry and JSON entry, if that is not whole, of the n-th tensor with that name; None if
         there are fewer."""
+        if name == METADATA:
+            return None
         if not self.is_settled:
             try:
                 self.plain.keep_hashes()
@@ -388,7 +391,7 @@ class HeaderParser(Parser, Listing, Container):
                 return None
             return found[0], self._judged(found[0], found[1]), None
         ordinal = self.header.find(self.header.root, name, occurrence) if self.is_settled else None
-        return None if ordinal is None or name == METADATA else (ordinal, *self.info(ordinal))
+        return None if ordinal is None else (ordinal, *self.info(ordinal))
 
     def name_hashes(self, first: int = 0) -> Iterator[int]:
         """Yield the hashes of the names of tensors, from header entry ``first`` on."""

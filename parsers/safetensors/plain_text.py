@@ -218,8 +218,8 @@ class PlainText:
                 text = utf_8_decode(block, "strict", False)[0]
             except (GapError, UnicodeDecodeError):
                 return self._stop()
-            begin = int(self._pos == self._start)
-            if begin and text[:1] != "{":
+            begin = self._begin_of(text, self._pos)
+            if self._pos == self._start and text[:1] != "{":
                 return self._stop()
             rows, at = self._parse(text, begin)
             if rows or text[at : at + 1] == "}":
@@ -243,6 +243,10 @@ class PlainText:
         elif not rows or text[at : at + 1] == "}":
             self._stop()
         return None
+
+    def _begin_of(self, text: str, pos: int) -> int:
+        """Return where the first entry begins in a block: behind the bracket, or the space behind a comma."""
+        return int(pos == self._start or text[:1] == " ")
 
     def _read(self, pos: int, size: int) -> bytes:
         """Return at most ``size`` bytes of the text from ``pos`` on; with the last ones, note the byte behind them."""
@@ -301,6 +305,13 @@ class PlainText:
             return False
         if self._hashes is not None:
             self._keep(self._hashes, hashes)
+        try:
+            self._place(rows)
+        except LimitError:  # without the names, there may be room
+            return False
+        return True
+
+    def _place(self, rows: Rows) -> None:
         places = self.places
         for number, (_, info) in enumerate(rows, self.count):
             if type(info) is TensorInfo and info.begin == places.end and places.is_in_order:
@@ -311,7 +322,6 @@ class PlainText:
                 places.add(info.begin, info.end)
             else:
                 places.known = False
-        return True
 
     def _keep(self, kept: array[int], hashes: list[int]) -> None:
         try:
@@ -336,6 +346,7 @@ class PlainText:
 
     def _stop(self) -> None:
         self._close(State.STOPPED)
+        self.places = Places(self._host.session.budget)  # gives the memory back
 
     def _close(self, state: State) -> None:
         self.state = state
@@ -347,7 +358,7 @@ class PlainText:
         if rows is None:
             text = self._host.data.read_exact(block.begin, block.end - block.begin).decode()
             # The comma or bracket behind the last entry shows its end.
-            rows = self._parse(text + "}", int(block.begin == self._start))[0]
+            rows = self._parse(text + "}", self._begin_of(text, block.begin))[0]
             self._hold(block, rows)
         return rows
 

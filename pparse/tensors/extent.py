@@ -177,18 +177,20 @@ class Extent:
                 known_kind[2] += 1
             elif tensor.is_shape_known and not tensor.is_text and (dtype is None or dtype.is_number):
                 if len(self._kinds) >= _MOST_KINDS:
-                    self._count_parameters(tensor.type_name, tensor.size)
-                else:
-                    self._kinds[kind] = [tensor.type_name, tensor.size, 1]
+                    self._add_up()
+                self._kinds[kind] = [tensor.type_name, tensor.size, 1]
         return known
 
     @property
     def parameters(self) -> dict[str, int]:
         """Number of elements by dtype; text is none."""
+        self._add_up()
+        return self._parameters
+
+    def _add_up(self) -> None:
         for dtype, size, count in self._kinds.values():
             self._count_parameters(dtype, size * count)
         self._kinds.clear()
-        return self._parameters
 
     def _count_parameters(self, dtype: str, size: int) -> None:
         parameters = self._parameters

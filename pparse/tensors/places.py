@@ -38,7 +38,8 @@ class Places:
         self.end = 0
         """Where the tensors end."""
         self.breaks: list[tuple[int, int]] = []
-        """After `close`, in order: where one tensor ended, and the next began elsewhere."""
+        """After `close`, in order: where one tensor ended, and the next began elsewhere; of two that share bytes, where
+        these end and begin."""
         self.overlaps = False
         """Whether tensors share bytes."""
         self._begins, self._ends = array("Q"), array("Q")
@@ -66,7 +67,8 @@ class Places:
             if begin != self.end:
                 self.overlaps = self.overlaps or (begin < self.end and begin < ends[at])
                 if len(self.breaks) < _MAX_BREAKS:
-                    self.breaks.append((self.end, begin))
+                    shared = begin < min(self.end, ends[at])
+                    self.breaks.append((min(self.end, ends[at]) if shared else self.end, begin))
             self.end = max(self.end, ends[at])
         self._begins, self._ends = array("Q"), array("Q")
         self._charge.release()

@@ -46,7 +46,7 @@ class HeaderTensor(Tensor):
         """Return status and what was verified as far as the header was read, if nothing else is known."""
         owner = self._owner
         data = owner.extraction.data
-        if owner.parser.conflicts or data.flawed or data.has_proofs:
+        if owner.parser.conflicts or owner.parser.adrift is not None or data.flawed or data.has_proofs:
             return super().as_listed()
         return self._status, None
 
@@ -82,7 +82,7 @@ class SafetensorsViewer(Viewer):
         streams = not self._settled and parser.streams
         for row in parser.unjudged() if streams else parser.infos():
             yield self._tensor(*row)
-        if streams and parser.conflicts:
+        if streams and (parser.conflicts or parser.adrift is not None):
             self._recount = True
             self._note_early()
 
@@ -167,9 +167,8 @@ class SafetensorsViewer(Viewer):
         status = Status.COMPLETE if is_whole else parser.claimed_status(info, there)
         tensor = HeaderTensor(shown, dtype, shape, (span,), stored_dtype=word, status=status, owner=self)
         tensor.ordinal = ordinal
-        if parser.adrift is not None and info.problem is None and status is Status.DAMAGED:
-            code = "shifted" if parser.shifted else "bad-entry"
-            tensor.finding = Finding(code, parser.adrift, path=shown, source=self.extraction.name, offset=span.offset)
+        if parser.adrift is not None and info.problem is None:
+            self._set_adrift(tensor)
         if info.problem is not None:
             tensor.finding = self._bad_entry(tensor, info.problem, info)
         elif self._holes is not None or self.holes:
@@ -190,22 +189,33 @@ class SafetensorsViewer(Viewer):
 
     @property
     def _has_news(self) -> bool:  # type: ignore[override]
-        """Whether tensors are in conflict with others, or it is not known yet if they are."""
-        return not self.parser.is_settled or bool(self.parser.conflicts)
+        """Whether tensors conflict with others or may lie elsewhere, or it is not known yet if they do."""
+        parser = self.parser
+        return not parser.is_settled or bool(parser.conflicts) or parser.adrift is not None
 
     @property
     def _is_quiet(self) -> bool:
         """Whether nothing is known about tensors but what their entries say."""
-        data = self.extraction.data
-        return not (self.parser.conflicts or data.flawed or data.has_proofs)
+        data, parser = self.extraction.data, self.parser
+        return not (parser.conflicts or parser.adrift is not None or data.flawed or data.has_proofs)
 
     def judge_again(self, tensor: Tensor) -> None:
-        """Tell a tensor that it is in conflict with another, whoever found that out since it was made."""
+        """Tell a tensor that it conflicts with another or may lie elsewhere, if that was found since it was made."""
         if not self.extraction.session.closed:
             self.parser.settle()
         problem = self.parser.conflict_of(tensor.ordinal) if isinstance(tensor, HeaderTensor) else None
         if problem is not None:
             tensor.status, tensor.finding = Status.DAMAGED, self._bad_entry(tensor, problem)
+        elif self.parser.adrift is not None and isinstance(tensor, HeaderTensor):
+            self._set_adrift(tensor)
+
+    def _set_adrift(self, tensor: HeaderTensor) -> None:
+        """Tell a tensor that it may lie elsewhere; not one without bytes, if others are only shifted."""
+        parser, span = self.parser, tensor.spans[0]
+        if span.length or not parser.shifted:
+            code, source = "shifted" if parser.shifted else "bad-entry", self.extraction.name
+            tensor.status = Status.DAMAGED
+            tensor.finding = Finding(code, str(parser.adrift), path=tensor.name, source=source, offset=span.offset)
 
     @property
     def holes(self) -> list[tuple[int, int]]:
