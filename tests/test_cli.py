@@ -735,6 +735,13 @@ def test_holes_are_told(run, model):
     assert check.code == 4
     assert f"unwritten @{end:#x}" in check.out
     assert run("check", path, "--json").json["ok"] is False
+    for words in (("get", path, "-p", "*", "-o"), ("convert", path, "--skip-damaged", "-o"), ("recover", path, "-o")):
+        out = path.with_name(words[0])
+        name = out if words[0] == "recover" else out.with_suffix(".safetensors")
+        assert run(*words, name).code == 4
+        written = name / path.name if words[0] == "recover" else name
+        with pparse.view(written) as saved:
+            assert list(saved) == ["a"]
 
 
 # -- sets of shards ----------------------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ from pparse.cli.exit_codes import DAMAGED, OK, USAGE
 from pparse.cli.export import Chosen, dtype_named, form_of, kept_metadata, refuse_cast
 from pparse.cli.get_tensor import write_chosen
 from pparse.cli.matching import Matcher
+from pparse.conversion.plan import flaw_of
+from pparse.conversion.report import LeftOut
 from pparse.document.registry import viewer_for
 from pparse.errors import OptionError, PathError, UnsupportedError
 from pparse.findings import Status
@@ -36,7 +38,7 @@ def give_many(document: Extraction, options: Any, out: Output) -> int:
     matches = Matcher(options.patterns)
     whole: list[Tensor] = []
     texts: list[Tensor] = []
-    lost: list[Tensor] = []
+    lost: list[LeftOut] = []
     kept: set[str] = set()  # scales: they keep their type
     viewer.settle()  # what is written must be known to be whole
     for tensor in viewer.tensors():
@@ -51,9 +53,11 @@ def give_many(document: Extraction, options: Any, out: Output) -> int:
                 refuse_cast(scaled, options.dtype)
             if scaled is None and is_scale(viewer, tensor):
                 kept.add(tensor.name)
-            tensor._confirm()
-            kind = lost if tensor.status is not Status.COMPLETE else texts if tensor.is_text else whole
-            kind.append(tensor)
+            entry = _left_out(tensor)
+            if entry is not None:
+                lost.append(entry)
+            else:
+                (texts if tensor.is_text else whole).append(tensor)
     code = USAGE if _complain(matches, out) else DAMAGED if lost else OK
     if whole:
         items = [Chosen(tensor, None if tensor.name in kept else dtype) for tensor in whole]
@@ -72,6 +76,15 @@ def give_many(document: Extraction, options: Any, out: Output) -> int:
     return code
 
 
+def _left_out(tensor: Tensor) -> LeftOut | None:
+    """Return why a tensor is not written; None if it is whole."""
+    tensor._confirm()
+    flaw = flaw_of(tensor)
+    if flaw is None and tensor.status is Status.UNSUPPORTED:
+        flaw = tensor.status, "it cannot be read" if tensor.finding is None else tensor.finding.reason
+    return None if flaw is None else LeftOut(tensor.name, *flaw)
+
+
 def _complain(matches: Matcher, out: Output) -> bool:
     complaints = list(matches.complaints())
     for complaint in complaints:
@@ -79,12 +92,10 @@ def _complain(matches: Matcher, out: Output) -> bool:
     return bool(complaints)
 
 
-def _tell_lost(lost: list[Tensor], whole: int, out: Output) -> None:
+def _tell_lost(lost: list[LeftOut], whole: int, out: Output) -> None:
     """Name the tensors that are not complete."""
-    for tensor in lost[:_NAMED]:
-        there = f"{tensor.available_nbytes:,} of its {tensor.stored_nbytes:,} bytes are there"
-        reason = tensor.finding.reason if tensor.finding is not None else there
-        out.error(f"{tensor.name}: {tensor.status}: {reason}; left out")
+    for entry in lost[:_NAMED]:
+        out.error(f"{entry.name}: {entry.status}: {entry.reason}; left out")
     if len(lost) > _NAMED:
         out.error(f"not complete, and left out: {count_words(len(lost) - _NAMED, 'other tensor')}")
     if lost:

@@ -7,7 +7,7 @@ import json
 from pparse.conversion.items import Item
 from pparse.errors import OptionError
 from pparse.parsers.safetensors.entry import REFERENCE_HEADER_LIMIT, STORED_DTYPES, word_of
-from pparse.recovery.reader_rules import measured, safetensors_header, why_no_name
+from pparse.recovery.reader_rules import measured, safetensors_header, why_unfit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,16 +32,7 @@ class SafetensorsForm:
 
     def refusal(self, name: str, dtype: DType, shape: tuple[int, ...], size: int) -> str | None:
         """Return why a tensor of ``size`` elements cannot be written; None if it can."""
-        why = why_no_name(name, self.name)
-        if why is not None:
-            return why
-        if not dtype.is_number:
-            return f"its elements, of {dtype}, are not numbers"
-        if word_of(dtype) is None:
-            return f"safetensors has no type for {dtype}" + (" in whole bytes" if dtype.name in _RANKS else "")
-        if size * dtype.bits % 8:
-            return f"{size} elements of {dtype} do not fill whole bytes"
-        return None
+        return why_unfit(name, dtype, size)
 
     def copies(self, tensor: BlockTensor) -> bool:
         """Say whether the blocks of a tensor are written as they stand: no, only GGUF has blocks."""

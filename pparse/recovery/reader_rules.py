@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 
-from pparse.parsers.safetensors.entry import METADATA, REFERENCE_HEADER_LIMIT
+from pparse.parsers.safetensors.entry import METADATA, REFERENCE_HEADER_LIMIT, STORED_DTYPES, word_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any, Final
+
+    from pparse.tensors.dtype import DType
 
     # Name, type, shape, and where the bytes begin and end.
     Entry = tuple[str, str, Sequence[int], int, int]
@@ -43,6 +45,21 @@ def why_no_name(name: str, form: str) -> str | None:
         return "readers of zip files end a name at its NUL character"
     if form == "npz" and len(name.encode()) > _MOST_NAME:
         return "the name is longer than a zip file can hold"
+    return None
+
+
+def why_unfit(name: str, dtype: DType, size: int) -> str | None:
+    """Return why no safetensors file can hold a tensor of ``size`` elements under that name; None if one can."""
+    why = why_no_name(name, "safetensors")
+    if why is not None:
+        return why
+    if not dtype.is_number:
+        return f"its elements, of {dtype}, are not numbers"
+    if word_of(dtype) is None:
+        known = any(dtype.name == stored.name for stored in STORED_DTYPES.values())
+        return f"safetensors has no type for {dtype}" + (" in whole bytes" if known else "")
+    if size * dtype.bits % 8:
+        return f"{size} elements of {dtype} do not fill whole bytes"
     return None
 
 

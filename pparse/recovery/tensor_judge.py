@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pparse.data.hidden import HiddenData
 from pparse.findings import Status
-from pparse.parsers.safetensors.entry import REFERENCE_HEADER_LIMIT, word_of
-from pparse.recovery.reader_rules import why_no_name
+from pparse.parsers.safetensors.entry import REFERENCE_HEADER_LIMIT
+from pparse.recovery.reader_rules import why_unfit
 from pparse.tensors.tensor import Span, Tensor
 
 TYPE_CHECKING = False
@@ -64,15 +64,13 @@ class TensorJudge:
         if number >= self.too_many.get(suspect, number + 1):
             return TOO_LONG
         dtype = tensor.dtype
-        if dtype is None or word_of(dtype) is None:
-            return f"safetensors has no type for {dtype or tensor.stored_dtype}"
-        if tensor.size * dtype.bits % 8:
-            return f"{tensor.size} elements of {dtype} do not fill whole bytes"
-        if dtype.packed and not _in_order(tensor):
-            return f"elements of {dtype} that do not follow each other share bytes"
-        why = why_no_name(tensor.name, "safetensors")
+        if dtype is None:
+            return f"safetensors has no type for {tensor.stored_dtype}"
+        why = why_unfit(tensor.name, dtype, tensor.size)
         if why is not None:
             return why
+        if dtype.packed and not _in_order(tensor):
+            return f"elements of {dtype} that do not follow each other share bytes"
         size = dtype.stored_nbytes(tensor.size)
         if size > self._room and size > tensor.stored_nbytes:
             return f"few bytes stand for all of its {size:,}, more than may be written"
