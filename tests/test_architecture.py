@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import gc
 import importlib.util
+import subprocess
 import sys
 import tomllib
 import types
 from functools import cache
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING
 
 import pytest
@@ -184,6 +186,18 @@ def test_runtime_dependencies_of_the_lower_layers_are_lazy() -> None:
 def test_files_are_short(module: str, path: Path) -> None:
     lines = len(path.read_text().splitlines())
     assert lines <= LINES, f"{module} has {lines} lines: is it two files?"
+
+
+def test_the_top_level_holds_no_data() -> None:
+    """What a trial leaves behind there has been committed once."""
+    if not (ROOT / ".git").exists() or which("git") is None:
+        pytest.skip("this is no checkout")
+    listed = subprocess.run(("git", "ls-files", "--", ":(top,glob)*"), cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip(listed.stderr)  # git may not trust the owner of the folder
+    tracked = listed.stdout.split()
+    kinds = {Path(name).suffix for name in tracked if not name.startswith(".")}
+    assert kinds <= {"", ".in", ".md", ".py", ".toml", ".yml"}
 
 
 def test_packages_are_all_named() -> None:
