@@ -63,16 +63,8 @@ def give_many(document: Extraction, options: Any, out: Output) -> int:
         items = [Chosen(tensor, None if tensor.name in kept else dtype) for tensor in whole]
         write_chosen(items, form, options, out, kept_metadata(viewer, form))
     _tell_lost(lost, len(whole), out)
-    if texts and not whole and not lost:
-        raise UnsupportedError(
-            "only tensors of texts match, which are not arrays of numbers: 'pparse get FILE NAME --json' "
-            "shows one of them",
-            path=texts[0].name,
-        )
     if texts:
-        names = ", ".join(tensor.name for tensor in texts[:_NAMED])
-        more = f", and {len(texts) - _NAMED:,} more" if len(texts) > _NAMED else ""
-        out.error(f"note: {count_words(len(texts), 'tensor')} of texts left out: {names}{more}")
+        _tell_texts(texts, out, only=len(whole) + len(lost) == 0)
     return code
 
 
@@ -83,6 +75,19 @@ def _left_out(tensor: Tensor) -> LeftOut | None:
     if flaw is None and tensor.status is Status.UNSUPPORTED:
         flaw = tensor.status, "it cannot be read" if tensor.finding is None else tensor.finding.reason
     return None if flaw is None else LeftOut(tensor.name, *flaw)
+
+
+def _tell_texts(texts: list[Tensor], out: Output, *, only: bool) -> None:
+    """Name the tensors of texts, which no such file holds. Raises `UnsupportedError` if ``only`` they match."""
+    if only:
+        raise UnsupportedError(
+            "only tensors of texts match, which are not arrays of numbers: 'pparse get FILE NAME --json' "
+            "shows one of them",
+            path=texts[0].name,
+        )
+    names = ", ".join(tensor.name for tensor in texts[:_NAMED])
+    more = f", and {len(texts) - _NAMED:,} more" if len(texts) > _NAMED else ""
+    out.error(f"note: {count_words(len(texts), 'tensor')} of texts left out: {names}{more}")
 
 
 def _complain(matches: Matcher, out: Output) -> bool:
