@@ -17,6 +17,7 @@ from array import array
 from bisect import bisect_right
 from codecs import utf_8_decode
 from enum import Enum
+from operator import attrgetter
 
 from pparse.errors import GapError, LimitError
 from pparse.lazy import lazy_pattern
@@ -82,6 +83,9 @@ class _Block:
         self.rows: Rows | None = None
 
 
+_first_of: Final = attrgetter("first")
+
+
 class PlainText:
     """The entries of a header with its text in ``[start, end)``, as far as it is written as all writers do."""
 
@@ -103,7 +107,6 @@ class PlainText:
         """Where the tensors lie."""
         self._seen = SeenKeys(budget)
         self._blocks: list[_Block] = []
-        self._firsts: list[int] = []  # their first numbers
         self._charge = budget.charge(0, "entries of the header", self._drop)
         self._hashes: array[int] | None = None
         self._names: dict[str, tuple[int, TensorInfo | None]] | KeyTable | None = None
@@ -137,14 +140,13 @@ class PlainText:
         block = self._blocks[self._block_of(number)]
         return self._rows_of(block)[number - block.first]
 
-    def names(self) -> Iterator[str]:
-        """Yield the names of all entries that were read, ``__metadata__`` among them."""
+    def _every_row(self) -> Iterator[tuple[str, TensorInfo | None]]:
+        """Yield name and entry of all that were read, ``__metadata__`` among them."""
         for block in self._blocks:
-            for name, _ in self._rows_of(block):
-                yield name
+            yield from self._rows_of(block)
 
     def _block_of(self, number: int) -> int:
-        return max(0, bisect_right(self._firsts, number) - 1)
+        return max(0, bisect_right(self._blocks, number, key=_first_of) - 1)
 
     def keep_hashes(self) -> None:
         """Keep the hashes of names, 8 bytes each, of a long text that was not read yet: a name will be looked for."""
@@ -167,7 +169,7 @@ class PlainText:
             try:
                 known = self._make_names()
             except LimitError:
-                every = enumerate(row for block in self._blocks for row in self._rows_of(block))
+                every = enumerate(self._every_row())
                 return next(((number, info) for number, (other, info) in every if other == name), None)
         if not isinstance(known, KeyTable):
             return known.get(name)
@@ -181,12 +183,11 @@ class PlainText:
         """Make the table of names. Raises `LimitError` if there is no room."""
         if self._is_small:
             self._names_charge.resize(_NAME * self.count)
-            rows = (row for block in self._blocks for row in self._rows_of(block))
-            self._names = known = {name: (number, info) for number, (name, info) in enumerate(rows)}
+            self._names = known = {name: (number, info) for number, (name, info) in enumerate(self._every_row())}
             return known
         budget = self._host.session.budget
         with budget.charge(EACH * self.count + MAKING * min(SLICE, self.count), "building a table of names"):
-            table = KeyTable(map(hash, self.names()) if self._hashes is None else self._hashes)
+            table = KeyTable(self._hashes or (hash(name) for name, _ in self._every_row()))
         self._names_charge.resize(table.memory)
         self._names, self._hashes = table, None
         return table
@@ -232,7 +233,6 @@ class PlainText:
             return self._stop()
         behind = self._pos + (at if block.isascii() else len(text[:at].encode()))
         if rows:
-            self._firsts.append(self.count)
             self._blocks.append(_Block(self.count, self._pos, behind, len(rows)))
             if hold:
                 self._hold(self._blocks[-1], rows)

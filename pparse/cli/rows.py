@@ -104,30 +104,21 @@ def in_order(
 ) -> Iterator[Any]:
     """Return ``rows`` sorted (``how`` None: by rank and name); if they cannot be held, in file order with a note."""
     stream = iter(rows)
-    return stream if how == "none" else _sorted(stream, how, held, out, name, size, offset, rank)
+    if how == "none":
+        return stream
+    key: dict[str | None, Callable[[Any], Any]] = {
+        "size": lambda item: (-size(item), natural(name(item))),
+        "offset": offset,
+        "name": lambda item: natural(name(item)),
+        None: lambda item: (rank(item), natural(name(item))),
+    }
+    return _sorted(stream, key[how], held, out, asked=how is not None)
 
 
-def _sorted(
-    stream: Iterator[Any],
-    how: str | None,
-    held: Held,
-    out: Output,
-    name: Any,
-    size: Any,
-    offset: Any,
-    rank: Callable[[Any], int],
-) -> Iterator[Any]:
+def _sorted(stream: Iterator[Any], key: Callable[[Any], Any], held: Held, out: Output, *, asked: bool) -> Iterator[Any]:
     if held.fill(stream):
-        items = held.items
-        if how == "size":
-            items.sort(key=lambda item: (-size(item), natural(name(item))))
-        elif how == "offset":
-            items.sort(key=offset)
-        elif how == "name":
-            items.sort(key=lambda item: natural(name(item)))
-        else:
-            items.sort(key=lambda item: (rank(item), natural(name(item))))
-    elif how is not None:
+        held.items.sort(key=key)
+    elif asked:
         out.error(
             f"note: more than {len(held.items):,} rows, too many to sort in the memory budget: they are in the "
             "order of the file; a larger --budget sorts more"

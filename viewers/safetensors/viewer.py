@@ -44,11 +44,7 @@ class HeaderTensor(Tensor):
 
     def as_listed(self) -> tuple[Status, bool | None]:
         """Return status and what was verified as far as the header was read, if nothing else is known."""
-        owner = self._owner
-        data = owner.extraction.data
-        if owner.parser.conflicts or owner.parser.adrift is not None or data.flawed or data.has_proofs:
-            return super().as_listed()
-        return self._status, None
+        return (self._status, None) if self._owner._is_quiet else super().as_listed()
 
     def why_listed(self) -> Finding | None:
         """Return what is wrong with it as far as the header was read, if nothing else is known."""
@@ -224,17 +220,12 @@ class SafetensorsViewer(Viewer):
             self._holes = self.parser.unwritten()
         return self._holes
 
-    def _unwritten(self, span: Span) -> tuple[int, int]:
-        """Return ``(offset of the first, number)`` of those bytes of ``span`` that lie in holes of the file."""
-        holes = self._holes if self._holes is not None else self.holes
-        return unwritten_in(holes, span.offset, span.offset + span.length)
-
     def finding_of(self, tensor: Tensor) -> Finding | None:
         """Return the finding on a tensor that lies in a hole of the file."""
         if not tensor.unwritten_nbytes:
             return None
         span = tensor.spans[0]
-        first, length = self._unwritten(span)
+        first, length = unwritten_in(self.holes, span.offset, span.offset + span.length)
         return Finding(
             "unwritten",
             f"{length} of {span.length} bytes were never written (a file hole): they read as zeros",
