@@ -235,16 +235,15 @@ def _find_tensor(
     document: Extraction, viewer: Viewer, path: str
 ) -> tuple[Tensor | Node, tuple[Any, ...] | None] | Node:
     """Return the tensor, or else the node, at ``path``, and what of it is asked for."""
-    # The name as it is, and as `ls` shows unprintable characters.
+    # The name as it is, and as `ls` shows unprintable characters; one that no sound file has only if no node is there.
+    asked: list[tuple[str, tuple[Any, ...] | None]] = []
     for name in dict.fromkeys((path, unescaped(path))):
-        tensor = viewer.find(name)
-        if tensor is not None:
-            return tensor, None
-        parts = split_slice(name)
-        if parts is not None:
-            tensor = viewer.find(parts[0])
-            if tensor is not None:
-                return tensor, parts[1]
+        asked.append((name, None))
+        if (split := split_slice(name)) is not None:
+            asked.append(split)
+    for name, selection in asked:
+        if viewer.may_name(name) and (tensor := viewer.find(name)) is not None:
+            return tensor, selection
     only = _only_tensor(viewer) if path.startswith("[") else None
     sliced = split_slice(f"_{path}") if only is not None else None
     if only is not None and sliced is not None and sliced[0] == "_":
@@ -255,6 +254,9 @@ def _find_tensor(
         parts = split_slice(path)
         if parts is not None and (node := _sliced_at(document, *parts)) is not None:
             return node, parts[1]
+        for name, selection in asked:
+            if not viewer.may_name(name) and (tensor := viewer.find(name)) is not None:
+                return tensor, selection
         if isinstance(error, ChildKeyError | ChildIndexError) and error.path != "the root":
             raise  # the path is valid up to a point, which the error names
         if viewer.names_may_be_lost and (extent := viewer.extent()).at_least:

@@ -201,6 +201,10 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """Return by what else `find` finds a tensor, and patterns match it, the shortest last: its `Tensor.key`."""
         return ()
 
+    def may_name(self, text: str) -> bool:
+        """Return whether a sound file may have a tensor of this name; never reads."""
+        return True
+
     def has_more_than(self, count: int) -> bool:
         """Return whether there are more than ``count`` tensors, as far as that is cheap to find out."""
         return (self.size_hint() or 0) > count

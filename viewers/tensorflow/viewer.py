@@ -64,6 +64,13 @@ class TensorflowViewer(ProtoViewer):
 
         return tensorflow_graph(self.root, meta_graph=number, max_nodes=MAX_NODES if max_nodes is None else max_nodes)
 
+    def may_name(self, text: str) -> bool:
+        """Return whether it has no bracket: TensorFlow takes no node whose name has one, and paths of nodes have them.
+
+        Source: ``IsValidNodeName`` in tensorflow/core/framework/node_def_util.cc.
+        """
+        return "[" not in text
+
     # -- what the file says of itself --------------------------------------------------------------------------------
 
     @property
