@@ -18,8 +18,7 @@ from pparse.errors import CancelledError, ClosedError, DataChangedError, PparseE
 from pparse.tree.container import Container
 from pparse.tree.context import DONE
 from pparse.tree.entry import MAP, Entry
-from pparse.tree.parser import Parser
-from pparse.tree.recognition import Confidence, bare_name
+from pparse.tree.parser import Confidence, Parser, bare_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ States: none. What a stream holds is decoded by `pparse.compressed.inflated` and
 
 from __future__ import annotations
 
-from pparse.codecs.decoding import decompressor
+from pparse.codecs.base import decompressor
 from pparse.codecs.gzip_header import BGZF_END, FTEXT, MAX_HEADER, SYSTEMS, parse_header
 from pparse.codecs.table import CODECS
 from pparse.containers.stream import StreamParser
@@ -17,7 +17,7 @@ from pparse.errors import PASSING, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB, count_words, format_size
 from pparse.tree.entry import LIST, MAP, Entry
-from pparse.tree.recognition import Confidence
+from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pparse.compressed.gzip_index import GzipIndex
     from pparse.tree.node import Node
-    from pparse.tree.recognition import Excerpt
+    from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
 
 # Decoded to see whether a stream is one.

@@ -15,7 +15,7 @@ from pparse.parsers.protobuf.fits import is_text
 from pparse.parsers.protobuf.message_format import HEAD, MessageParser
 from pparse.parsers.protobuf.parser import ProtobufParser
 from pparse.tree.container import Container
-from pparse.tree.recognition import Confidence, signatures
+from pparse.tree.parser import Confidence, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction, FolderExtraction
     from pparse.parsers.protobuf.index import Piece
     from pparse.tree.entry import Entry
-    from pparse.tree.recognition import Excerpt
+    from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
 

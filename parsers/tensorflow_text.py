@@ -21,8 +21,7 @@ from pparse.lazy import lazy_pattern
 from pparse.tree.container import Container
 from pparse.tree.context import DONE
 from pparse.tree.entry import MAP, Entry
-from pparse.tree.parser import Parser
-from pparse.tree.recognition import Confidence
+from pparse.tree.parser import Confidence, Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from pparse.budget import Charge
     from pparse.document.extraction import Extraction
     from pparse.tree.context import NodeContext, Step
-    from pparse.tree.recognition import Excerpt
+    from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
 
 # How a text of each begins, the first field that tells it, and the format of the message.

@@ -59,8 +59,7 @@ if TYPE_CHECKING:
     from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
     from pparse.tree.listing import Listing
     from pparse.tree.node import Node
-    from pparse.tree.parser import Parser
-    from pparse.tree.recognition import Confidence, Excerpt, Signature
+    from pparse.tree.parser import Confidence, Excerpt, Parser, Signature
     from pparse.tree.record import Field, Record
     from pparse.tree.visit import Member
 
@@ -81,14 +80,14 @@ _find_packages()
 
 _WHERE = {
     "BytesData": "data.base",
-    "Confidence": "tree.recognition",
+    "Confidence": "tree.parser",
     "Container": "tree.container",
     "Cursor": "data.reader",
     "DONE": "tree.context",
     "DType": "tensors.tensor",
     "Data": "data.base",
     "Entry": "tree.entry",
-    "Excerpt": "tree.recognition",
+    "Excerpt": "tree.parser",
     "Extraction": "document.extraction",
     "Field": "tree.record",
     "FileData": "data.files",
@@ -112,7 +111,7 @@ _WHERE = {
     "Registry": "document.registry",
     "SCALAR": "tree.entry",
     "Severity": "findings",
-    "Signature": "tree.recognition",
+    "Signature": "tree.parser",
     "SplicedData": "data.spliced",
     "Status": "findings",
     "Tensor": "tensors.tensor",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pparse.tree.recognition import Confidence, Excerpt, confidence_of
+from pparse.tree.parser import Confidence, Excerpt, confidence_of
 
 if TYPE_CHECKING:
     from pparse.data.reader import Range

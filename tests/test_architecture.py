@@ -293,19 +293,19 @@ def uses_of_paths(nodes: Iterable[ast.AST]) -> set[str]:
 
 
 def test_only_data_know_that_a_source_is_a_file() -> None:
-    """A source may be memory, an archive or far away: whoever reads it asks `Data`, `Folder` or `data.local`."""
+    """A source may be memory, an archive or far away: whoever reads it asks `Data`, `Folder` or `data.files`."""
     assert uses_of_paths(ast.walk(ast.parse("import os\nos.path.join(a, b)"))) == {"join"}
     assert uses_of_paths(ast.walk(ast.parse("from os import path"))) == {"path"}
     nodes = {module: nodes_of(path) for module, path in MODULES if room(module) != "data"}
     users = {module for module, found in nodes.items() if uses_of_paths(found)}
-    assert users == set(OWN_PATHS), f"ask pparse.data.local: {users - set(OWN_PATHS)}; gone: {set(OWN_PATHS) - users}"
+    assert users == set(OWN_PATHS), f"ask pparse.data.files: {users - set(OWN_PATHS)}; gone: {set(OWN_PATHS) - users}"
     knowing = {
         module
         for module, found in nodes.items()
         for node in found
         if "FileData" in (getattr(node, "id", ""), getattr(node, "attr", ""), getattr(node, "name", ""))
     }
-    assert knowing == {"pparse"}, "they know FileData: use members of Data, and data.local.open_file"
+    assert knowing == {"pparse"}, "they know FileData: use members of Data, and data.files.open_file"
 
 
 # Where the words of other libraries are understood, which have no codes.

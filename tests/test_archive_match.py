@@ -17,7 +17,7 @@ from pparse.errors import FormatError
 from pparse.parsers.tar.parser import TarParser
 from pparse.parsers.zip.match import match_tail
 from pparse.parsers.zip.parser import ZipParser
-from pparse.tree.recognition import Confidence
+from pparse.tree.parser import Confidence
 from tests.conftest import safetensors
 from tests.recognising import confidence
 from tests.zip_samples import Archive, Made, noise

@@ -14,8 +14,7 @@ import pparse.parsers
 from pparse.codecs.table import CODECS
 from pparse.document.builtin_formats import ROWS
 from pparse.document.registry import BUILTINS, import_dotted
-from pparse.tree.parser import Parser
-from pparse.tree.recognition import Confidence
+from pparse.tree.parser import Confidence, Parser
 from tests import make_builtin_formats as make
 
 

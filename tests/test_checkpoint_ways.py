@@ -572,13 +572,10 @@ def test_nothing_was_saved_if_there_is_but_a_list(run, tmp_path):
 
 
 def test_recover_counts_the_checksums_of_a_checkpoint_of_version_1_as_check_does(run, tmp_path):
-    import re
-
-    ran = run("check", DATA / "version1.ckpt")
-    agreed = re.search(r"(\d+) tensors; a checksum agrees for (\d+) of them", ran.out)
+    # The blocks have the checksums: what is computed from numbers in them is as sure as what is copied.
+    assert "21 tensors; a checksum agrees for each" in run("check", DATA / "version1.ckpt").out
     ran = run("recover", DATA / "version1.ckpt", "-o", tmp_path / "out")
-    assert agreed is not None
-    assert f"a checksum agrees for {agreed[2]} of {agreed[1]} parts of it" in ran.out
+    assert "a checksum agrees for each of 21 parts of it" in ran.out
 
 
 def test_convert_without_a_damaged_tensor_does_not_suspect_others(run, slots, tmp_path):

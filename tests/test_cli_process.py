@@ -283,7 +283,7 @@ with open(os.environ["TOY_LOG"], "a") as log:
 
 from pparse import Tensor, Viewer
 from pparse.parsers.json.parser import JsonParser
-from pparse.tree.recognition import Confidence
+from pparse.tree.parser import Confidence
 
 
 class ToyParser(JsonParser):

@@ -190,7 +190,7 @@ def test_nothing_to_dequantise_is_told(tmp_path):
 
 
 def test_scales_too_many_to_be_kept_are_read_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr("pparse.tensors.scaled._KEPT", 1)
+    monkeypatch.setattr("pparse.tensors.scales._KEPT", 1)
     codes, scale = CODES.astype(E4M3), np.float32([[1, 2], [3, 4]])
     source = save(tmp_path / "m.safetensors", {"w": codes, "w_scale": scale})
     with pparse.view(source) as model:
@@ -310,7 +310,7 @@ def test_nvfp4_is_multiplied_by_both_scales(tmp_path):
 
 @pytest.mark.parametrize("point", ["_", "."])
 def test_mxfp4_is_multiplied_and_turned_as_transformers_does(tmp_path, point, monkeypatch):
-    monkeypatch.setattr("pparse.tensors.scaled._WINDOW", 200)
+    monkeypatch.setattr("pparse.tensors.scales._WINDOW", 200)
     packed, numbers = nibbles((2, 5, 3, 16))
     scale = np.random.default_rng(1).integers(100, 140, (2, 5, 3), dtype=np.uint8)
     scale[0, 0, 0] = 0

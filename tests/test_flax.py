@@ -15,7 +15,7 @@ import pytest
 import pparse
 from pparse import DamagedTensorError, Status, TruncatedTensorError, UnsupportedError
 from pparse.data.base import BytesData
-from pparse.tensors.remark import Remark
+from pparse.tensors.status import Remark
 from tests.msgpack_samples import FLAX, NUMPY, Raw, array, encode, ext, pairs
 
 

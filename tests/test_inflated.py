@@ -25,10 +25,8 @@ from pparse.budget import MemoryBudget
 from pparse.codecs import CHECKPOINT
 from pparse.codecs.base import ZSTD
 from pparse.codecs.output_cache import Checkpoint
-from pparse.compressed.checkpoints import Checkpoints
-from pparse.compressed.environment import DecodeEnv
-from pparse.compressed.inflated import InflatedData
-from pparse.compressed.kept_output import KeptOutput
+from pparse.compressed.decode_loop import Checkpoints, KeptOutput
+from pparse.compressed.inflated import DecodeEnv, InflatedData
 from pparse.data.base import Access, BytesData, Gap, IoStats
 from pparse.data.files import FileData
 from pparse.data.scratch import Scratch
@@ -606,7 +604,7 @@ def test_checkpoints_shorten_the_way_back(codec):
 
 
 def test_checkpoints_are_few_and_charged(monkeypatch):
-    monkeypatch.setattr("pparse.compressed.checkpoints._SPACING", 256 * KIB)
+    monkeypatch.setattr("pparse.compressed.decode_loop._SPACING", 256 * KIB)
     content = LARGE * 16
     budget = MemoryBudget(64 * MIB)
     data = inflate("gzip", gzip.compress(content, 1), budget=budget)
@@ -678,8 +676,8 @@ def test_a_checkpoint_that_the_budget_took_is_passed_over():
 
 
 def test_a_small_step_back_stays_cheap_where_checkpoints_are_far_apart(monkeypatch):
-    monkeypatch.setattr("pparse.compressed.checkpoints._SPACING", 256 * KIB)
-    monkeypatch.setattr("pparse.compressed.checkpoints._POINTS", 20)
+    monkeypatch.setattr("pparse.compressed.decode_loop._SPACING", 256 * KIB)
+    monkeypatch.setattr("pparse.compressed.decode_loop._POINTS", 20)
     content = LARGE * 16
     data = inflate("gzip", gzip.compress(content, 1))
     data.finish()

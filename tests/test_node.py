@@ -16,7 +16,7 @@ from pparse import UNLOADED_VALUE, Entry, Limits, Parser, Status
 from pparse.errors import ClosedError, LimitError, MalformedError, PathError
 from pparse.tree.context import DONE
 from pparse.tree.entry import MAP
-from pparse.tree.recognition import Confidence
+from pparse.tree.parser import Confidence
 from tests import sweep
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 import pparse
 from pparse import Status
 from pparse.data.base import BytesData
-from pparse.data.flipped import FlippedData
+from pparse.data.spliced import FlippedData
 from pparse.viewers.pickle.tree import SavedObject
 from tests.pytorch_zoo import FOLDER, REFUSED, REFUSED_AND_WHOLE, SAMPLES, check, expected
 

@@ -13,8 +13,9 @@ import pytest
 
 import pparse
 from pparse.data.base import BytesData, GapTable
-from pparse.data.hidden import HiddenData
-from pparse.data.range_status import Condemned, Proofs, SuspectRange
+from pparse.data.range_status import Condemned, SuspectRange
+from pparse.data.spliced import HiddenData
+from pparse.data.stretches import Stretches
 from pparse.data.zero_runs import zero_runs
 from pparse.errors import DamagedTensorError, MissingTensorError, TruncatedTensorError
 from pparse.findings import Status
@@ -62,7 +63,7 @@ def view(tmp_path):
 
 
 def test_proofs_that_meet_are_one():
-    proofs = Proofs()
+    proofs = Stretches()
     for start, end in ((10, 20), (30, 40), (20, 30), (60, 70), (5, 12)):
         proofs.add(start, end)
     assert proofs.covers(5, 40)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import pparse
-from pparse.document.downloads import outside
+from pparse.document.opening import outside
 from pparse.errors import SourceError
 from tests import onnx_files
 from tests.truth.samples import load

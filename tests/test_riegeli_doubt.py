@@ -13,8 +13,8 @@ import pparse
 from pparse import Status
 from pparse.cli import main
 from pparse.data.base import BytesData
-from pparse.data.hidden import HiddenData
-from pparse.data.range_status import Proofs
+from pparse.data.spliced import HiddenData
+from pparse.data.stretches import Stretches
 from pparse.errors import MalformedError
 from pparse.riegeli import RecordReader, RecordWriter
 from tests.riegeli_fixtures import chunk_table
@@ -169,7 +169,7 @@ def test_what_no_hash_covers_stays_in_doubt():
 
 
 def test_what_was_not_confirmed_is_what_lies_between_proofs():
-    proofs = Proofs()
+    proofs = Stretches()
     for start, end in ((10, 20), (30, 40), (50, 60)):
         proofs.add(start, end)
     assert proofs.without(0, 100) == [(0, 10), (20, 30), (40, 50), (60, 100)]

@@ -16,13 +16,12 @@ from pparse.budget import MemoryBudget
 from pparse.compressed.gzip_index import gzip_entry
 from pparse.compressed.inflated import InflatedData
 from pparse.compressed.resumed import ResumedData
-from pparse.data import local
+from pparse.data import files
 from pparse.data.base import BytesData, Data
 from pparse.data.block_cache import BlockCache
 from pparse.data.file_object import StreamData
 from pparse.data.files import FileData
-from pparse.data.hidden import HiddenData
-from pparse.data.spliced import MissingData, SplicedData, ZeroData
+from pparse.data.spliced import HiddenData, MissingData, SplicedData, ZeroData
 from pparse.errors import ClosedError, SourceError
 from pparse.riegeli.source import SeekableData
 from pparse.testing.fakes import FakeData
@@ -118,17 +117,17 @@ def test_questions_about_paths_that_do_not_exist_have_answers(path, tmp_path):
     none = os.fspath(tmp_path / "none")
     os.symlink(none, tmp_path / "broken")
     broken = os.fspath(tmp_path / "broken")
-    assert not local.same_file(path, none)
-    assert not local.same_file(path, "\0")
-    assert local.same_file(path, path)
-    assert local.is_there(broken)
-    assert not local.exists(broken)
-    assert local.linked_name(broken) == "none"
-    assert local.linked_name(path) is None
-    assert sorted(local.names_in(os.fspath(tmp_path))) == ["broken", "file"]
-    assert list(local.names_in(none)) == []
+    assert not files.same_file(path, none)
+    assert not files.same_file(path, "\0")
+    assert files.same_file(path, path)
+    assert files.is_there(broken)
+    assert not files.exists(broken)
+    assert files.linked_name(broken) == "none"
+    assert files.linked_name(path) is None
+    assert sorted(files.names_in(os.fspath(tmp_path))) == ["broken", "file"]
+    assert list(files.names_in(none)) == []
     with pytest.raises(SourceError):
-        local.open_file(none)
+        files.open_file(none)
 
 
 def test_a_part_of_a_split_file_is_not_written_over(tmp_path):

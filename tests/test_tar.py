@@ -17,7 +17,7 @@ from pparse.parsers.tar.headers import BLOCK
 from pparse.parsers.tar.parser import TarParser
 from pparse.parsers.tar.walk import TarWalker
 from pparse.testing.fakes import FakeData, RestartData, UnknownSizeData
-from pparse.tree.recognition import Confidence
+from pparse.tree.parser import Confidence
 from tests import sweep
 from tests.recognising import confidence
 from tests.rows import rows

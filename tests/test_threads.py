@@ -20,12 +20,13 @@ import pparse
 from pparse.budget import MemoryBudget
 from pparse.compressed.inflated import InflatedData
 from pparse.data.base import BytesData, IoStats
-from pparse.data.range_status import Condemned, Proofs, SuspectRange
+from pparse.data.range_status import Condemned, SuspectRange
+from pparse.data.stretches import Stretches
 from pparse.errors import PparseError
 from pparse.findings import Finding, FindingList
 from pparse.locking import GROUP, guarded, steps
 from pparse.protobuf.schema import Schema
-from pparse.tree.retention import Retention
+from pparse.tree.index import Retention
 from tests import sweep
 from tests.truth.cases import Case
 
@@ -529,7 +530,7 @@ def test_findings_are_kept_once_each() -> None:
 
 
 def test_stretches_are_noted_and_looked_up_at_one_time() -> None:
-    proofs, condemned = Proofs(), Condemned()
+    proofs, condemned = Stretches(), Condemned()
     far = 1 << 40  # behind all the others: its place in the tables changes all the time
     proofs.add(far, far + 10)
     condemned.add(SuspectRange(far, far + 10, "bad"))

@@ -17,7 +17,7 @@ from pparse.data.reader import Range
 from pparse.errors import LimitError, MalformedError, PathError, UnsupportedError
 from pparse.findings import Severity, Status
 from pparse.parsers.zip.parser import ZipParser
-from pparse.tree.recognition import Confidence
+from pparse.tree.parser import Confidence
 from tests import zstd
 from tests.recognising import confidence
 from tests.zip_samples import Archive, Made, Sink, add, noise, torch_like

@@ -24,8 +24,7 @@ from pparse.lazy import lazy_pattern
 from pparse.tree.container import Container
 from pparse.tree.context import DONE
 from pparse.tree.entry import LIST, MAP, Entry
-from pparse.tree.parser import Parser
-from pparse.tree.recognition import UNFINISHED_SUFFIXES, Confidence, signatures
+from pparse.tree.parser import UNFINISHED_SUFFIXES, Confidence, Parser, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
     from pparse.tree.context import NodeContext, Step
-    from pparse.tree.recognition import Excerpt
+    from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
 
 INDEX: Final = ".index"

@@ -9,7 +9,7 @@ from pparse.errors import EndOfDataError, PathError, SourceError
 from pparse.findings import Finding
 from pparse.lazy import lazy_pattern
 from pparse.parsers.checkpoint.beside import DATA, INDEX, STATE, StandInParser, note_others, read_state, without_marks
-from pparse.tree.recognition import Confidence
+from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

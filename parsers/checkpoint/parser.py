@@ -32,7 +32,7 @@ from pparse.parsers.protobuf.parser import ProtobufParser
 from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.tree.entry import MAP, Entry
 from pparse.tree.index import IndexNote
-from pparse.tree.recognition import UNFINISHED_SUFFIXES, Confidence, signatures
+from pparse.tree.parser import UNFINISHED_SUFFIXES, Confidence, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pparse.protobuf.schema import MessageType
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
-    from pparse.tree.recognition import Excerpt
+    from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
 
 HEADER: Final = "tensorflow.BundleHeaderProto"

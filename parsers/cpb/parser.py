@@ -37,7 +37,7 @@ from pparse.riegeli.lookup import RecordLookup
 from pparse.riegeli.sightings import Sightings
 from pparse.riegeli.verdicts import Verdicts
 from pparse.tree.entry import SCALAR, UNLOADED_VALUE, Entry
-from pparse.tree.recognition import Confidence, Signature, bare_name, confidence_of
+from pparse.tree.parser import Confidence, Signature, bare_name, confidence_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pparse.riegeli.positions import SkippedRegion
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
-    from pparse.tree.recognition import Excerpt
+    from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
 

@@ -34,8 +34,7 @@ from pparse.tree.context import DONE, decode_text
 from pparse.tree.entry import LIST, MAP, Entry
 from pparse.tree.key_table import key_hash, repeated_hashes
 from pparse.tree.listing import Listing
-from pparse.tree.parser import Parser
-from pparse.tree.recognition import Signature
+from pparse.tree.parser import Parser, Signature
 from pparse.tree.record import Field, Record
 
 TYPE_CHECKING = False

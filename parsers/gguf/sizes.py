@@ -6,7 +6,7 @@ from math import prod
 
 from pparse.limits import count_words, format_size
 from pparse.parsers.gguf.types import NAMES, TYPES
-from pparse.tree.number_array import NumberArray
+from pparse.tree.record import NumberArray
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from pparse.parsers.msgpack.parser import MsgpackParser
 from pparse.parsers.msgpack.values import container, decode, head, is_text
 from pparse.tree.context import DONE
 from pparse.tree.entry import MAP
-from pparse.tree.parser import Parser
-from pparse.tree.recognition import Confidence, signatures
+from pparse.tree.parser import Confidence, Parser, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from pparse.tree.context import Done, NodeContext, State, Step
     from pparse.tree.entry import Key
     from pparse.tree.node import Node
-    from pparse.tree.recognition import Excerpt
+    from pparse.tree.parser import Excerpt
     from pparse.tree.visit import Visit
 
 CHUNKED: Final = "__msgpack_chunked_array__"

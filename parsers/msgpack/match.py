@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pparse.errors import EndOfDataError, MalformedError
 from pparse.parsers.msgpack.values import container, decode, head
-from pparse.tree.recognition import Confidence
+from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from pparse.tree.recognition import Excerpt
+    from pparse.tree.parser import Excerpt
 
 HEAD: Final = 4 << 10
 # Bytes of keys, with their heads, that do not come about by chance.

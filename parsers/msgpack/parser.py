@@ -43,8 +43,7 @@ from pparse.parsers.msgpack.values import (
 )
 from pparse.tree.context import DONE, decode_text
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
-from pparse.tree.parser import Parser
-from pparse.tree.recognition import Confidence, signatures
+from pparse.tree.parser import Confidence, Parser, signatures
 from pparse.tree.visit import Visit
 
 TYPE_CHECKING = False
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
     from pparse.tree.context import Done, NodeContext, State, Step
     from pparse.tree.entry import Key
     from pparse.tree.node import Node
-    from pparse.tree.recognition import Excerpt
+    from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
 
 # Larger containers are read by themselves, and their indexes kept.

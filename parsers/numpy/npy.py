@@ -24,8 +24,7 @@ from pparse.tree.container import Container
 from pparse.tree.context import DONE
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.tree.listing import Listing, global_lines
-from pparse.tree.parser import Parser
-from pparse.tree.recognition import Signature
+from pparse.tree.parser import Parser, Signature
 from pparse.writers.npy import MAGIC
 
 TYPE_CHECKING = False

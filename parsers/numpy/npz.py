@@ -6,7 +6,7 @@ any member for an array that begins as one (numpy/lib/npyio.py, `NpzFile`).
 
 from __future__ import annotations
 
-from pparse.data.range_status import Proofs
+from pparse.data.stretches import Stretches
 from pparse.errors import PASSING, DataChangedError, PparseError
 from pparse.findings import Severity, Status
 from pparse.lazy import lazy_pattern
@@ -16,7 +16,7 @@ from pparse.parsers.zip.note import ZipNote
 from pparse.parsers.zip.parser import ZipParser
 from pparse.parsers.zip.small_members import first_content
 from pparse.tree.listing import global_lines
-from pparse.tree.recognition import Confidence
+from pparse.tree.parser import Confidence
 from pparse.writers.npy import MAGIC
 
 TYPE_CHECKING = False
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.tree.listing import GlobalUse
     from pparse.tree.node import Node
-    from pparse.tree.recognition import Excerpt
+    from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
 
 EXTENSION: Final = ".npy"
@@ -57,7 +57,7 @@ class NpzParser(ZipParser):
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
-        self._proofs = Proofs()  # of members whose checksum agrees, by their ``at``; 16 bytes each
+        self._proofs = Stretches()  # of members whose checksum agrees, by their ``at``; 16 bytes each
         self._revision = self.extraction.data.revision  # of the archive when they were read
 
     @classmethod
@@ -185,7 +185,7 @@ class NpzParser(ZipParser):
             return
         revision = self.extraction.data.revision
         if revision != self._revision:
-            self._proofs, self._revision = Proofs(), revision
+            self._proofs, self._revision = Stretches(), revision
         self._proofs.add(member.at, member.at + 1)
 
     def is_proved(self, at: int) -> bool:

@@ -15,14 +15,14 @@ from pparse.kernels.wire import LEN, VARINT, read_length, read_tag, read_value, 
 from pparse.lazy import lazy_pattern
 from pparse.parsers.json.text import BOM, WHITESPACE
 from pparse.parsers.protobuf.json_layer import MessageJsonParser
-from pparse.tree.recognition import Confidence, signatures
+from pparse.tree.parser import Confidence, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import ClassVar, Final
 
     from pparse.protobuf.schema import FieldType, MessageType
-    from pparse.tree.recognition import Excerpt
+    from pparse.tree.parser import Excerpt
 
 _HEAD: Final = 16 << 10
 _KEY: Final = lazy_pattern(rb'[ \t\n\r]*+"([A-Za-z_]{1,40})"[ \t\n\r]*+:[ \t\n\r]*+(.?)')

@@ -14,7 +14,7 @@ from pparse.errors import MalformedError
 from pparse.kernels.wire import LEN, PADDING, scan
 from pparse.parsers.protobuf.fits import fitting_tags
 from pparse.parsers.protobuf.message_format import MessageParser
-from pparse.tree.recognition import signatures
+from pparse.tree.parser import signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

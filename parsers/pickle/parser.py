@@ -42,8 +42,7 @@ from pparse.parsers.pickle.unfinished import FILLED, NAMES, contents, open_from
 from pparse.parsers.pickle.values import check_key
 from pparse.tree.entry import UNLOADED_VALUE, Entry
 from pparse.tree.listing import Listing
-from pparse.tree.parser import Parser
-from pparse.tree.recognition import Confidence, signatures
+from pparse.tree.parser import Confidence, Parser, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
     from pparse.tree.index import ChildIndex
     from pparse.tree.listing import GlobalUse
     from pparse.tree.node import Node
-    from pparse.tree.recognition import Excerpt
+    from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
 

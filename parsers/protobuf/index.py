@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pparse.data.base import Data
     from pparse.errors import Fault, PparseError
     from pparse.protobuf.schema import FieldType, MessageType
-    from pparse.tree.kept_block import KeptBlock
+    from pparse.tree.index import KeptBlock
 
     Piece: TypeAlias = "Range | OverlayEntry | Lost"
     # Contribution to a field: occurrences in a part, or the data of an overlay entry.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pparse.kernels.wire import SLACK
 from pparse.parsers.protobuf.fits import fits, fitting_tags, goes_on_fitting
 from pparse.parsers.protobuf.parser import ProtobufParser
-from pparse.tree.recognition import Confidence
+from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import ClassVar, Final
 
     from pparse.protobuf.schema import MessageType
-    from pparse.tree.recognition import Excerpt
+    from pparse.tree.parser import Excerpt
 
 HEAD: Final = 16 << 10
 """Bytes at the beginning that are looked at."""

@@ -43,8 +43,7 @@ from pparse.paths import KeyStep
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.entry import LIST, MAP, SCALAR, Entry
 from pparse.tree.listing import Listing
-from pparse.tree.parser import Parser
-from pparse.tree.recognition import Confidence
+from pparse.tree.parser import Confidence, Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
     from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
-    from pparse.tree.recognition import Excerpt
+    from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
 

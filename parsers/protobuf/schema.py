@@ -62,7 +62,7 @@ def _read(source: object, limits: Limits) -> tuple[Schema, str | None]:
         return source, None
     if isinstance(source, bytes):
         return Schema(source), None
-    from pparse.data.local import open_file
+    from pparse.data.files import open_file
     from pparse.riegeli.layout import FILE_SIGNATURE
 
     with open_file(str(source)) as data:

@@ -20,7 +20,7 @@ from pparse.parsers.pytorch.ids import storages_named
 from pparse.parsers.pytorch.storages import Checkpoint, Stored
 from pparse.tensors.dtype import DTYPES
 from pparse.tree.entry import MAP, Entry
-from pparse.tree.recognition import Confidence, signatures
+from pparse.tree.parser import Confidence, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
-    from pparse.tree.recognition import Excerpt
+    from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
 
 _NUMBER: Final = 0x1950A86A20F9469CFC6C

@@ -27,7 +27,7 @@ from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
 from pparse.parsers.pytorch.storages import Checkpoint, Stored
 from pparse.parsers.tar.parser import TarParser
 from pparse.tensors.dtype import DTYPES
-from pparse.tree.recognition import Confidence
+from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pparse.parsers.pickle.values import Persistent
     from pparse.tree.listing import GlobalUse
     from pparse.tree.node import Node
-    from pparse.tree.recognition import Excerpt
+    from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
 
 _MEMBERS: Final = frozenset(("sys_info", "pickle", "storages", "tensors"))

@@ -19,7 +19,7 @@ from pparse.parsers.pytorch.storages import Checkpoint, Stored
 from pparse.parsers.zip.directory import local_at
 from pparse.parsers.zip.note import ZipNote
 from pparse.parsers.zip.parser import ZipParser
-from pparse.tree.recognition import Confidence
+from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pparse.tree.entry import Entry
     from pparse.tree.listing import GlobalUse
     from pparse.tree.node import Node
-    from pparse.tree.recognition import Excerpt
+    from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
 

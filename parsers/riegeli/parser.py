@@ -58,7 +58,7 @@ from pparse.riegeli.verdicts import Verdicts
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.entry import LIST, MAP, Entry
 from pparse.tree.listing import Listing
-from pparse.tree.recognition import Confidence, Signature
+from pparse.tree.parser import Confidence, Signature
 from pparse.tree.visit import Member, Visit
 
 TYPE_CHECKING = False
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
-    from pparse.tree.recognition import Excerpt
+    from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
 
 RECORDS: Final = ("simple", "transposed")  # kinds of chunks that hold records

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pparse.parsers.shards.index import ShardIndexParser
 from pparse.tree.entry import MAP
-from pparse.tree.recognition import Confidence
+from pparse.tree.parser import Confidence
 
 
 class SafetensorsIndexParser(ShardIndexParser):

@@ -31,7 +31,7 @@ from pparse.parsers.safetensors.entry import (
 from pparse.parsers.safetensors.header import HeaderParser
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
-from pparse.tree.recognition import Confidence, signatures
+from pparse.tree.parser import Confidence, signatures
 from pparse.tree.views import as_dict
 
 TYPE_CHECKING = False
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pparse.tree.context import State
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
-    from pparse.tree.recognition import Excerpt
+    from pparse.tree.parser import Excerpt
 
 
 class SafetensorsParser(HeaderParser):

@@ -16,7 +16,7 @@ from pparse.lazy import lazy_pattern
 from pparse.parsers.shards.shard_set import ShardSet, template
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.entry import Entry
-from pparse.tree.recognition import Confidence
+from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from pparse.lazy import lazy_pattern
 from pparse.parsers.shards.shard_set import ShardSet, template
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.entry import SCALAR, UNLOADED_VALUE, Entry
-from pparse.tree.recognition import Confidence, signatures
+from pparse.tree.parser import Confidence, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pparse.parsers.json.parser import JsonParser
     from pparse.tree.node import Node
-    from pparse.tree.recognition import Excerpt
+    from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
 
 # Up to this size an index is decoded at once; a larger one is read through its nodes.

@@ -29,7 +29,7 @@ from pparse.parsers.tar.headers import (
 from pparse.parsers.tar.repair import padded
 from pparse.parsers.tar.walk import TarWalker
 from pparse.tree.context import DONE
-from pparse.tree.recognition import Confidence, Signature
+from pparse.tree.parser import Confidence, Signature
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pparse.parsers.tar.steps import Outcome
     from pparse.tree.context import NodeContext
     from pparse.tree.node import Node
-    from pparse.tree.recognition import Excerpt
+    from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
 

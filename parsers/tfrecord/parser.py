@@ -39,8 +39,7 @@ from pparse.parsers.tfrecord.frames import Frames
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.engine import GROUP
 from pparse.tree.entry import LIST, SCALAR, Entry
-from pparse.tree.parser import Parser
-from pparse.tree.recognition import Confidence
+from pparse.tree.parser import Confidence, Parser
 from pparse.tree.visit import Member, Visit
 
 TYPE_CHECKING = False
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
     from pparse.protobuf.schema import MessageType
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
-    from pparse.tree.recognition import Excerpt
+    from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
 
 VERIFY: Final = ("headers", "touched", "all")

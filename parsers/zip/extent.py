@@ -9,7 +9,7 @@ from __future__ import annotations
 from struct import Struct
 from zlib import crc32
 
-from pparse.codecs.decoding import decompressor
+from pparse.codecs.base import decompressor
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.limits import KIB, MIB
 from pparse.parsers.zip.directory import known_bytes

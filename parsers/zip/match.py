@@ -19,7 +19,7 @@ from pparse.parsers.zip.records import (
     may_be_local,
     read_end,
 )
-from pparse.tree.recognition import Confidence
+from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -51,7 +51,7 @@ from pparse.parsers.zip.scan import NO_ZIP, STALE, Scanner
 from pparse.parsers.zip.small_members import ReadAhead, verified_content
 from pparse.parsers.zip.unclaimed import unclaimed
 from pparse.tree.context import DONE
-from pparse.tree.recognition import Confidence, signatures
+from pparse.tree.parser import Confidence, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from pparse.parsers.zip.directory import Directory
     from pparse.parsers.zip.scan import ScanStep
     from pparse.tree.context import NodeContext, Step
-    from pparse.tree.recognition import Excerpt
+    from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
     from pparse.tree.visit import Member, Visit
 

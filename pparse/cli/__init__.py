@@ -113,7 +113,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _unknown(command: str, arguments: list[str]) -> int:
-    from pparse.data.local import exists
+    from pparse.data.files import exists
 
     if exists(command) or "::" in command:
         tell(f"pparse: name a command, for example: pparse ls {' '.join(arguments)}")

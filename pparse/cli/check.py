@@ -14,7 +14,7 @@ from pparse.cli.exit_codes import DAMAGED, OK, USAGE
 from pparse.cli.output import cut_to_dict, report_cut, report_document_cut
 from pparse.display.text import safe
 from pparse.document.beside import not_looked_at, unfinished
-from pparse.document.downloads import outermost_file
+from pparse.document.opening import outermost_file
 from pparse.document.registry import model_extensions, viewer_for
 from pparse.errors import OptionError
 from pparse.findings import Finding, Severity, Status
@@ -84,7 +84,7 @@ def prepare(arguments: list[str]) -> list[str]:
 
 def run(options: Any, out: Output) -> int:
     """Run the command."""
-    from pparse.data.local import exists
+    from pparse.data.files import exists
 
     if len(options.files) > 1 and options.sha256 and len(options.sha256) == 64 and not exists(options.sha256):
         raise OptionError("one digest cannot match several files; name one file, or a list of digests")

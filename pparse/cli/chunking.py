@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from pparse.data.local import is_folder, same_file
+from pparse.data.files import is_folder, same_file
 from pparse.display.text import safe
 from pparse.errors import OptionError
 from pparse.limits import format_size

@@ -134,7 +134,7 @@ def add_files(parser: argparse.ArgumentParser, more: str = "") -> None:
 
 def is_there(word: str) -> bool:
     """Say whether a word of the command line is a file: one that exists, standard input, or something in a file."""
-    from pparse.data.local import is_there as exists
+    from pparse.data.files import is_there as exists
 
     if word == "-" or exists(word):
         return True

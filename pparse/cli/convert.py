@@ -15,7 +15,7 @@ from pparse.cli.output import to_resume
 from pparse.cli.streams import without_waiting
 from pparse.conversion.workspace import is_begun
 from pparse.display.text import safe
-from pparse.document.downloads import resume_lines
+from pparse.document.opening import resume_lines
 from pparse.errors import NotWholeError, OptionError, SourceError, UnsupportedError
 from pparse.findings import Status
 from pparse.limits import count_words, format_size

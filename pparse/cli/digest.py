@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from pparse.data import local
+from pparse.data import files
 from pparse.errors import PathError, PparseError
 from pparse.findings import Finding, Severity
 from pparse.lazy import lazy_pattern
@@ -110,7 +110,7 @@ def digest(document: Extraction, data: Data) -> str:
         sha.update(view[:got])
         done += got
         if session.progress is not None:
-            session.progress(done, total, f"SHA-256 of {local.name_of(data.name)}")
+            session.progress(done, total, f"SHA-256 of {files.name_of(data.name)}")
     data.check_unchanged()
     return sha.hexdigest()
 
@@ -123,17 +123,17 @@ def _expected(path: str, said: str) -> tuple[str | None, str, int | None]:
         text = _read_text(said)
         if text is None:
             raise PathError("neither 64 hex digits nor a file that can be read", path=said)
-        return _from_text(text, local.name_of(path), said)
-    blob = local.linked_name(path)
+        return _from_text(text, files.name_of(path), said)
+    blob = files.linked_name(path)
     if blob is not None and _HEX.fullmatch(blob):
         return blob.lower(), "its name in the cache", None
-    folder, name = local.split(path)
-    text = _read_text(local.inside(folder, ".cache", "huggingface", "download", name + ".metadata"))
+    folder, name = files.split(path)
+    text = _read_text(files.inside(folder, ".cache", "huggingface", "download", name + ".metadata"))
     lines = text.splitlines() if text else []
     if len(lines) > 1 and _HEX.fullmatch(lines[1].strip()):
         return lines[1].strip().lower(), "the metadata of the download", None
     for candidate in (name + ".sha256", *_SUM_FILES, name + ".pointer"):
-        text = _read_text(local.inside(folder, candidate))
+        text = _read_text(files.inside(folder, candidate))
         if text is not None:
             found = _from_text(text, name, candidate)
             if found[0] is not None:
@@ -143,7 +143,7 @@ def _expected(path: str, said: str) -> tuple[str | None, str, int | None]:
 
 def _read_text(path: str) -> str | None:
     try:
-        with local.open_file(path) as data:
+        with files.open_file(path) as data:
             size = data.size or 0
             if size > _MAX_TEXT:
                 return None

@@ -69,7 +69,7 @@ def _spacing(text: str) -> int:
 def run(options: Any, out: Output) -> int:
     """Run the command."""
     from pparse.data.base import IoStats
-    from pparse.data.local import exists, open_file
+    from pparse.data.files import exists, open_file
 
     if options.format not in (None, "gzip"):
         raise FormatError(f"only gzip files are indexed, not {options.format}", source=options.file)

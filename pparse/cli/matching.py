@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import islice
 
-from pparse.data import local
+from pparse.data import files
 from pparse.errors import PathError
 from pparse.lazy import lazy_pattern
 from pparse.limits import count_words
@@ -137,8 +137,8 @@ _FILE: Final = lazy_pattern(r"/|\.[A-Za-z0-9_]{1,12}$")
 def _near_files(path: str) -> list[str]:
     """Return up to three existing files with a path similar to ``path``, which may name something inside one."""
     outer, mark, inner = path.partition("::")
-    folder, name = local.split(outer)
-    there = list(islice(local.names_in(folder), _KEPT))
+    folder, name = files.split(outer)
+    there = list(islice(files.names_in(folder), _KEPT))
     from difflib import SequenceMatcher
 
     def nearness(one: str, other: str) -> float:
@@ -148,7 +148,7 @@ def _near_files(path: str) -> list[str]:
     # A common extension does not make them similar.
     near = [(nearness(name, other), other) for other in there if nearness(stem, other.partition(".")[0]) >= 0.6]
     best = sorted(((ratio, other) for ratio, other in near if ratio >= 0.6), key=lambda pair: (-pair[0], pair[1]))
-    return [local.inside(folder, other) + mark + inner for _, other in best[:3]]
+    return [files.inside(folder, other) + mark + inner for _, other in best[:3]]
 
 
 def _quoted(text: str) -> str:

@@ -9,7 +9,7 @@ from pparse.cli.progress import Progress
 from pparse.cli.streams import tell
 from pparse.display.text import safe, shorten
 from pparse.document.beside import advise
-from pparse.document.downloads import Resume, downloads, first_hole, is_inside, outermost_file, outside, resume_lines
+from pparse.document.opening import Resume, downloads, first_hole, is_inside, outermost_file, outside, resume_lines
 from pparse.errors import PASSING, PparseError
 from pparse.findings import Severity, Status
 from pparse.limits import are, count_words, format_size

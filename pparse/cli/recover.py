@@ -14,7 +14,7 @@ from pparse.cli.output import Table, to_resume
 from pparse.cli.streams import without_waiting
 from pparse.display.text import safe
 from pparse.document.appearance import known_other
-from pparse.document.downloads import resume_lines
+from pparse.document.opening import resume_lines
 from pparse.errors import FormatError, LimitError, NothingThereError, SourceError
 from pparse.findings import Status
 from pparse.limits import count_words, format_size

@@ -11,8 +11,7 @@ from pparse.lazy import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pparse.codecs.base import CHECKPOINT, Decompressor
-    from pparse.codecs.decoding import decompress, decompressor
+    from pparse.codecs.base import CHECKPOINT, Decompressor, decompress, decompressor
     from pparse.codecs.table import CODECS, Codec
     from pparse.codecs.writing import Compressor, compress, compressor
 
@@ -38,7 +37,7 @@ __getattr__ = lazy_names(
         "Decompressor": "base",
         "compress": "writing",
         "compressor": "writing",
-        "decompress": "decoding",
-        "decompressor": "decoding",
+        "decompress": "base",
+        "decompressor": "base",
     },
 )

@@ -28,7 +28,7 @@ from pparse.codecs.base import CHECKPOINT
 from pparse.codecs.deflate_entry import WINDOW, DeflateEntry
 from pparse.codecs.library import LibraryDecompressor, Plan
 from pparse.compressed.inflated import InflatedData
-from pparse.data.local import is_file, is_folder, open_file
+from pparse.data.files import is_file, is_folder, open_file
 from pparse.errors import (
     DataChangedError,
     EndOfDataError,

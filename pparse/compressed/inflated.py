@@ -8,13 +8,12 @@ from zlib import crc32
 
 from pparse.codecs.output_cache import OutputCache, drop
 from pparse.codecs.table import CODECS
-from pparse.compressed.decode_loop import DecodeLoop
-from pparse.compressed.decoded import DecodedData
-from pparse.compressed.environment import DecodeEnv
-from pparse.compressed.kept_output import KeptOutput
-from pparse.data.base import Access, Gap
-from pparse.errors import DataChangedError, EndOfDataError, Fault, LimitError, MalformedError, PparseError
-from pparse.limits import KIB
+from pparse.compressed.decode_loop import DecodeLoop, KeptOutput
+from pparse.data.base import Access, Data, Gap
+from pparse.data.spliced import DerivedData
+from pparse.errors import ClosedError, DataChangedError, EndOfDataError, Fault, LimitError, MalformedError, PparseError
+from pparse.limits import KIB, Limits
+from pparse.locking import RLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +28,98 @@ if TYPE_CHECKING:
     from pparse.data.base import IoStats
     from pparse.data.reader import Range
     from pparse.data.scratch import Scratch
-    from pparse.limits import Limits
+
+
+# -- What decoding may use: `DecodeEnv` --------------------------------------------------------------------------------
+
+
+class DecodeEnv:
+    """The memory, the limits and the scratch space of whoever decodes; not changed once it is made.
+
+    ``scratch``: None where nobody said. ``poll`` is called often, and may raise.
+    """
+
+    __slots__ = ("budget", "limits", "poll", "scratch")
+
+    def __init__(
+        self,
+        budget: MemoryBudget,
+        limits: Limits | None = None,
+        scratch: Scratch | None = None,
+        poll: Callable[[], object] | None = None,
+    ) -> None:
+        self.budget: Final = budget
+        self.limits: Final = limits or Limits()
+        self.scratch: Final = scratch
+        self.poll: Final = poll or _go_on
+
+
+def _go_on() -> None:
+    """Nobody wants to interrupt."""
+
+
+# -- What `InflatedData` and `ResumedData` have in common: `DecodedData` -----------------------------------------------
+
+
+class DecodedData(DerivedData):
+    """What the stream of ``codec`` in ``source`` holds: no better than its source, and proved with it.
+
+    ``how``: what else decides which bytes come out, for the `identity`; None: what precedes the source does.
+    """
+
+    copies = False
+
+    def __init__(
+        self,
+        source: Range,
+        codec: str,
+        env: DecodeEnv,
+        *,
+        size: int | None,
+        name: str,
+        stats: IoStats | None,
+        checksum: tuple[str, int] | None,
+        bounded: bool,
+        how: tuple[object, ...] | None,
+    ) -> None:
+        super().__init__(name, size, stats)
+        self._decoding = None if how is None else (codec, size, bounded, env.limits.inflated_bytes, *how)
+        self.codec = codec
+        self.checksum = checksum
+        self._source = source
+        self.sources = (source.data,)
+        self._env = env
+        self._bounded = bounded
+        self._lock = RLock()
+
+    def pieces(self, start: int, end: int) -> tuple[tuple[Data, int, int], ...]:
+        """Return all of the stream, as far as its end is known."""
+        return ((self._source.data, self._source.start, self._taken),)
+
+    def _made_of(self) -> tuple[tuple[Data, int, int], ...]:
+        return ((self._source.data, self._source.start, self._source.end),)
+
+    def _how(self) -> tuple[object, ...] | None:
+        return self._decoding
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ClosedError("the data is closed", source=self.name)
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether anything but bytes behind its end is wrong with the stream itself."""
+        return False
+
+    @property
+    def _taken(self) -> int:
+        """Where the stream ends in the source, as far as that is known."""
+        return self._source.end
+
+    def is_proved(self, start: int, end: int) -> bool:
+        """Say whether a checksum of this, or of its source if nothing is wrong with this, confirmed the bytes."""
+        return Data.is_proved(self, start, end) or (not self.is_suspect and super().is_proved(start, end))
+
 
 # What is decoded at once.
 _BLOCK: Final = 128 * KIB

@@ -8,6 +8,7 @@ from the end); else the gap before it is inexact, and offsets behind it are an e
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
@@ -15,30 +16,132 @@ from operator import attrgetter
 
 from pparse.codecs.gzip_header import MAX_HEADER, parse_header
 from pparse.codecs.table import CODECS
-from pparse.compressed.decoded import DecodedData
-from pparse.compressed.environment import DecodeEnv
-from pparse.compressed.inflated import InflatedData
-from pparse.compressed.placing import Placement
+from pparse.compressed.inflated import DecodedData, DecodeEnv, InflatedData
 from pparse.compressed.resync.deflate_source import real_end
 from pparse.compressed.resync.pieces import BEFORE_DAMAGE, Failure
+from pparse.data.base import GapTable
 from pparse.data.range_status import SuspectRange
 from pparse.errors import TRAILER_FAULTS, EndOfDataError, Fault, GapError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Final
 
     from pparse.budget import MemoryBudget
     from pparse.compressed.gzip_index import GzipIndex
-    from pparse.compressed.placing import Placed
     from pparse.compressed.resync.pieces import Piece
-    from pparse.data.base import IoStats
+    from pparse.data.base import Data, IoStats
     from pparse.data.reader import Range
     from pparse.data.scratch import Scratch
     from pparse.errors import PparseError
     from pparse.limits import Limits
+
+# -- Where in the output what was decoded belongs: `Placement` ---------------------------------------------------------
+
+
+class Placed:
+    """``data`` at ``[start, end)`` of the whole."""
+
+    __slots__ = ("data", "end", "start")
+
+    def __init__(self, start: int, data: Data, size: int) -> None:
+        self.start = start
+        self.end = start + size
+        self.data = data
+
+
+class Placement:
+    """What was decoded before damage, ``size`` bytes of ``head``, and the pieces behind it, with gaps between them."""
+
+    __slots__ = ("gaps", "placed")
+
+    def __init__(self, head: Data, size: int) -> None:
+        self.placed = [Placed(0, head, size)]
+        self.gaps = GapTable()
+
+    @property
+    def end(self) -> int:
+        """Where the last piece ends."""
+        return self.placed[-1].end
+
+    def stretches(self, offset: int, length: int) -> Iterator[tuple[Data, int, int]]:
+        """Yield what is at ``[offset, offset + length)``, up to a gap: data, offset there, length."""
+        place = bisect_right(self.placed, offset, key=attrgetter("start")) - 1
+        while length and 0 <= place < len(self.placed):
+            placed = self.placed[place]
+            if not placed.start <= offset < placed.end:
+                return
+            count = min(length, placed.end - offset)
+            yield placed.data, offset - placed.start, count
+            offset += count
+            length -= count
+            place += 1
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return what is there at ``offset``, up to a gap."""
+        pieces: list[bytes] = []
+        for data, first, count in self.stretches(offset, length):
+            pieces.append(data.pread(first, count))
+            if len(pieces[-1]) < count:
+                break
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def place_all(self, pieces: Sequence[tuple[Piece, int]]) -> None:
+        """Place pieces, each with an estimate of how many bytes are missing before it, behind the head."""
+        waiting: list[tuple[Piece, int]] = []
+        for piece, lost in pieces:
+            waiting.append((piece, lost))
+            if piece.position is not None:
+                self._lay(waiting, piece.position)
+                waiting = []
+        self._lay(waiting, None)
+
+    def _lay(self, pieces: Sequence[tuple[Piece, int]], position: int | None) -> None:
+        """Place pieces of which the last one begins at ``position``; None: nobody knows."""
+        last = self.placed[-1]
+        slack = None
+        if position is not None:
+            if len(pieces) == 1 and position < last.end:  # what was decoded last was too much
+                last.end = max(last.start, position)
+            slack = position - last.end - sum(piece.data.size or 0 for piece, _ in pieces[:-1])
+        rooms, exact = _rooms([0 if piece.joins and not lost else max(1, lost) for piece, lost in pieces], slack)
+        for (piece, _), room in zip(pieces, rooms, strict=True):
+            if room:
+                self.gaps.add(self.end, room, exact)
+            placed = Placed(self.end + room, piece.data, piece.data.size or 0)
+            self.placed.append(placed)
+            self.gaps.add_all(piece.data.gaps, placed.start)
+
+    def close(self) -> None:
+        """Close all that is placed."""
+        for placed in self.placed:
+            placed.data.close()
+        self.placed = []
+
+
+def _rooms(estimates: list[int], slack: int | None) -> tuple[list[int], bool]:
+    """Return how many bytes are missing at each place, and whether that is exact, if ``slack`` are missing in all.
+
+    If just one place lacks bytes, their number follows; else the room there is gets divided.
+    """
+    if slack is None:
+        return estimates, False
+    slack = max(0, slack)
+    lacking = sum(1 for estimate in estimates if estimate)
+    if lacking <= 1:
+        return [slack if estimate else 0 for estimate in estimates], True
+    total, left, rooms = sum(estimates), slack, []
+    for estimate in estimates:
+        lacking -= bool(estimate)
+        room = slack * estimate // total
+        if estimate and not lacking:  # the last one takes what is left
+            room = max(1, left)
+        left -= room
+        rooms.append(room)
+    return rooms, False
+
 
 # Streams of xz whose headers are looked at; the checks that liblzma knows: CRC-32, CRC-64, SHA-256.
 _MOST_HEADS: Final = 1_000
@@ -383,7 +486,7 @@ class ResumedData(DecodedData):
         Or if it came to no end at all: a decoder that damage has put out of step may miss it.
         """
         from pparse.compressed.resync.damage_candidates import candidates
-        from pparse.data.hidden import HiddenData
+        from pparse.data.spliced import HiddenData
 
         error = self._head.error
         cut = isinstance(error, EndOfDataError)
@@ -406,6 +509,7 @@ class ResumedData(DecodedData):
         self._head.close()
         hidden = HiddenData(self._source.data, [each.gap for each in found], [(each.start, each.end) for each in found])
         self._source = hidden.range(self._source.start, self._source.end)
+        self.sources = (hidden,)
         self._head = self._inflate(self._source)
         self._revision += 1
         self._source_revision = self._source.data.revision
@@ -561,7 +665,7 @@ class ResumedData(DecodedData):
     def passed_over(self, start: int, end: int) -> str | None:
         """Say which limit of ours kept bytes of ``[start, end)`` from being had."""
         found = (stretch.reason for stretch in self._passed_over if stretch.start < end and start < stretch.end)
-        return next(found, None) or self._source.data.passed_over(self._source.start, self._source.end)
+        return next(found, None) or super().passed_over(start, end)
 
     def close(self) -> None:
         """Give back memory and scratch space; the source belongs to whoever opened it."""

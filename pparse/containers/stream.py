@@ -19,8 +19,7 @@ from pparse.limits import LITTLE, LITTLE_UNPACKED
 from pparse.tree.container import Container
 from pparse.tree.entry import LIST, MAP, SCALAR, Entry
 from pparse.tree.listing import Listing
-from pparse.tree.parser import Parser
-from pparse.tree.recognition import signatures
+from pparse.tree.parser import Parser, signatures
 from pparse.tree.visit import Member, Visit
 
 TYPE_CHECKING = False

@@ -20,8 +20,8 @@ from pparse.limits import MIB, count_words, format_size
 from pparse.recovery.reader_rules import clashes, is_text
 from pparse.tensors.block_tensor import BlockTensor
 from pparse.tensors.dtype import DTYPES
-from pparse.tensors.remark import Remark
 from pparse.tensors.scales import codes_of, is_scale, quantisation_of
+from pparse.tensors.status import Remark
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
-from pparse.data.range_status import Condemned, Proofs, SuspectRange, joined, range_status
+from pparse.data.range_status import Condemned, SuspectRange, range_status
 from pparse.data.reader import Cursor, Range, byte_view
+from pparse.data.stretches import Stretches, joined
 from pparse.errors import ClosedError, EndOfDataError, GapError
 from pparse.locking import Lock
 
@@ -214,7 +215,7 @@ class Data(ABC):
     place: int = 0
     """Where the last read ended."""
     _condemned: Condemned | None = None
-    _proofs: Proofs | None = None
+    _proofs: Stretches | None = None
 
     def __init_subclass__(cls) -> None:
         cls.is_plain = vars(cls).get("is_plain", False)
@@ -402,7 +403,7 @@ class Data(ABC):
         if start < end:
             if self._proofs is None:
                 with _MAKING:
-                    self._proofs = self._proofs or Proofs()
+                    self._proofs = self._proofs or Stretches()
             self._proofs.add(start, end)
             for low, high in () if self._condemned is None else self._condemned.inside(start, end):
                 self._proofs.remove(low, high)

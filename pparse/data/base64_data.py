@@ -12,8 +12,9 @@ import binascii
 from array import array
 from bisect import bisect_right
 
-from pparse.data.base import Data, Gap, GapTable
-from pparse.data.range_status import joined
+from pparse.data.base import Gap, GapTable
+from pparse.data.spliced import DerivedData
+from pparse.data.stretches import Stretches
 from pparse.errors import GapError
 from pparse.lazy import lazy_pattern
 from pparse.locking import Lock
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Final
 
-    from pparse.data.base import IoStats
+    from pparse.data.base import Data, IoStats
     from pparse.data.reader import Range
 
 _STEP: Final = 1 << 18  # characters decoded at a time; a multiple of 4
@@ -42,46 +43,20 @@ _BLANKS: Final = (b"\\n", b"\\r", b"\\t")
 _STRIDE: Final = 64 << 10
 
 
-def _covers(gaps: GapTable, start: int, end: int) -> bool:
-    """Return whether one of the gaps holds all of ``[start, end)``."""
-    place = gaps.place(start)
-    return place > 0 and (gaps[place - 1].end or 0) >= end
-
-
-class _OfText(Data):
+class _OfText(DerivedData):
     """Data made of the range ``text`` of other data."""
+
+    copies = False
 
     def __init__(self, text: Range, name: str, size: int, stats: IoStats | None) -> None:
         super().__init__(name, size, stats)
         self._text = text
+        self.sources = (text.data,)
         self.access = text.data.access
 
-    @property
-    def identity(self) -> object | None:  # type: ignore[override]
-        """That of the text, and what is made of it."""
-        from pparse.data.identity import derived
-
-        self._clip(0, 0)
-        return derived(type(self).__name__, [self._text], self.size)
-
-    @property
-    def revision(self) -> int:  # type: ignore[override]
-        """The revision of the text."""
-        return self._text.data.revision
-
-    @property
-    def flawed(self) -> bool:
-        """Whether anything is known to be wrong with these bytes or the text."""
-        return super().flawed or self._text.data.flawed
-
-    def same_source(self, path: str) -> bool:
-        """Ask the text."""
-        return self._text.data.same_source(path)
-
-    def check_unchanged(self) -> None:
-        """Check the text."""
-        super().check_unchanged()
-        self._text.data.check_unchanged()
+    def pieces(self, start: int, end: int) -> tuple[tuple[Data, int, int], ...]:
+        """Return all of the text."""
+        return ((self._text.data, self._text.start, self._text.end),)
 
 
 class Base64Data(_OfText):
@@ -97,7 +72,7 @@ class Base64Data(_OfText):
         self._count = count - (len(tail) - len(tail.rstrip(b"=")))
         super().__init__(text, name, self._count // 4 * 3 + max(0, self._count % 4 - 1), stats)
         self._lock = Lock()
-        self._lost: list[tuple[int, int]] = []  # the gaps
+        self._lost = Stretches()  # the gaps
         self.on_bad: Callable[[int], object] | None = None
         self.odd = self._count % 4 == 1
         """Whether the last character stands alone, so that it is no byte: one is missing, or too many."""
@@ -158,11 +133,11 @@ class Base64Data(_OfText):
         with self._lock:
             if len(places) > _MOST_APART or len(self._lost) > _MOST_GAPS:
                 places = [(places[0][0], places[-1][1], places[0][2])]
-            known = GapTable(Gap(start, end - start) for start, end in self._lost)
-            fresh = [place for place in places if not _covers(known, place[0], min(place[1], size))]
+            fresh = [place for place in places if not self._lost.covers(place[0], min(place[1], size))]
             if fresh:
-                more = ((start, min(end, size)) for start, end, _ in fresh if start < size)
-                self._lost = joined([*self._lost, *more])
+                for start, end, _ in fresh:
+                    if start < size:
+                        self._lost.add(start, min(end, size))
                 self.gaps = GapTable(Gap(start, end - start) for start, end in self._lost)
                 self.stats.discover()
         tell = self.on_bad
@@ -176,13 +151,10 @@ class Base64Data(_OfText):
         last = min(self._count, -(-(offset + length) // 3) * 4)
         return self._text.data.locate(self._text.start + first, max(0, last - first))
 
-    def why_suspect(self, start: int, end: int) -> str | None:
-        """Ask this data, then the text."""
-        own = super().why_suspect(start, end)
-        if own is not None or start >= end:
-            return own
+    def pieces(self, start: int, end: int) -> tuple[tuple[Data, int, int], ...]:
+        """Return the characters of these bytes."""
         first, last = self._text.start + start // 3 * 4, self._text.start + -(-end // 3) * 4
-        return self._text.data.why_suspect(first, min(last, self._text.end))
+        return ((self._text.data, first, min(last, self._text.end)),)
 
 
 class UnescapedText(_OfText):

@@ -11,13 +11,15 @@ import weakref
 from collections import OrderedDict
 
 from pparse.data.base import Data
+from pparse.data.spliced import DerivedData
+from pparse.data.stretches import joined
 from pparse.errors import GapError, LimitError
 from pparse.limits import KIB, MIB
 from pparse.locking import RLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Final
 
     from pparse.budget import Charge, MemoryBudget
@@ -33,7 +35,7 @@ _JOIN: Final = 256 * KIB
 _KEPT: Final = 1 * MIB
 
 
-class BlockCache(Data):
+class BlockCache(DerivedData):
     """The bytes of ``source``, kept in blocks. Thread-safe, as far as ``source`` is.
 
     Gaps, size and errors are those of the source. `check_unchanged` asks nothing of it: a far source says with each
@@ -43,6 +45,7 @@ class BlockCache(Data):
     def __init__(self, source: Data, budget: MemoryBudget, stats: IoStats | None = None) -> None:
         super().__init__(source.name, source.size, stats)
         self._source = source
+        self.sources = (source,)
         self._budget = budget
         self._lock = RLock()
         self._blocks: OrderedDict[int, bytes] = OrderedDict()  # by number, in order of last use
@@ -73,11 +76,6 @@ class BlockCache(Data):
         """Gaps of the source."""
         return self._source.gaps
 
-    @property
-    def revision(self) -> int:  # type: ignore[override]
-        """The revision of the source."""
-        return self._source.revision
-
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def _pread(self, offset: int, length: int) -> bytes:
@@ -90,7 +88,7 @@ class BlockCache(Data):
             if self._fill(offset, offset + length, self._ahead):
                 self._ahead = min(2 * self._ahead, _AHEAD, self._most * BLOCK // 2)
             self._next = offset + length
-            return b"".join(self._pieces(offset, offset + length))
+            return b"".join(self._kept(offset, offset + length))
 
     def _preadinto(self, offset: int, view: memoryview) -> int:
         if len(view) > _KEPT:
@@ -101,7 +99,7 @@ class BlockCache(Data):
         """Say whether a read at ``offset`` begins about where the one before it ended."""
         return self._next - BLOCK <= offset <= self._next + BLOCK and self._next > 0
 
-    def _pieces(self, start: int, end: int) -> Iterator[bytes]:
+    def _kept(self, start: int, end: int) -> Iterator[bytes]:
         """Yield the bytes ``[start, end)``, up to the first that is not there."""
         while start < end:
             number = start // BLOCK
@@ -175,7 +173,7 @@ class BlockCache(Data):
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Read the blocks of these ranges, near ones together."""
         with self._lock:
-            for start, end in _joined(ranges, _JOIN):
+            for start, end in joined(((offset, offset + length) for offset, length in ranges), _JOIN):
                 if end - start <= self._most * BLOCK // 2:
                     self._fill(start, min(end, self.size if self.size is not None else end), BLOCK)
                 else:
@@ -188,21 +186,13 @@ class BlockCache(Data):
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 
-    def holes(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Ask the source."""
-        return self._source.holes(start, end)
+    def pieces(self, start: int, end: int) -> tuple[tuple[Data, int, int], ...]:
+        """Return the stretch of the source."""
+        return ((self._source, start, end),)
 
-    def why_suspect(self, start: int, end: int) -> str | None:
-        """Say what is known here, and to the source."""
-        return super().why_suspect(start, end) or self._source.why_suspect(start, end)
-
-    def same_source(self, path: str) -> bool:
-        """Ask the source."""
-        return self._source.same_source(path)
-
-    def locate(self, offset: int, length: int) -> list[tuple[Data, int, int]]:
-        """Ask the source."""
-        return self._source.locate(offset, length)
+    def check_unchanged(self) -> None:
+        """Raise `ClosedError` if it is closed."""
+        Data.check_unchanged(self)
 
     def close(self) -> None:
         """Give the memory back; the source belongs to whoever opened it."""
@@ -211,18 +201,3 @@ class BlockCache(Data):
             self._blocks = OrderedDict()
             if self._charge is not None:
                 self._charge.release()
-
-
-def _joined(ranges: Iterable[tuple[int, int]], apart: int) -> Iterator[tuple[int, int]]:
-    """Yield ``(start, end)`` of ranges in order, those at most ``apart`` bytes apart as one."""
-    start = end = -1
-    for offset, length in sorted(ranges):
-        if start < 0:
-            start, end = offset, offset + length
-        elif offset - end <= apart:
-            end = max(end, offset + length)
-        else:
-            yield start, end
-            start, end = offset, offset + length
-    if start >= 0:
-        yield start, end

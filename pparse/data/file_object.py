@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 
 from pparse.data.base import Data
-from pparse.data.identity import of_stream
 from pparse.errors import SourceError
 from pparse.locking import Lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Final
 
     from pparse.data.base import IoStats
 
@@ -46,7 +45,7 @@ class StreamData(Data):
 
     @property
     def identity(self) -> object | None:  # type: ignore[override]
-        """What the file object tells of its content: see `pparse.data.identity.of_stream`; None for one in memory."""
+        """What the file object tells of its content: see `of_stream`; None for one in memory."""
         return of_stream(self._stream, self.size)
 
     def close(self) -> None:
@@ -72,3 +71,30 @@ class StreamData(Data):
         if length:
             raise SourceError("the stream returned fewer bytes than its size", source=self.name, offset=offset)
         return b"".join(pieces)
+
+
+# What file objects of fsspec and of cloud libraries know of the file: any of these changes with its content.
+_VALIDATORS: Final = ("ETag", "etag", "md5Hash", "generation", "mtime", "LastModified", "last_modified", "updated")
+
+
+def of_stream(stream: Any, size: int | None) -> object | None:
+    """Return the identity of a seekable file object.
+
+    It is made of what can be had: class and size, and the identity of the file if it reads one of the system (perhaps
+    unpacked); else its name, and what it knows of its content (fsspec's ``details``, as an ETag or a time). With a name
+    alone two contents of one size are not told apart. None for an object without a name, such as ``io.BytesIO``.
+    """
+    from pparse.data.files import identity_of
+    from pparse.errors import SourceError
+
+    kind = type(stream).__qualname__
+    try:
+        return kind, size, identity_of(stream.fileno(), str(getattr(stream, "name", "<stream>")))
+    except (AttributeError, OSError, ValueError, TypeError, SourceError):
+        pass  # no file of the system
+    name = next((name for key in ("full_name", "name", "path") if isinstance(name := getattr(stream, key, 0), str)), "")
+    details = getattr(stream, "details", None)
+    known: tuple[str, ...] = ()
+    if isinstance(details, dict):
+        known = tuple(f"{key}={details[key]}" for key in _VALIDATORS if details.get(key) is not None)
+    return (kind, size, name, *known) if name or known else None

@@ -9,7 +9,6 @@ break somewhere is decoded to that place first (`Data.look`). Bytes that nothing
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left, bisect_right
 
 from pparse.errors import LimitError
@@ -40,62 +39,6 @@ class SuspectRange:
 
     def __repr__(self) -> str:
         return f"SuspectRange({self.start}, {self.end}, {self.reason!r})"
-
-
-class Proofs:
-    """Stretches that a checksum confirmed: sorted, adjoining ones joined, found by bisection. Thread-safe."""
-
-    __slots__ = ("_ends", "_lock", "_starts")
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._starts = array("q")
-        self._ends = array("q")
-
-    def add(self, start: int, end: int) -> None:
-        """Add ``[start, end)``."""
-        with self._lock:
-            if not self._ends or start > self._ends[-1]:  # the usual case: members are read in order
-                self._starts.append(start)
-                self._ends.append(end)
-                return
-            first = bisect_left(self._ends, start)
-            last = bisect_right(self._starts, end)
-            if first < last:
-                start, end = min(start, self._starts[first]), max(end, self._ends[last - 1])
-            self._starts[first:last] = array("q", (start,))
-            self._ends[first:last] = array("q", (end,))
-
-    def remove(self, start: int, end: int) -> None:
-        """Remove ``[start, end)``."""
-        with self._lock:
-            first, last = bisect_right(self._ends, start), bisect_left(self._starts, end)
-            if first >= last:
-                return
-            kept = [(self._starts[first], start), (end, self._ends[last - 1])]
-            kept = [(low, high) for low, high in kept if low < high]
-            self._starts[first:last] = array("q", (low for low, _ in kept))
-            self._ends[first:last] = array("q", (high for _, high in kept))
-
-    def covers(self, start: int, end: int) -> bool:
-        """Return whether all of ``[start, end)`` was confirmed."""
-        with self._lock:
-            place = bisect_right(self._starts, start)
-            return place > 0 and self._ends[place - 1] >= end
-
-    def without(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Return the stretches of ``[start, end)`` that were not confirmed, in order, without overlaps."""
-        found: list[tuple[int, int]] = []
-        with self._lock:
-            place = bisect_right(self._ends, start)
-            while place < len(self._starts) and self._starts[place] < end:
-                if self._starts[place] > start:
-                    found.append((start, self._starts[place]))
-                start = self._ends[place]
-                place += 1
-        if start < end:
-            found.append((start, end))
-        return found
 
 
 class Condemned:
@@ -146,17 +89,6 @@ class Condemned:
                 if self._suspect_ranges[place].end > start:
                     return self._suspect_ranges[place]
             return None
-
-
-def joined(stretches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the stretches (start, end) in order, with those that touch or overlap joined."""
-    found: list[tuple[int, int]] = []
-    for start, end in sorted(stretches):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
-        else:
-            found.append((start, end))
-    return found
 
 
 class RangeStatus:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from codecs import getincrementaldecoder
 
 from pparse.data.base import Access
+from pparse.document.folder import folders_with, which_part
 from pparse.document.named_formats import named, named_folder, words
-from pparse.document.part_names import folders_with, which_part
 from pparse.errors import EndOfDataError, GapError, PparseError
 from pparse.limits import MIB
-from pparse.tree.recognition import bare_name
+from pparse.tree.parser import bare_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

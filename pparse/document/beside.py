@@ -8,15 +8,15 @@ from __future__ import annotations
 import re
 
 from pparse.data.base import Distance
-from pparse.data.local import name_of
-from pparse.document.part_names import STOPPED, UNREADABLE, absent_part, how_to_join, names_in, parts_in
+from pparse.data.files import name_of
+from pparse.document.folder import STOPPED, UNREADABLE, absent_part, how_to_join, names_in, parts_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Final
 
-    from pparse.document.downloads import Resume
+    from pparse.document.opening import Resume
     from pparse.document.extraction import Extraction
 
 # How many files are asked for their size.

@@ -7,7 +7,7 @@ piece is a `Range` of the same descriptor. A `FolderExtraction` is a folder, and
 from __future__ import annotations
 
 from pparse.data.base import Distance
-from pparse.data.local import folder_of
+from pparse.data.files import folder_of
 from pparse.document.folder import LocalFolder
 from pparse.errors import FormatError, LimitError, PathError, PparseError, SourceError, UnsupportedError
 from pparse.findings import Finding, Status

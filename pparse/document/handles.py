@@ -10,8 +10,7 @@ import os
 import weakref
 from collections import OrderedDict
 
-from pparse.data.files import FileIdentity
-from pparse.data.local import inside
+from pparse.data.files import FileIdentity, inside
 from pparse.document.folder import Folder
 from pparse.document.registry import viewer_for
 from pparse.errors import EndOfDataError, PathError, SourceError

@@ -7,13 +7,15 @@ from errno import ENOENT
 from itertools import islice
 from operator import itemgetter
 
-from pparse.data import local
+from pparse.data import files
+from pparse.data.zero_runs import first_unwritten
 from pparse.document.extraction import Extraction, FolderExtraction, extraction_of
 from pparse.document.folder import Folder, LocalFolder
 from pparse.document.registry import check_options, default_registry
 from pparse.document.session import Session
 from pparse.errors import EndOfDataError, FormatError, OptionError, PathError, SourceError
-from pparse.findings import Finding
+from pparse.findings import Finding, Status
+from pparse.limits import count_words
 from pparse.paths import split_extraction
 
 TYPE_CHECKING = False
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from pparse.tree.parser import Parser
 
     Source = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | Data | Folder | Sequence[Any]
+    from collections.abc import Sequence
+
 
 # What files end in that are called by the rest of their name: a checkpoint of TensorFlow has a prefix, not a name.
 _BEHIND_PREFIX: Final = ".index"
@@ -205,7 +209,7 @@ class Opened:
 
 def _portable(source: Any, folder: str) -> Any:
     if isinstance(source, str | os.PathLike):
-        return local.inside(folder, os.fspath(source))  # not normalised: "::" and names of members follow
+        return files.inside(folder, os.fspath(source))  # not normalised: "::" and names of members follow
     if isinstance(source, bytearray | memoryview):
         return bytes(source)
     if isinstance(source, list | tuple):
@@ -230,7 +234,7 @@ def _lay_in(extraction: Extraction, folder: object) -> None:
         raise OptionError("a folder has its own files; leave folder= out")
     if isinstance(folder, str | os.PathLike):
         path = os.fspath(folder)
-        if not local.is_folder(path):
+        if not files.is_folder(path):
             raise SourceError("is not a folder", source=path)
         folder = LocalFolder(path, extraction.session.pool, extraction.session.stats)
     if not isinstance(folder, Folder):
@@ -240,7 +244,7 @@ def _lay_in(extraction: Extraction, folder: object) -> None:
 
 def _open_path(session: Session, path: str, format: str | None) -> Extraction:
     # An existing file with this literal name takes precedence over a path with "::".
-    if "::" in path and not local.is_there(path):
+    if "::" in path and not files.is_there(path):
         outer, *inner = split_extraction(path)
         extraction = _open_path(session, outer, None)
         while inner:
@@ -251,15 +255,15 @@ def _open_path(session: Session, path: str, format: str | None) -> Extraction:
         return extraction
     if "\0" in path:
         raise SourceError("a file name cannot contain a NUL byte", source=repr(path))
-    if local.is_folder(path):
+    if files.is_folder(path):
         return FolderExtraction(session, LocalFolder(path, session.pool, session.stats), path, format=format)
-    numbered = local.numbered_parts(path)
+    numbered = files.numbered_parts(path)
     if numbered is not None:
         return _open_numbered(session, path, numbered, format)
-    if not local.is_there(path):
+    if not files.is_there(path):
         path = _behind_prefix(path)
     try:
-        data = local.open_file(path, session.pool, session.stats)
+        data = files.open_file(path, session.pool, session.stats)
     except SourceError as error:
         if error.errno == ENOENT and (prefixes := _prefixes_near(path)):
             error.reason += f"; there are the checkpoints {', '.join(prefixes)}"
@@ -270,25 +274,25 @@ def _open_path(session: Session, path: str, format: str | None) -> Extraction:
 
 def _behind_prefix(path: str) -> str:
     """Return the file that stands for what is called by the prefix of its names; ``path`` if there is none."""
-    if local.is_there(path + _BEHIND_PREFIX):
+    if files.is_there(path + _BEHIND_PREFIX):
         return path + _BEHIND_PREFIX
-    folder, name = local.split(path)
+    folder, name = files.split(path)
     begin = name + _DATA_BEHIND_PREFIX
-    found = [other for other in local.names_in(folder) if name and other.startswith(begin)]
-    return local.inside(folder, min(found)) if found else path
+    found = [other for other in files.names_in(folder) if name and other.startswith(begin)]
+    return files.inside(folder, min(found)) if found else path
 
 
 def _prefixes_near(path: str) -> list[str]:
     """Return prefixes in the folder of a file that is not there, at most three, those like its name first."""
     from pparse.tree.result import near_misses
 
-    folder, name = local.split(path)
+    folder, name = files.split(path)
     name = name.removesuffix(_BEHIND_PREFIX)
-    names = islice(local.names_in(folder), _MOST_NAMES)
+    names = islice(files.names_in(folder), _MOST_NAMES)
     there = sorted(other.removesuffix(_BEHIND_PREFIX) for other in names if other.endswith(_BEHIND_PREFIX))
     near = near_misses(name, there)
     others = there if near or "." not in name else ()  # a file that was meant has an extension
-    return [local.inside(folder, prefix) for prefix in dict.fromkeys((*near, *others))][:3]
+    return [files.inside(folder, prefix) for prefix in dict.fromkeys((*near, *others))][:3]
 
 
 def _open_numbered(session: Session, path: str, parts: list[str | None], format: str | None) -> Extraction:
@@ -306,7 +310,7 @@ def _open_numbered(session: Session, path: str, parts: list[str | None], format:
     for number, part in enumerate(parts, 1):
         there = 0
         if part is not None:
-            sources.append(local.open_file(part, session.pool, session.stats))
+            sources.append(files.open_file(part, session.pool, session.stats))
             session.adopt(sources[-1])
             there = sources[-1].size or 0
         each = found[0].size if found else there
@@ -375,3 +379,133 @@ def _open_parts(session: Session, parts: Sequence[Any], format: str | None) -> E
     spliced = SplicedData([piece.reader for piece in pieces], name, session.stats)
     session.adopt(spliced)
     return Extraction(session, name, spliced, format=format)
+
+
+# -- Which downloads to resume: for content of an archive or compressed stream, that of the outermost file -------------
+
+
+class Resume:
+    """A file whose download should be resumed."""
+
+    __slots__ = ("at", "file", "helps", "hole", "note", "size")
+
+    def __init__(self, file: str, at: int, *, hole: bool = False, size: int | None = None) -> None:
+        self.file = file
+        """Name of the file."""
+        self.at = at
+        """Byte to resume at; 0: download it again."""
+        self.hole = hole
+        """Whether the file has its full size, so that programs that resume at its end would do nothing."""
+        self.size = size
+        """Bytes that the file should have, if that is known of it alone."""
+        self.note = ""
+        """What lies beside it and is better, or as good, in words (`pparse.document.beside`)."""
+        self.helps = True
+        """Whether resuming, or fetching, it gives the whole file; else the note says what does."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the attributes as plain data, for JSON: ``at`` is None if resuming does not help."""
+        told: dict[str, object] = {"file": self.file, "at": self.at if self.helps else None}
+        if self.note:
+            told["note"] = self.note
+        return told
+
+    @property
+    def words(self) -> str:
+        """What to do with the file, in words."""
+        if not self.helps:
+            return self.note
+        how = f"resume at byte {self.at}" + ("" if self.hole else " (curl -C - does so)") if self.at else "fetch it"
+        return how + (f"; {self.note}" if self.note else "")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Resume) and (self.file, self.at) == (other.file, other.at)
+
+    def __hash__(self) -> int:
+        return hash((self.file, self.at))
+
+    def __repr__(self) -> str:
+        return f"<Resume {self.file!r} at {self.at}>"
+
+
+def downloads(outer: Extraction, at: int, *, cut: bool = True) -> list[Resume]:
+    """Return what to resume if an outermost file ends at byte ``at``: the file, or those of its parts that lack bytes.
+
+    ``cut``: whether bytes are missing at its end.
+    """
+    if outer.is_other:
+        return []
+    parts = outer.file_parts
+    if not parts:
+        return [Resume(outer.name, at)] if cut else []
+    found = [Resume(part.file, part.there) for part in parts if part.there < part.size]
+    last = parts[-1]
+    if cut and at >= outer.known_end() - outer.start:
+        whole = last.there >= parts[0].size
+        found.append(Resume(last.next_name, 0) if whole else Resume(last.file, last.there))
+    return found
+
+
+def outermost_file(document: Extraction) -> Extraction:
+    """Return the file that a document is, or lies in."""
+    outer = document.parsed
+    while outer.parent is not None and (outer.implicit or outer.origin is not None):
+        outer = outer.parent
+    return outer
+
+
+def is_inside(document: Extraction) -> bool:
+    """Return whether a document lies in an archive or a compressed stream."""
+    return outermost_file(document) is not document.parsed
+
+
+def is_cut_outside(document: Extraction) -> bool:
+    """Return whether the outermost file was cut, rather than the document before it was compressed."""
+    level = document.parsed
+    while level.parent is not None and (level.implicit or level.origin is not None):
+        around = level.parent
+        decoded = level.data is not around.data
+        short = decoded and isinstance(level.data.error, EndOfDataError)
+        if not short and (level.origin is None or level.origin[1].status is not Status.TRUNCATED):
+            return False
+        if not short and level.origin is not None and level.origin[1].end < around.known_end():
+            return False
+        level = around
+    return True
+
+
+def first_hole(document: Extraction) -> int | None:
+    """Return the first byte of the outermost file that was never written; None if all were."""
+    outer = outermost_file(document)
+    return first_unwritten(outer.data, outer.start, outer.known_end())
+
+
+def outside(document: Extraction) -> list[Resume]:
+    """Return what to resume for an incomplete document inside something: its outermost file, or nothing."""
+    outer = outermost_file(document)
+    hole = first_hole(document)
+    if hole is not None:
+        return [Resume(outer.name, hole, hole=True)]
+    return downloads(outer, outer.known_end() - outer.start, cut=is_cut_outside(document))
+
+
+def resume_lines(files: Sequence[Resume], most: int | None = None) -> list[str]:
+    """Return the files in words: one line for a single file, else a line for each, or for ``most`` of them."""
+    if not files:
+        return []
+    if len(files) == 1:
+        only = files[0]
+        if not only.helps:
+            return [f"no download to resume: {only.note}"]
+        how = " (curl -C - does so)" if only.at and not only.hole else ""
+        what = f"resume the download at byte {only.at} of {only.file}{how}" if only.at else f"fetch {only.file}"
+        return [what + (f"; {only.note}" if only.note else "")]
+    shown = files if most is None or len(files) <= most else files[:most]
+    width = min(80, max(len(file.file) for file in shown))
+    fetch = sum(file.helps and not file.at for file in files)
+    heads = [f"{count_words(len(files) - fetch, 'file')} to resume"] if fetch < len(files) else []
+    heads += [f"{count_words(fetch, 'file')} to fetch"] if fetch else []
+    lines = [f"{', '.join(heads)}:", *(f"  {file.file:{width}}  {file.words}" for file in shown)]
+    if len(shown) < len(files):
+        lines.append(f"  … and {len(files) - len(shown):,} more; 'pparse check' names all")
+    return lines

@@ -26,8 +26,7 @@ from pparse.errors import (
     OptionError,
     PparseError,
 )
-from pparse.tree.parser import Parser
-from pparse.tree.recognition import Confidence, Excerpt, confidence_of
+from pparse.tree.parser import Confidence, Excerpt, Parser, confidence_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,14 +7,12 @@ import weakref
 
 from pparse.budget import MemoryBudget
 from pparse.data.base import BytesData, Data, Distance, IoStats
-from pparse.data.files import DescriptorPool
-from pparse.data.local import open_file
+from pparse.data.files import DescriptorPool, open_file
 from pparse.errors import CancelledError, SourceError
 from pparse.limits import Limits
 from pparse.locking import RLock
-from pparse.tree.index import IndexLedger
-from pparse.tree.kept_block import KeptBlock
-from pparse.tree.retention import Retention
+from pparse.tree.index import IndexLedger, KeptBlock
+from pparse.tree.index import Retention
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from __future__ import annotations
 import os
 
 from pparse.budget import MemoryBudget
-from pparse.data.local import exists, inside, open_file
+from pparse.data.files import exists, inside, open_file
 from pparse.errors import FormatError, MalformedError, UnsupportedError
 from pparse.kernels.farmhash import Fingerprint64, cat64, fingerprint64
 from pparse.limits import Limits

@@ -18,7 +18,7 @@ import stat
 from contextlib import suppress
 
 from pparse.data.base import copy_into
-from pparse.data.local import exists, inside, is_folder, open_file, real_path, same_file
+from pparse.data.files import exists, inside, is_folder, open_file, real_path, same_file
 from pparse.errors import (
     EndOfDataError,
     FormatError,

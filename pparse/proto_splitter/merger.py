@@ -26,7 +26,7 @@ import os
 from operator import itemgetter
 
 from pparse.data.base import BytesData
-from pparse.data.local import exists, names_in, open_file, split
+from pparse.data.files import exists, names_in, open_file, split
 from pparse.errors import MalformedError, PparseError, SourceError, UnsupportedError
 from pparse.limits import Limits
 from pparse.parsers.cpb.scalars import decode_scalar

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from copy import copy
 
-from pparse.data.range_status import cut_status, joined
+from pparse.data.range_status import cut_status
+from pparse.data.stretches import joined
 from pparse.errors import PASSING, EndOfDataError, LimitError, PparseError
 from pparse.findings import UNSURE_NUMBER, Finding, FindingList, Severity, Status
 from pparse.limits import count_words

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-from pparse.document.downloads import Resume
 from pparse.document.folder import FILE, FOLDER, FolderItem
+from pparse.document.opening import Resume
 from pparse.document.registry import viewer_for
 from pparse.errors import (
     PASSING,

@@ -8,8 +8,8 @@ beside it what can be saved of the checkpoint.
 from __future__ import annotations
 
 from pparse.containers.archive import ArchiveParser
-from pparse.document.downloads import Resume
 from pparse.document.extraction import extraction_of
+from pparse.document.opening import Resume
 from pparse.document.registry import viewer_for
 from pparse.errors import (
     PASSING,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from pparse.data.local import real_path
+from pparse.data.files import real_path
 from pparse.errors import EndOfDataError, OptionError, PathError, SourceError
 from pparse.findings import FindingList, Severity
 from pparse.parsers.shards.shard_set import ShardSet
@@ -24,8 +24,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pparse.document.downloads import Resume
     from pparse.document.extraction import Extraction
+    from pparse.document.opening import Resume
     from pparse.recovery.report import RecoveredFile, Summary
     from pparse.recovery.sink import LimitMet
     from pparse.tree.result import Result

@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import suppress
 from itertools import islice
 
-from pparse.data.range_status import joined
+from pparse.data.stretches import joined
 from pparse.document.extraction import Extraction, extraction_of
 from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.findings import Status
@@ -172,7 +172,7 @@ def _save_apart(
 
     If nothing that matters is in a suspect range, nothing is written.
     """
-    from pparse.data.hidden import HiddenData
+    from pparse.data.spliced import HiddenData
 
     data = HiddenData(extraction.data, suspect_ranges)
     sure = Extraction(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse.data.hidden import HiddenData
+from pparse.data.spliced import HiddenData
 from pparse.findings import Status
 from pparse.parsers.safetensors.entry import REFERENCE_HEADER_LIMIT
 from pparse.recovery.reader_rules import why_unfit

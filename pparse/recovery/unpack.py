@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from typing import Final, TypeGuard
 
     from pparse.containers.archive import ArchiveMember
-    from pparse.document.downloads import Resume
+    from pparse.document.opening import Resume
     from pparse.findings import FindingList
     from pparse.recovery.folder_files import FolderFiles
     from pparse.recovery.plan import ExtractionPlan

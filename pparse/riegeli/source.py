@@ -9,8 +9,8 @@ import io
 import os
 
 from pparse.data.base import BytesData, Data
-from pparse.data.identity import of_stream
-from pparse.data.local import open_file
+from pparse.data.file_object import of_stream
+from pparse.data.files import open_file
 from pparse.data.reader import Reader
 from pparse.errors import GapError, SourceError
 from pparse.locking import Lock
@@ -84,7 +84,7 @@ class SeekableData(Data):
 
     @property
     def identity(self) -> object | None:  # type: ignore[override]
-        """What the file object tells of its content: see `pparse.data.identity.of_stream`."""
+        """What the file object tells of its content: see `pparse.data.file_object.of_stream`."""
         return of_stream(self._stream, self.size)
 
     def _pread(self, offset: int, length: int) -> bytes:

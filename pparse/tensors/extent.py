@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Final
 
-    from pparse.document.downloads import Resume
+    from pparse.document.opening import Resume
     from pparse.findings import Finding
     from pparse.tensors.tensor_facts import Span, TensorFacts
 

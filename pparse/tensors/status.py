@@ -7,16 +7,20 @@ streams and checksums around it, is decided in `pparse.data.range_status`. Here 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from math import prod
 
 from pparse.data.range_status import RangeStatus, cut_status
+from pparse.data.stretches import Stretches
+from pparse.errors import EndOfDataError
 from pparse.findings import Status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Final
 
+    from pparse.data.base import Data
     from pparse.tensors.tensor_facts import Span
 
 
@@ -81,3 +85,55 @@ def status_words(status: Status, verified: bool | None) -> str:
     if status is not Status.COMPLETE:
         return str(status)
     return COMPLETE_WORDS[verified]
+
+
+# -- Where the bytes are that are lost or in doubt: in tensors, or in what leads to them -------------------------------
+
+
+def flawed_only_in(data: Data, start: int, end: int, places: Iterable[tuple[int, int]]) -> bool:
+    """Return whether all bytes in ``[start, end)`` that are lost or in doubt lie in one of ``places``, ``(start, end)``
+    each: then nothing else can be missing."""
+    if data.loose_gap(start) is not None or isinstance(data.error, EndOfDataError):
+        return False
+    known = Stretches(places)
+    gaps = ((gap.offset, gap.end or end) for gap in data.gaps if gap.offset < end and (gap.end or end) > start)
+    return all(known.covers(low, high) for low, high in (*data.suspect_ranges_in(start, end), *gaps))
+
+
+# -- Tensors in holes of a file: bytes that were never written, as of a download into a preallocated file --------------
+
+
+def unwritten_in(holes: list[tuple[int, int]], start: int, end: int) -> tuple[int, int]:
+    """Return ``(offset of the first, number)`` of the bytes in ``[start, end)`` that lie in ``holes`` (in order)."""
+    if len(holes) == 1 and holes[0][0] <= start and end <= holes[0][1]:
+        return start, end - start  # only the beginning of the file was written
+    at = max(0, bisect_right(holes, (start, 1 << 63)) - 1)
+    first = length = 0
+    while at < len(holes) and holes[at][0] < end:
+        low, high = max(holes[at][0], start), min(holes[at][1], end)
+        if low < high:
+            first = first or low
+            length += high - low
+        at += 1
+    return first, length
+
+
+def last_written(data: Data, start: int, hole: int) -> int:
+    """Return where the last nonzero byte before a hole ends, looking back at most 1 MiB, and not before ``start``."""
+    at, first = hole, max(start, hole - (1 << 20))
+    while at > first:
+        begin = max(first, at - 4096)
+        kept = data.pread(begin, at - begin).rstrip(b"\0")
+        if kept:
+            return begin + len(kept)
+        at = begin
+    return at
+
+
+# -- `Remark`: what stands in a model's metadata for a value that is too long to be shown there, or cannot be read -----
+
+
+class Remark(str):
+    """A text about a value, not the value: it is shown, and never written as if the source said it."""
+
+    __slots__ = ()

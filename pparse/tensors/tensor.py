@@ -227,7 +227,7 @@ class Tensor(TensorFacts):
 
         bfloat16 and the float8 types keep their bits; ``float4_e2m1fn`` becomes torch's packed ``float4_e2m1fn_x2``.
         """
-        from pparse.tensors.to_torch import to_torch
+        from pparse.tensors.state_dict import to_torch
 
         return to_torch(self, self._known_dtype(), self._source_nbytes)
 

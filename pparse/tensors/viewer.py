@@ -8,12 +8,12 @@ from itertools import islice
 
 from pparse.data.range_status import cut_status
 from pparse.document.beside import advise
-from pparse.document.downloads import Resume, downloads, is_inside, outermost_file, outside
+from pparse.document.opening import Resume, downloads, is_inside, outermost_file, outside
 from pparse.errors import EndOfDataError, PathError, UnsupportedError
 from pparse.findings import Finding, FindingList, Status
 from pparse.locking import Guarded
 from pparse.tensors.extent import Extent
-from pparse.tensors.flaws import flawed_only_in
+from pparse.tensors.status import flawed_only_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -47,7 +47,7 @@ from pparse.testing.answers import extent_of, judged, statuses
 from pparse.testing.fakes import FailingData, GappyData, UnknownSizeData
 from pparse.testing.patience import Patience
 from pparse.tree.entry import SCALAR
-from pparse.tree.recognition import Confidence, Excerpt, confidence_of
+from pparse.tree.parser import Confidence, Excerpt, confidence_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pparse.data.range_status import cut_status
 from pparse.errors import GapError, MalformedError
 from pparse.findings import Finding, Status
 from pparse.tree.entry import UNLOADED_VALUE, Entry
-from pparse.tree.number_array import NumberArray
+from pparse.tree.record import NumberArray
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from pparse.paths import KeyStep, OrdinalStep
     from pparse.tree.entry import Entry, Key
     from pparse.tree.index import ChildIndex, IndexLedger
-    from pparse.tree.kept_block import KeptBlock
+    from pparse.tree.index import KeptBlock
     from pparse.tree.node import Node
-    from pparse.tree.retention import Retention
+    from pparse.tree.index import Retention
 
 
 class Session(Protocol):

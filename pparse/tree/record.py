@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from struct import Struct
-
+from pparse.tree.entry import Entry
+from struct import unpack_from
 from pparse.tree.entry import Entry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Final
+    from pparse.tree.index import ChildIndex
+    from pparse.tree.node import Node
 
 # What nodes of a field are called, by the character of `struct`.
 _KINDS: Final = {
@@ -105,3 +108,39 @@ class Values:
         for field, value in zip(self.record.fields, self._values, strict=True):
             yield Entry(field.name, field.kind, at, at + field.size, value)
             at += field.size
+
+
+# -- `NumberArray`: a list of numbers in one layout: each is found by arithmetic, so nothing is indexed ----------------
+
+class NumberArray:
+    """What a node keeps as its ``note`` whose children are numbers; `NodeContext.emit_numbers` makes such nodes."""
+
+    __slots__ = ("count", "field")
+
+    def __init__(self, layout: str, count: int) -> None:
+
+        self.field = Field("", layout)
+        """The layout of a number, as `struct` writes it, its size, and the kind of its node."""
+        self.count = count
+        """How many there should be."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that they take."""
+        return self.count * self.field.size
+
+    def index(self, node: Node, index: ChildIndex) -> None:
+        """Count the numbers of ``node`` that exist."""
+        end = node.start if node.end is None else node.end
+        there = min(end, node.result.extraction.known_end(node)) - node.start
+        index.keep(self, min(self.count, max(0, there) // self.field.size))
+
+    def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
+        """Return the entries ``[first, first + count)``, made from their bytes."""
+        size, layout = self.field.size, self.field.layout
+        order, code = (layout[0], layout[1:]) if len(layout) > 1 else ("<", layout)
+        count, start = max(0, min(count, index.count - first)), node.start + first * size
+        raw = node.extraction.data.read_exact(start, count * size)
+        places = range(start, start + count * size, size)
+        values = unpack_from(f"{order}{count}{code}", raw)
+        return [Entry(None, self.field.kind, at, at + size, value) for at, value in zip(places, values, strict=True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from errno import ENOENT
 
-from pparse.document.downloads import Resume
+from pparse.document.opening import Resume
 from pparse.errors import EndOfDataError, SourceError
 from pparse.findings import Finding
 

@@ -11,8 +11,7 @@ from itertools import accumulate
 from math import prod
 from os import urandom
 
-from pparse.data.base import Data
-from pparse.data.identity import derived
+from pparse.data.spliced import DerivedData
 from pparse.errors import EndOfDataError, LimitError, MalformedError
 
 TYPE_CHECKING = False
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.budget import MemoryBudget
+    from pparse.data.base import Data
     from pparse.data.reader import Range
     from pparse.viewers.checkpoint.entry import BundleEntry
 
@@ -119,8 +119,10 @@ def rows_before_cut(shape: Sequence[int], parts: Sequence[Part]) -> int:
     return there
 
 
-class PartsData(Data):
+class PartsData(DerivedData):
     """The bytes of a tensor of ``shape`` with elements of ``itemsize`` bytes, made of ``parts``, which cover it."""
+
+    copies = False
 
     def __init__(
         self, name: str, shape: tuple[int, ...], itemsize: int, parts: list[Part], there: int | None = None
@@ -133,7 +135,7 @@ class PartsData(Data):
         self._parts = sorted(parts, key=self._begin)
         self._begins = [self._begin(part) for part in self._parts]
         self._ends = list(accumulate(map(self._end, self._parts), max))
-        self._sources = list({id(part.content.data): part.content.data for part in parts}.values())
+        self.sources = list({id(part.content.data): part.content.data for part in parts}.values())
 
     def _offset(self, places: Iterable[int]) -> int:
         """Return the offset of an element."""
@@ -149,38 +151,14 @@ class PartsData(Data):
         last = (start + length - 1 for start, length in zip(part.starts, part.lengths, strict=True))
         return self._offset(last) + self._itemsize
 
-    @property
-    def identity(self) -> object | None:  # type: ignore[override]
-        """Those of its parts."""
-        boxes = tuple((part.starts, part.lengths) for part in self._parts)
-        return derived("parts", [part.content for part in self._parts], self._shape, self._itemsize, boxes)
-
-    @property
-    def flawed(self) -> bool:
-        """Whether anything is known to be wrong with the sources; never reads."""
-        return any(data.flawed for data in self._sources)
-
-    def why_suspect(self, start: int, end: int) -> str | None:
-        """Return why a part may be wrong: then all of the tensor is."""
+    def pieces(self, start: int, end: int) -> Iterator[tuple[Data, int, int]]:
+        """Yield all parts: if one may be wrong, all of the tensor may."""
         for part in self._parts:
-            reason = part.content.data.why_suspect(part.content.start, part.content.end)
-            if reason is not None:
-                return reason
-        return None
+            if len(part.content):
+                yield part.content.data, part.content.start, part.content.start + len(part.content)
 
-    @property
-    def has_proofs(self) -> bool:
-        """Whether checksums confirmed any bytes of the sources; never reads."""
-        return any(data.has_proofs for data in self._sources)
-
-    def is_proved(self, start: int, end: int) -> bool:
-        """Return whether checksums confirmed every part."""
-        return all(part.content.data.is_proved(part.content.start, part.content.end or 0) for part in self._parts)
-
-    def check_unchanged(self) -> None:
-        """Check the sources."""
-        for data in self._sources:
-            data.check_unchanged()
+    def _how(self) -> tuple[object, ...]:
+        return self._shape, self._itemsize, tuple((part.starts, part.lengths) for part in self._parts)
 
     def _pread(self, offset: int, length: int) -> bytes:
         found = bytearray(length)

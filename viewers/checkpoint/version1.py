@@ -14,8 +14,7 @@ from __future__ import annotations
 from itertools import product
 from math import prod
 
-from pparse.data.base import Data
-from pparse.data.identity import derived
+from pparse.data.spliced import DerivedData
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import PADDING, read_length, read_tag, skip_payload
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from threading import RLock
     from typing import Any, Final
 
+    from pparse.data.base import Data
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
     from pparse.parsers.checkpoint.parser import CheckpointParser
@@ -55,24 +55,22 @@ _PLACE_BYTES: Final = 500
 _LONGEST_HEAD: Final = 20
 
 
-class BlockData(Data):
+class BlockData(DerivedData):
     """A compressed block of a table: decompressed when it is read, and not held."""
+
+    copies = False
 
     def __init__(self, table: Table, offset: int, length: int, size: int, lock: RLock) -> None:
         super().__init__(f"{table.data.name}::block at {offset}", size)
         self._table = table
         self._place = offset, length
         self._lock = lock
+        self.sources = (table.data,)
 
-    @property
-    def identity(self) -> object | None:  # type: ignore[override]
-        """That of the compressed bytes."""
+    def pieces(self, start: int, end: int) -> tuple[tuple[Data, int, int], ...]:
+        """Return the compressed bytes."""
         offset, length = self._place
-        return derived("block", [self._table.data.range(offset, offset + length)], self.size)
-
-    def check_unchanged(self) -> None:
-        """Check the file."""
-        self._table.data.check_unchanged()
+        return ((self._table.data, offset, offset + length),)
 
     def _pread(self, offset: int, length: int) -> bytes:
         with self._lock:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import islice
 from math import prod
 
-from pparse.document.downloads import Resume
+from pparse.document.opening import Resume
 from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.checkpoint.parser import key_of

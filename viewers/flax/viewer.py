@@ -11,9 +11,8 @@ from pparse.findings import Finding, Status
 from pparse.parsers.msgpack.flax import CHUNKED
 from pparse.parsers.msgpack.values import decode, head, is_text
 from pparse.tensors.dtype import DTYPES
-from pparse.tensors.node_names import join, node_called
-from pparse.tensors.remark import Remark
-from pparse.tensors.status import status_by_place
+from pparse.tensors.node_viewer import join, node_called
+from pparse.tensors.status import Remark, status_by_place
 from pparse.tensors.tensor import Span, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.tree.entry import LIST, MAP, SCALAR

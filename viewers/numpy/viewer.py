@@ -8,9 +8,8 @@ from pparse.data.trailing_bytes import SHIFTED
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.numpy.header import read_header
 from pparse.parsers.numpy.npy import is_longer
-from pparse.tensors.status import status_by_place
+from pparse.tensors.status import status_by_place, unwritten_in
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
-from pparse.tensors.unwritten import unwritten_in
 from pparse.tensors.viewer import Viewer
 
 TYPE_CHECKING = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from pparse.data.zero_runs import first_unwritten
-from pparse.document.downloads import Resume
+from pparse.document.opening import Resume
 from pparse.errors import LimitError, PathError, PparseError
 from pparse.findings import Finding, Status
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT

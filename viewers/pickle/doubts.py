@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from pparse.findings import Finding, Status
-from pparse.tensors.unwritten import unwritten_in
+from pparse.tensors.status import unwritten_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse.data.base import Data
+from pparse.data.spliced import DerivedData
 from pparse.errors import PASSING, EndOfDataError, GapError, MalformedError, PparseError
 from pparse.parsers.pickle.arrays import MASKED_CONTENT, MASKED_MASK, Array, array_of, masked_of
 from pparse.parsers.pickle.payload import payload
@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
+    from pparse.data.base import Data
     from pparse.parsers.pickle.arrays import MaskedArray
     from pparse.tree.node import Node
 
@@ -19,22 +20,22 @@ if TYPE_CHECKING:
 _CONTENT: Final = {"_frombuffer": 0, "_reconstruct": -1}
 
 
-class TextBytes(Data):
+class TextBytes(DerivedData):
     """Bytes that a pickle of protocol 0 to 2 has as a text, a character each: made of the text when they are read."""
+
+    copies = False
 
     def __init__(self, node: Node, size: int) -> None:
         extraction = node.extraction
         super().__init__(extraction.name, size, extraction.data.stats)
         self._node = node
+        self.sources = (extraction.data,)
         self._content: bytes | None = None
 
-    @property
-    def identity(self) -> object | None:  # type: ignore[override]
-        """That of the document, and where the text stands in it."""
-        from pparse.data.identity import derived
-
+    def pieces(self, start: int, end: int) -> tuple[tuple[Data, int, int], ...]:
+        """Return all of the text."""
         node = self._node
-        return derived("latin-1", [node.extraction.data.range(node.start, node.end or node.start)])
+        return ((node.extraction.data, node.start, node.end or node.start),)
 
     def _pread(self, offset: int, length: int) -> bytes:
         if self._content is None:
@@ -53,10 +54,6 @@ class TextBytes(Data):
 
     def _forget(self) -> None:
         self._content = None
-
-    def check_unchanged(self) -> None:
-        """Check the document."""
-        self._node.extraction.data.check_unchanged()
 
 
 def as_latin1(text: str) -> bytes | None:

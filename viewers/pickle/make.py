@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from pparse.data.base import BytesData, Distance
-from pparse.data.flipped import FlippedData
+from pparse.data.spliced import FlippedData
 from pparse.errors import PASSING, PparseError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import LITTLE

@@ -6,7 +6,7 @@ from pparse.errors import LimitError
 from pparse.parsers.pickle.arrays import array_of, masked_of
 from pparse.parsers.pickle.values import Call, Persistent
 from pparse.parsers.pytorch.rebuild import Odd, tensors_of, with_storage
-from pparse.tensors.node_names import join
+from pparse.tensors.node_viewer import join
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pparse.containers.member import NameCounter
 from pparse.data.base import Access
 from pparse.data.zero_runs import zeros_at_end
-from pparse.document.downloads import Resume, is_inside
+from pparse.document.opening import Resume, is_inside
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.pickle.arrays import Array, scalar_of
 from pparse.parsers.pickle.values import Call, Global, Persistent
 from pparse.parsers.pytorch.rebuild import Odd
 from pparse.parsers.pytorch.storages import Checkpoint
-from pparse.tensors.node_names import node_called
+from pparse.tensors.node_viewer import node_called
 from pparse.tensors.viewer import Viewer
 from pparse.tree.node import Node
 from pparse.viewers.pickle.doubts import Doubts

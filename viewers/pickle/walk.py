@@ -22,7 +22,7 @@ from pparse.parsers.pytorch.rebuild import (
     with_storage,
     wrapped_state,
 )
-from pparse.tensors.node_names import join
+from pparse.tensors.node_viewer import join
 from pparse.tree.entry import SCALAR
 from pparse.tree.node import Node
 from pparse.viewers.pickle.large import large_array, large_masked, large_objects

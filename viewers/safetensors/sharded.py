@@ -5,7 +5,7 @@ from __future__ import annotations
 from pparse.document.registry import excerpt_of
 from pparse.errors import FormatError
 from pparse.parsers.safetensors.parser import SafetensorsParser
-from pparse.tree.recognition import Confidence
+from pparse.tree.parser import Confidence
 from pparse.viewers.safetensors.viewer import SafetensorsViewer
 from pparse.viewers.shards.viewer import ShardSetViewer
 

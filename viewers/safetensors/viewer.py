@@ -15,11 +15,11 @@ from itertools import chain
 from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
+from pparse.tensors.status import last_written, unwritten_in
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
-from pparse.tensors.unwritten import last_written, unwritten_in
 from pparse.tensors.viewer import Viewer
 from pparse.tree.entry import SCALAR
-from pparse.tree.repeated_names import meant_by_name, name_of_repeated
+from pparse.tree.key_table import meant_by_name, name_of_repeated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

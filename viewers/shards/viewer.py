@@ -6,8 +6,8 @@ import errno
 from abc import abstractmethod
 from itertools import chain
 
-from pparse.document.downloads import Resume
 from pparse.document.extraction import extraction_of
+from pparse.document.opening import Resume
 from pparse.errors import CancelledError, ClosedError, DataChangedError, PparseError, SourceError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words

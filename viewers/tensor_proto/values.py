@@ -10,8 +10,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 
-from pparse.data.base import Data
-from pparse.data.identity import derived
+from pparse.data.spliced import DerivedData
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
 from pparse.kernels.packed import count_varints, packed_array
 from pparse.kernels.wire import LEN
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from threading import RLock
     from typing import Final
 
+    from pparse.data.base import Data
     from pparse.data.reader import Range
     from pparse.parsers.protobuf.index import PartScan
     from pparse.parsers.protobuf.message import Message
@@ -129,10 +129,11 @@ class Values:
         converted: bytes = packed_array(raw, self.field.type).astype(self.code, copy=False).tobytes()
         return converted
 
-    def check_unchanged(self) -> None:
-        """Check the sources."""
-        for segment in self._segments:
-            segment.part.part.data.check_unchanged()
+    @property
+    def sources(self) -> list[Data]:
+        """The data that the values are in, each once."""
+        found = (segment.part.part.data for segment in self._segments)
+        return list({id(data): data for data in found}.values())
 
 
 class _Blobs:
@@ -286,12 +287,14 @@ class _Singles:
 _WIDTHS: Final = {"<f4": 4, "<f8": 8, "i1": 1, "u1": 1, "<i2": 2, "<u2": 2, "<i4": 4, "<u4": 4, "<i8": 8, "<u8": 8}
 
 
-class ValuesData(Data):
+class ValuesData(DerivedData):
     """The bytes of ``count`` elements of ``itemsize`` bytes; the last one of ``values`` repeats, or zeros fill up.
 
     ``exact``: instead, another number of values is an error. ``whole=False``: the data ends with the last value, as the
     file is cut there. Values are found through the tree, a few at a time, under the session's ``lock``.
     """
+
+    copies = False
 
     def __init__(
         self,
@@ -306,21 +309,19 @@ class ValuesData(Data):
     ) -> None:
         super().__init__(name, itemsize * (count if whole else min(count, values.count)))
         self._exact = count if exact and whole else None
+        self.sources = values.sources
         self._values = values
         self._itemsize = itemsize
         self._lock = lock
         self._last: bytes | None = None
 
-    @property
-    def identity(self) -> object | None:  # type: ignore[override]
-        """Those of the sources of the values, where they are there, and what is made of them."""
+    def pieces(self, start: int, end: int) -> list[tuple[Data, int, int]]:
+        """Return where all values stand."""
         with self._lock:
-            values = self._values
-            return derived("values", values.spans, values.field.number, values.code, self._itemsize, self.size)
+            return [(span.data, span.start, span.end) for span in self._values.spans]
 
-    def check_unchanged(self) -> None:
-        """Check the source of the values."""
-        self._values.check_unchanged()
+    def _how(self) -> tuple[object, ...]:
+        return self._values.field.number, self._values.code, self._itemsize, self.size
 
     def _pread(self, offset: int, length: int) -> bytes:
         found = bytearray(length)

@@ -9,10 +9,10 @@ from pparse.errors import PparseError
 from pparse.findings import Finding, Status
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.tensors.extent import Extent
-from pparse.tensors.unwritten import last_written, unwritten_in
+from pparse.tensors.status import last_written, unwritten_in
 from pparse.tensors.viewer import Viewer
 from pparse.tree.entry import SCALAR
-from pparse.tree.repeated_names import meant_by_name, name_of_repeated
+from pparse.tree.key_table import meant_by_name, name_of_repeated
 from pparse.tree.result import near_misses
 
 TYPE_CHECKING = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cached_property
 from itertools import chain
 
-from pparse.document.downloads import Resume
+from pparse.document.opening import Resume
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError, SourceError
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.checkpoint.folder import INDEX_OF_VARIABLES

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Protocol
 
-    from pparse.compressed.environment import DecodeEnv
+    from pparse.compressed.inflated import DecodeEnv
     from pparse.data.reader import Range
 
     class Pieces(Protocol):

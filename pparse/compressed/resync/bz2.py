@@ -18,7 +18,7 @@ from array import array
 from bisect import bisect_left
 from functools import partial
 
-from pparse.codecs.decoding import decompressor
+from pparse.codecs.base import decompressor
 from pparse.codecs.output_cache import reread
 from pparse.compressed.resync.blocks import Effort, Look, windows
 from pparse.compressed.resync.walk import BlockWalk, Found, Opener, spliced
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.codecs.base import Decompressor
-    from pparse.compressed.environment import DecodeEnv
+    from pparse.compressed.inflated import DecodeEnv
     from pparse.compressed.resync.pieces import Failure, Piece
     from pparse.data.reader import Range
 

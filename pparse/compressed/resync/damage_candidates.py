@@ -3,7 +3,7 @@
 A decoder can pass damage without noticing: what is wrong decodes to other bytes, perhaps to more or fewer of them, and
 only a size or a checksum contradicts at the end. Or it passes that end, too, and the stream seems to be cut. Two things
 tell the place: what is known against the bytes of the source, and runs of one byte, which compressed data do not have,
-but sectors that were never written or erased do. Whoever decodes hides such stretches (`pparse.data.hidden`), so that
+but sectors that were never written or erased do. Whoever decodes hides such stretches (`pparse.data.spliced`), so that
 decoding ends there and begins again behind.
 """
 

@@ -23,14 +23,13 @@ from copy import copy
 from functools import partial
 
 from pparse.budget import MemoryBudget
-from pparse.compressed.environment import DecodeEnv
-from pparse.compressed.inflated import InflatedData
+from pparse.compressed.inflated import DecodeEnv, InflatedData
 from pparse.compressed.resync.deflate_chain import Chain, EnteredData, Entry, Pace, ended_at, noter, try_chain
 from pparse.compressed.resync.deflate_inside import WINDOW, Goal, Inside
 from pparse.compressed.resync.deflate_source import Candidates, DeflateSource, missed_end, real_end, zeros_at_end
 from pparse.compressed.resync.pieces import Failure, Piece
-from pparse.data.hidden import HiddenData
 from pparse.data.range_status import SuspectRange
+from pparse.data.spliced import HiddenData
 from pparse.errors import TRAILER_FAULTS, EndOfDataError, Fault, GapError, LimitError, MalformedError, PparseError
 from pparse.limits import KIB, MIB
 

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pparse.compressed.environment import DecodeEnv
+    from pparse.compressed.inflated import DecodeEnv
     from pparse.compressed.resync.pieces import Failure
     from pparse.data.reader import Range
 

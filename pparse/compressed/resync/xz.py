@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
-    from pparse.compressed.environment import DecodeEnv
+    from pparse.compressed.inflated import DecodeEnv
     from pparse.compressed.resync.pieces import Failure, Piece
     from pparse.data.reader import Range
     from pparse.errors import PparseError
