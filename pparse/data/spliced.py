@@ -60,7 +60,8 @@ class DerivedData(Data):
     @property
     def identity(self) -> object | None:  # type: ignore[override]
         """Those of the sources, which of their bytes these are, and what is made of them."""
-        self._clip(0, 0)  # raises if it is closed, and has no sources any more
+        if self.closed:  # it has no sources any more
+            raise ClosedError("the data is closed", source=self.name)
         how = self._how()
         if how is None:
             return None

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Final
 
-    from pparse.document.opening import Resume
     from pparse.document.extraction import Extraction
+    from pparse.document.opening import Resume
 
 # How many files are asked for their size.
 _MOST_SIZES: Final = 16

@@ -11,8 +11,7 @@ from pparse.data.files import DescriptorPool, open_file
 from pparse.errors import CancelledError, SourceError
 from pparse.limits import Limits
 from pparse.locking import RLock
-from pparse.tree.index import IndexLedger, KeptBlock
-from pparse.tree.index import Retention
+from pparse.tree.index import IndexLedger, KeptBlock, Retention
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -23,10 +23,8 @@ if TYPE_CHECKING:
     from pparse.limits import Limits
     from pparse.paths import KeyStep, OrdinalStep
     from pparse.tree.entry import Entry, Key
-    from pparse.tree.index import ChildIndex, IndexLedger
-    from pparse.tree.index import KeptBlock
+    from pparse.tree.index import ChildIndex, IndexLedger, KeptBlock, Retention
     from pparse.tree.node import Node
-    from pparse.tree.index import Retention
 
 
 class Session(Protocol):

@@ -9,14 +9,12 @@ A `pparse.tree.key_table.KeyTable`, kept by the index, finds children by key.
 
 from __future__ import annotations
 
+import sys
 import weakref
 from array import array
 from collections import deque
+
 from pparse.errors import LimitError
-import weakref
-from pparse.errors import LimitError
-import sys
-from collections import deque
 from pparse.limits import parse_size
 
 TYPE_CHECKING = False
@@ -40,14 +38,11 @@ if TYPE_CHECKING:
 
         def evict(self) -> None:
             """Drop it."""
-    from collections.abc import Callable
 
-    from pparse.budget import Charge, MemoryBudget
-    from pparse.data.base import Data
     from collections.abc import Sequence
     from typing import Protocol
 
-    from pparse.budget import Charge, MemoryBudget
+    from pparse.data.base import Data
 
     class Retained(Protocol):
         """A node that is kept."""
@@ -67,6 +62,7 @@ if TYPE_CHECKING:
         @property
         def value(self) -> object:
             """What is in memory."""
+
 
 DENSE_LIMIT: Final = 100_000
 STRIDE: Final = 64
@@ -357,6 +353,7 @@ class IndexLedger:
 
 
 # -- `KeptBlock`: the block of bytes that the engine read last, kept for what is read next -----------------------------
+
 
 class KeptBlock:
     """The block that was read last in a session: what is read next often begins in it. Charged, and evictable."""

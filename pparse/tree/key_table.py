@@ -11,16 +11,15 @@ import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from itertools import islice
+
 from pparse.errors import LimitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from typing import Final
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Final, TypeVar
 
     from pparse.budget import MemoryBudget
-    from collections.abc import Callable
-    from typing import Final, TypeVar
 
     T = TypeVar("T")
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import enum
+
+from pparse.data.base import Access
 from pparse.data.range_status import cut_status
-from pparse.errors import EngineError, LimitError, MalformedError
+from pparse.errors import PASSING, EngineError, GapError, LimitError, MalformedError, PparseError
 from pparse.findings import Finding, Status
+from pparse.lazy import lazy_pattern
 from pparse.locking import Doored
 from pparse.paths import KeyStep, OrdinalStep
 from pparse.tree.container import Container
@@ -16,15 +20,11 @@ from pparse.tree.listing import Listing
 from pparse.tree.record import NumberArray
 from pparse.tree.views import as_dict
 from pparse.tree.visit import Trail, Visit
-import enum
-from pparse.data.base import Access
-from pparse.errors import PASSING, GapError, PparseError
-from pparse.lazy import lazy_pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Any, ClassVar
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Any, ClassVar, Final, Protocol
 
     from pparse.data.reader import Range
     from pparse.tree.context import Done, State
@@ -32,10 +32,6 @@ if TYPE_CHECKING:
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
     from pparse.tree.result import Result
-    from collections.abc import Iterable
-    from typing import Final, Protocol
-
-    from pparse.data.reader import Range
 
     class Recognising(Protocol):
         """A parser's class, as far as recognising goes."""
@@ -46,7 +42,7 @@ if TYPE_CHECKING:
         def probe(self, excerpt: Excerpt, reader: Range) -> Confidence:
             """Judge by reading."""
 
-# -- How a format is recognised: the `Signature` of a class, the `Excerpt` it sees, the `Confidence` it answers with 
+# -- How a format is recognised: the `Signature` of a class, the `Excerpt` it sees, the `Confidence` it answers with
 
 # The registry reads the first and last bytes of a document once, into an `Excerpt`, and asks each parser whose
 # signature or extension fits: first ``match``, which sees the excerpt and nothing else; then ``probe``, which may read

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from struct import Struct
-from pparse.tree.entry import Entry
-from struct import unpack_from
+from struct import Struct, unpack_from
+
 from pparse.tree.entry import Entry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Final
+
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
 
@@ -111,6 +111,7 @@ class Values:
 
 
 # -- `NumberArray`: a list of numbers in one layout: each is found by arithmetic, so nothing is indexed ----------------
+
 
 class NumberArray:
     """What a node keeps as its ``note`` whose children are numbers; `NodeContext.emit_numbers` makes such nodes."""

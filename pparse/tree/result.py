@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from pparse.tree.entry import Entry, Key
     from pparse.tree.host import Host
+    from pparse.tree.index import Retention
     from pparse.tree.node import Step
     from pparse.tree.parser import Parser
-    from pparse.tree.index import Retention
     from pparse.tree.visit import Visit
 
 # Of children that are read to find their end, the indexes of those of so many bytes are kept.
