@@ -25,7 +25,7 @@ from pparse.findings import Finding, Status
 from pparse.kernels.table_block import entries as block_entries
 from pparse.limits import count_words
 from pparse.parsers.checkpoint.recovered import find_blocks
-from pparse.parsers.checkpoint.table import FOOTER, MAGIC, TRAILER, Block, Table
+from pparse.parsers.checkpoint.table import FOOTER, MAGIC, TRAILER, Block, SortedTable
 from pparse.parsers.protobuf.fits import fits
 from pparse.parsers.protobuf.index import Origin
 from pparse.parsers.protobuf.parser import ProtobufParser
@@ -60,7 +60,7 @@ MOST_FILES: Final = 10_000
 class TableIndex(IndexNote):
     """The blocks of the table."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: SortedTable) -> None:
         self.table = table
 
     @property
@@ -96,7 +96,7 @@ class CheckpointParser(ProtobufParser):
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
-        self._table: Table | None = None
+        self._table: SortedTable | None = None
         self._version = 0
         # Where the last group of entries ended: number of the block, of the entry in it, its place, and the key before.
         self._last: tuple[tuple[int, int], int, bytes] = (-1, 0), 0, b""
@@ -160,23 +160,23 @@ class CheckpointParser(ProtobufParser):
         return 2
 
     @property
-    def table(self) -> Table:
+    def table(self) -> SortedTable:
         """The table: its blocks are found when it is first asked for."""
         if self._table is None:
             extraction = self.result.extraction
             session = extraction.session
             start, end = extraction.start, extraction.known_end()
-            table = Table(extraction.data, start, end, session.budget, session.limits)
+            table = SortedTable(extraction.data, start, end, session.budget, session.limits)
             try:
                 table.read_index()
             except (MalformedError, EndOfDataError, GapError) as error:
-                table = Table(extraction.data, start, end, session.budget, session.limits)
+                table = SortedTable(extraction.data, start, end, session.budget, session.limits)
                 self._recover(table, error)
             self._note_broken(table)
             self._table = table
         return self._table
 
-    def _recover(self, table: Table, error: MalformedError | EndOfDataError | GapError) -> None:
+    def _recover(self, table: SortedTable, error: MalformedError | EndOfDataError | GapError) -> None:
         """Find the blocks by their checksums, as index or footer are not whole."""
         extraction = self.result.extraction
         poll = extraction.session.check_cancelled
@@ -198,7 +198,7 @@ class CheckpointParser(ProtobufParser):
         )
         self.result.close_node(self.result.root, cut_status(damaged=not cut), finding)
 
-    def _add_cut(self, table: Table, offset: int) -> str:
+    def _add_cut(self, table: SortedTable, offset: int) -> str:
         """Add the entries of the block in which the table is cut, and return a clause on them."""
 
         schema = builtin_schema()
@@ -216,7 +216,7 @@ class CheckpointParser(ProtobufParser):
             return f"; the block in which it is cut was not looked at: {error.reason}"
         return f", and {count_words(count, 'entry')} before the cut, which no checksum confirms" if count else ""
 
-    def _note_broken(self, table: Table) -> None:
+    def _note_broken(self, table: SortedTable) -> None:
         for offset, reason in table.broken:
             finding = Finding("malformed", reason, source=self.result.extraction.name, offset=offset)
             self.result.close_node(self.result.root, Status.DAMAGED, finding)
@@ -377,7 +377,7 @@ def _holds_values(data: Data, offset: int, size: int) -> bool:
     return bool(values) and any(all(fits(raw, kind, complete=True) for raw in values) for kind in kinds)
 
 
-def _is_of_places(table: Table, offset: int, size: int) -> bool:
+def _is_of_places(table: SortedTable, offset: int, size: int) -> bool:
     """Return whether a block is the index, or that of metadata: without entries, or with handles of blocks."""
     try:
         block = table.block(offset, size)

@@ -66,7 +66,7 @@ class Block:
             yield key, self.at + start, self.at + stop
 
 
-class Table:
+class SortedTable:
     """The blocks of one table, in order: 24 bytes and a key each; the two blocks read last are kept.
 
     A key above the limit ``name_bytes`` is refused, and so are keys that share so much that all of them, in full,

@@ -28,7 +28,7 @@ from pparse.errors import LimitError, MalformedError
 from pparse.findings import Finding, Status
 from pparse.kernels.text_starts import text_starts
 from pparse.parsers.gguf.parts import part_of
-from pparse.parsers.gguf.places import Layout, TensorPlace
+from pparse.parsers.gguf.places import GgufLayout, TensorPlace
 from pparse.parsers.gguf.types import ARRAY, LAYOUTS, NAMES, TEXT, TYPES
 from pparse.tree.context import DONE, decode_text
 from pparse.tree.entry import LIST, MAP, Entry
@@ -90,7 +90,7 @@ class GgufParser(Parser, Listing):
         """What the file says that this is, if ggml does not take it: it must be a u32, and a power of two."""
         self.data_start: int | None = None
         """Where the data begin; None as long as that is not known."""
-        self.layout = Layout(32)
+        self.layout = GgufLayout(32)
         """Where the tensors lie, once the table was read."""
         self.length = "Q"
         """Layout of a count or length."""
@@ -219,7 +219,7 @@ class GgufParser(Parser, Listing):
             entry.status = Status.DAMAGED if kind in TYPES else Status.UNSUPPORTED
             entry.finding = Finding("bad-entry", place.problem or "", path=name, offset=at)
         if ctx.is_indexing:
-            layout, hashes = ctx.scratch = ctx.scratch or (Layout(self.alignment), array("q"))
+            layout, hashes = ctx.scratch = ctx.scratch or (GgufLayout(self.alignment), array("q"))
             layout.add(place)
             if len(hashes) < _MOST_HASHES:
                 hashes.append(key_hash(name))

@@ -55,7 +55,7 @@ class TensorPlace:
         return {"shape": list(self.shape), "type": kind, "offset": self.offset, "size": self.size}
 
 
-class Layout:
+class GgufLayout:
     """The tensors in the order of the table: ggml wants them one after the other, each at the next aligned place."""
 
     __slots__ = ("alignment", "end", "first_hole", "first_unaligned", "holes", "overlaps", "unaligned", "unknown")

@@ -32,12 +32,12 @@ _LEVEL_COST: Final = 320
 _BLANK: Final = re.compile(rb"[ \t\n\r]*+").match
 
 
-class _Level:
+class _OpenBracket:
     """One open bracket above the depth limit; ``around`` is the outer one, ``step`` leads from there to it."""
 
     __slots__ = ("around", "count", "depth", "hashes", "key", "keys", "occurrence", "repeats", "step")
 
-    def __init__(self, around: _Level | None, step: Step | None) -> None:
+    def __init__(self, around: _OpenBracket | None, step: Step | None) -> None:
         self.around = around
         self.step = step
         self.depth: int = 0 if around is None else around.depth + 1
@@ -55,11 +55,11 @@ class _Level:
         return None if self.key is None else KeyStep(self.key, self.occurrence)
 
 
-def _level_around(level: _Level) -> _Level | None:
+def _level_around(level: _OpenBracket) -> _OpenBracket | None:
     return level.around
 
 
-def _step_to_level(level: _Level) -> Step | None:
+def _step_to_level(level: _OpenBracket) -> Step | None:
     return level.step
 
 
@@ -78,7 +78,7 @@ class TextWalk:
         self.start = node.start
         self.pos = node.start  # an offset of the data
         self.brackets = bytearray()
-        self.levels: list[_Level] = []
+        self.levels: list[_OpenBracket] = []
         self.trail: Trail  # the paths of open brackets
         self.kept = 0  # bytes, for the keys of open objects
         self.charge = parser.result.extraction.session.budget.charge(2 * BLOCK, "a walk over JSON text")
@@ -126,7 +126,7 @@ class TextWalk:
     # -- stack -------------------------------------------------------------------------------------------------------
 
     @property
-    def level(self) -> _Level | None:
+    def level(self) -> _OpenBracket | None:
         """The innermost open bracket, if it is within the depth limit."""
         return self.levels[-1] if len(self.levels) == len(self.brackets) and self.levels else None
 
@@ -137,7 +137,7 @@ class TextWalk:
         if len(self.brackets) <= self.limits.depth:
             around = self.levels[-1] if depth else None
             step = around.below(self.brackets[depth - 1]) if around is not None else None
-            level = _Level(around, step)
+            level = _OpenBracket(around, step)
             if around is None:
                 lock = self.parser.result.lock
                 self.trail = Trail(level, format_path(self.base_steps), _level_around, _step_to_level, lock)
@@ -200,7 +200,7 @@ class TextWalk:
             level.hashes = array("q", level.keys)
             level.keys = None
 
-    def _report_repeated(self, level: _Level) -> None:
+    def _report_repeated(self, level: _OpenBracket) -> None:
         hashes = level.hashes
         assert hashes is not None  # noqa: S101 -- the caller looked
         if len(hashes) > 100_000:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pparse.errors import MalformedError
     from pparse.findings import Finding
     from pparse.parsers.tar.extended import SparseMap
-    from pparse.parsers.tar.steps import Outcome
+    from pparse.parsers.tar.steps import StepOutcome
     from pparse.tree.context import NodeContext
     from pparse.tree.node import Node
     from pparse.tree.parser import Excerpt
@@ -176,13 +176,13 @@ class TarParser(ArchiveParser):
                 break
         return pos, self.expect_member, 0
 
-    def _take(self, ctx: NodeContext, outcome: Outcome) -> None:
+    def _take(self, ctx: NodeContext, outcome: StepOutcome) -> None:
         if ctx.collected is None:
             self._note(outcome, ctx.node)
         if outcome.member is not None:
             ctx.emit(self.entry_of(outcome.member))
 
-    def _note(self, outcome: Outcome, root: Node) -> None:
+    def _note(self, outcome: StepOutcome, root: Node) -> None:
         """Add findings on a member, or on the end of the archive."""
         member = outcome.member
         self._note_blank(outcome, root)
@@ -196,7 +196,7 @@ class TarParser(ArchiveParser):
         elif outcome.finding is not None:
             self.result.findings.add(outcome.finding)
 
-    def _note_blank(self, outcome: Outcome, root: Node) -> None:
+    def _note_blank(self, outcome: StepOutcome, root: Node) -> None:
         """Add findings on zeros in place of a header."""
         status, finding = outcome.blank
         if status is not None:

@@ -27,7 +27,7 @@ class Pending:
         self.problem = self.problem or problem
 
 
-class Outcome:
+class StepOutcome:
     """The result of a step."""
 
     __slots__ = ("blank", "finding", "member", "pos", "status")

@@ -37,7 +37,7 @@ from pparse.parsers.tar.extended import (
 from pparse.parsers.tar.headers import BLOCK, TarHeader, size_that_fits
 from pparse.parsers.tar.repair import SEARCHED, Body, holds_archive, leads_past, padded, rejoin, trusts_end
 from pparse.parsers.tar.source import Blank, TarSource
-from pparse.parsers.tar.steps import Outcome, Pending
+from pparse.parsers.tar.steps import Pending, StepOutcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class TarWalker:
 
     # -- a step ------------------------------------------------------------------------------------------------------
 
-    def step(self, pos: int, *, keep_map: bool = False) -> Outcome:
+    def step(self, pos: int, *, keep_map: bool = False) -> StepOutcome:
         """Read what is at ``pos``: the next member, and where to continue.
 
         With ``keep_map`` the map of a sparse member is left in its ``extra``.
@@ -120,25 +120,25 @@ class TarWalker:
     def _is_zero(self, pos: int) -> bool:
         return not self.source.read(pos, BLOCK)[0].strip(b"\0")
 
-    def _end(self, begin: int, pos: int, zeros: int, pending: Pending | None) -> Outcome:
+    def _end(self, begin: int, pos: int, zeros: int, pending: Pending | None) -> StepOutcome:
         """Return the outcome where the data end, at ``pos``."""
         if pending is not None and not pending.only_global:
             finding = self._finding(
                 "truncated", "the archive ends between an extended header and its member", "", pos, None
             )
-            return Outcome(None, None, Status.TRUNCATED, finding)
+            return StepOutcome(None, None, Status.TRUNCATED, finding)
         if begin == self._unpadded:
             reason = "the archive ends inside the padding of its last member"
-            return Outcome(None, None, Status.TRUNCATED, self._finding("truncated", reason, "", pos, None))
+            return StepOutcome(None, None, Status.TRUNCATED, self._finding("truncated", reason, "", pos, None))
         if begin == self.source.start and not zeros and pending is None:
             reason = "the file is empty: not even the blocks of zeros are there that end an archive without members"
-            return Outcome(None, None, Status.TRUNCATED, self._finding("empty", reason, "", pos, None))
+            return StepOutcome(None, None, Status.TRUNCATED, self._finding("empty", reason, "", pos, None))
         if zeros < 2:
             marks = "blocks of zeros that end a tar"
             missing = f"one of the two {marks} is missing" if zeros else f"the two {marks} are missing"
             reason = f"{missing}; it may be truncated"
-            return Outcome(None, None, None, self._finding("no-end-mark", reason, "", pos, None, "warning"))
-        return Outcome(None, None)
+            return StepOutcome(None, None, None, self._finding("no-end-mark", reason, "", pos, None, "warning"))
+        return StepOutcome(None, None)
 
     def _finding(
         self, code: str, reason: str, name: str, offset: int, length: int | None, severity: str = "error"
@@ -237,7 +237,7 @@ class TarWalker:
 
     # -- members -----------------------------------------------------------------------------------------------------
 
-    def _member(self, header: TarHeader, pos: int, pending: Pending | None, keep_map: bool) -> Outcome:
+    def _member(self, header: TarHeader, pos: int, pending: Pending | None, keep_map: bool) -> StepOutcome:
         """Return the outcome for the member whose header is at ``pos``."""
         attributes = self._attributes(pos, pending)
         raw_name, raw_link = header.raw_name, header.raw_link
@@ -285,16 +285,16 @@ class TarWalker:
         if declared != kind and not body.reason:
             reason = f"its type says {declared}, but it has content: read as a file"
             member.finding = self._finding("kind", reason, member.name, member.start, member.compressed_size, "note")
-            return Outcome(member, body.next, None, member.finding)
+            return StepOutcome(member, body.next, None, member.finding)
         return self._outcome(member, body)
 
-    def _outcome(self, member: ArchiveMember, body: Body) -> Outcome:
+    def _outcome(self, member: ArchiveMember, body: Body) -> StepOutcome:
         if not body.reason:
-            return Outcome(member, body.next)
+            return StepOutcome(member, body.next)
         member.status, member.shifted = body.status, body.shifted
         place, length = body.place or (member.start, member.compressed_size)
         member.finding = self._finding(body.code, body.reason, member.name, place, length)
-        return Outcome(member, body.next, body.status, member.finding)
+        return StepOutcome(member, body.next, body.status, member.finding)
 
     def _old_map(self, header: TarHeader, pos: int) -> tuple[SparseMap, int]:
         """Read an old GNU sparse map, with its blocks after the header; return it and where the data begin."""
@@ -527,7 +527,7 @@ class TarWalker:
 
     # -- damage ------------------------------------------------------------------------------------------------------
 
-    def _cut_header(self, pos: int, pending: Pending | None) -> Outcome:
+    def _cut_header(self, pos: int, pending: Pending | None) -> StepOutcome:
         """Handle data that end inside a header: a member without content if it is recognised, else a gap."""
         from pparse.parsers.tar.headers import judge_header
 
@@ -549,7 +549,7 @@ class TarWalker:
         body.spoil(Status.TRUNCATED, "truncated", reason)
         return self._outcome(member, body)
 
-    def _lost(self, begin: int, pos: int, zeros: int, pending: Pending | None) -> Outcome:
+    def _lost(self, begin: int, pos: int, zeros: int, pending: Pending | None) -> StepOutcome:
         """Handle a missing header: continue at the next one, and return the bytes before it."""
         source = self.source
         gap = source.gap_in(pos, pos + BLOCK)
@@ -562,7 +562,7 @@ class TarWalker:
             end = source.known_end()
             if end <= pos:  # a gap extends to the end
                 reason = "the bytes from here to the end of the archive are lost"
-                return Outcome(None, None, Status.TRUNCATED, self._finding("truncated", reason, "", pos, None))
+                return StepOutcome(None, None, Status.TRUNCATED, self._finding("truncated", reason, "", pos, None))
             body_end = source.trim_zeros(pos, end)
         else:
             body_end = end
@@ -594,6 +594,6 @@ class TarWalker:
             member.finding = self._finding(
                 "trailing", reason, member.name, pos, member.compressed_size, trailing_severity("archive").value
             )
-            return Outcome(member, body.next, None, member.finding)
+            return StepOutcome(member, body.next, None, member.finding)
         body.spoil(Status.DAMAGED, "header", reason)
         return self._outcome(member, body)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 
 from pparse.codecs.base import Decompressor, checked, package, too_much
-from pparse.codecs.library import LibraryDecompressor, Plan
+from pparse.codecs.library import LibraryDecompressor, RestartPlan
 from pparse.errors import LimitError, MalformedError
 from pparse.limits import KIB, MIB
 
@@ -254,12 +254,12 @@ def _whole_large(codec: str, data: Buffer, max_size: int) -> bytes:
             large.close()
 
 
-def _plan(head: bytes, ended: bool, size: int | None) -> Plan | None:
+def _plan(head: bytes, ended: bool, size: int | None) -> RestartPlan | None:
     if window_log(head) is None and not ended:
         return None
     brotli = package("brotli")
     head = head[:1] if size is None else narrowed(head[:1], size)
-    return Plan((1 << (window_log(head) or 10)) + _STATE, lambda _: _BrotliCore(brotli.Decompressor()), head)
+    return RestartPlan((1 << (window_log(head) or 10)) + _STATE, lambda _: _BrotliCore(brotli.Decompressor()), head)
 
 
 def brotli_stream(

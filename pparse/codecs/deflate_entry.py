@@ -13,7 +13,7 @@ from array import array
 from bisect import bisect_left
 
 from pparse.codecs.base import CHECKPOINT
-from pparse.codecs.library import LibraryDecompressor, Plan
+from pparse.codecs.library import LibraryDecompressor, RestartPlan
 from pparse.kernels.deflate_blocks import prefix_for
 from pparse.limits import KIB
 
@@ -191,7 +191,7 @@ class EntryDecompressor(LibraryDecompressor):
         def make(_: int) -> Core:
             return DeflateEntry(phase, window, unknown, holes)
 
-        super().__init__("deflate", lambda *_: Plan(memory, make), (zlib.error,), budget, size, reread)
+        super().__init__("deflate", lambda *_: RestartPlan(memory, make), (zlib.error,), budget, size, reread)
         self._resolved = first.resolved
         self._edges = array("q")
         self._compared = 0  # output of which the stretches are known

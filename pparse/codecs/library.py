@@ -58,7 +58,7 @@ _BUFFERS: Final = 2 * _ROOM
 _WAY_BACK: Final = 256 * KIB
 
 
-class Plan:
+class RestartPlan:
     """What the head of a stream says: the memory its decoder needs, and how to make that decoder.
 
     ``head`` replaces the first bytes of the stream (a window that is larger than the output is narrowed there).
@@ -97,7 +97,7 @@ class LibraryDecompressor(Decompressor):
     def __init__(
         self,
         codec: str,
-        plan: Callable[[bytes, bool, int | None], Plan | None],
+        plan: Callable[[bytes, bool, int | None], RestartPlan | None],
         errors: tuple[type[Exception], ...],
         budget: MemoryBudget | None = None,
         size: int | None = None,
@@ -107,7 +107,7 @@ class LibraryDecompressor(Decompressor):
         self._find_plan = plan
         self._errors = errors
         self._reread = reread
-        self._plan: Plan | None = None
+        self._plan: RestartPlan | None = None
         self._core: Core | None = None
         self._core_in = 0  # bytes of the stream given to the core
         self._core_out = 0  # bytes that it returned, those of a second time not counted

@@ -119,7 +119,7 @@ class OutputCache:
             charge.release()
 
 
-class Run:
+class DecoderRun:
     """A decoder at work: ``point`` where its member begins, ``at`` what is read next, ``out`` what was produced."""
 
     __slots__ = ("__weakref__", "at", "decoder", "gap", "out", "start", "start_out")
@@ -138,7 +138,7 @@ class Run:
         self.decoder = None
 
 
-def drop(holder: weakref.ref[Checkpoint] | weakref.ref[OutputCache] | weakref.ref[Run]) -> None:
+def drop(holder: weakref.ref[Checkpoint] | weakref.ref[OutputCache] | weakref.ref[DecoderRun]) -> None:
     """Drop what ``holder`` refers to, if that still is."""
     found = holder()
     if found is not None:

@@ -6,7 +6,7 @@ import struct
 import zlib
 
 from pparse.codecs.base import CHECKPOINT, checked, package
-from pparse.codecs.library import LibraryDecompressor, Plan
+from pparse.codecs.library import LibraryDecompressor, RestartPlan
 from pparse.errors import MalformedError
 from pparse.limits import KIB
 
@@ -123,8 +123,8 @@ def zlib_stream(
 ) -> Decompressor:
     """Return the decompressor of ``zlib``, ``gzip`` or ``deflate``."""
 
-    def plan(head: bytes, ended: bool, size: int | None) -> Plan | None:
-        return Plan(2 * CHECKPOINT, lambda _: _ZlibCore(zlib.decompressobj(WBITS[codec])))
+    def plan(head: bytes, ended: bool, size: int | None) -> RestartPlan | None:
+        return RestartPlan(2 * CHECKPOINT, lambda _: _ZlibCore(zlib.decompressobj(WBITS[codec])))
 
     return LibraryDecompressor(codec, plan, (zlib.error,), budget, size, reread)
 
@@ -135,11 +135,11 @@ def bz2_stream(
     """Return the decompressor of ``bz2``; its memory follows from the block size in the header (100 to 900 kB)."""
     bz2 = package("bz2")
 
-    def plan(head: bytes, ended: bool, size: int | None) -> Plan | None:
+    def plan(head: bytes, ended: bool, size: int | None) -> RestartPlan | None:
         if len(head) < 4 and not ended:
             return None
         level = head[3] - 0x30 if head[:3] == b"BZh" and len(head) > 3 else 9
-        return Plan(400_000 * min(max(level, 1), 9) + 100_000, lambda _: _StandardCore(bz2.BZ2Decompressor()))
+        return RestartPlan(400_000 * min(max(level, 1), 9) + 100_000, lambda _: _StandardCore(bz2.BZ2Decompressor()))
 
     return LibraryDecompressor(codec, plan, (OSError, ValueError, EOFError), budget, size, reread)
 
@@ -156,7 +156,7 @@ def lzma_stream(
     form, read_head = _lzma_form(lzma, codec)
     limited = budget is not None
 
-    def plan(head: bytes, ended: bool, size: int | None) -> Plan | None:
+    def plan(head: bytes, ended: bool, size: int | None) -> RestartPlan | None:
         found = read_head(head, size)
         if found is None and not ended:
             return None
@@ -165,7 +165,7 @@ def lzma_stream(
         def make(window: int) -> Core:
             return _StandardCore(lzma.LZMADecompressor(form, window if limited else None))
 
-        return Plan(dictionary + _LZMA_STATE, make, head)
+        return RestartPlan(dictionary + _LZMA_STATE, make, head)
 
     return LibraryDecompressor(codec, plan, (lzma.LZMAError, ValueError, EOFError), budget, size, reread)
 

@@ -10,7 +10,7 @@ from functools import partial
 from operator import attrgetter
 
 from pparse.codecs.base import decompressor
-from pparse.codecs.output_cache import Checkpoint, OutputCache, Run, reread
+from pparse.codecs.output_cache import Checkpoint, DecoderRun, OutputCache, reread
 from pparse.codecs.table import CODECS
 from pparse.data.scratch import no_scratch
 from pparse.errors import (
@@ -189,13 +189,13 @@ class DecodeLoop:
         self.places = array("q", (source.start, 0))
         start = Checkpoint(0, source.start, 0)
         self.checkpoints = Checkpoints(start, env.budget)
-        self.run = Run(start, self._decoder(codec, start, size))
+        self.run = DecoderRun(start, self._decoder(codec, start, size))
         self._codec = CODECS[codec]
 
     def begin(self, point: Checkpoint, size: int | None) -> None:
         """Go on at ``point``; ``size``: of the whole output, if known."""
         self.run.drop()
-        self.run = Run(point, self._decoder(self._codec.name, point, size))
+        self.run = DecoderRun(point, self._decoder(self._codec.name, point, size))
 
     def _decoder(self, codec: str, point: Checkpoint, size: int | None) -> Decompressor:
         saved = point.decoder
@@ -236,7 +236,9 @@ class DecodeLoop:
     def _is_full(self, out: int, size: int | None) -> bool:
         return size is not None and size <= out <= self._env.limits.inflated_bytes
 
-    def _step(self, run: Run, decoder: Decompressor, room: int, size: int | None, pieces: list[bytes]) -> Ending | None:
+    def _step(
+        self, run: DecoderRun, decoder: Decompressor, room: int, size: int | None, pieces: list[bytes]
+    ) -> Ending | None:
         """Add up to ``room`` bytes to ``pieces``."""
         try:
             data = self._next_input(run, decoder)
@@ -254,7 +256,7 @@ class DecodeLoop:
                 return None
         return self._next_member(run, decoder, size) if decoder.eof else None
 
-    def _next_input(self, run: Run, decoder: Decompressor) -> bytes:
+    def _next_input(self, run: DecoderRun, decoder: Decompressor) -> bytes:
         if not decoder.needs_input:
             return b""
         try:
@@ -266,7 +268,7 @@ class DecodeLoop:
         run.at += len(data)
         return data
 
-    def _next_member(self, run: Run, decoder: Decompressor, size: int | None) -> Ending | None:
+    def _next_member(self, run: DecoderRun, decoder: Decompressor, size: int | None) -> Ending | None:
         """Go on with the member that follows; return the end if none does."""
         end = at = run.start + decoder.consumed
         head = b""

@@ -26,7 +26,7 @@ import zlib
 
 from pparse.codecs.base import CHECKPOINT
 from pparse.codecs.deflate_entry import WINDOW, DeflateEntry
-from pparse.codecs.library import LibraryDecompressor, Plan
+from pparse.codecs.library import LibraryDecompressor, RestartPlan
 from pparse.compressed.inflated import InflatedData
 from pparse.data.files import is_file, is_folder, open_file
 from pparse.errors import (
@@ -402,7 +402,7 @@ def gzip_entry(
     def make(_: int) -> Core:
         return _GzipEntry(DeflateEntry(phase, window, 0))
 
-    plan = Plan(2 * CHECKPOINT + WINDOW, make)
+    plan = RestartPlan(2 * CHECKPOINT + WINDOW, make)
     return LibraryDecompressor("gzip", lambda *_: plan, (zlib.error,), budget, size, reread)
 
 

@@ -69,7 +69,7 @@ class IndexReport:
         self.error: PparseError | None = None
 
 
-class _Table:
+class _PointTable:
     """The points as they are found, and their windows, which go to the file at once."""
 
     def __init__(self, file: BinaryIO, source: Range, budget: MemoryBudget) -> None:
@@ -153,7 +153,7 @@ class _Ended(Exception):
         self.error = error
 
 
-class _Builder:
+class _IndexBuilder:
     """One pass over a source."""
 
     def __init__(
@@ -173,7 +173,7 @@ class _Builder:
         self._limits = limits
         self._progress = progress
         self._cancel = cancel
-        self._table = _Table(file, source, budget)
+        self._table = _PointTable(file, source, budget)
         self._block = b""
         self._block_at = 0
         self._out = 0
@@ -378,7 +378,7 @@ def build_index(
     if spacing < LEAST_SPACING:
         raise ValueError(f"points cannot be nearer than {LEAST_SPACING} bytes, not {spacing}")
     with budget.charge(3 * CHECKPOINT + 3 * _BLOCK, "indexing a gzip file"):
-        return _Builder(source, file, spacing, budget, limits or Limits(), progress, cancel).run()
+        return _IndexBuilder(source, file, spacing, budget, limits or Limits(), progress, cancel).run()
 
 
 def check_index(

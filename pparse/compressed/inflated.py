@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pparse.budget import MemoryBudget
     from pparse.codecs.base import Decompressor
-    from pparse.codecs.output_cache import Run
+    from pparse.codecs.output_cache import DecoderRun
     from pparse.compressed.decode_loop import Ending
     from pparse.data.base import IoStats
     from pparse.data.reader import Range
@@ -354,7 +354,7 @@ class InflatedData(DecodedData):
             if run.decoder is not None and self._kept.spool is None:
                 run.decoder.park(partial(drop, weakref.ref(run)))
 
-    def _count(self, run: Run, block: bytes) -> None:
+    def _count(self, run: DecoderRun, block: bytes) -> None:
         """Count output, and add to the checksum what was never produced before."""
         fresh = min(len(block), max(0, run.out - self._furthest))
         if fresh and self._finished:
@@ -364,7 +364,7 @@ class InflatedData(DecodedData):
         if fresh and self.checksum is not None:
             self._crc = crc32(block[-fresh:] if fresh < len(block) else block, self._crc)
 
-    def _keep(self, run: Run, block: bytes) -> bytes:
+    def _keep(self, run: DecoderRun, block: bytes) -> bytes:
         most = self._env.limits.inflated_bytes
         if run.out > most:  # by one byte: only so it is known that there is more
             self._over = True
@@ -382,7 +382,7 @@ class InflatedData(DecodedData):
 
     # -- the end -------------------------------------------------------------------------------------------------
 
-    def _end(self, run: Run, ending: Ending) -> None:
+    def _end(self, run: DecoderRun, ending: Ending) -> None:
         """Note that the stream ends, is damaged, or cut short, here."""
         error = ending.error
         if error is None:

@@ -174,7 +174,7 @@ def is_contradiction(data: InflatedData) -> bool:
     return data.contradiction is not None or (data.error is not None and data.error.fault in _CONTRADICTIONS)
 
 
-class Problem:
+class StreamProblem:
     """Damage of a stream: the ``reason``, and the bytes ``[at, end)`` of the source that are passed over for it."""
 
     __slots__ = ("at", "end", "fault", "reason")
@@ -186,7 +186,7 @@ class Problem:
         self.end = end
 
     def __repr__(self) -> str:
-        return f"Problem({self.reason!r}, {self.at}, {self.end})"
+        return f"StreamProblem({self.reason!r}, {self.at}, {self.end})"
 
 
 class ResumedData(DecodedData):
@@ -234,7 +234,7 @@ class ResumedData(DecodedData):
             how=("resumed", concatenated),
         )
         self._suspect = suspect
-        self.problems: list[Problem] = []
+        self.problems: list[StreamProblem] = []
         # Called once, when all is final; with this lock held, and perhaps those of data on top: it may take none but
         # the innermost ones (see `pparse.locking`).
         self.on_end: Callable[[], object] | None = None
@@ -459,14 +459,14 @@ class ResumedData(DecodedData):
         self._placement = placement = Placement(head, head.produced)
         self.contradiction = head.contradiction
         if head.contradiction is not None and error is not None:
-            self.problems.append(Problem(error, self._source.start, self._source.end))
+            self.problems.append(StreamProblem(error, self._source.start, self._source.end))
             self.suspect_ranges = (SuspectRange(0, head.produced, error.reason),)
             error = None
         if isinstance(error, EndOfDataError) and self.codec in ("gzip", "zlib", "deflate", "lz4", "xz"):
             error = self._judge_cut(error)
         proved = head.is_proved(0, head.produced)
         if proved and error is not None and error.fault is Fault.TRAILING and not self._is_lost_head(error):
-            self.problems.append(Problem(error, error.offset or self._source.start, self._source.end))
+            self.problems.append(StreamProblem(error, error.offset or self._source.start, self._source.end))
             self.error = error
         elif error is not None and not isinstance(error, EndOfDataError | UnsupportedError):
             failure = self._failure(error)
@@ -474,7 +474,7 @@ class ResumedData(DecodedData):
             self._note_suspect(failure, placement.placed[0].end)
             self._suspect_end(error, placement.placed[0].end)
         elif error is not None:
-            self.problems.append(Problem(error, error.offset or self._source.start, self._source.end))
+            self.problems.append(StreamProblem(error, error.offset or self._source.start, self._source.end))
             self.error = error
         self._determine_size(placement)
         if self.is_sound or (not self.is_suspect and head.is_proved(0, head.produced)):
@@ -568,13 +568,13 @@ class ResumedData(DecodedData):
                 reason = _lost_head(reason.offset)
             pieces.append(piece)
             lost.append(max(0, piece.at - end))
-            self.problems.append(Problem(reason, end, max(piece.at, end)))
+            self.problems.append(StreamProblem(reason, end, max(piece.at, end)))
             end, self.error = piece.end, piece.error
             reason = piece.error or reason
         if self.error is not None and self._is_lost_head(self.error):
             self.error = _lost_head(self.error.offset)
         if self.error is not None:
-            self.problems.append(Problem(self.error, end, self._source.end))
+            self.problems.append(StreamProblem(self.error, end, self._source.end))
         return pieces, lost
 
     def _is_lost_head(self, error: PparseError) -> bool:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar
 
     from pparse.compressed.gzip_index import GzipIndex
-    from pparse.compressed.resumed import Problem, ResumedData
+    from pparse.compressed.resumed import ResumedData, StreamProblem
     from pparse.containers.content import Sink, Verdict
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
@@ -186,7 +186,7 @@ class StreamParser(Parser, Listing, Container):
             )
         self.result.close_node(self.result.root, self._status(), None)
 
-    def _finding(self, problem: Problem) -> Finding:
+    def _finding(self, problem: StreamProblem) -> Finding:
         content = self.content
         cut = isinstance(content.error, EndOfDataError) and problem is content.problems[-1]
         length = max(0, problem.end - problem.at)

@@ -36,7 +36,7 @@ def read_literal(text: str, found: dict[str, tuple[Any, int, int]] | None = None
     Of a dict, ``found`` receives each value with its begin and end in the text, also if the text is cut behind it.
     Raises `MalformedError` whose offset counts characters. A key may occur only once, and only texts may be keys.
     """
-    outside = _Open("", 0)
+    outside = _OpenLiteral("", 0)
     stack = [outside]
     pos = 0
     while outside.is_empty:
@@ -51,7 +51,7 @@ def read_literal(text: str, found: dict[str, tuple[Any, int, int]] | None = None
             if len(stack) > MAX_DEPTH:
                 raise MalformedError(f"it is nested more than {MAX_DEPTH} deep", offset=begin)
             stack[-1].expect_value(begin)
-            stack.append(_Open(token[kind], begin))
+            stack.append(_OpenLiteral(token[kind], begin))
         else:
             if kind == _CLOSING:
                 begin, value = stack[-1].begin, stack[-1].close(token[kind], begin)
@@ -74,7 +74,7 @@ def _scalar(text: str, kind: int, at: int) -> Any:
     return int(text) if kind == _NUMBER else _WORDS[text]
 
 
-class _Open:
+class _OpenLiteral:
     """A list, tuple or dict that is being read."""
 
     __slots__ = ("_dict", "_expects", "_items", "begin", "key", "opening")

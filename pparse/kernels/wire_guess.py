@@ -77,7 +77,7 @@ def _price_list() -> bytes:
 _PRICES: Final = _price_list()
 
 
-class _Frame:
+class _GuessFrame:
     """A message being read: ``data[pos:end]`` is left of it, and more beyond the data if it is ``cut``."""
 
     __slots__ = ("bits", "cut", "end", "groups", "plain", "pos", "previous")
@@ -138,8 +138,8 @@ def _text_bits(data: bytes, complete: bool) -> float:
 
 def _message_bits(data: bytes, complete: bool) -> float:
     """Return the price of ``data`` as a message; infinite if it is not a message."""
-    frame = _Frame(0, len(data), not complete, inf)
-    above: list[_Frame] = []
+    frame = _GuessFrame(0, len(data), not complete, inf)
+    above: list[_GuessFrame] = []
     fields = 0
     while True:
         if frame.pos < frame.end:
@@ -167,7 +167,7 @@ def _message_bits(data: bytes, complete: bool) -> float:
         frame.bits += bits
 
 
-def _skip_rest(data: bytes, frame: _Frame) -> None:
+def _skip_rest(data: bytes, frame: _GuessFrame) -> None:
     """Take the rest of ``frame`` unread, at a price that is neutral."""
     rest = data[frame.pos : frame.end]
     frame.bits += min(8.0 * len(rest), _text_bits(rest, False))
@@ -175,7 +175,7 @@ def _skip_rest(data: bytes, frame: _Frame) -> None:
     frame.groups.clear()
 
 
-def _read_field(data: bytes, frame: _Frame, deeper: bool) -> _Frame | None:
+def _read_field(data: bytes, frame: _GuessFrame, deeper: bool) -> _GuessFrame | None:
     """Read one field of ``frame`` and pay for it; return a frame for its payload if that may be a message itself."""
     start = frame.pos
     tag, pos = _varint(data, start, frame.end)
@@ -225,7 +225,7 @@ def _number_bits(number: int, previous: int) -> float:
     return odd + 1.0 + 1.5 * log2(number) + _DESCENDING
 
 
-def _pay_varint(data: bytes, frame: _Frame) -> None:
+def _pay_varint(data: bytes, frame: _GuessFrame) -> None:
     """Read the value of a varint field."""
     start = frame.pos
     value, pos = _varint(data, start, frame.end)
@@ -246,7 +246,7 @@ def _pay_varint(data: bytes, frame: _Frame) -> None:
     frame.pos = pos
 
 
-def _open_payload(data: bytes, frame: _Frame, deeper: bool) -> _Frame | None:
+def _open_payload(data: bytes, frame: _GuessFrame, deeper: bool) -> _GuessFrame | None:
     """Read the length of a field and skip its payload, in ``frame``; return a frame for the payload."""
     start = frame.pos
     length, pos = _varint(data, start, frame.end)
@@ -273,7 +273,7 @@ def _open_payload(data: bytes, frame: _Frame, deeper: bool) -> _Frame | None:
     if not deeper:
         frame.bits += 1.0 + plain
         return None
-    return _Frame(pos, end, cut, plain)
+    return _GuessFrame(pos, end, cut, plain)
 
 
 def _varint(data: bytes, pos: int, end: int) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from pparse.limits import count_words
 from pparse.recovery.report import RecoveredFile
 from pparse.recovery.salvage_job import text_of
 from pparse.recovery.tensor_judge import bytes_of
-from pparse.viewers.onnx.rebuilt import RebuiltModel, Stored
+from pparse.viewers.onnx.rebuilt import RebuiltModel, StoredField
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class ModelWriter:
         self._plan = plan
         self._file = file
         self._name = name if name.lower().endswith(_EXTENSION) else name + _EXTENSION
-        self._places = {one.number: Stored(plan.begin + one.place, one.size) for one in plan.listed()}
+        self._places = {one.number: StoredField(plan.begin + one.place, one.size) for one in plan.listed()}
         self._seen: set[int] = set()
         self.path: str | None = None
         """The path of the model; None if none could be written."""
@@ -82,7 +82,7 @@ class ModelWriter:
         shown = ", ".join(lost[:_MOST_NAMES]) + (" …" if len(lost) > _MOST_NAMES else "")
         return f"{reason}; to be fed as inputs, since they are lost: {shown}"
 
-    def _stored(self, number: int, tensor: Tensor) -> Stored | None:
+    def _stored(self, number: int, tensor: Tensor) -> StoredField | None:
         """Return where a tensor is in the safetensors file; without a length, if it is whole and not there."""
         if self._plan.has(number):
             return self._places[number]
@@ -90,7 +90,7 @@ class ModelWriter:
             return None
         if tensor.dtype is not None and number not in self._seen and not self._can_be_read(number, tensor):
             return None
-        return Stored()
+        return StoredField()
 
     def _can_be_read(self, number: int, tensor: Tensor) -> bool:
         """Read a tensor that is not in the safetensors file, once."""

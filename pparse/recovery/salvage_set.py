@@ -18,7 +18,7 @@ from pparse.recovery.document_verdict import judge
 from pparse.recovery.report import RecoveredFile
 from pparse.recovery.salvage import salvage
 from pparse.recovery.salvage_job import Job, Rest, text_of
-from pparse.viewers.shards.name_table import NameTable
+from pparse.viewers.shards.name_table import ShardTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class ShardWriter:
         self._plain = plain
         self._viewer: ShardSetViewer = viewer_for(extraction_of(result))
         self._names = parser.shard_names()
-        self._table = NameTable(parser.weight_map(), self._names) if parser.has_map else None
+        self._table = ShardTable(parser.weight_map(), self._names) if parser.has_map else None
         self._index: TargetFile | None = None
         self._entries = 0
         self._bytes = 0

@@ -28,7 +28,7 @@ from pparse.viewers.checkpoint.ordered_code import name_in, name_prefix, prefix_
 from pparse.viewers.checkpoint.parts import Part, PartsData, box_of, covers, refusal
 from pparse.viewers.checkpoint.viewer import bytes_of, text_of
 from pparse.viewers.tensor_proto.maker import has_too_many
-from pparse.viewers.tensor_proto.values import Values
+from pparse.viewers.tensor_proto.values import NumberValues
 from pparse.viewers.tensorflow.element_types import STRING_FIELD, TEXT_TYPES, element_type
 from pparse.viewers.tensorflow.tensors import TensorflowMaker
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
     from pparse.parsers.checkpoint.parser import CheckpointParser
-    from pparse.parsers.checkpoint.table import Table
+    from pparse.parsers.checkpoint.table import SortedTable
     from pparse.tensors.tensor import Tensor
     from pparse.viewers.tensor_proto.tensor import ProtoTensor
 
@@ -60,7 +60,7 @@ class BlockData(DerivedData):
 
     copies = False
 
-    def __init__(self, table: Table, offset: int, length: int, size: int, lock: RLock) -> None:
+    def __init__(self, table: SortedTable, offset: int, length: int, size: int, lock: RLock) -> None:
         super().__init__(f"{table.data.name}::block at {offset}", size)
         self._table = table
         self._place = offset, length
@@ -96,7 +96,7 @@ class SliceMaker(TensorflowMaker):
             return self.new(name, None, shape, (), stored, problem)
         dtype, field, code, words = known
         made = self.new(name, dtype, shape, (), stored)
-        values = Values(message, self.type.fields[field], code, words)
+        values = NumberValues(message, self.type.fields[field], code, words)
         if message.problem is not None:
             self.judge(made, message.problem, Status.DAMAGED)
         elif not self.as_stored(made, values, made.size):

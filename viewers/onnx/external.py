@@ -36,7 +36,7 @@ _BLOCK: Final = 1 << 20
 _BEHIND_GAP: Final = "an unknown number of bytes is lost before it, so its bytes may be those of another place"
 
 
-class Placed:
+class PlacedOutside:
     """Where the bytes of a tensor are in another file."""
 
     __slots__ = ("got", "reason", "span", "status")
@@ -112,7 +112,7 @@ class ExternalFiles:
         """Return the path of a file beside the model, as the caller who named the model would write it."""
         return name if self._folder is None else self._folder.path_of(name)
 
-    def find(self, pairs: Mapping[str, str], size: int) -> Placed | Problem:
+    def find(self, pairs: Mapping[str, str], size: int) -> PlacedOutside | Problem:
         """Return where the ``size`` bytes of a tensor are that ``pairs`` place."""
         location = pairs.get(_LOCATION, "")
         if not location:
@@ -141,10 +141,10 @@ class ExternalFiles:
         odd = next((key for key in pairs if key not in _KEYS and not key.startswith(_PACKED)), None)
         if odd is not None and place[0] is None and size and placed.status is Status.COMPLETE:
             reason = f"its external data have {shorten(odd, 40)!r}, which no reader knows, and no offset"
-            return Placed(placed.span, Status.DAMAGED, reason, size)
+            return PlacedOutside(placed.span, Status.DAMAGED, reason, size)
         return placed
 
-    def _placed(self, content: Extraction, location: str, offset: int, length: int | None, size: int) -> Placed:
+    def _placed(self, content: Extraction, location: str, offset: int, length: int | None, size: int) -> PlacedOutside:
         there = content.known_end() - content.start
         folder = self._extraction.folder
         path = content.path if folder is None else folder.path_of(location)
@@ -153,16 +153,16 @@ class ExternalFiles:
         if status is not Status.COMPLETE:
             got = max(0, min(size, there - offset))
             reason = f"its bytes end at {offset + size:,} of {location}, which has {there:,} bytes"
-            return Placed(span, status, reason, got)
+            return PlacedOutside(span, status, reason, got)
         if length is None and there - offset != size:
             reason = f"no length is given, and {there - offset:,} bytes of {location} follow its offset: onnx takes all"
-            return Placed(span, status, reason, there - offset)
+            return PlacedOutside(span, status, reason, there - offset)
         loose = self._files[location].loose_from
         if size and loose is not None and loose < span.offset + size:
-            return Placed(span, Status.DAMAGED, _BEHIND_GAP, size)
+            return PlacedOutside(span, Status.DAMAGED, _BEHIND_GAP, size)
         if size and self._has_grown(self._files[location]):
-            return Placed(span, Status.DAMAGED, SHIFTED, size)
-        return Placed(span, status, "", size)
+            return PlacedOutside(span, Status.DAMAGED, SHIFTED, size)
+        return PlacedOutside(span, status, "", size)
 
     def _has_grown(self, file: ExternalFile) -> bool:
         """Say whether a file is longer than its tensors need, so that bytes may have been inserted anywhere in it.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pparse.budget import Charge
     from pparse.graphs.source import Row
     from pparse.tree.node import Node
-    from pparse.viewers.onnx.places import Places, Scope
+    from pparse.viewers.onnx.places import GraphScope, OnnxPlaces
 
 # Lists of a graph whose elements give types of values.
 _TYPED: Final = ("input", "output", "value_info")
@@ -44,7 +44,7 @@ class OnnxGraph(GraphSource):
     where = "domain"
     names_values = True
 
-    def __init__(self, places: Places, root: Node, name: str = "", outer: OnnxGraph | None = None) -> None:
+    def __init__(self, places: OnnxPlaces, root: Node, name: str = "", outer: OnnxGraph | None = None) -> None:
         super().__init__(places.parser.result.extraction, name)
         self.root = root
         self._places = places
@@ -157,11 +157,11 @@ class OnnxGraph(GraphSource):
 
     def bodies(self) -> Mapping[str, OnnxGraph]:
         """Return functions, bodies of nodes at any depth, and graphs of training, by name; of the main graph only."""
-        return Bodies(self._places, self) if self.kind == "graph" else {}
+        return OnnxBodies(self._places, self) if self.kind == "graph" else {}
 
     def functions(self) -> Mapping[str, OnnxGraph]:
         """Return the functions."""
-        return Bodies(self._places, self, functions=True) if self.kind == "graph" else {}
+        return OnnxBodies(self._places, self, functions=True) if self.kind == "graph" else {}
 
     @property
     def outer(self) -> OnnxGraph | None:
@@ -209,13 +209,13 @@ class OnnxGraph(GraphSource):
         return write_model(self, marks, outputs, write)
 
 
-class Bodies(Mapping[str, OnnxGraph]):
+class OnnxBodies(Mapping[str, OnnxGraph]):
     """The functions and bodies of a model by name.
 
     ``domain.function``, ``LABEL.then_branch``, ``LABEL.body/INNER.body``, ``training[0].algorithm``.
     """
 
-    def __init__(self, places: Places, main: OnnxGraph, *, functions: bool = False) -> None:
+    def __init__(self, places: OnnxPlaces, main: OnnxGraph, *, functions: bool = False) -> None:
         self._places = places
         self._main = main
         self._functions = functions
@@ -236,7 +236,7 @@ class Bodies(Mapping[str, OnnxGraph]):
             self._known = known
         return self._known
 
-    def _scopes(self) -> Iterator[tuple[str, Scope]]:
+    def _scopes(self) -> Iterator[tuple[str, GraphScope]]:
         roots: Any = self._places.roots() if self._functions else self._places.scopes()
         for scope in roots:
             if scope.prefix and (not self._functions or scope.prefix[0] == "@"):

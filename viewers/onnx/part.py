@@ -40,7 +40,7 @@ def write_model(graph: OnnxGraph, marks: bytes | bytearray | None, outputs: Sequ
     those of the model; files with external data are referred to as in the model. An output whose type the model does
     not state is written without a type. Raises `MalformedError` and `EndOfDataError` for what is not whole.
     """
-    part = _Part(graph, marks, outputs)
+    part = _ModelPart(graph, marks, outputs)
     size = part.graph_size()
     written = sum(part.copy(found, type, write) for found, type in model_fields(graph))
     head = encode_varint(_GRAPH << 3 | LEN) + encode_varint(size)
@@ -66,7 +66,7 @@ def model_fields(graph: OnnxGraph) -> Iterator[tuple[Range, MessageType | None]]
                     yield scan.part.data.range(field.begin, field.next), scan.type
 
 
-class _Part:
+class _ModelPart:
     """The graph of a part: what is copied, in order; gone through once for its size, and once to write it."""
 
     def __init__(self, graph: OnnxGraph, marks: bytes | bytearray | None, outputs: Sequence[str]) -> None:

@@ -31,7 +31,7 @@ from pparse.tree.entry import SCALAR
 from pparse.tree.key_table import KeyTable, key_hash
 from pparse.viewers.onnx.nodes import BODIES, BODY, SPARSE, SPARSES, TENSOR, TENSORS, Attribute, read_node
 from pparse.viewers.onnx.rows import text_of
-from pparse.viewers.onnx.tensors import NAME, Head, read_head
+from pparse.viewers.onnx.tensors import NAME, TensorHead, read_head
 from pparse.viewers.tensor_proto.viewer import kids_of
 
 TYPE_CHECKING = False
@@ -63,12 +63,12 @@ _TOO_SHORT: Final = 4
 _ENTRY, _MAKING = 21, 45
 
 
-class Place:
+class OnnxPlace:
     """Where a tensor is."""
 
     __slots__ = ("head", "name", "near", "ordinal", "scope", "source", "value")
 
-    def __init__(self, name: str, value: Value, near: Window | None = None, head: Head | None = None) -> None:
+    def __init__(self, name: str, value: Value, near: Window | None = None, head: TensorHead | None = None) -> None:
         self.name = name
         """Name of the tensor."""
         self.value = value
@@ -80,7 +80,7 @@ class Place:
         self.scope = self.source = self.ordinal = 0  # number of the scope, of the list in it, of the element in that
 
 
-class Scope:
+class GraphScope:
     """A graph or a function: the ``path`` of its node in the tree, and the ``prefix`` of names in it.
 
     ``around`` is the list of the nodes that it was found in, as long as it was not entered: from there it is near,
@@ -95,7 +95,7 @@ class Scope:
         self.around = around
 
 
-class Places:
+class OnnxPlaces:
     """The tensors of one model, in order; `find` looks one up by name."""
 
     def __init__(self, parser: ProtobufParser, maker: OnnxMaker, schema: Schema) -> None:
@@ -109,42 +109,42 @@ class Places:
         self._around = (*graphs, self.attribute_type, self.node_type)
         self._breaks: bool | None = None
         # By the hash of names: numbers of scopes, lists and elements. The budget may drop it at any time.
-        self._table: tuple[KeyTable, list[Scope], array[int], array[int], bytearray] | None = None
+        self._table: tuple[KeyTable, list[GraphScope], array[int], array[int], bytearray] | None = None
         self._charge: Charge | None = None
         self._searched = False
         self._held: tuple[str, Node] | None = None
 
     # -- everything --------------------------------------------------------------------------------------------------
 
-    def roots(self) -> Iterator[Scope]:
+    def roots(self) -> Iterator[GraphScope]:
         """Yield the graph, the functions, and the graphs of training."""
         root = self.parser.result.root
         if root.find("graph") is not None:
-            yield Scope("graph", "")
+            yield GraphScope("graph", "")
         functions = root.find("functions")
         for function in kids_of(functions):
-            yield Scope(function.path, f"@{function_name(function)}/")
+            yield GraphScope(function.path, f"@{function_name(function)}/")
         for number, training in enumerate(kids_of(root.find("training_info"))):
             for key in ("initialization", "algorithm"):
                 graph = training.find(key)
                 if graph is not None:
-                    yield Scope(graph.path, f"training[{number}].{key}/")
+                    yield GraphScope(graph.path, f"training[{number}].{key}/")
 
-    def scopes(self) -> Iterator[Scope]:
+    def scopes(self) -> Iterator[GraphScope]:
         """Yield all graphs, bodies and functions: the main graph first, each before those in it."""
-        known: list[Scope] = []
+        known: list[GraphScope] = []
         told = 0
         for _ in self.places(scopes=known):
             yield from known[told:]
             told = len(known)
         yield from known[told:]
 
-    def places(self, *, most: int | None = None, scopes: list[Scope] | None = None) -> Iterator[Place]:
+    def places(self, *, most: int | None = None, scopes: list[GraphScope] | None = None) -> Iterator[OnnxPlace]:
         """Yield where each tensor is, with its name, which may not be unique, of at most ``most`` elements of lists.
 
         The scopes that were gone through are appended to ``scopes``.
         """
-        known: list[Scope] = scopes if scopes is not None else []
+        known: list[GraphScope] = scopes if scopes is not None else []
         left = -1 if most is None else most
         check = self.parser.result.extraction.session.check_cancelled
         for root in self.roots():
@@ -157,9 +157,9 @@ class Places:
                     found = None
                 if found is None:
                     waiting.pop()
-                elif isinstance(found, Scope):
+                elif isinstance(found, GraphScope):
                     waiting.append(self._elements(found, known))
-                elif isinstance(found, Place):
+                elif isinstance(found, OnnxPlace):
                     yield found
                 else:
                     left -= 1
@@ -168,7 +168,7 @@ class Places:
                     if not left:
                         return
 
-    def _elements(self, scope: Scope, known: list[Scope]) -> Iterator[Place | Scope | int]:
+    def _elements(self, scope: GraphScope, known: list[GraphScope]) -> Iterator[OnnxPlace | GraphScope | int]:
         """Yield the places in a scope, the scopes below it, and after each element of its lists a number."""
         number = len(known)
         known.append(scope)
@@ -181,7 +181,7 @@ class Places:
                     continue
                 for ordinal, pieces, window in self._messages(elements):
                     for found in self._of_element(scope, elements, key, ordinal, pieces, window):
-                        if isinstance(found, Place):
+                        if isinstance(found, OnnxPlace):
                             found.scope, found.source, found.ordinal = number, source, ordinal
                         yield found
                     yield ordinal
@@ -190,7 +190,7 @@ class Places:
             except PparseError as error:  # of one list: the others may be whole
                 self.note(error, "truncated" if isinstance(error, EndOfDataError) else "malformed", scope.path)
 
-    def _entered(self, scope: Scope) -> Node:
+    def _entered(self, scope: GraphScope) -> Node:
         """Return the node of a scope that was just found."""
         around, scope.around = scope.around, None
         if around is None:
@@ -211,8 +211,8 @@ class Places:
         return index.messages() if isinstance(index, ListIndex) else iter(())
 
     def _of_element(
-        self, scope: Scope, elements: Node, key: str, ordinal: int, pieces: Sequence[Piece], window: Window | None
-    ) -> Iterator[Place | Scope]:
+        self, scope: GraphScope, elements: Node, key: str, ordinal: int, pieces: Sequence[Piece], window: Window | None
+    ) -> Iterator[OnnxPlace | GraphScope]:
         if key == "initializer":
             yield self._initializer(scope.prefix, ordinal, pieces, window)
         elif key == "sparse_initializer":
@@ -245,7 +245,7 @@ class Places:
         place = next(self._sparse(f"[{ordinal}]", pieces, window, ""))
         return place.name.removesuffix(".values")
 
-    def _initializer(self, prefix: str, ordinal: int, pieces: Sequence[Piece], window: Window | None) -> Place:
+    def _initializer(self, prefix: str, ordinal: int, pieces: Sequence[Piece], window: Window | None) -> OnnxPlace:
         part = self.plain(pieces)
         if part is not None and window is not None and part.data is window.data:
             size = part.end - part.start
@@ -253,11 +253,11 @@ class Places:
             there = min(size, window.size - at, _HEAD)
             head = read_head(window.block[at : at + there] + PADDING, there, size)
             if head is not None and head.name:
-                return Place(prefix + head.name, pieces, window, head)
+                return OnnxPlace(prefix + head.name, pieces, window, head)
         name = self._text(Message(self.make, pieces, self.maker.type, window), NAME)
-        return Place(prefix + (name or f"[{ordinal}]"), pieces, window)
+        return OnnxPlace(prefix + (name or f"[{ordinal}]"), pieces, window)
 
-    def _ends_at_break(self, place: Place) -> bool:
+    def _ends_at_break(self, place: OnnxPlace) -> bool:
         """Say whether what follows an initializer is no field of its graph, so that it may not end where it seems to.
 
         Asked of models that are damaged only: it reads.
@@ -283,7 +283,7 @@ class Places:
 
     def _sparse(
         self, name: str, pieces: Sequence[Piece], window: Window | None, prefix: str | None = None
-    ) -> Iterator[Place]:
+    ) -> Iterator[OnnxPlace]:
         """Yield the two tensors of a sparse one; with a ``prefix``, it has a name of its own, which follows that."""
         try:
             message = Message(self.make, pieces, self._sparse_type, window)
@@ -293,11 +293,11 @@ class Places:
                 name = prefix + own if own else name
             for label, parts in zip(("values", "indices"), found, strict=True):
                 lost = message.problem or Problem(Status.DAMAGED, "the sparse tensor has no " + label)
-                yield Place(f"{name}.{label}", parts if parts is not None else lost, message.near)
+                yield OnnxPlace(f"{name}.{label}", parts if parts is not None else lost, message.near)
         except PASSING_OR_LIMIT:
             raise
         except PparseError as error:
-            yield Place(f"{name}.values", problem_of(error))
+            yield OnnxPlace(f"{name}.values", problem_of(error))
 
     @staticmethod
     def _text(message: Message, number: int) -> str:
@@ -311,8 +311,8 @@ class Places:
     # -- nodes -------------------------------------------------------------------------------------------------------
 
     def _of_node(
-        self, scope: Scope, elements: Node, ordinal: int, pieces: Sequence[Piece], window: Window | None
-    ) -> Iterator[Place | Scope]:
+        self, scope: GraphScope, elements: Node, ordinal: int, pieces: Sequence[Piece], window: Window | None
+    ) -> Iterator[OnnxPlace | GraphScope]:
         part = self.plain(pieces)
         label: str | None = None
         found: list[Attribute] = []
@@ -335,34 +335,34 @@ class Places:
             yield from self._of_attribute(scope, elements, ordinal, label, item, window)
 
     def _of_attribute(
-        self, scope: Scope, elements: Node, ordinal: int, label: str, item: Attribute, window: Window | None
-    ) -> Iterator[Place | Scope]:
+        self, scope: GraphScope, elements: Node, ordinal: int, label: str, item: Attribute, window: Window | None
+    ) -> Iterator[OnnxPlace | GraphScope]:
         name = scope.prefix + (item.output if item.output is not None else f"{label}.{item.name}")
         if item.number is not None:
             name = f"{name}[{item.number}]"
         if item.kind in (TENSOR, TENSORS):
-            yield Place(name, item.problem or item.pieces, window)
+            yield OnnxPlace(name, item.problem or item.pieces, window)
         elif item.kind in (SPARSE, SPARSES):
             yield from self._sparse(name, item.pieces, window)
         else:
             key = "g" if item.kind == BODY else f"graphs[{item.number}]"
-            yield Scope(f"{elements.path}[{ordinal}].attribute[{item.at}].{key}", f"{name}/", elements)
+            yield GraphScope(f"{elements.path}[{ordinal}].attribute[{item.at}].{key}", f"{name}/", elements)
 
     def _of_default(
-        self, scope: Scope, elements: Node, ordinal: int, pieces: Sequence[Piece]
-    ) -> Iterator[Place | Scope]:
+        self, scope: GraphScope, elements: Node, ordinal: int, pieces: Sequence[Piece]
+    ) -> Iterator[OnnxPlace | GraphScope]:
         """Yield what the default value of an attribute of a function holds."""
         attribute = Message(self.make, pieces, self.attribute_type)
         label = scope.prefix.removesuffix("/")
         for item in self._held_by(attribute, ordinal):
             name = f"{label}.{item.name}" + (f"[{item.number}]" if item.number is not None else "")
             if item.kind in (TENSOR, TENSORS):
-                yield Place(name, item.pieces, attribute.near)
+                yield OnnxPlace(name, item.pieces, attribute.near)
             elif item.kind in (SPARSE, SPARSES):
                 yield from self._sparse(name, item.pieces, attribute.near)
             else:
                 key = "g" if item.kind == BODY else f"graphs[{item.number}]"
-                yield Scope(f"{elements.path}[{ordinal}].{key}", f"{name}/", elements)
+                yield GraphScope(f"{elements.path}[{ordinal}].{key}", f"{name}/", elements)
 
     def _held_by(self, attribute: Message, at: int) -> Iterator[Attribute]:
         """Yield the tensors and bodies of attribute number ``at`` of a node."""
@@ -417,7 +417,7 @@ class Places:
                     return [window.read(at.start, min(at.end, at.start + _SMALL)).decode("utf-8", "replace")]
         return []
 
-    def tensor(self, place: Place, name: str | None = None) -> Tensor:
+    def tensor(self, place: OnnxPlace, name: str | None = None) -> Tensor:
         """Return the tensor at a place, under that name."""
         made = self._made(place, place.name if name is None else name)
         if made.claimed_status is Status.COMPLETE and self._is_damaged and self._ends_at_break(place):
@@ -434,7 +434,7 @@ class Places:
             self._breaks = strays or self.maker.owner.own_status() is not Status.COMPLETE
         return self._breaks
 
-    def _made(self, place: Place, shown: str) -> Tensor:
+    def _made(self, place: OnnxPlace, shown: str) -> Tensor:
         if isinstance(place.value, Problem):
             return self.maker.missing(shown, place.value)
         part = place.value[0]
@@ -451,14 +451,14 @@ class Places:
         """The tensors by the hash of their name."""
         return self._tables()[0]
 
-    def _tables(self) -> tuple[KeyTable, list[Scope], array[int], array[int], bytearray]:
+    def _tables(self) -> tuple[KeyTable, list[GraphScope], array[int], array[int], bytearray]:
         found = self._table
         if found is not None:
             return found
         budget = self.parser.result.extraction.session.budget
         hashes, scopes, numbers = array("q"), array("I"), array("I")
         sources = bytearray()
-        known: list[Scope] = []
+        known: list[GraphScope] = []
         with budget.charge(0, "collecting the names of tensors") as charge:
             for place in self.places(scopes=known):
                 hashes.append(key_hash(place.name))
@@ -476,7 +476,7 @@ class Places:
     def _forget(self) -> None:
         self._table = None
 
-    def find(self, name: str, occurrence: int = 1) -> Place | None:
+    def find(self, name: str, occurrence: int = 1) -> OnnxPlace | None:
         """Return the n-th place with that name; None if there are fewer."""
         if occurrence == 1 and self._table is None and not self._searched:
             self._searched = True  # the first time, to search is cheaper than to make a table
@@ -496,14 +496,14 @@ class Places:
                         return place
         return None
 
-    def _at(self, scope: Scope, source: int, ordinal: int) -> Iterator[Place]:
+    def _at(self, scope: GraphScope, source: int, ordinal: int) -> Iterator[OnnxPlace]:
         """Yield the places of one element of a list."""
         elements = self._node(scope.path).find(_LISTS[source])
         index = elements.index_to(None).note if elements is not None else None
         if elements is not None and isinstance(index, ListIndex):
             pieces = index.pieces_at(ordinal)
             for found in self._of_element(scope, elements, _LISTS[source], ordinal, pieces, None):
-                if isinstance(found, Place):
+                if isinstance(found, OnnxPlace):
                     yield found
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pparse.protobuf.schema import MessageType
     from pparse.tensors.tensor import Tensor
     from pparse.viewers.onnx.graph import OnnxGraph
-    from pparse.viewers.onnx.places import Place
+    from pparse.viewers.onnx.places import OnnxPlace
     from pparse.viewers.onnx.viewer import OnnxViewer
 
     Write: TypeAlias = Callable[[bytes], object]
@@ -51,7 +51,7 @@ _LEAST: Final = 1 << 10
 _NAME_COST: Final = 120
 
 
-class Stored:
+class StoredField:
     """Where an initializer lies in the other file; without a ``length``, it stays in the model."""
 
     __slots__ = ("length", "offset")
@@ -69,7 +69,11 @@ class RebuiltModel:
     """
 
     def __init__(
-        self, viewer: OnnxViewer, location: str, stored: Callable[[int, Tensor], Stored | None], least: int = _LEAST
+        self,
+        viewer: OnnxViewer,
+        location: str,
+        stored: Callable[[int, Tensor], StoredField | None],
+        least: int = _LEAST,
     ) -> None:
         self._viewer = viewer
         self._places = viewer.constants
@@ -137,7 +141,7 @@ class RebuiltModel:
         if found is not None:
             raise MalformedError(found.reason)
 
-    def _see_inner(self, place: Place, tensor: Tensor) -> None:
+    def _see_inner(self, place: OnnxPlace, tensor: Tensor) -> None:
         """Raise `MalformedError` if a tensor in a node or a function is not whole, or not in the model."""
         if place.name.startswith("training["):
             return  # left out
@@ -216,13 +220,13 @@ class RebuiltModel:
             self.kept += 1
             yield found, type
 
-    def _see_sparse(self, sparse: dict[int, bool], number: int, place: Place, tensor: Tensor) -> None:
+    def _see_sparse(self, sparse: dict[int, bool], number: int, place: OnnxPlace, tensor: Tensor) -> None:
         """Note a sparse initializer. Raises `MalformedError` if it is not whole: no input can take its place."""
         if self._stored(number, tensor) is None or self._is_external(self._message(place)):
             raise MalformedError(f"the sparse initializer {tensor.name!r} is not whole, or refers to another file")
         sparse[place.ordinal] = True
 
-    def _initializer(self, number: int, place: Place, tensor: Tensor) -> Iterator[Piece]:
+    def _initializer(self, number: int, place: OnnxPlace, tensor: Tensor) -> Iterator[Piece]:
         stored = self._stored(number, tensor)
         if stored is None:
             self._feed(place, tensor)
@@ -247,10 +251,10 @@ class RebuiltModel:
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
-    def _parts(self, place: Place) -> Sequence[Any]:
+    def _parts(self, place: OnnxPlace) -> Sequence[Any]:
         return place.value if isinstance(place.value, list | tuple) else ()
 
-    def _message(self, place: Place) -> Message:
+    def _message(self, place: OnnxPlace) -> Message:
         return Message(self._places.make, self._parts(place), self._type, place.near)
 
     @staticmethod
@@ -273,7 +277,7 @@ class RebuiltModel:
                     found.append(data.read_exact(part.start, len(part)))
         return b"".join(found)
 
-    def _reference(self, stored: Stored) -> bytes:
+    def _reference(self, stored: StoredField) -> bytes:
         """Return the fields that place the elements in the other file."""
         pairs = (("location", self._location), ("offset", str(stored.offset)), ("length", str(stored.length)))
         placed = (field_of(1, key.encode()) + field_of(2, value.encode()) for key, value in pairs)
@@ -282,7 +286,7 @@ class RebuiltModel:
 
     # -- inputs instead of initializers ------------------------------------------------------------------------------
 
-    def _feed(self, place: Place, tensor: Tensor) -> None:
+    def _feed(self, place: OnnxPlace, tensor: Tensor) -> None:
         """Make an initializer that is not whole an input, if its name is known."""
         try:
             message = self._message(place)
@@ -299,7 +303,7 @@ class RebuiltModel:
         info = self._stated(name)
         self._keep_input(name, self._described(name, message, tensor) if info is None else info)
 
-    def _name(self, place: Place, message: Message) -> str:
+    def _name(self, place: OnnxPlace, message: Message) -> str:
         """Return the name of an initializer; empty if it is lost. Raises `MalformedError` if it may be wrong."""
         for item in message.fields.get(NAME, ()):
             if isinstance(item, OverlayField):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pparse.graphs.source import Row
     from pparse.parsers.protobuf.index import Piece
     from pparse.tree.node import Node
-    from pparse.viewers.onnx.places import Places
+    from pparse.viewers.onnx.places import OnnxPlaces
 
 _SMALL: Final = 16 << 10
 _TAGS: Final = {number << 3 | LEN: number for number in (INPUT, OUTPUT, NODE_NAME, OP_TYPE, DOMAIN)}
@@ -31,7 +31,7 @@ _TAG_VALUE_NAME: Final = 1 << 3 | LEN
 _NAME_COST: Final = 150
 
 
-def rows_of(places: Places, nodes: Node) -> Iterator[Row]:
+def rows_of(places: OnnxPlaces, nodes: Node) -> Iterator[Row]:
     """Yield a row for each NodeProto of a list."""
     index = nodes.index_to(None).note
     if not isinstance(index, ListIndex):
@@ -43,7 +43,7 @@ def rows_of(places: Places, nodes: Node) -> Iterator[Row]:
         yield read_row(places, nodes, ordinal, pieces, window)
 
 
-def read_row(places: Places, nodes: Node, ordinal: int, pieces: Sequence[Piece], window: Window | None) -> Row:
+def read_row(places: OnnxPlaces, nodes: Node, ordinal: int, pieces: Sequence[Piece], window: Window | None) -> Row:
     """Return the row of one NodeProto; fields that cannot be read are empty."""
     texts, has_body = _texts_of(places, pieces, window)
     outputs = texts[OUTPUT]
@@ -55,7 +55,7 @@ def read_row(places: Places, nodes: Node, ordinal: int, pieces: Sequence[Piece],
     return ordinal, name, op, texts[INPUT], domain, beside, outputs
 
 
-def _texts_of(places: Places, pieces: Sequence[Piece], window: Window | None) -> tuple[dict[int, list[str]], bool]:
+def _texts_of(places: OnnxPlaces, pieces: Sequence[Piece], window: Window | None) -> tuple[dict[int, list[str]], bool]:
     """Return the texts of a NodeProto by field number, and whether it has bodies."""
     part = places.plain(pieces)
     found = None
@@ -106,7 +106,7 @@ def _has_body(raw: bytes, pos: int, end: int) -> bool:
     return False
 
 
-def _by_message(places: Places, pieces: Sequence[Piece]) -> tuple[dict[int, list[str]], bool]:
+def _by_message(places: OnnxPlaces, pieces: Sequence[Piece]) -> tuple[dict[int, list[str]], bool]:
     """Return what `_read` does, of a NodeProto that is large, in parts, or not whole."""
     message = Message(places.make, pieces, places.node_type)
     texts: dict[int, list[str]] = {}
@@ -140,7 +140,7 @@ def _by_message(places: Places, pieces: Sequence[Piece]) -> tuple[dict[int, list
 # -- bodies ------------------------------------------------------------------------------------------------------------
 
 
-class _Frame:
+class _RowFrame:
     """One body that is gone through: what it uses and defines so far."""
 
     def __init__(self) -> None:
@@ -149,18 +149,18 @@ class _Frame:
         self.made: set[str] = set()
 
 
-def captured(places: Places, nodes: Node, ordinal: int) -> list[str]:
+def captured(places: OnnxPlaces, nodes: Node, ordinal: int) -> list[str]:
     """Return the names that the bodies of a node use and do not define, at any depth, sorted."""
     session = places.parser.result.extraction.session
     found: set[str] = set()
     with session.budget.charge(0, "the values that bodies use") as charge:
-        stack: list[_Frame] = []
+        stack: list[_RowFrame] = []
         waiting = _bodies_of(nodes.child(ordinal))
         names = 0
         while True:
             body = next(waiting, None)
             if body is not None:
-                frame = _Frame()
+                frame = _RowFrame()
                 stack.append(frame)
                 frame.made.update(text_of(kid, "name") for kid in kids_of(body.find("input")))
                 frame.made.update(initializer_names(places, body))
@@ -187,7 +187,7 @@ def captured(places: Places, nodes: Node, ordinal: int) -> list[str]:
     return sorted(found)
 
 
-def _uses(places: Places, nodes: Node | None) -> Iterator[tuple[int, list[str], list[str], bool]]:
+def _uses(places: OnnxPlaces, nodes: Node | None) -> Iterator[tuple[int, list[str], list[str], bool]]:
     index = nodes.index_to(None).note if nodes is not None and nodes.shape != SCALAR else None
     if not isinstance(index, ListIndex):
         return
@@ -211,7 +211,7 @@ def _bodies_of(node: Node) -> Iterator[Node]:
         yield from kids_of(attribute.find("graphs") if attribute.shape != SCALAR else None)
 
 
-def initializer_names(places: Places, graph: Node) -> Iterator[str]:
+def initializer_names(places: OnnxPlaces, graph: Node) -> Iterator[str]:
     """Yield the names of the initializers of a graph, dense, then sparse."""
     for key in ("initializer", "sparse_initializer"):
         elements = graph.find(key)
@@ -221,7 +221,7 @@ def initializer_names(places: Places, graph: Node) -> Iterator[str]:
                 yield places.own_name(key, ordinal, pieces, window)
 
 
-def value_names(places: Places, infos: Node | None) -> Iterator[str]:
+def value_names(places: OnnxPlaces, infos: Node | None) -> Iterator[str]:
     """Yield the names of the ValueInfoProtos of a list; there may be one for each value of a model."""
     index = infos.index_to(None).note if infos is not None and infos.shape != SCALAR else None
     if infos is None or not isinstance(index, ListIndex):

@@ -21,7 +21,7 @@ from pparse.tensors.tensor import UNKNOWN_SHAPE, Span
 from pparse.viewers.onnx.element_types import ELEMENT_TYPES, STRING, STRING_DATA
 from pparse.viewers.onnx.external import ExternalFiles
 from pparse.viewers.tensor_proto.maker import TensorMaker, has_too_many, is_cut
-from pparse.viewers.tensor_proto.values import Values, texts
+from pparse.viewers.tensor_proto.values import NumberValues, texts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class OnnxMaker(TensorMaker):
         self.pair_type = schema.message("onnx.StringStringEntryProto")
         self.external = ExternalFiles(extraction, owner.knows_files)
 
-    def of_head(self, name: str, head: Head, part: Range) -> ProtoTensor | None:
+    def of_head(self, name: str, head: TensorHead, part: Range) -> ProtoTensor | None:
         """Return the tensor of a plain TensorProto, of which ``head`` was read; None: look closer."""
         known = ELEMENT_TYPES.get(head.type)
         if known is None or known.dtype is None or has_too_many(head.shape):
@@ -139,7 +139,7 @@ class OnnxMaker(TensorMaker):
     def _listed(self, name: str, message: Message, known: ElementType, shape: tuple[int, ...]) -> ProtoTensor:
         dtype = known.listed
         assert dtype is not None  # noqa: S101 -- of strings, `_text` makes the tensor
-        values = Values(message, self.type.fields[known.field], known.code, known.words)
+        values = NumberValues(message, self.type.fields[known.field], known.code, known.words)
         made = self.new(name, dtype, shape, (), known.name)
         size = dtype.stored_nbytes(made.size)
         unit = size if not dtype.packed and not made.size else dtype.itemsize
@@ -243,7 +243,7 @@ def numbers(message: Message, number: int) -> Iterator[int]:
                 yield value - (1 << 64) if value >> 63 else value
 
 
-class Head:
+class TensorHead:
     """A plain TensorProto whose fields were read: ``type``, ``shape``, ``name``, and where its ``raw_data`` is."""
 
     __slots__ = ("length", "name", "shape", "start", "type")
@@ -257,7 +257,7 @@ class Head:
         self.length = length
 
 
-def read_head(raw: bytes, there: int, size: int) -> Head | None:
+def read_head(raw: bytes, there: int, size: int) -> TensorHead | None:
     """Return the head of a TensorProto of ``size`` bytes, of which ``raw[:there]`` were read (`PADDING` follows).
 
     None unless it consists of dimensions, a type, a name and ``raw_data``, which is the last, as onnx writes them.
@@ -287,7 +287,11 @@ def read_head(raw: bytes, there: int, size: int) -> Head | None:
                 pos += length
             elif tag == _TAG_RAW:
                 length, pos = read_length(raw, pos)
-                return Head(number, tuple(shape), name, pos, length) if pos <= there and pos + length == size else None
+                return (
+                    TensorHead(number, tuple(shape), name, pos, length)
+                    if pos <= there and pos + length == size
+                    else None
+                )
             else:
                 return None
             order = tag

@@ -11,7 +11,7 @@ from pparse.findings import Finding, Status
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.tree.entry import SCALAR
-from pparse.viewers.onnx.places import Places, function_name
+from pparse.viewers.onnx.places import OnnxPlaces, function_name
 from pparse.viewers.onnx.tensors import OnnxMaker
 from pparse.viewers.tensor_proto.viewer import ProtoViewer, kids_of
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
-    from pparse.viewers.onnx.places import Place
+    from pparse.viewers.onnx.places import OnnxPlace
 
 _FACTS: Final = ("ir_version", "producer_name", "producer_version", "domain", "model_version", "doc_string")
 # The most values of a list that `metadata` has.
@@ -35,7 +35,7 @@ _MOST: Final = 10_000
 class OnnxViewer(ProtoViewer):
     """A mapping of names to the tensors of a model; see `pparse.viewers.onnx.places` for the names."""
 
-    constants: Places
+    constants: OnnxPlaces
     rules = "onnx.checker for the names in a graph"
     names_may_be_lost = True  # unlike a graph of TensorFlow, a model has its weights in it
 
@@ -43,7 +43,7 @@ class OnnxViewer(ProtoViewer):
         super().__init__(extraction)
         schema = builtin_schema()
         self._maker = OnnxMaker(self.source, self.parser.make, schema, self)
-        self.constants = Places(self.parser, self._maker, schema)
+        self.constants = OnnxPlaces(self.parser, self._maker, schema)
         self._settled = False
         self._graph: Graph | None = None
 
@@ -66,7 +66,7 @@ class OnnxViewer(ProtoViewer):
             raise PathError(f"{self.extraction.name}: {reason}", path="graph")
         return Graph(OnnxGraph(self.constants, root), MAX_NODES if max_nodes is None else max_nodes)
 
-    def placed(self) -> Iterator[tuple[Place, Tensor]]:
+    def placed(self) -> Iterator[tuple[OnnxPlace, Tensor]]:
         """Yield every tensor in file order, with its place."""
         found: Any
         for found, name in self._numbered():

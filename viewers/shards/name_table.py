@@ -1,4 +1,4 @@
-"""`NameTable`: which shard a tensor is mapped to."""
+"""`ShardTable`: which shard a tensor is mapped to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class NameTable:
+class ShardTable:
     """Which shard a tensor is mapped to, and whether it was seen: 13 bytes per name.
 
     Names are stored as 64-bit hashes, keyed by the process so that collisions cannot be constructed.

@@ -14,7 +14,7 @@ from pparse.limits import count_words
 from pparse.tensors.extent import Extent
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Tensor
 from pparse.tensors.viewer import Viewer
-from pparse.viewers.shards.name_table import NameTable
+from pparse.viewers.shards.name_table import ShardTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class ShardSetViewer(Viewer):
     def _all_tensors(self, extent: Extent) -> Iterator[Tensor]:
         parser = self.parser
         names = parser.shard_names()
-        table = NameTable(parser.weight_map(), names) if parser.has_map else None
+        table = ShardTable(parser.weight_map(), names) if parser.has_map else None
         if parser.index is not None and table is None:
             self._note("no-weight-map", "the index has no weight_map object: it names no tensors")
         if parser.is_alone:
@@ -154,7 +154,7 @@ class ShardSetViewer(Viewer):
         number: int,
         name: str,
         viewer: Any,
-        table: NameTable | None,
+        table: ShardTable | None,
         names: list[str],
         extent: Extent,
         others: dict[int, int],
@@ -235,7 +235,7 @@ class ShardSetViewer(Viewer):
         )
         self.findings.add(tensor.finding)
 
-    def _unseen(self, table: NameTable, missing: dict[str, Finding]) -> Iterator[Tensor]:
+    def _unseen(self, table: ShardTable, missing: dict[str, Finding]) -> Iterator[Tensor]:
         """Yield what the map names and no shard has."""
         for name, shard in self.parser.weight_map():
             if table.seen(name):

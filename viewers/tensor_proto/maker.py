@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pparse.parsers.protobuf.window import Window
     from pparse.protobuf.schema import MessageType
     from pparse.tensors.dtype import DType
-    from pparse.viewers.tensor_proto.values import Values
+    from pparse.viewers.tensor_proto.values import NumberValues
 
 _MAX_ELEMENTS: Final = (1 << 63) - 1 >> 5
 _CODES: Final = {Status.TRUNCATED: "truncated", Status.MISSING: "missing", Status.UNSUPPORTED: "unsupported"}
@@ -191,7 +191,7 @@ class TensorMaker:
             self.judge(made, message.problem, Status.DAMAGED)
         return made
 
-    def list_values(self, made: ProtoTensor, dtype: DType, values: Values, itemsize: int, **options: Any) -> None:
+    def list_values(self, made: ProtoTensor, dtype: DType, values: NumberValues, itemsize: int, **options: Any) -> None:
         """Make the bytes of a tensor those of listed numbers, ``itemsize`` bytes each; options as for `ValuesData`."""
         made.spans = tuple(span for found in values.spans for span in self.spans(found))
         made.encoding = "typed"
@@ -200,7 +200,7 @@ class TensorMaker:
         data = ValuesData(values, itemsize, size // itemsize, name, lock=self.extraction.lock, **options)
         made._content = Span(data, 0, size, name)
 
-    def as_stored(self, made: ProtoTensor, values: Values, count: int) -> bool:
+    def as_stored(self, made: ProtoTensor, values: NumberValues, count: int) -> bool:
         """If one stretch of the file is the array of ``count`` numbers, make it the bytes of the tensor."""
         stored = values.as_stored(count) if count else None
         if stored is None:

@@ -41,7 +41,7 @@ _STEP: Final = 32 << 10
 _FILL: Final = 64 << 10
 
 
-class Values:
+class NumberValues:
     """The numbers of one typed field of a message, as elements of ``words`` numbers each (two for complex ones).
 
     ``code`` is the numpy type of a number in the array; ``cut`` tells whether the file ends inside. Raises
@@ -139,7 +139,7 @@ class Values:
 class _Blobs:
     """The packed numbers of a part, as stretches of bytes; a single number counts as a stretch."""
 
-    def __init__(self, owner: Values, part: PartScan, there: int, message: Message) -> None:
+    def __init__(self, owner: NumberValues, part: PartScan, there: int, message: Message) -> None:
         self.owner = owner
         self.part = part
         self.cut = False
@@ -261,7 +261,7 @@ class _Singles:
 
     counted = True
 
-    def __init__(self, owner: Values, part: PartScan, there: int, message: Message) -> None:
+    def __init__(self, owner: NumberValues, part: PartScan, there: int, message: Message) -> None:
         self.owner = owner
         self.part = part
         slot = part.slots[owner.field.number]
@@ -298,7 +298,7 @@ class ValuesData(DerivedData):
 
     def __init__(
         self,
-        values: Values,
+        values: NumberValues,
         itemsize: int,
         count: int,
         name: str,
@@ -365,7 +365,7 @@ class ValuesData(DerivedData):
             part[:] = block[: len(part)]
 
 
-def miscounted(wanted: int, got: int, values: Values) -> MalformedError:
+def miscounted(wanted: int, got: int, values: NumberValues) -> MalformedError:
     """Return the error on a field that must list ``wanted`` elements, and does not."""
     reason = f"{values.field.name} lists {got:,} values; type and shape need {wanted:,}"
     return MalformedError(reason, wanted=wanted, got=got)

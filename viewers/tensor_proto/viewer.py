@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pparse.tree.key_table import KeyTable
     from pparse.tree.node import Node
 
-    class Places(Protocol):
+    class TensorsByName(Protocol):
         """The tensors of a document."""
 
         @property
@@ -61,7 +61,7 @@ class ProtoViewer(Viewer):
     """
 
     names_may_be_lost = False  # a graph may be all there, and have no such constant
-    constants: Places
+    constants: TensorsByName
     """Where the tensors are."""
 
     def __init__(self, extraction: Extraction) -> None:

@@ -68,7 +68,7 @@ _MOST_SEARCHES: Final = 64
 _MOST_BYTES: Final = 1 << 20
 
 
-class Place:
+class ConstantPlace:
     """Where a tensor is."""
 
     __slots__ = ("name", "near", "ordinal", "scope", "value")
@@ -150,7 +150,7 @@ class Constants:
 
     # -- everything --------------------------------------------------------------------------------------------------
 
-    def places(self, sought: Sought | None = None, most: int | None = None) -> Iterator[Place]:
+    def places(self, sought: Sought | None = None, most: int | None = None) -> Iterator[ConstantPlace]:
         """Yield where each tensor is, in file order, with its name, which may not be unique.
 
         If a name is ``sought``, NodeDefs without its letters may be left out. Reads at most ``most`` NodeDefs.
@@ -169,12 +169,12 @@ class Constants:
 
     def _places_in(
         self, base: Base, inner: int, number: int, sought: Sought | None, steps: Iterator[object]
-    ) -> Iterator[Place]:
+    ) -> Iterator[ConstantPlace]:
         if next(steps, False) is False:
             return
         node, functions = self._opened(base)
         if base.kind == TENSOR:
-            yield Place(number, 0, base.path, node.note.pieces, None)
+            yield ConstantPlace(number, 0, base.path, node.note.pieces, None)
             return
         if base.kind == NODE:
             yield from self._places_of(number, 0, "", node.note.pieces)
@@ -220,7 +220,7 @@ class Constants:
 
     def _places_of(
         self, scope: int, ordinal: int, prefix: str, pieces: Sequence[Piece], window: Window | None = None
-    ) -> Iterator[Place]:
+    ) -> Iterator[ConstantPlace]:
         """Yield the tensors of one NodeDef."""
         part = pieces[0] if len(pieces) == 1 else None
         if isinstance(part, Range) and self._is_plain(part):
@@ -232,7 +232,7 @@ class Constants:
             if found is not None:
                 data, base = part.data, part.start
                 for label, start, end in found:
-                    yield Place(scope, ordinal, prefix + label, (data.range(base + start, base + end),), window)
+                    yield ConstantPlace(scope, ordinal, prefix + label, (data.range(base + start, base + end),), window)
                 return
         yield from self._by_messages(scope, ordinal, prefix, pieces)
 
@@ -242,7 +242,7 @@ class Constants:
             return False
         return not (isinstance(part, ChunkRange) and part.type > 1)
 
-    def _by_messages(self, scope: int, ordinal: int, prefix: str, pieces: Sequence[Piece]) -> Iterator[Place]:
+    def _by_messages(self, scope: int, ordinal: int, prefix: str, pieces: Sequence[Piece]) -> Iterator[ConstantPlace]:
         message = Message(self.make, pieces, self.node_type)
         name = self._text(message, _NAME)
         shown = prefix + (name if name is not None else f"[{ordinal}]")
@@ -257,20 +257,20 @@ class Constants:
                 tensor = attr.pieces(_TENSOR)
                 if tensor is not None:
                     seen = seen or own
-                    yield Place(scope, ordinal, label, tensor, attr.near)
+                    yield ConstantPlace(scope, ordinal, label, tensor, attr.near)
                 elif own:
                     problem = attr.problem or problem
                 listed = attr.message(_LIST)
                 if listed is not None:
                     for number, element in enumerate(listed.elements(_LIST_TENSOR)):
-                        yield Place(scope, ordinal, f"{label}[{number}]", element, listed.near)
+                        yield ConstantPlace(scope, ordinal, f"{label}[{number}]", element, listed.near)
         except PASSING_OR_LIMIT:
             raise
         except PparseError as error:
             problem = problem_of(error)
         if is_const and not seen:
             problem = problem or Problem(Status.DAMAGED, "the constant has no value")
-            yield Place(scope, ordinal, shown, problem, None)
+            yield ConstantPlace(scope, ordinal, shown, problem, None)
 
     @staticmethod
     def _text(message: Message, number: int) -> str | None:
@@ -281,7 +281,7 @@ class Constants:
         except PparseError:
             return None
 
-    def tensor(self, place: Place, name: str | None = None) -> Tensor:
+    def tensor(self, place: ConstantPlace, name: str | None = None) -> Tensor:
         """Return the tensor at a place, under that name."""
         shown = place.name if name is None else name
         if isinstance(place.value, Problem):
@@ -316,7 +316,7 @@ class Constants:
     def _forget(self) -> None:
         self._table = None
 
-    def find(self, name: str, occurrence: int = 1) -> Place | None:
+    def find(self, name: str, occurrence: int = 1) -> ConstantPlace | None:
         """Return the n-th place with that name; None if there are fewer."""
         if occurrence == 1 and self._is_worth_searching(name):
             return next((place for place in self.places(Sought(name)) if place.name == name), None)
@@ -343,12 +343,12 @@ class Constants:
         few = self._searches < _MOST_SEARCHES and self._looked < _MOST_LOOKED
         return self._searches == 1 or (few and bool(Sought(name).letters("")))
 
-    def at(self, scope: int, ordinal: int) -> Iterator[Place]:
+    def at(self, scope: int, ordinal: int) -> Iterator[ConstantPlace]:
         """Yield the places of one node."""
         base, inner = self._scope(scope)
         node, functions = self._opened(base)
         if base.kind == TENSOR:
-            yield Place(scope, 0, base.path, node.note.pieces, None)
+            yield ConstantPlace(scope, 0, base.path, node.note.pieces, None)
         elif base.kind == NODE:
             yield from self._places_of(scope, 0, "", node.note.pieces)
         else:

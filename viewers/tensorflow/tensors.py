@@ -24,7 +24,7 @@ from pparse.parsers.protobuf.index import ChunkRange, OverlayField
 from pparse.parsers.protobuf.message import Message, Problem
 from pparse.tensors.tensor import UNKNOWN_SHAPE
 from pparse.viewers.tensor_proto.maker import TensorMaker, has_too_many, is_cut
-from pparse.viewers.tensor_proto.values import Values, string_list, texts
+from pparse.viewers.tensor_proto.values import NumberValues, string_list, texts
 from pparse.viewers.tensorflow.element_types import ELEMENT_TYPES, STRING_FIELD, TEXT_TYPES, element_type
 
 TYPE_CHECKING = False
@@ -156,7 +156,7 @@ class TensorflowMaker(TensorMaker):
         self, name: str, message: Message, known: tuple[DType, int, str, int], shape: tuple[int, ...], stored: str
     ) -> ProtoTensor:
         dtype, number, code, words = known
-        values = Values(message, self.type.fields[number], code, words)
+        values = NumberValues(message, self.type.fields[number], code, words)
         made = self.new(name, dtype, shape, (), stored)
         count = made.size
         problem = message.problem
@@ -196,7 +196,7 @@ class TensorflowMaker(TensorMaker):
             why = f"it has no values, and chunks are in wrong places: {reason}"
             self.judge(made, Problem(Status.DAMAGED, why))
 
-    def _judge_cut(self, made: ProtoTensor, values: Values, problem: Problem | None) -> None:
+    def _judge_cut(self, made: ProtoTensor, values: NumberValues, problem: Problem | None) -> None:
         """Set the status of a tensor whose message ends early: its last values may be missing, so nothing repeats."""
         if problem is not None and problem.status is Status.DAMAGED:
             self.judge(made, problem)

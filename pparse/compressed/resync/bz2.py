@@ -21,7 +21,7 @@ from functools import partial
 from pparse.codecs.base import decompressor
 from pparse.codecs.output_cache import reread
 from pparse.compressed.resync.blocks import Effort, Look, windows
-from pparse.compressed.resync.walk import BlockWalk, Found, Opener, spliced
+from pparse.compressed.resync.walk import BlockWalk, FoundBlock, Opener, spliced
 from pparse.data.base import Data
 from pparse.errors import GapError, MalformedError
 from pparse.limits import KIB, MIB
@@ -79,7 +79,7 @@ class _Bz2Opener(Opener):
         return spliced(self._data.name, b"BZh" + self._level, body.range(0, body.length))
 
 
-class _Block:
+class _BitBlock:
     """A block that was tried: it begins at bit ``bit``; ``size`` bytes came out, 0 if it is not sound.
 
     A sound one ends at bit ``high``, or, if that is not known to the bit, between ``low`` and ``high``. A decoder of
@@ -105,18 +105,18 @@ class _Bz2Walk(BlockWalk):
         self._marks = _Marks(self._look, self._search_from)
         self._effort = Effort(self._search_from)
 
-    def _behind(self) -> Iterator[Found]:
+    def _behind(self) -> Iterator[FoundBlock]:
         failure = self._failure
         border = 8 * failure.at - 7  # blocks that begin here cannot have been decoded
         broken = began = False
-        last: _Block | None = None
+        last: _BitBlock | None = None
         for block in self._blocks():
             if not block.size:
                 if not broken and (block.bit >= border or abs(block.failed - failure.at) <= 8):
                     broken = True
                     self._note_suspect(block)
                 continue
-            found = Found(block.bit, block.high, block.size)
+            found = FoundBlock(block.bit, block.high, block.size)
             found.at = max(block.bit // 8, 0 if last is None else -(-last.high // 8))
             found.reach = -(-block.high // 8)
             found.proved = True
@@ -130,7 +130,7 @@ class _Bz2Walk(BlockWalk):
             began = True
             yield found
 
-    def _note_suspect(self, block: _Block) -> None:
+    def _note_suspect(self, block: _BitBlock) -> None:
         """``block`` is the one that failed: what came out of it is in doubt."""
         came = min(block.out, self._failure.out)
         if came and not self._failure.by_source:
@@ -138,7 +138,7 @@ class _Bz2Walk(BlockWalk):
 
     # -- blocks --------------------------------------------------------------------------------------------------
 
-    def _blocks(self) -> Iterator[_Block]:
+    def _blocks(self) -> Iterator[_BitBlock]:
         """Yield what was tried: sound blocks, none in another one, and what did not turn out to be one."""
         bit = 8 * self._search_from
         while (mark := self._marks.after(bit, 8 * self._look.end)) is not None:
@@ -152,8 +152,8 @@ class _Bz2Walk(BlockWalk):
             self._marks.forget(bit)
             yield block
 
-    def _try(self, bit: int) -> _Block:
-        block = _Block(bit)
+    def _try(self, bit: int) -> _BitBlock:
+        block = _BitBlock(bit)
         whole = self._open.stream(bit, 8 * self._look.end, None, 0)
         again = partial(reread, whole.data, whole.start, whole.end)
         stream = decompressor("bz2", budget=self._env.budget, reread=again)
@@ -173,7 +173,7 @@ class _Bz2Walk(BlockWalk):
             self._effort.spent += taker.fed + taker.size // 8
         return block
 
-    def _feed(self, block: _Block, whole: Data, taker: _Taker) -> None:
+    def _feed(self, block: _BitBlock, whole: Data, taker: _Taker) -> None:
         """Decode from mark to mark until the CRC is right. Raises `MalformedError` where it goes no further."""
         bit = block.bit
         longest = bit + 8 * _LONGEST

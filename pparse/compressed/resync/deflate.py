@@ -24,7 +24,7 @@ from functools import partial
 
 from pparse.budget import MemoryBudget
 from pparse.compressed.inflated import DecodeEnv, InflatedData
-from pparse.compressed.resync.deflate_chain import Chain, EnteredData, Entry, Pace, ended_at, noter, try_chain
+from pparse.compressed.resync.deflate_chain import Chain, EnteredAt, EnteredData, Pace, ended_at, noter, try_chain
 from pparse.compressed.resync.deflate_inside import WINDOW, Goal, Inside
 from pparse.compressed.resync.deflate_source import Candidates, DeflateSource, missed_end, real_end, zeros_at_end
 from pparse.compressed.resync.pieces import Failure, Piece
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from typing import Final
 
-    from pparse.compressed.resync.deflate_chain import Tail, Trial
+    from pparse.compressed.resync.deflate_chain import TailBytes, Trial
     from pparse.compressed.resync.deflate_inside import Before
     from pparse.data.reader import Range
 
@@ -58,8 +58,8 @@ _ZEROS: Final = 64
 # Those at the end of a stream that is cut: its compressed bytes do not end with so many but once in 2^128.
 _CUT_ZEROS: Final = 16
 # What is known before a stream is entered: that there is nothing, or nothing.
-_BEGINNING: Final = Entry(0)
-_UNKNOWN: Final = Entry(WINDOW)
+_BEGINNING: Final = EnteredAt(0)
+_UNKNOWN: Final = EnteredAt(WINDOW)
 _PUT_TOGETHER: Final = "it copies from lost bytes, which were inferred from where the next block must begin"
 _CONTRADICTED: Final = "the checksum of the stream contradicts what was decoded"
 
@@ -145,12 +145,12 @@ class _Reentry:
     def __init__(
         self,
         bit: int,
-        entry: Entry,
+        entry: EnteredAt,
         trial: Trial,
         *,
         weak: bool = False,
         fresh: bool = False,
-        tail: Tail | None = None,
+        tail: TailBytes | None = None,
         place: int | None = None,
         resolved: int | None = None,
     ) -> None:
@@ -521,7 +521,7 @@ class _DeflateWalk:
         trial = self._try(8 * start, _BEGINNING)
         return _Reentry(8 * start, _BEGINNING, trial) if self._believed(8 * start, trial) else None
 
-    def _try(self, bit: int, entry: Entry) -> Trial:
+    def _try(self, bit: int, entry: EnteredAt) -> Trial:
         """Decode from ``bit`` on as far as that goes."""
         self._work -= _TRIAL
         return try_chain(self._data.range(bit // 8, self._end), bit % 8, entry, self._env)

@@ -45,7 +45,7 @@ class Chain:
 
     __slots__ = ("bit", "entry", "noted", "out", "place")
 
-    def __init__(self, bit: int, entry: Entry, out: int, noted: Callable[[int], object], place: int | None) -> None:
+    def __init__(self, bit: int, entry: EnteredAt, out: int, noted: Callable[[int], object], place: int | None) -> None:
         self.bit = bit
         self.entry = entry
         self.out = out
@@ -59,7 +59,7 @@ class Chain:
         return DeflateEntry(self.bit % 8, self.entry.window, self.entry.unknown, self.entry.holes)
 
 
-class Entry:
+class EnteredAt:
     """What is known of the output where a stream is entered: ``window`` but for its ``holes`` (start, length).
 
     ``unknown`` bytes before that are lost; see `pparse.codecs.deflate_entry.DeflateEntry`.
@@ -73,7 +73,7 @@ class Entry:
         self.holes = holes
 
 
-class Tail:
+class TailBytes:
     """The last bytes of a block, ``content``, and of which there the stretches between ``edges`` are not known.
 
     They are what the source has from byte ``at`` on. ``charge``: what they cost.
@@ -111,7 +111,7 @@ def ended_at(end: int) -> Trial:
     return trial
 
 
-def try_chain(source: Range, phase: int, entry: Entry, env: DecodeEnv) -> Trial:
+def try_chain(source: Range, phase: int, entry: EnteredAt, env: DecodeEnv) -> Trial:
     """Decode from bit ``phase`` of the first byte of ``source`` on, as far as that goes."""
     from pparse.codecs.deflate_entry import entry_stream
 
@@ -186,7 +186,7 @@ class EnteredData(Data):
     """
 
     def __init__(
-        self, inner: InflatedData | None, name: str, length: int, edges: array[int], tail: Tail | None
+        self, inner: InflatedData | None, name: str, length: int, edges: array[int], tail: TailBytes | None
     ) -> None:
         self._tail = b"" if tail is None else tail.content
         self._charge = None if tail is None else tail.charge

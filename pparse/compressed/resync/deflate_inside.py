@@ -21,7 +21,7 @@ from __future__ import annotations
 from array import array
 from math import sqrt
 
-from pparse.compressed.resync.deflate_chain import Entry, Tail, join_edges, output_before
+from pparse.compressed.resync.deflate_chain import EnteredAt, TailBytes, join_edges, output_before
 from pparse.errors import GapError, LimitError
 from pparse.kernels import deflate_tokens
 from pparse.kernels.deflate_blocks import find_blocks
@@ -99,7 +99,7 @@ class Resumed:
 
     __slots__ = ("bit", "entry", "tail")
 
-    def __init__(self, bit: int, entry: Entry, tail: Tail | None) -> None:
+    def __init__(self, bit: int, entry: EnteredAt, tail: TailBytes | None) -> None:
         self.bit = bit
         self.entry = entry
         self.tail = tail
@@ -227,7 +227,7 @@ class Inside:
             known[start - before.at : start - before.at + count] = bytes(count)
         entry = _entry(before.window[-WINDOW:] + content, before.known[-WINDOW:] + known)
         skip = first.end - before.at
-        return Resumed(8 * end, entry, Tail(first.end, content[skip:], _edges(known[skip:]), charge))
+        return Resumed(8 * end, entry, TailBytes(first.end, content[skip:], _edges(known[skip:]), charge))
 
     # -- a block of Huffman codes ------------------------------------------------------------------------------------
 
@@ -272,7 +272,7 @@ class Inside:
             return None
         window, known = done
         content = bytes(window[WINDOW:])
-        tail = Tail(ways.first // 8, content, _edges(known[WINDOW:]), self._charge(len(content)))
+        tail = TailBytes(ways.first // 8, content, _edges(known[WINDOW:]), self._charge(len(content)))
         return Resumed(ways.reached, _entry(window, known), tail)
 
     def _evaluate(self, before: Before, ways: Ways) -> tuple[bytearray, bytearray] | None:
@@ -565,10 +565,10 @@ def _edges(known: bytes | bytearray) -> array[int]:
     return edges
 
 
-def _entry(window: bytes | bytearray, known: bytes | bytearray) -> Entry:
+def _entry(window: bytes | bytearray, known: bytes | bytearray) -> EnteredAt:
     """Return what the last 32 KiB say, stretches that are close to each other joined if there are too many."""
     window, edges, apart = bytes(window[-WINDOW:]), _edges(known[-WINDOW:]), 16
     while len(edges) > 2 * _HOLES:
         edges, apart = join_edges(edges, apart), 2 * apart
     ends = iter(edges)
-    return Entry(WINDOW, window, tuple((start, end - start) for start, end in zip(ends, ends, strict=True)))
+    return EnteredAt(WINDOW, window, tuple((start, end - start) for start, end in zip(ends, ends, strict=True)))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.compressed.resync.blocks import Look
-    from pparse.compressed.resync.walk import Found
+    from pparse.compressed.resync.walk import FoundBlock
 
 SKIPPABLE: Final = b"\x2a\x4d\x18"  # behind a byte 0x50 to 0x5F
 _STORED: Final = "it may be a frame that was stored in a damaged one"
@@ -24,7 +24,7 @@ class FrameWalk(BlockWalk):
     magic = b""
     joins = True
 
-    def _chain(self, at: int, position: int | None, why_suspect: str | None = None) -> Iterator[Found]:
+    def _chain(self, at: int, position: int | None, why_suspect: str | None = None) -> Iterator[FoundBlock]:
         """Yield what the frames hold that follow each other from ``at`` on."""
         raise NotImplementedError
 
@@ -32,7 +32,7 @@ class FrameWalk(BlockWalk):
         """Say whether the frame at ``at`` is to be believed; None: there is none."""
         raise NotImplementedError
 
-    def _search(self) -> Iterator[Found]:
+    def _search(self) -> Iterator[FoundBlock]:
         """Yield what the frames hold that begin somewhere behind."""
         effort = Effort(self._search_from, base=4 * MIB, rate=1)
         for at in self._magics(self._search_from):

@@ -19,7 +19,7 @@ from pparse.codecs.lz4 import MAGIC
 from pparse.compressed.resync.blocks import LARGEST, Effort, Look, windows
 from pparse.compressed.resync.frames import FrameWalk, skip
 from pparse.compressed.resync.pieces import BEFORE_DAMAGE, CONTRADICTED
-from pparse.compressed.resync.walk import Found, Opener, spliced
+from pparse.compressed.resync.walk import FoundBlock, Opener, spliced
 from pparse.errors import Fault
 from pparse.kernels.lz4 import short_xxh32
 from pparse.limits import MIB
@@ -66,7 +66,7 @@ def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
     return failure.error
 
 
-def _ends_with_block(look: Look, frame: _Frame) -> bool:
+def _ends_with_block(look: Look, frame: _LzFrame) -> bool:
     last = frame.body
     for _, stop, _ in _blocks_at(look, frame, frame.body):
         last = stop
@@ -88,7 +88,7 @@ class _Lz4Opener(Opener):
         return spliced(self._data.name, head, whole, bytes(4))
 
 
-class _Frame:
+class _LzFrame:
     """The header of the frame at ``start``; its blocks begin at ``body`` and hold at most ``most`` bytes each."""
 
     __slots__ = ("body", "checksum", "code", "content", "linked", "start", "trailer")
@@ -103,7 +103,7 @@ class _Frame:
         self.content = int.from_bytes(head[6:14], "little") if flags & 8 else None
         self.code = head[5] >> 4
 
-    def entered(self, at: int) -> _Frame:
+    def entered(self, at: int) -> _LzFrame:
         """Return the same frame, as if its blocks began at ``at``."""
         other = copy(self)
         other.body = at
@@ -122,7 +122,7 @@ class _Lz4Walk(FrameWalk):
     head = _HEADER
     small = True
 
-    def _behind(self) -> Iterator[Found]:
+    def _behind(self) -> Iterator[FoundBlock]:
         failure = self._failure
         frame = _frame_at(self._look, failure.start)
         if frame is not None and failure.at >= frame.body:
@@ -134,7 +134,7 @@ class _Lz4Walk(FrameWalk):
             yield from self._without_header(failure.start)
         yield from self._search()
 
-    def _failed_block(self, frame: _Frame) -> int:
+    def _failed_block(self, frame: _LzFrame) -> int:
         """Return where the block begins that failed; or what follows the blocks, if none did."""
         at = frame.body
         for start, stop, _ in _blocks_at(self._look, frame, at):
@@ -147,7 +147,7 @@ class _Lz4Walk(FrameWalk):
             at = stop
         return at
 
-    def _rest(self, frame: _Frame, failed: int) -> Iterator[Found]:
+    def _rest(self, frame: _LzFrame, failed: int) -> Iterator[FoundBlock]:
         """Yield what lies behind the block at ``failed``, and the frames that follow."""
         end, count, last = self._extent(frame)
         cut = end is None and self._look.end - last <= frame.most + 8
@@ -162,12 +162,12 @@ class _Lz4Walk(FrameWalk):
             yield from self._entered(frame, place, None)
             return
 
-    def _behind_frame(self, frame: _Frame) -> int | None:
+    def _behind_frame(self, frame: _LzFrame) -> int | None:
         if self._failure.error.fault is Fault.TRAILING:
             return self._failure.out
         return None if frame.content is None else self._failure.start_out + frame.content
 
-    def _reentries(self, frame: _Frame, at: int) -> Iterator[int]:
+    def _reentries(self, frame: _LzFrame, at: int) -> Iterator[int]:
         """Yield where a chain of blocks begins that leads to the end of the frame, next to ``at``."""
         import re
 
@@ -191,7 +191,7 @@ class _Lz4Walk(FrameWalk):
         """Return where the next frame before ``end`` begins, or ``end``."""
         return next((place for place in self._magics(at, end) if _frame_at(self._look, place) is not None), end)
 
-    def _without_header(self, at: int) -> Iterator[Found]:
+    def _without_header(self, at: int) -> Iterator[FoundBlock]:
         """Yield the blocks of a frame with a damaged header, if some way to read them leads to its end."""
         for length in (_HEADER, _HEADER + 8):
             for frame in _made_up_frames(at, length, 7):
@@ -208,7 +208,7 @@ class _Lz4Walk(FrameWalk):
                     yield from self._entered(frame, place, None)
                     return
 
-    def _entered(self, frame: _Frame, at: int, position: int | None) -> Iterator[Found]:
+    def _entered(self, frame: _LzFrame, at: int, position: int | None) -> Iterator[FoundBlock]:
         """Yield the blocks of ``frame`` from ``at`` on, the first one at ``position``, and the frames that follow."""
         frame = frame.entered(at)
         end, _, _ = self._extent(frame)
@@ -219,7 +219,7 @@ class _Lz4Walk(FrameWalk):
         if end is not None:
             yield from self._chain(end, None if frame.content is None else self._failure.start_out + frame.content)
 
-    def _note_suspect(self, frame: _Frame, failed: int) -> None:
+    def _note_suspect(self, frame: _LzFrame, failed: int) -> None:
         failure = self._failure
         if failure.by_source:
             return
@@ -234,10 +234,10 @@ class _Lz4Walk(FrameWalk):
             failure.suspect_from = max(failure.start_out, failure.out - came)
             failure.why_suspect = BEFORE_DAMAGE
 
-    def _blocks_after(self, frame: _Frame) -> int:
+    def _blocks_after(self, frame: _LzFrame) -> int:
         return sum(1 for at, _, _ in _blocks_at(self._look, frame, frame.body) if at > self._failure.at)
 
-    def _extent(self, frame: _Frame, effort: Effort | None = None) -> tuple[int | None, int, int]:
+    def _extent(self, frame: _LzFrame, effort: Effort | None = None) -> tuple[int | None, int, int]:
         """Walk the blocks; return where the frame ends (None: it does not), their number, where the last one begins."""
         at = last = frame.body
         count = 0
@@ -249,7 +249,7 @@ class _Lz4Walk(FrameWalk):
         whole = self._look.number(at, 4) == 0 and at + frame.trailer <= self._look.end
         return (at + frame.trailer if whole else None), count, last if whole else at
 
-    def _full(self, frame: _Frame, end: int | None, count: int, last: int) -> bool:
+    def _full(self, frame: _LzFrame, end: int | None, count: int, last: int) -> bool:
         """Say whether it is certain that all blocks but the last one are full."""
         if end is None or frame.content is None or frame.linked or not count:
             return False
@@ -258,22 +258,22 @@ class _Lz4Walk(FrameWalk):
 
     # -- what is found -------------------------------------------------------------------------------------------
 
-    def _measured(self, start: int, end: int, frame: _Frame) -> Found:
+    def _measured(self, start: int, end: int, frame: _LzFrame) -> FoundBlock:
         """Decode the block at ``[start, end)``; or all of ``frame``, if its blocks are linked."""
         tag = _WHOLE if frame.linked else 2 * frame.code + (1 if frame.checksum else 0)
-        found = Found(start, end, 0, tag)
+        found = FoundBlock(start, end, 0, tag)
         self._measure(found)
         return found
 
     def _blocks(
         self,
-        frame: _Frame,
+        frame: _LzFrame,
         base: int | None,
         behind: int = -1,
         end: int | None = None,
         why_suspect: str | None = None,
         follows: bool = False,
-    ) -> Iterator[Found]:
+    ) -> Iterator[FoundBlock]:
         """Yield the blocks of ``frame`` behind a place; with ``base``, all are full, and the frame begins there."""
         for number, (at, stop, _) in enumerate(_blocks_at(self._look, frame, frame.body)):
             self._env.poll()
@@ -287,7 +287,7 @@ class _Lz4Walk(FrameWalk):
                 follows = found.proved
                 yield found
 
-    def _chain(self, at: int, position: int | None, why_suspect: str | None = None) -> Iterator[Found]:
+    def _chain(self, at: int, position: int | None, why_suspect: str | None = None) -> Iterator[FoundBlock]:
         """Yield what the frames hold that follow each other from ``at`` on."""
         follows = position is not None
         look = self._look
@@ -296,7 +296,7 @@ class _Lz4Walk(FrameWalk):
             self._search_from = max(self._search_from, at + 1)
             whole, size = True, 0
             if frame.linked:
-                blocks: Iterator[Found] = iter([self._measured(at, look.end if end is None else end, frame)])
+                blocks: Iterator[FoundBlock] = iter([self._measured(at, look.end if end is None else end, frame)])
             else:
                 full = position is not None and self._full(frame, end, count, last)
                 blocks = self._blocks(
@@ -323,7 +323,7 @@ class _Lz4Walk(FrameWalk):
         return last - at >= _LONG or (end is not None and self._follows(end))
 
 
-def _blocks_at(look: Look, frame: _Frame, at: int) -> Iterator[tuple[int, int, bool]]:
+def _blocks_at(look: Look, frame: _LzFrame, at: int) -> Iterator[tuple[int, int, bool]]:
     """Yield the blocks from ``at`` on: start, end, whether stored; up to the end mark, or what cannot be a block."""
     while True:
         word = look.number(at, 4)
@@ -336,7 +336,7 @@ def _blocks_at(look: Look, frame: _Frame, at: int) -> Iterator[tuple[int, int, b
         at = end
 
 
-def _frame_at(look: Look, at: int) -> _Frame | None:
+def _frame_at(look: Look, at: int) -> _LzFrame | None:
     """Return the frame at ``at``; None if there is none, or one that needs a dictionary."""
     head = look.get(at, 15)
     if len(head) < _HEADER or head[:4] != MAGIC or head[4] & 0xC3 != 0x40 or head[5] & 0x8F or head[5] >> 4 < 4:
@@ -344,12 +344,12 @@ def _frame_at(look: Look, at: int) -> _Frame | None:
     length = 14 if head[4] & 8 else 6
     if len(head) <= length or short_xxh32(head[4:length]) >> 8 & 0xFF != head[length]:
         return None
-    frame = _Frame(at, head[: length + 1])
+    frame = _LzFrame(at, head[: length + 1])
     return None if frame.content is not None and frame.content > LARGEST else frame
 
 
-def _made_up_frames(at: int, length: int, code: int) -> Iterator[_Frame]:
+def _made_up_frames(at: int, length: int, code: int) -> Iterator[_LzFrame]:
     """Yield what the frame at ``at`` may be, with a header of ``length`` bytes and blocks of size ``code``."""
     for checksum in (16, 0):
         for trailer in (4, 0):
-            yield _Frame(at, (bytes(4) + bytes([0x20 | checksum | trailer, code << 4])).ljust(length, b"\0"))
+            yield _LzFrame(at, (bytes(4) + bytes([0x20 | checksum | trailer, code << 4])).ljust(length, b"\0"))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pparse.data.reader import Range
 
 
-class Found:
+class FoundBlock:
     """A block at ``[start, end)`` of the source, of ``size`` bytes; ``tag`` is for who opens it.
 
     ``position``: where it begins in the output, if known. ``follows``: nothing is missing between the one found before
@@ -97,7 +97,7 @@ class BlockWalk:
         self._open = open_block
         self._search_from = failure.start + 1  # from where on to look for what tells where it is
 
-    def _behind(self) -> Iterator[Found]:
+    def _behind(self) -> Iterator[FoundBlock]:
         """Yield the blocks behind the failure, in order; sets ``failure.suspect_from``."""
         raise NotImplementedError
 
@@ -106,7 +106,7 @@ class BlockWalk:
 
     def pieces(self) -> Iterator[Piece]:
         """Yield the pieces that the blocks make, each block decoded once."""
-        run: _Run | None = None
+        run: _TokenRun | None = None
         out: int | None = self._failure.out  # output before what follows, if known
         total = end = 0
         complete = False  # nothing is missing of the block before
@@ -122,7 +122,7 @@ class BlockWalk:
                 continue
             if run is None:
                 joins = (found.position is not None and found.position == out) or (complete and found.follows)
-                run = _Run(self._new_blocks(), found, max(found.at, end), joins=joins)
+                run = _TokenRun(self._new_blocks(), found, max(found.at, end), joins=joins)
             sound = run.add(found)
             complete, out = not run.blocks.gaps, run.out
             if sound:  # what is only declared is not there yet
@@ -148,7 +148,7 @@ class BlockWalk:
             small=self.small,
         )
 
-    def _measure(self, found: Found) -> None:
+    def _measure(self, found: FoundBlock) -> None:
         """Decode a block that does not say what it holds; one that is not sound gets the tag `CUT`."""
         with self._open(found.start, found.end, None, found.tag) as data:
             data.finish()
@@ -157,12 +157,12 @@ class BlockWalk:
             found.tag |= CUT
 
 
-class _Run:
+class _TokenRun:
     """Blocks that follow each other, and the piece that they make."""
 
     __slots__ = ("blocks", "piece")
 
-    def __init__(self, blocks: Blocks, first: Found, at: int, *, joins: bool) -> None:
+    def __init__(self, blocks: Blocks, first: FoundBlock, at: int, *, joins: bool) -> None:
         self.blocks = blocks
         # A damaged block may seem to reach into the next one.
         self.piece = Piece(blocks, at, first.reach, position=first.position, joins=joins)
@@ -178,7 +178,7 @@ class _Run:
         """Whether there is no byte in it but those of one block that is not there."""
         return len(self.blocks) == 1 and bool(self.blocks.gaps) and not self.blocks.gaps[0].offset
 
-    def add(self, found: Found) -> bool:
+    def add(self, found: FoundBlock) -> bool:
         """Add a block; return whether it is sound."""
         blocks = self.blocks
         begin = blocks.size or 0
@@ -190,7 +190,7 @@ class _Run:
             blocks.suspect_ranges = (*blocks.suspect_ranges, suspect)
         return sound
 
-    def break_off(self, found: Found, name: str, head: int) -> int:
+    def break_off(self, found: FoundBlock, name: str, head: int) -> int:
         """End the piece where ``found``, its last block, is damaged; return that."""
         error = self.blocks.error
         error = copy(error) if error is not None else MalformedError("a block is damaged")

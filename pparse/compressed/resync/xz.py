@@ -18,11 +18,11 @@ from bisect import bisect_left
 
 from pparse.compressed.resync.blocks import CUT, LARGEST, Effort, Look, windows
 from pparse.compressed.resync.pieces import BEFORE_DAMAGE, CONTRADICTED
-from pparse.compressed.resync.walk import BlockWalk, Found, Opener, spliced
+from pparse.compressed.resync.walk import BlockWalk, FoundBlock, Opener, spliced
 from pparse.compressed.resync.xz_layout import (
     HEADER,
     MAGIC,
-    Layout,
+    XzLayout,
     before_padding,
     block_head_at,
     check_of_header,
@@ -99,16 +99,16 @@ class _XzWalk(BlockWalk):
         self._broken = 0
         self._ended = False
         self._lost = False
-        self._layout = Layout(self._look.end)
+        self._layout = XzLayout(self._look.end)
 
     def _lose(self) -> None:
         # The place of what follows in this stream is not known any more.
         self._lost = True
 
-    def _behind(self) -> Iterator[Found]:
+    def _behind(self) -> Iterator[FoundBlock]:
         layout = layout_from_the_end(self._look, self._env.budget)
         if sum(layout.sizes) > LARGEST:
-            layout = Layout(self._look.end)
+            layout = XzLayout(self._look.end)
         self._layout = layout
         failure = self._failure
         if layout.start <= failure.start < layout.end:
@@ -121,17 +121,17 @@ class _XzWalk(BlockWalk):
         if not self._ended:
             yield from self._of_layout(layout, 0, None)
 
-    def _of_layout(self, layout: Layout, first: int, position: int | None) -> Iterator[Found]:
+    def _of_layout(self, layout: XzLayout, first: int, position: int | None) -> Iterator[FoundBlock]:
         for place in range(first, len(layout.starts)):
             start = layout.starts[place]
-            block = Found(start, start + layout.lengths[place], layout.sizes[place], layout.checks[place])
+            block = FoundBlock(start, start + layout.lengths[place], layout.sizes[place], layout.checks[place])
             block.position = position
             block.follows = place > first
             if position is not None:
                 position += block.size
             yield block
 
-    def _behind_failure(self, blocks: Iterator[Found]) -> Iterator[Found]:
+    def _behind_failure(self, blocks: Iterator[FoundBlock]) -> Iterator[FoundBlock]:
         """Leave out of ``blocks`` those that came out, and the one that failed."""
         at = self._failure.at
         failed = False
@@ -146,12 +146,12 @@ class _XzWalk(BlockWalk):
                 if not block.sure:
                     self._lose()
 
-    def _sound(self, block: Found) -> bool:
+    def _sound(self, block: FoundBlock) -> bool:
         with self._open(block.start, block.end, block.size, block.tag) as data:
             data.finish()
             return data.error is None
 
-    def _note_suspect(self, block: Found) -> None:
+    def _note_suspect(self, block: FoundBlock) -> None:
         """Say from where on the output of the block that failed is in doubt: from the chunk that failed, or all."""
         failure = self._failure
         if block.position is None or failure.by_source:
@@ -170,7 +170,7 @@ class _XzWalk(BlockWalk):
 
     # -- from block to block -------------------------------------------------------------------------------------
 
-    def _forward(self, at: int, check: int | None, position: int | None, inside: bool = False) -> Iterator[Found]:
+    def _forward(self, at: int, check: int | None, position: int | None, inside: bool = False) -> Iterator[FoundBlock]:
         """Yield the blocks of the streams from ``at`` on, as far as their structure is sound.
 
         ``inside``: at ``at`` a block begins, else a stream.
@@ -235,7 +235,7 @@ class _XzWalk(BlockWalk):
             at += max(4, (len(block) - len(block.lstrip(b"\0"))) & ~3)
         return at, index.total
 
-    def _block_at(self, at: int, check: int | None) -> Found | None:
+    def _block_at(self, at: int, check: int | None) -> FoundBlock | None:
         """Return the block that begins at ``at``, without its end if that is not to be found; None if none begins."""
         head = block_head_at(self._look, at)
         if head is None:
@@ -253,13 +253,13 @@ class _XzWalk(BlockWalk):
                 if at < self._failure.at:
                     back = min(back, self._failure.at - _BACK)
                 self._search_from = max(self._search_from, at + 1, back)
-                block = Found(at, chunks.end, size, CUT)
+                block = FoundBlock(at, chunks.end, size, CUT)
                 block.sure = False
                 return block
         end = padded(body + compressed_size - at) + at
         if check is None:
             check = self._guess_check(end)
-        block = Found(at, body + compressed_size + check_size(check), size, check)
+        block = FoundBlock(at, body + compressed_size + check_size(check), size, check)
         block.sure = sure
         return block
 
@@ -273,7 +273,7 @@ class _XzWalk(BlockWalk):
 
     # -- looking for a block -------------------------------------------------------------------------------------
 
-    def _search(self) -> Iterator[Found]:
+    def _search(self) -> Iterator[FoundBlock]:
         """Yield the blocks of all chains of blocks that begin somewhere behind, before what the layout tells of."""
         effort = Effort(self._search_from)
         for at, check in self._candidates(self._search_from, self._layout.start):

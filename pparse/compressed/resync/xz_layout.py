@@ -160,7 +160,7 @@ def _crc(look: Look, start: int, end: int) -> int:
     return crc
 
 
-class Layout:
+class XzLayout:
     """The blocks of the streams that fill ``[start, end)``: where they begin, unpadded length, size, check."""
 
     __slots__ = ("checks", "end", "lengths", "sizes", "start", "starts")
@@ -173,13 +173,13 @@ class Layout:
         self.checks = array("q")
 
 
-def layout_from_the_end(look: Look, budget: MemoryBudget) -> Layout:
+def layout_from_the_end(look: Look, budget: MemoryBudget) -> XzLayout:
     """Return what the indexes say, from the end of the source back to the first place where they say nothing.
 
     The blocks are not looked at, nor are the headers of the streams. Raises `LimitError` for a single index that the
     budget does not hold; with many, it goes back as far as the budget allows.
     """
-    layout = Layout(look.end)
+    layout = XzLayout(look.end)
     charge = budget.charge(_STEP * _ENTRY, "an index of blocks")
     at = look.end
     while True:

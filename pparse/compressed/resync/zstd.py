@@ -15,7 +15,7 @@ from pparse.codecs.zstd import MAGIC, parse_frame
 from pparse.compressed.resync.blocks import CUT, LARGEST, Look
 from pparse.compressed.resync.frames import SKIPPABLE, FrameWalk, skip
 from pparse.compressed.resync.pieces import CONTRADICTED
-from pparse.compressed.resync.walk import Found, Opener
+from pparse.compressed.resync.walk import FoundBlock, Opener
 from pparse.errors import Fault, MalformedError, UnsupportedError
 from pparse.limits import KIB
 
@@ -56,7 +56,7 @@ class _ZstdWalk(FrameWalk):
 
     magic = MAGIC
 
-    def _behind(self) -> Iterator[Found]:
+    def _behind(self) -> Iterator[FoundBlock]:
         look, failure = self._look, self._failure
         if failure.error.fault is Fault.TRAILING:
             pass
@@ -89,23 +89,23 @@ class _ZstdWalk(FrameWalk):
         # A size that is damaged itself would have shown in the last block.
         return None if size is None or failure.at >= _last_block(self._look, start) else before + size
 
-    def _by_table(self, table: Iterator[tuple[int, int, int]]) -> Iterator[Found]:
+    def _by_table(self, table: Iterator[tuple[int, int, int]]) -> Iterator[FoundBlock]:
         position: int | None = None
         for start, end, size in table:
             if start == self._failure.start:
                 position = self._failure.start_out
             if start > self._failure.start:
-                found = Found(start, end, size)
+                found = FoundBlock(start, end, size)
                 found.position = position
                 yield found
             position = None if position is None else position + size
 
-    def _chain(self, at: int, position: int | None, why_suspect: str | None = None) -> Iterator[Found]:
+    def _chain(self, at: int, position: int | None, why_suspect: str | None = None) -> Iterator[FoundBlock]:
         """Yield the frames that follow each other from ``at`` on."""
         follows = position is not None
         for start, end, size in _frames(self._look, at):
             self._env.poll()
-            found = Found(start, end, size or 0)
+            found = FoundBlock(start, end, size or 0)
             found.position, found.follows, found.why_suspect = position, follows, why_suspect
             if size is None:
                 self._measure(found)
