@@ -7,22 +7,22 @@ are copied, too, unless a type is asked for.
 
 from __future__ import annotations
 
-from struct import pack
+from struct import calcsize, pack, unpack_from
 
 from pparse.conversion.cast import Q8_0
-from pparse.conversion.gguf_pairs import copied_pairs
-from pparse.conversion.items import Item
+from pparse.conversion.forms import Form, Item
 from pparse.display.text import shorten
+from pparse.errors import PparseError
 from pparse.kernels.ggml_blocks import q8_0_of
-from pparse.limits import count_words
-from pparse.parsers.gguf.types import TEXT, TYPES
+from pparse.limits import MIB, count_words, format_size
+from pparse.parsers.gguf.types import ARRAY, LAYOUTS, TEXT, TYPES
 from pparse.tensors.block_tensor import BlockTensor
 from pparse.tensors.dtype import DType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from typing import Final
+    from typing import Any, Final
 
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
@@ -39,14 +39,14 @@ _LONGEST_NAME: Final = 63
 _MOST_DIMENSIONS: Final = 4
 # So many keys are named in a note.
 _NAMED: Final = 3
+# Key-values up to this size are copied, whatever the memory budget is.
+_ALWAYS: Final = 8 * MIB
 
 
-class GgufForm:
+class GgufForm(Form):
     """How a GGUF file holds its items."""
 
     name = "gguf"
-    packed = True
-    has_checksums = False
 
     def __init__(self, viewer: Viewer, target: str, wanted: DType | None) -> None:
         self.unquantised = 0
@@ -54,15 +54,11 @@ class GgufForm:
         self.scalars = 0
         """Tensors without dimensions: readers of GGUF files want one."""
         self._wanted = wanted
-        self._pairs, self._uncopied = copied_pairs(viewer) if viewer.format == "gguf" else (None, None)
+        self._pairs, self._uncopied = _copied_pairs(viewer) if viewer.format == "gguf" else (None, None)
+        self.holds_metadata = True if self._pairs is None else None
         self._retyped = wanted is not None or self._pairs is None
         self._omitted: list[str] = []
         self._title = target.replace("\\", "/").rpartition("/")[2].removesuffix(".gguf")
-
-    @property
-    def holds_metadata(self) -> bool | None:
-        """Whether metadata become texts in it; None: it has the key-values of the source itself."""
-        return True if self._pairs is None else None
 
     def refusal(self, name: str, dtype: DType, shape: tuple[int, ...], size: int) -> str | None:
         """Return why a tensor cannot be written; None if it can."""
@@ -91,7 +87,7 @@ class GgufForm:
             self.unquantised += 1
             assert tensor.dtype is not None  # noqa: S101 -- `Plan` refused it
             dtype = tensor.dtype if tensor.dtype.name in _BY_DTYPE else DType.of("float32")
-        return Item(tensor, name, dtype, number, packed=True)
+        return super().item(tensor, name, dtype, number)
 
     def notes(self) -> Iterator[str]:
         """Yield what to tell of the output."""
@@ -142,14 +138,6 @@ class GgufForm:
             place = pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), kind.number, max(0, item.at - start))
             yield _text(item.name) + place
 
-    def lead(self, item: Item) -> bytes:
-        """Return what comes just before an item: nothing."""
-        return b""
-
-    def crc_of(self, item: Item, crc: int) -> int:
-        """Return the CRC-32 of what is written of an item, whose bytes have ``crc``: nothing else is."""
-        return crc
-
     def tail(self, items: list[Item]) -> Iterator[bytes]:
         """Yield what comes after the items: the padding of the last one."""
         if items:
@@ -189,3 +177,69 @@ def _text(text: str) -> bytes:
 def _is_key(key: str) -> bool:
     """Say whether readers of GGUF files take a key."""
     return not key.startswith(_HEAD) and len(key.encode()) <= _LONGEST_KEY
+
+
+# -- key-values of a GGUF source ---------------------------------------------------------------------------------------
+
+
+def _copied_pairs(viewer: Viewer) -> tuple[list[tuple[str, bytes]] | None, str | None]:
+    """Return the keys of a GGUF source with what is to be written of each; or None, and why they cannot be copied."""
+    source: Any = viewer
+    if viewer.is_set:
+        try:
+            source = source.shard_viewer(source.parser.shard_names()[0])
+        except PparseError as error:
+            return None, f"the first file cannot be read: {error.reason}"
+    parser, node = source.parser, source.facts
+    if node is None or source.table is None:  # what follows them is known only if they are whole
+        return None, "they are not whole"
+    node.load()
+    most = max(source.extraction.session.budget.limit // 4, _ALWAYS)
+    if node.end - node.start > most:
+        return None, f"they take {format_size(node.end - node.start)}, and only up to {format_size(most)} are copied"
+    places = [(entry.at, str(entry.key)) for _, entry in node.result.entries_from(node, 0)]
+    ends = [at for at, _ in places[1:]] + [node.end]
+    read = source.extraction.data.read_exact
+    pairs = ((key, read(at, end - at)) for (at, key), end in zip(places, ends, strict=False))
+    if parser.order == "<" and parser.version > 1:
+        return list(pairs), None
+    return [(key, b"".join(_recoded(raw, parser.order, parser.length))) for key, raw in pairs], None
+
+
+def _recoded(raw: bytes, order: str, length: str) -> Iterator[bytes]:
+    """Yield a key and its value as version 3 has them, little-endian; ``length``: layout of a length in ``raw``."""
+    import numpy as np
+
+    at = 0
+
+    def take(layout: str) -> tuple[Any, ...]:
+        nonlocal at
+        found = unpack_from(order + layout, raw, at)
+        at += calcsize(order + layout)
+        return found
+
+    def take_text() -> bytes:
+        nonlocal at
+        (size,) = take(length)
+        at += size
+        return pack("<Q", size) + raw[at - size : at]
+
+    yield take_text()
+    (kind,) = take("I")
+    yield pack("<I", kind)
+    rest = [(kind, 1)]  # what is still to come, the next last: so many values of a type
+    while rest:
+        kind, count = rest.pop()
+        if kind == TEXT:
+            for _ in range(count):
+                yield take_text()
+        elif kind in LAYOUTS:
+            layout = LAYOUTS[kind]
+            numbers = np.frombuffer(raw, order + layout, count, at)
+            at += numbers.nbytes
+            yield numbers.astype("<" + layout).tobytes()
+        elif kind == ARRAY and count:
+            rest.append((ARRAY, count - 1))
+            inner, size = take("I" + length)
+            yield pack("<IQ", inner, size)
+            rest.append((inner, size))
