@@ -135,6 +135,10 @@ class Options:
         if max_shard_size is not None and max_shard_size < 1:
             raise OptionError(f"a shard must have room for a byte at least, not for {max_shard_size}")
 
+    def takes(self, viewer: Viewer, tensor: Tensor) -> bool:
+        """Return whether a tensor of the source is to be written."""
+        return self.chosen is None or self.chosen(viewer, tensor)
+
     def renamed(self, name: str, used: set[Rename] | None = None) -> str:
         """Return the name that a tensor gets; add the rule that gave it to ``used``."""
         for rule in self.renames:

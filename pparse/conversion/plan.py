@@ -19,7 +19,7 @@ from pparse.conversion.forms import (
     index_text,
     shards_of,
 )
-from pparse.conversion.report import LeftOut, Report, lost_in, refuse_damage
+from pparse.conversion.report import LeftOut, Report, Written, lost_in, refuse_damage
 from pparse.data.hashing import digest
 from pparse.display.text import shorten
 from pparse.errors import LimitError, MalformedError, NotWholeError, OptionError, UnsupportedError
@@ -117,8 +117,8 @@ class Plan:
         options: Options,
         *,
         dry_run: bool,
-        spoiled: Collection[int] = (),
-        settled: bool = True,
+        spoiled: Collection[int],
+        settled: bool,
     ) -> None:
         self.viewer = viewer
         self.options = options
@@ -149,12 +149,12 @@ class Plan:
             holds = self.form.holds_metadata
             metadata = self._metadata() if holds else self._leave_metadata() if holds is False else {}
             self.files = self._divide(items, metadata)
+            self.bytes = sum(item.nbytes for item in items)
+            """Bytes of the tensors to write."""
+            self._refuse_expansion()
         except BaseException:
             self.charge.release()
             raise
-        self.bytes = sum(item.nbytes for item in items)
-        """Bytes of the tensors to write."""
-        self._refuse_expansion()
         self._tell(items)
 
     def _new_form(self, form: str) -> Form:
@@ -216,9 +216,8 @@ class Plan:
 
     def _wanted(self) -> Iterator[tuple[int, Tensor]]:
         """Yield the tensors that are asked for, each with its number among those of the source."""
-        chosen = self.options.chosen
         for number, tensor in enumerate(self.viewer.tensors()):
-            if (chosen is None or chosen(self.viewer, tensor)) and not self.viewer.is_bookkeeping(tensor):
+            if self.options.takes(self.viewer, tensor) and not self.viewer.is_bookkeeping(tensor):
                 yield number, tensor
 
     def _weight(self, tensor: Tensor) -> int:
@@ -229,8 +228,7 @@ class Plan:
     def _is_used_up(self, tensor: Tensor) -> bool:
         """Return whether codes that are written were multiplied by ``tensor``, which is nothing without them."""
         found = codes_of(self.viewer, tensor)
-        chosen = self.options.chosen
-        return found is not None and (chosen is None or chosen(self.viewer, found.codes))
+        return found is not None and self.options.takes(self.viewer, found.codes)
 
     def _judge(self, number: int, tensor: Tensor) -> Item | LeftOut:
         if self.options.dequantize and (scaled := quantisation_of(self.viewer, tensor)) is not None:
@@ -295,9 +293,8 @@ class Plan:
 
     def _is_unwanted(self, path: str) -> bool:
         """Return whether ``path``, of a finding, is a tensor that is not asked for."""
-        chosen = self.options.chosen
-        tensor = self.viewer.find(path) if path and chosen is not None else None
-        return tensor is not None and chosen is not None and not chosen(self.viewer, tensor)
+        tensor = self.viewer.find(path) if path and self.options.chosen is not None else None
+        return tensor is not None and not self.options.takes(self.viewer, tensor)
 
     def _refuse_unsupported(self) -> None:
         lost = [entry for entry in self.report.left_out if entry.status is Status.UNSUPPORTED]
@@ -324,7 +321,6 @@ class Plan:
         there = sum(data.size or 0 for data in self.sources() if data.size)
         most = there * session.limits.expansion_ratio + 64 * MIB
         if self.bytes > most:
-            self.charge.release()
             raise LimitError(
                 f"the tensors would take {format_size(self.bytes)}, of a source of {format_size(there)}",
                 option=f"--limit expansion_ratio={-(-self.bytes // max(1, there))}",
@@ -495,8 +491,6 @@ class Plan:
 
     def _tell(self, items: list[Item]) -> None:
         """Put into the report what is known already."""
-        from pparse.conversion.report import Written
-
         report = self.report
         report.tensors, report.tensor_bytes = len(items), self.bytes
         report.unused_renames = [str(rule) for rule in self.options.renames if rule not in self._used]

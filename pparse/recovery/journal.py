@@ -156,15 +156,6 @@ class Journal:
         if flush or len(self._buffer) >= _FLUSHED:
             self.flush()
 
-    def put_unit(self, number: int, key: str) -> None:
-        """Add the line that begins a unit; ``key`` is hexadecimal digits."""
-        self._buffer += b'["unit",%d,"%s"]\n' % (number, key.encode("ascii"))
-
-    def put_end(self, *, entered: bool) -> None:
-        """Add the line that ends a unit, and flush. Raise `SourceError`."""
-        self._buffer += b'["entered"]\n' if entered else b'["done"]\n'
-        self.flush()
-
     def _append(self, entry: object) -> None:
         self._buffer += _encode(entry).encode("ascii") + b"\n"
 

@@ -55,23 +55,6 @@ class RecoveredFile:
     ``doubtful`` and ``gaps`` may be iterators: `RecoveryReport.add` reads them once.
     """
 
-    __slots__ = (
-        "bytes",
-        "doubtful",
-        "gaps",
-        "is_part",
-        "mtime",
-        "offset",
-        "parts",
-        "path",
-        "raw_name",
-        "reason",
-        "sha256",
-        "source",
-        "status",
-        "verified",
-    )
-
     def __init__(
         self,
         path: str | None,

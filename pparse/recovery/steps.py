@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Report = Callable[[RecoveredFile], object]
 
-_TOLD: Final = tuple(name for name in RecoveredFile.__slots__ if name not in ("gaps", "status"))
+_TOLD: Final = sorted(vars(RecoveredFile(None, Status.MISSING)).keys() - {"gaps", "status"})
 _told_of: Final = attrgetter(*_TOLD)
 
 
@@ -74,7 +74,7 @@ class Steps:
                 self.resumed += 1
                 return
             self._target.withdraw(offset)  # remove what is left of it
-        journal.put_unit(number, digest)
+        journal.put("unit", number, digest)
         before = [(len(found) - found.omitted, found.omitted, found.omitted_errors) for found in lists]
         entered = work()
         for at, (found, (count, omitted, errors)) in enumerate(zip(lists, before, strict=True)):
@@ -82,7 +82,7 @@ class Steps:
                 journal.put("found", at, found[place].to_dict())
             if found.omitted > omitted:
                 journal.put("omitted", at, found.omitted - omitted, found.omitted_errors - errors)
-        journal.put_end(entered=bool(entered))
+        journal.put("entered" if entered else "done", flush=True)
 
     def _was_done(self, journal: Journal, offset: int, digest: str) -> str:
         """Return how the unit ended; "" if its files have changed, or if it is a different unit."""
