@@ -336,7 +336,6 @@ class Sink:
         self._name = name
         self._mtime = mtime
         self._compressed_size = compressed_size
-        self.expansion: Expansion | None = None
         self._lost = 0
         self.error: LimitError | None = None
         """The limit that was met; None if none was."""
@@ -359,8 +358,6 @@ class Sink:
             self.file.discard()
             self.file = None
         self._lost = 0
-        if self.expansion is not None:
-            self.expansion.bytes = 0
 
     def conclude(self, verdict: Verdict) -> None:
         """Create the file for complete content without a byte."""
@@ -410,8 +407,6 @@ class Sink:
             self._lost += len(chunk)  # nothing worth a file so far
             return
         file = self.open()
-        if self.expansion is not None:
-            self.expansion.add(len(chunk))
         if len(chunk) >= HOLE and not chunk.strip(b"\0"):
             file.write_zeros(len(chunk))
         else:

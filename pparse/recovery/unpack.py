@@ -36,7 +36,7 @@ from pparse.recovery.names import changed, safe_name
 from pparse.recovery.report import RecoveredFile
 from pparse.recovery.salvage import AS_FOUND, has_lost_bytes, is_model_name, salvage, salvage_or_keep
 from pparse.recovery.steps import ProvisionalVerdicts, Steps
-from pparse.recovery.target_file import Expansion, LimitMet, Sink
+from pparse.recovery.target_file import LimitMet, Sink
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -247,9 +247,7 @@ class Unpacker:
     def _write_stream(self, parser: StreamParser, prefix: str, source: str) -> None:
         extraction = parser.result.extraction
         name = self._unlike_a_model(prefix + parser.content_name(), damaged=parser.content.is_suspect)
-        with self._open_sink(name) as sink:
-            if extraction.size is not None:  # count zeros, too, which become holes in the file
-                sink.expansion = Expansion(extraction.size, self.target.max_expansion)
+        with self._open_sink(name, None, extraction.size) as sink:
             verdict = sink.reading(lambda: parser.verify(sink))
             if verdict.status is Status.COMPLETE and parser.checks and not parser.content.is_suspect:
                 verdict.verified = True
