@@ -17,7 +17,7 @@ from pparse.recovery.journal import is_disk_full, was_stopped
 from pparse.recovery.model_files import base_name, files_beside, whole_folder
 from pparse.recovery.report import RecoveryReport
 from pparse.recovery.steps import run_of, unlike_all
-from pparse.recovery.target import REPORT_NAME, Target, default_max_output
+from pparse.recovery.target import REPORT_NAME, Target
 from pparse.recovery.unpack import Unpacker
 
 TYPE_CHECKING = False
@@ -111,11 +111,10 @@ def open_target(
     """
     session = document.session
     size = None if document.size is None else document.size + beside
-    most = default_max_output(size) if max_output is None else max_output
     return Target(
         os.fspath(folder),
         source_size=size,
-        max_bytes=most,
+        max_bytes=max_output,
         max_entries=session.limits.extracted_entries,
         max_expansion=session.limits.expansion_ratio,
         budget=session.budget,

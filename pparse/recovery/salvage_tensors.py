@@ -299,7 +299,8 @@ def salvage_tensors(job: Job) -> str:
     doubtful = save_suspect(job, viewer, judge, sure[0])
     if not sure[0].total and not job.is_alone:
         return NOTHING  # nothing is known that could be told
-    status = _worst(viewer)
+    status = viewer.extent().status
+    status = status if status in BROKEN else Status.DAMAGED
     problem = next((found.reason for found in job.extraction.findings if found.severity.value == "error"), "")
     path = None
     for plan, file in (sure, doubtful):
@@ -315,8 +316,11 @@ def salvage_tensors(job: Job) -> str:
             job.report(file, status, f"{reason}; {problem}" if problem else reason)
     name = job.name if sure[1] is None else sure[1].path
     leftovers = _leftovers(viewer)(job, viewer, judge, status, name, path)
-    model = _model(job, viewer, judge, sure, old)
-    if model is not None:
+    model: ModelWriter | None = None
+    if viewer.format == "onnx":  # beside the tensors, a model of its own format
+        from pparse.recovery.salvage_onnx import ModelWriter
+
+        model = ModelWriter(job, viewer, judge, *sure, old)
         model.save(status)
         leftovers.is_held = model.holds
     found = leftovers.save()
@@ -341,22 +345,6 @@ def _leftovers(viewer: Viewer) -> type[Leftovers]:
 
         return CheckpointLeftovers
     return Leftovers
-
-
-def _model(
-    job: Job, viewer: Viewer, judge: TensorJudge, sure: tuple[Plan, TargetFile | None], name: str
-) -> ModelWriter | None:
-    """Return what writes a model of its own format beside the tensors; None if there is no such format."""
-    if viewer.format != "onnx":
-        return None
-    from pparse.recovery.salvage_onnx import ModelWriter
-
-    return ModelWriter(job, viewer, judge, *sure, name)  # type: ignore[arg-type]
-
-
-def _worst(viewer: Viewer) -> Status:
-    status = viewer.extent().status
-    return status if status in BROKEN else Status.DAMAGED
 
 
 def model_name(name: str, extensions: Iterable[str] = ()) -> str:

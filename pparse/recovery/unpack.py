@@ -28,8 +28,7 @@ from pparse.errors import (
 )
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.shards.shard_set import ShardSet
-from pparse.recovery.document_verdict import DocumentVerdict, judge
-from pparse.recovery.findings_below import is_whole_below, unlike_its_name
+from pparse.recovery.document_verdict import DocumentVerdict, is_whole_below, judge, unlike_its_name
 from pparse.recovery.journal import was_stopped
 from pparse.recovery.model_files import BesideJudge, ModelFiles, ShardWriter, base_name, files_beside
 from pparse.recovery.names import changed, safe_name
