@@ -12,6 +12,7 @@ from zlib import crc32
 from pparse.conversion.forms import (
     ITEM_BYTES,
     PIECE,
+    GgufForm,
     Item,
     NpzForm,
     SafetensorsForm,
@@ -160,8 +161,6 @@ class Plan:
     def _new_form(self, form: str) -> Form:
         wanted = self.options.dtype
         if form == "gguf":
-            from pparse.conversion.gguf_form import GgufForm
-
             return GgufForm(self.viewer, self.target, wanted)
         if wanted is not None and wanted.name == "Q8_0":
             raise OptionError(f"only GGUF files have blocks of Q8_0; --dtype Q8_0 is not for .{form}")

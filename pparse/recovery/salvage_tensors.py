@@ -21,7 +21,7 @@ from pparse.findings import Status
 from pparse.limits import count_words
 from pparse.parsers.safetensors.entry import REFERENCE_HEADER_LIMIT, word_of
 from pparse.recovery.document_verdict import BROKEN
-from pparse.recovery.reader_rules import measured, safetensors_header, why_unfit
+from pparse.recovery.reader_rules import measured, safetensors_head, safetensors_header, why_unfit
 from pparse.recovery.report import RecoveredFile, doubtful_name
 from pparse.recovery.salvage import NOTHING, SAVED, UNHARMED, Rest, part_words, text_of
 from pparse.tensors.places import in_order
@@ -396,10 +396,8 @@ def _write(job: Job, judge: TensorJudge, plan: Plan, name: str) -> TargetFile:
     """Write the new file. If a tensor turns out not to be whole, remove the file and raise `_SpoiledError`."""
     total = plan.begin + plan.bytes
     with job.target.create(name) as file:
-        file.write((plan.begin - 8).to_bytes(8, "little"))
-        for piece in plan.header():
+        for piece in safetensors_head(plan.header(), plan.begin):
             file.write(piece)
-        file.write(b" " * (plan.begin - file.bytes))
         job.advance(file.bytes, total)
         for number, size, source in plan.contents():
             for chunk in _whole(judge, number, size, source):
