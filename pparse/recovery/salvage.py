@@ -70,20 +70,31 @@ def salvage(
     report: Report,
     kept: OnKept | None = None,
     is_alone: bool = True,
+    keep: bool = False,
 ) -> bool:
     """Write what is left of an incomplete model file as the valid file ``name`` of ``target``, and report it.
 
     ``report`` is called once for each file written, the new one first, and for each part of which nothing could be
     saved; no status is COMPLETE unless the part is. ``kept`` is called with name and size of every tensor of a
-    safetensors file that is in the new one; ``is_alone``: see `Job`. Return False, with nothing written or reported, if
-    the format has no such form, if nothing can be saved in it, or if nothing is lost, so that the file should be
-    written as it is. Raise `LimitError`; source errors propagate.
+    safetensors file that is in the new one; ``is_alone``: see `Job`. ``keep``: a model of which nothing can be saved is
+    written as it was found, under a name that no library takes for a model. Return False, with nothing written or
+    reported, if the format has no such form, if nothing can be saved in it, or if nothing is lost, so that the file
+    should be written as it is. Raise `LimitError`; source errors propagate.
     """
-    return _attempt(extraction, target, name, report, kept, is_alone=is_alone) is SAVED
+    outcome = _attempt(extraction, target, name, report, kept, is_alone=is_alone)
+    if outcome is not NOTHING or not keep:
+        return outcome is SAVED
+    result = extraction.parse()
+    if _form_of(result) is None or not _is_lost(extraction_of(result)):
+        return False
+    if _is_sound(result):
+        return False  # all its fields are whole and its library reads it: only their content is odd
+    Job(extraction_of(result), target, name, report).save_as_found()
+    return True
 
 
 def _attempt(
-    extraction: Extraction, target: Target, name: str, report: Report, kept: OnKept | None, *, is_alone: bool = True
+    extraction: Extraction, target: Target, name: str, report: Report, kept: OnKept | None, *, is_alone: bool
 ) -> str:
     """Do what `salvage` does; distinguish files of which nothing is left from those to be written as they are."""
     try:
@@ -111,21 +122,6 @@ def _attempt(
     job = Job(inner, target, name, report)
     job.kept, job.is_alone = kept, is_alone
     return _save(job, form)
-
-
-def salvage_or_keep(extraction: Extraction, target: Target, name: str, *, report: Report) -> bool:
-    """Do what `salvage` does; a model of which nothing can be saved is written as it was found, under a name that no
-    library takes for a model."""
-    outcome = _attempt(extraction, target, name, report, None)
-    if outcome is not NOTHING:
-        return outcome is SAVED
-    result = extraction.parse()
-    if _form_of(result) is None or not _is_lost(extraction_of(result)):
-        return False
-    if _is_sound(result):
-        return False  # all its fields are whole and its library reads it: only their content is odd
-    Job(extraction_of(result), target, name, report).save_as_found()
-    return True
 
 
 def _form_of(result: Result) -> str | None:

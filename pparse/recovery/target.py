@@ -120,7 +120,7 @@ class Target:
             raise
         self.closed = False
         for name in (WORK_NAME, *reserved):
-            self._taken.add(self._key("", fold(name)))
+            self._taken.add(self._key_of(name))
 
     def _open(self) -> Any:
         if os.path.lexists(self.folder) and not os.path.isdir(self.folder):
@@ -264,8 +264,7 @@ class Target:
         self.take(output)
         self.take_hole(skipped)
         self.entries += 1
-        folder, name = _parted(path)
-        self._taken.add(self._key(folder, fold(name)))
+        self._taken.add(self._key_of(path))
 
     # -- what is made --------------------------------------------------------------------------------------------------
 
@@ -292,7 +291,7 @@ class Target:
             try:
                 work = self._work.create()
             except OSError as error:
-                self._taken.discard(self._key(folder, fold(actual)))
+                self._taken.discard(self._key_of(folder + actual))
                 raise cannot_write(error, folder + actual) from error
         except BaseException:
             self.places.leave(place)
@@ -307,7 +306,8 @@ class Target:
 
     def publish(self, file: TargetFile, work: Any, temporary: str, place: Any, found: os.stat_result) -> None:
         """Give a complete file its name, or the next free one. Raise OSError."""
-        folder, actual = _parted(file.path)
+        folder, slash, actual = file.path.rpartition("/")
+        folder += slash
 
         def take(place: Any, name: str) -> None:
             path = folder + name
@@ -319,7 +319,7 @@ class Target:
         except OSError as error:
             base = file.parts[-1]
             if error.errno in _REFUSED_NAMES and base != plain(base):
-                self._taken.discard(self._key(folder, fold(actual)))
+                self._taken.discard(self._key_of(file.path))
                 base = plain(base)
             elif not isinstance(error, FileExistsError):
                 raise
@@ -337,8 +337,7 @@ class Target:
         self.hole_bytes -= file.skipped
         self.entries -= 1
         if not self.closed:
-            folder, name = _parted(file.path)
-            self._taken.discard(self._key(folder, fold(name)))
+            self._taken.discard(self._key_of(file.path))
             if self.journal is not None:
                 self.journal.put("file", file.parts, None, [], 0, 0)
 
@@ -406,6 +405,11 @@ class Target:
         text = f"{kind}\0{folder}\0{name}".encode()
         return int.from_bytes(blake2b(text, digest_size=8, key=self._salt).digest(), "little")
 
+    def _key_of(self, path: str) -> int:
+        """Return the key that is equal for all paths that some file system takes for the same in their folder."""
+        folder, slash, name = path.rpartition("/")
+        return self._key(folder + slash, fold(name))
+
     def _walk(self, parts: tuple[str, ...]) -> tuple[Any, str]:
         """Enter the folders ``parts``, creating missing ones; return the place and its path, with a slash at the end.
 
@@ -428,7 +432,7 @@ class Target:
         ours = exact in self._taken
         # A folder that somebody else made is entered, too: it was there before. One that the continued run made is made
         # again, so that it counts.
-        if ours or (self._key(folder, fold(part)) not in self._taken and not self._was_made(folder + part)):
+        if ours or (self._key_of(folder + part) not in self._taken and not self._was_made(folder + part)):
             try:
                 below = self.places.enter(place, name)
             except (FileNotFoundError, NotADirectoryError):
@@ -439,7 +443,7 @@ class Target:
             else:
                 if not ours:
                     self._taken.add(exact)
-                    self._taken.add(self._key(folder, fold(part)))
+                    self._taken.add(self._key_of(folder + part))
                 return below, name
         self._count_entry()
         self._taken.discard(exact)
@@ -477,7 +481,7 @@ class Target:
         """Call ``make`` with a free name; return the name."""
         base = name = wanted
         while True:
-            key = self._key(folder, fold(name))
+            key = self._key_of(folder + name)
             if key in self._taken:
                 name = self._next_free(folder, base, is_folder)
                 continue
@@ -501,7 +505,7 @@ class Target:
         """
 
         def is_taken(number: int) -> bool:
-            return self._key(folder, fold(numbered(base, number, folder=is_folder))) in self._taken
+            return self._key_of(folder + numbered(base, number, folder=is_folder)) in self._taken
 
         low, high = 1, 2
         while is_taken(high):
@@ -551,12 +555,6 @@ class Target:
                 got=self.max_hole_bytes,
             )
         self.hole_bytes += count
-
-
-def _parted(path: str) -> tuple[str, str]:
-    """Return the folder of a path, with a slash at its end, and the name."""
-    folder, slash, name = path.rpartition("/")
-    return folder + slash, name
 
 
 def _known(found: os.stat_result) -> list[int]:

@@ -33,7 +33,7 @@ from pparse.recovery.journal import was_stopped
 from pparse.recovery.model_files import BesideJudge, ModelFiles, ShardWriter, base_name, files_beside
 from pparse.recovery.names import changed, safe_name
 from pparse.recovery.report import RecoveredFile
-from pparse.recovery.salvage import AS_FOUND, has_lost_bytes, is_model_name, salvage, salvage_or_keep
+from pparse.recovery.salvage import AS_FOUND, has_lost_bytes, is_model_name, salvage
 from pparse.recovery.steps import ProvisionalVerdicts, Steps
 from pparse.recovery.target_file import LimitMet, Sink
 
@@ -306,9 +306,7 @@ class Unpacker:
         try:
             if judgement.is_plain and not extraction.data.gaps:
                 return False
-            if keep:
-                return salvage_or_keep(extraction, self.target, name, report=self.report)
-            return salvage(extraction, self.target, name, report=self.report, is_alone=False)
+            return salvage(extraction, self.target, name, report=self.report, is_alone=keep, keep=keep)
         except PASSING:
             raise
         except LimitError as error:
