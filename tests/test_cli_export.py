@@ -14,7 +14,7 @@ import pytest
 
 import pparse
 from pparse.cli.export import Chosen, file_of
-from pparse.conversion.streaming import write_file
+from pparse.conversion.plan import write_file
 from pparse.protos import message_class
 from pparse.tensors.dtype import DType
 from tests.conftest import safetensors

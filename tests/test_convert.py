@@ -15,8 +15,7 @@ import pytest
 
 import pparse
 from pparse import Registry, Status, Tensor, Viewer
-from pparse.conversion import convert_view
-from pparse.conversion.options import Options
+from pparse.conversion import Options, convert_view
 from pparse.data.base import IoStats
 from pparse.errors import LimitError, NotWholeError, OptionError, SourceError, UnsupportedError
 from pparse.parsers.safetensors.entry import STORED_DTYPES

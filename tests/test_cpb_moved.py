@@ -15,7 +15,7 @@ from pparse.proto_splitter import Merger
 from pparse.proto_splitter.stream_merge import merge_to_file
 from pparse.proto_splitter.stream_split import split_file
 from pparse.protos import message_class
-from pparse.recovery.salvage import salvage_or_keep
+from pparse.recovery.salvage import salvage
 from pparse.recovery.target import Target
 from pparse.riegeli import RecordReader, RecordWriter
 
@@ -64,7 +64,7 @@ def recover(content: bytes, folder, name: str = "g.cpb") -> dict[str, bytes]:
     folder.mkdir()
     (folder / name).write_bytes(content)
     with pparse.open(folder / name) as document, Target(folder / "out", max_bytes=1 << 24) as target:
-        salvage_or_keep(document, target, name, report=lambda _file: None)
+        salvage(document, target, name, report=lambda _file: None, keep=True)
     out = folder / "out"
     return {path.relative_to(out).as_posix(): path.read_bytes() for path in out.rglob("*") if path.is_file()}
 

@@ -591,7 +591,7 @@ def test_whole_tensors_of_a_cut_file_are_recovered(tmp_path, run):
 
 
 def test_blocks_are_quantised_the_same_from_any_place_on():
-    from pparse.conversion.gguf_form import _Blocks
+    from pparse.conversion.forms import _Blocks
 
     values = np.random.default_rng(8).standard_normal((40, 64)).astype("f4")
     with pparse.view(Writer().file([], [("w", (40, 64), F32, 0)], values.tobytes())) as model:

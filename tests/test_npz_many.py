@@ -12,8 +12,7 @@ import pytest
 import pparse
 from pparse.compressed.resumed import ResumedData
 from pparse.containers.archive import ENTERED
-from pparse.conversion import convert_view
-from pparse.conversion.options import Options
+from pparse.conversion import Options, convert_view
 from pparse.document.extraction import Extraction
 from pparse.findings import Status
 from tests import sweep

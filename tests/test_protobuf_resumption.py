@@ -17,7 +17,7 @@ from pparse.kernels.varint import encode_varint
 from pparse.parsers.protobuf.resumption import find_resumption
 from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.protos import message_class
-from pparse.recovery.salvage import salvage, salvage_or_keep
+from pparse.recovery.salvage import salvage
 from pparse.recovery.target import Target
 from pparse.testing import FakeData
 from tests import sweep
@@ -87,7 +87,7 @@ def save(tmp_path):
         reported = []
         folder = tmp_path / f"out{count}"
         with pparse.open(content, format=format) as document, Target(folder, max_bytes=1 << 24) as target:
-            (salvage_or_keep if keep else salvage)(document, target, name, report=reported.append)
+            salvage(document, target, name, report=reported.append, keep=keep)
         files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
         return files, {file.path: file for file in reported}
 

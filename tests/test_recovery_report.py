@@ -10,9 +10,9 @@ import pytest
 
 from pparse.errors import SourceError
 from pparse.findings import Finding, FindingList, Severity, Status
+from pparse.recovery.folder_writer import WORK_NAME
 from pparse.recovery.report import RecoveredFile, RecoveryReport, Summary
 from pparse.recovery.target import REPORT_NAME, Target
-from pparse.recovery.workspace import WORK_NAME
 
 KEYS = [
     "path",

@@ -19,11 +19,10 @@ from pparse.budget import MemoryBudget
 from pparse.errors import ClosedError, LimitError, OptionError, SourceError
 from pparse.limits import GIB, MIB
 from pparse.recovery import target as target_module
-from pparse.recovery.folder_writer import ANCHORED, AnchoredPlaces, PathPlaces
-from pparse.recovery.hash_table import HashTable
+from pparse.recovery.folder_writer import ANCHORED, WORK_NAME, AnchoredPlaces, PathPlaces
+from pparse.recovery.journal import HashTable
 from pparse.recovery.names import fold
 from pparse.recovery.target import Expansion, Target, default_max_output
-from pparse.recovery.workspace import WORK_NAME
 from tests import sweep
 
 POSIX = pytest.mark.skipif(os.name == "nt", reason="rights and descriptors of POSIX")

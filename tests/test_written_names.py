@@ -31,7 +31,7 @@ REFUSED = {
 NAMES = ["__metadata__", HALF, "x" * 65531, "x" * 65532, "a\0b", "w.npy", "plain"]
 LIMITED = (
     "recovery.reader_rules",
-    "conversion.safetensors_form",
+    "conversion.forms",
     "recovery.salvage_tensors",
 )
 

@@ -227,7 +227,7 @@ def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
         reason = f"{count_words(len(others), 'other model file')} in this folder, not looked at: {names}"
         yield Finding("other-files", reason, severity=Severity.NOTE, source=document.name)
     if options.recursive:
-        from pparse.recovery.findings_below import findings_below
+        from pparse.recovery.document_verdict import findings_below
 
         yield from findings_below(document, strict=options.strict)
     if options.sha256 is not None:

@@ -131,8 +131,7 @@ class _Choice:
 
 def run(options: Any, out: Output) -> int:
     """Run the command."""
-    from pparse.conversion.converting import convert_view
-    from pparse.conversion.options import Options
+    from pparse.conversion.converting import Options, convert_view
     from pparse.document.registry import viewer_for
 
     choice = _Choice(options.include, options.exclude)
@@ -166,7 +165,7 @@ def run(options: Any, out: Output) -> int:
                 )
             raise
         except SourceError as error:
-            from pparse.recovery.target import is_disk_full
+            from pparse.recovery.journal import is_disk_full
 
             if is_disk_full(error):
                 out.error("with more room the same command continues from here")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, BinaryIO, Final
 
-    from pparse.conversion.items import Item
+    from pparse.conversion.forms import Item
     from pparse.conversion.plan import OutputFile
     from pparse.tensors.scales import Quantisation
 
@@ -88,7 +88,7 @@ def notes_of(items: Sequence[Chosen], form: str) -> Iterator[str]:
     if names and form == ".npy":
         yield f"numpy reads {', '.join(names)} back as bytes without a type (V2, V1); --dtype float32 writes numbers"
     if names and form == ".npz":
-        from pparse.conversion.npz_form import bits_note
+        from pparse.conversion.forms import bits_note
 
         yield from (f"{bits_note(DTYPES[name])}; --dtype float32 writes numbers" for name in names)
 
@@ -114,9 +114,8 @@ def file_of(items: Sequence[Chosen], form: str, path: str, metadata: Mapping[str
     Raises `UnsupportedError` for a name or a type that it cannot hold, `OptionError` for tensors that could not be told
     apart in it, several in a file for one, and a header that is too long.
     """
-    from pparse.conversion.npz_form import NpzForm
+    from pparse.conversion.forms import NpzForm, SafetensorsForm
     from pparse.conversion.plan import OutputFile, refuse_collisions
-    from pparse.conversion.safetensors_form import SafetensorsForm
 
     if form not in (".npz", ".safetensors"):
         if len(items) != 1:

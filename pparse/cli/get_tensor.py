@@ -41,7 +41,7 @@ _LAST_CHARACTER: Final = 0x10FFFF
 
 def write_chosen(items: list[Chosen], form: str, options: Any, out: Output, metadata: dict[str, str]) -> None:
     """Write tensors, and the metadata of their source, to one file of the type that its extension names."""
-    from pparse.conversion.streaming import write_file
+    from pparse.conversion.plan import write_file
 
     notes = list(notes_of(items, form))
     file = file_of(items, form, options.output or form, metadata)

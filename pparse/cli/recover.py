@@ -122,7 +122,7 @@ def tell_interrupted(options: Any, out: Output, listing: FileTable) -> None:
 
 def tell_full(options: Any, out: Output, listing: FileTable, error: SourceError) -> None:
     """Say how to continue if ``error`` means that the disk is full."""
-    from pparse.recovery.target import is_disk_full
+    from pparse.recovery.journal import is_disk_full
 
     listing.close()
     if is_disk_full(error):

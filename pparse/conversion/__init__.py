@@ -6,15 +6,14 @@ from pparse.lazy import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pparse.conversion.converting import convert, convert_view
-    from pparse.conversion.options import Options, Rename
+    from pparse.conversion.converting import Options, Rename, convert, convert_view
     from pparse.conversion.report import LeftOut, Report
 __getattr__ = lazy_names(
     __name__,
     {
         "LeftOut": "report",
-        "Options": "options",
-        "Rename": "options",
+        "Options": "converting",
+        "Rename": "converting",
         "Report": "report",
         "convert": "converting",
         "convert_view": "converting",

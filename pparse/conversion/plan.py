@@ -6,15 +6,24 @@ Everything is decided, and everything that can be refused is refused, before the
 from __future__ import annotations
 
 import json
+from itertools import cycle
+from zlib import crc32
 
-from pparse.conversion.items import ITEM_BYTES, Item
-from pparse.conversion.npz_form import NpzForm, bits_note
-from pparse.conversion.options import form_named
-from pparse.conversion.report import LeftOut, Report, lost_in, refuse_damage
-from pparse.conversion.safetensors_form import SafetensorsForm, index_text, shards_of
+from pparse.conversion.forms import (
+    ITEM_BYTES,
+    PIECE,
+    GgufForm,
+    Item,
+    NpzForm,
+    SafetensorsForm,
+    bits_note,
+    index_text,
+    shards_of,
+)
+from pparse.conversion.report import LeftOut, Report, Written, lost_in, refuse_damage
 from pparse.data.hashing import digest
 from pparse.display.text import shorten
-from pparse.errors import LimitError, NotWholeError, OptionError, UnsupportedError
+from pparse.errors import LimitError, MalformedError, NotWholeError, OptionError, UnsupportedError
 from pparse.findings import Severity, Status, clipped
 from pparse.limits import MIB, count_words, format_size
 from pparse.recovery.reader_rules import clashes, is_text
@@ -26,17 +35,16 @@ from pparse.tensors.status import Remark
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
-    from typing import Any, Final
+    from typing import Any, BinaryIO, Final
 
-    from pparse.conversion.gguf_form import GgufForm
-    from pparse.conversion.options import Options, Rename
+    from pparse.conversion.converting import Options, Rename
+    from pparse.conversion.forms import Form
     from pparse.data.base import Data
     from pparse.tensors.dtype import DType
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
 
-    Form = SafetensorsForm | NpzForm | GgufForm
-
+FORMS: Final = ("safetensors", "npz", "gguf")
 # The most names in a message.
 _NAMED: Final = 5
 # The size of its tensors, in the index of a set: that of the output is counted anew.
@@ -47,6 +55,24 @@ _STEP: Final = 64 << 10
 _ROWS_OF_SCALED: Final = 4
 # Room for what is read and written at a time, beside the list: blocks of the source, and three buffers.
 _BESIDE: Final = 12 * MIB
+
+
+def form_named(target: str, to: str | None) -> str:
+    """Return what to write: ``to``, or else what the extension of ``target`` says. Raises `OptionError`."""
+    if to is None:
+        to = form_of(target)
+        if to is None:
+            raise OptionError(
+                f"{target}: the name does not say what to write; use .safetensors, .npz or .gguf, or --to"
+            )
+    elif to not in FORMS:
+        raise OptionError(f"cannot write {to!r}; use one of {', '.join(FORMS)}")
+    return to
+
+
+def form_of(target: str) -> str | None:
+    """Return what the extension of ``target`` says that is to be written; None if it says nothing."""
+    return next((form for form in FORMS if target.lower().endswith(f".{form}")), None)
 
 
 class OutputFile:
@@ -92,8 +118,8 @@ class Plan:
         options: Options,
         *,
         dry_run: bool,
-        spoiled: Collection[int] = (),
-        settled: bool = True,
+        spoiled: Collection[int],
+        settled: bool,
     ) -> None:
         self.viewer = viewer
         self.options = options
@@ -124,21 +150,17 @@ class Plan:
             holds = self.form.holds_metadata
             metadata = self._metadata() if holds else self._leave_metadata() if holds is False else {}
             self.files = self._divide(items, metadata)
+            self.bytes = sum(item.nbytes for item in items)
+            """Bytes of the tensors to write."""
+            self._refuse_expansion()
         except BaseException:
             self.charge.release()
             raise
-        self.count = len(items)
-        """Number of tensors to write."""
-        self.bytes = sum(item.nbytes for item in items)
-        """Bytes of these."""
-        self._refuse_expansion()
         self._tell(items)
 
     def _new_form(self, form: str) -> Form:
         wanted = self.options.dtype
         if form == "gguf":
-            from pparse.conversion.gguf_form import GgufForm
-
             return GgufForm(self.viewer, self.target, wanted)
         if wanted is not None and wanted.name == "Q8_0":
             raise OptionError(f"only GGUF files have blocks of Q8_0; --dtype Q8_0 is not for .{form}")
@@ -193,9 +215,8 @@ class Plan:
 
     def _wanted(self) -> Iterator[tuple[int, Tensor]]:
         """Yield the tensors that are asked for, each with its number among those of the source."""
-        chosen = self.options.chosen
         for number, tensor in enumerate(self.viewer.tensors()):
-            if (chosen is None or chosen(self.viewer, tensor)) and not self.viewer.is_bookkeeping(tensor):
+            if self.options.takes(self.viewer, tensor) and not self.viewer.is_bookkeeping(tensor):
                 yield number, tensor
 
     def _weight(self, tensor: Tensor) -> int:
@@ -206,8 +227,7 @@ class Plan:
     def _is_used_up(self, tensor: Tensor) -> bool:
         """Return whether codes that are written were multiplied by ``tensor``, which is nothing without them."""
         found = codes_of(self.viewer, tensor)
-        chosen = self.options.chosen
-        return found is not None and (chosen is None or chosen(self.viewer, found.codes))
+        return found is not None and self.options.takes(self.viewer, found.codes)
 
     def _judge(self, number: int, tensor: Tensor) -> Item | LeftOut:
         if self.options.dequantize and (scaled := quantisation_of(self.viewer, tensor)) is not None:
@@ -272,9 +292,8 @@ class Plan:
 
     def _is_unwanted(self, path: str) -> bool:
         """Return whether ``path``, of a finding, is a tensor that is not asked for."""
-        chosen = self.options.chosen
-        tensor = self.viewer.find(path) if path and chosen is not None else None
-        return tensor is not None and chosen is not None and not chosen(self.viewer, tensor)
+        tensor = self.viewer.find(path) if path and self.options.chosen is not None else None
+        return tensor is not None and not self.options.takes(self.viewer, tensor)
 
     def _refuse_unsupported(self) -> None:
         lost = [entry for entry in self.report.left_out if entry.status is Status.UNSUPPORTED]
@@ -301,7 +320,6 @@ class Plan:
         there = sum(data.size or 0 for data in self.sources() if data.size)
         most = there * session.limits.expansion_ratio + 64 * MIB
         if self.bytes > most:
-            self.charge.release()
             raise LimitError(
                 f"the tensors would take {format_size(self.bytes)}, of a source of {format_size(there)}",
                 option=f"--limit expansion_ratio={-(-self.bytes // max(1, there))}",
@@ -329,15 +347,20 @@ class Plan:
 
     # -- into which files ----------------------------------------------------------------------------------------------
 
+    def _metadata_of_source(self) -> Iterator[Mapping[str, Any]]:
+        """Yield the metadata of the whole, and those of each file of a set."""
+        whole = dict(self.viewer.metadata)
+        if self.viewer.is_set:
+            whole.pop(_TOTAL, None)
+        yield whole
+        yield from self.viewer.metadata_of_parts()
+
     def _metadata(self) -> dict[str, str]:
         """Return the metadata of each output file: those of the source, and of the files of a set."""
         found: dict[str, str] = {}
         differing: list[str] = []
         remarks: list[str] = []
-        whole = dict(self.viewer.metadata)
-        if self.viewer.is_set:
-            whole.pop(_TOTAL, None)
-        for part in (whole, *self.viewer.metadata_of_parts()):
+        for part in self._metadata_of_source():
             for key, value in part.items():
                 if isinstance(value, Remark):
                     remarks.append(f"{key} ({shorten(value, 80)})")
@@ -367,10 +390,7 @@ class Plan:
 
     def _leave_metadata(self) -> dict[str, str]:
         """Say what the target has no place for; return nothing."""
-        whole = dict(self.viewer.metadata)
-        if self.viewer.is_set:
-            whole.pop(_TOTAL, None)
-        names = {str(key) for part in (whole, *self.viewer.metadata_of_parts()) for key in part}
+        names = {str(key) for part in self._metadata_of_source() for key in part}
         if names:
             shown = ", ".join(sorted(names)[:_NAMED]) + (", …" if len(names) > _NAMED else "")
             self.report.notes.append(
@@ -398,7 +418,7 @@ class Plan:
 
     def index(self) -> Iterator[bytes]:
         """Yield the index of the set."""
-        names = sorted((item.name, number) for number, file in enumerate(self.files) for item in file.items)
+        names = sorted((item.name, number) for number, item in self._placed())
         paths = [file.path.replace("\\", "/").rpartition("/")[2] for file in self.files]
         return index_text(((name, paths[number]) for name, number in names), self.bytes)
 
@@ -409,20 +429,18 @@ class Plan:
 
     # -- what is known of it -------------------------------------------------------------------------------------------
 
+    def _placed(self) -> Iterator[tuple[int, Item]]:
+        """Yield the items to write with the numbers of their files."""
+        return ((number, item) for number, file in enumerate(self.files) for item in file.items)
+
     def sources(self) -> list[Data]:
         """Return the data in which tensors are found, and the document itself."""
-        found: dict[int, Data] = {}
-        for data in (
-            self.viewer.extraction.data,
-            self.viewer.extraction.topmost.data,
-            self.viewer.extraction.parsed.data,
-        ):
-            found[id(data)] = data
-        for file in self.files:
-            for item in file.items:
-                for span in (span for tensor in item.tensor.sources for span in tensor.spans):
-                    if (source := span.found_in) is not None:
-                        found[id(source)] = source
+        own = self.viewer.extraction
+        found = {id(data): data for data in (own.data, own.topmost.data, own.parsed.data)}
+        for _, item in self._placed():
+            for span in (span for tensor in item.tensor.sources for span in tensor.spans):
+                if (source := span.found_in) is not None:
+                    found[id(source)] = source
         return list(found.values())
 
     def work(self) -> list[tuple[int, Item]]:
@@ -432,9 +450,10 @@ class Plan:
         """
         from pparse.data.base import Access
 
-        found = [(number, item) for number, file in enumerate(self.files) for item in file.items]
-        if any(data.access is not Access.FREE for data in self.sources()):
-            known = {id(data): at for at, data in enumerate(self.sources())}
+        found = list(self._placed())
+        sources = self.sources()
+        if any(data.access is not Access.FREE for data in sources):
+            known = {id(data): at for at, data in enumerate(sources)}
             found.sort(key=lambda pair: _first_byte(pair[1], known))
         return found
 
@@ -462,20 +481,17 @@ class Plan:
     def flaws(self) -> list[tuple[Item, Status, str]]:
         """Return the items that are not whole, by what is known by now."""
         found = []
-        for file in self.files:
-            for item in file.items:
-                item.tensor._confirm()
-                flaw = flaw_of(item.tensor)
-                if flaw is not None:
-                    found.append((item, *flaw))
+        for _, item in self._placed():
+            item.tensor._confirm()
+            flaw = flaw_of(item.tensor)
+            if flaw is not None:
+                found.append((item, *flaw))
         return found
 
     def _tell(self, items: list[Item]) -> None:
         """Put into the report what is known already."""
-        from pparse.conversion.report import Written
-
         report = self.report
-        report.tensors, report.tensor_bytes = self.count, self.bytes
+        report.tensors, report.tensor_bytes = len(items), self.bytes
         report.unused_renames = [str(rule) for rule in self.options.renames if rule not in self._used]
         report.files = [Written(file.path, file.size, len(file.items)) for file in self.files]
         if (index := self.index_path) is not None:
@@ -509,6 +525,40 @@ class Plan:
             if dtype.kind != "other":
                 more = ", or convert with --dtype float32" if dtype.kind == "float" else ""
                 self.report.notes.append(bits_note(dtype) + more)
+
+
+def write_file(file: OutputFile, stream: BinaryIO) -> None:
+    """Write ``file`` to ``stream`` front to back, for whoever has no use for a journal.
+
+    If the stream cannot seek, and what precedes an item has its checksum, the item is read twice. Raises the errors of
+    `Tensor.blocks`, and `MalformedError` for a tensor that has other bytes than it should.
+    """
+    buffers = cycle((memoryview(bytearray(PIECE)), memoryview(bytearray(PIECE))))
+    sums, seeks = file.form.has_checksums, stream.seekable()
+    for piece in file.head():
+        stream.write(piece)
+    for item in file.items:
+        if sums and not seeks:
+            for part in item.pieces(0, PIECE, buffers):
+                item.crc = crc32(part, item.crc)
+            item.overflowed = 0  # what does not fit is counted while it is written
+        lead = file.form.lead(item)
+        stream.write(lead)
+        written = 0
+        for part in item.pieces(0, PIECE, buffers):
+            if sums and seeks:
+                item.crc = crc32(part, item.crc)
+            written += len(part)
+            stream.write(part)
+        if written != item.nbytes:
+            raise MalformedError(f"it has {written:,} bytes, and not {item.nbytes:,}", path=item.tensor.name)
+        if sums and seeks:
+            end = stream.tell()
+            stream.seek(end - item.nbytes - len(lead))
+            stream.write(file.form.lead(item))
+            stream.seek(end)
+    for piece in file.form.tail(file.items):
+        stream.write(piece)
 
 
 def refuse_collisions(items: Iterable[Item], form: str, advice: str = "") -> None:

@@ -17,23 +17,28 @@ import os
 from contextlib import suppress
 from functools import partial
 
-from pparse.conversion.meanwhile import Meanwhile
 from pparse.errors import OptionError, SourceError
-from pparse.recovery.journal import Journal
+from pparse.recovery.journal import Journal, writing
 from pparse.writers.files import try_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from _queue import SimpleQueue
+    from collections.abc import Callable, Iterable, Mapping
+    from threading import Thread
     from typing import Any, Final
 
     from pparse.budget import MemoryBudget
+
+    Job = Callable[[], object]
 
 _SUFFIX: Final = ".pparse-convert"
 _JOURNAL: Final = "journal"
 _FLAGS: Final = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 # Waking a thread takes as long as writing so many bytes.
 _WORTH_A_THREAD: Final = 128 << 10
+# How long a wait for a thread lasts before it looks again, in seconds: a signal may have eaten what was to wake it.
+_PATIENCE: Final = 0.5
 # Data and length, without times; where the system lacks it, all.
 _sync: Final = getattr(os, "fdatasync", os.fsync)
 
@@ -60,31 +65,65 @@ class Place:
         """Whether all is done, and the files get their names."""
 
 
-class _Syncing:
-    """Brings an open file to the disk, in a thread; then ``lines`` can be recorded."""
+class Meanwhile:
+    """Does one job at a time in a thread of its own, which is made for the first: system calls and checksums overlap.
 
-    __slots__ = ("_error", "_path", "_thread", "lines")
+    `begin` and `wait` are for one thread. A signal that comes in either leaves it able to `wait` and `stop`: what is
+    done is counted, and the queues only wake.
+    """
 
-    def __init__(self, descriptor: int, path: str, lines: list[tuple[int, int, int, int]]) -> None:
+    def __init__(self) -> None:
+        self._thread: Thread | None = None
+        self._jobs: SimpleQueue[tuple[int, Job] | None]
+        self._ended: SimpleQueue[None]
+        self._begun = 0
+        self._done = 0
+        self._error: BaseException | None = None
+
+    def begin(self, job: Job) -> None:
+        """Do ``job`` while the caller goes on; first `wait` for the one before."""
+        self.wait()
+        if self._thread is None:
+            self._start()
+        self._jobs.put((self._begun + 1, job))
+        self._begun += 1
+
+    def _start(self) -> None:
+        from queue import SimpleQueue
         from threading import Thread
 
-        self.lines = lines
-        self._path = path
-        self._error: OSError | None = None
-        self._thread = Thread(target=self._sync, args=(descriptor,))
+        self._jobs, self._ended = SimpleQueue(), SimpleQueue()
+        self._thread = Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def _sync(self, descriptor: int) -> None:
-        try:
-            _sync(descriptor)
-        except OSError as error:
-            self._error = error
+    def _run(self) -> None:
+        while (given := self._jobs.get()) is not None:
+            number, job = given
+            try:
+                job()
+            except BaseException as error:  # noqa: BLE001 -- it is raised where the job was given
+                self._error = error
+            del given, job  # what it wrote may be unused from now on
+            self._done = number
+            self._ended.put(None)
 
     def wait(self) -> None:
-        """Return once the file is on the disk. Raises `SourceError`."""
-        self._thread.join()
+        """Return when no job is being done. Raises the error of one that failed, each time."""
+        if self._done < self._begun:
+            from queue import Empty
+
+            while self._done < self._begun:
+                with suppress(Empty):
+                    self._ended.get(timeout=_PATIENCE)
         if self._error is not None:
-            raise cannot_write(self._error, self._path) from self._error
+            raise self._error
+
+    def stop(self) -> None:
+        """End the thread once it has done what was begun; nothing is raised."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._jobs.put(None)
+            thread.join()
 
 
 def _folder_of(target: str) -> str:
@@ -116,18 +155,18 @@ class Workspace:
         """Whether there was an unfinished run of another kind, which was given up."""
         self._open: Any = None
         self._number = -1
-        self._syncing: _Syncing | None = None
         self._meanwhile = Meanwhile()
+        self._disk = Meanwhile()  # brings the open file to it
+        self._noted: list[tuple[int, int, int, int]] | None = None  # lines for the journal, once it has
         self._descriptor = -1
         try:
-            while not self._lock(target):  # a run that ended just now has removed it
-                os.close(self._descriptor)
-            self._journal = self._begin(run, budget, keep_other=keep_other)
-        except BaseException as error:
+            with writing(self.folder):
+                while not self._lock(target):  # a run that ended just now has removed it
+                    os.close(self._descriptor)
+                self._journal = self._begin(run, budget, keep_other=keep_other)
+        except BaseException:
             if self._descriptor >= 0:
                 os.close(self._descriptor)
-            if isinstance(error, OSError) and not isinstance(error, SourceError):
-                raise cannot_write(error, self.folder) from error
             raise
 
     def _lock(self, target: str) -> bool:
@@ -201,17 +240,13 @@ class Workspace:
         self._write(number, at, pieces, size)
 
     def _write(self, number: int, at: int, pieces: Iterable[bytes | memoryview], size: int | None = None) -> None:
-        try:
+        with writing(self.part(number)):
             self._turn_to(number, size)
             self._open.seek(at)
             for piece in pieces:
                 view = memoryview(piece)
                 while view:
                     view = view[self._open.write(view) :]
-        except OSError as error:
-            if isinstance(error, SourceError):
-                raise
-            raise cannot_write(error, self.part(number)) from error
 
     def write_meanwhile(self, number: int, at: int, piece: memoryview) -> None:
         """Do what `write` does in a thread, and let the caller make the next piece; this one must stay as it is.
@@ -251,24 +286,21 @@ class Workspace:
         """
         self._meanwhile.wait()
         self._settle()
-        if self._open is None:
-            self._put(lines)
-            return
-        self._syncing = _Syncing(self._open.fileno(), self.part(self._number), lines)
-        if wait:
+        if self._open is not None:
+            self._disk.begin(partial(_sync, self._open.fileno()))
+        self._noted = lines  # only now: a signal may come at any moment
+        if wait or self._open is None:
             self._settle()
 
     def _settle(self) -> None:
         """Wait for the disk, and record what is on it now."""
-        syncing, self._syncing = self._syncing, None
-        if syncing is not None:
-            syncing.wait()
-            self._put(syncing.lines)
-
-    def _put(self, lines: Iterable[tuple[int, int, int, int]]) -> None:
-        for line in lines:
-            self._journal.put("at", *line)
-        self._journal.flush()
+        with writing(self.part(self._number)):
+            self._disk.wait()
+        noted, self._noted = self._noted, None
+        if noted is not None:
+            for line in noted:
+                self._journal.put("at", *line)
+            self._journal.flush()
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -278,14 +310,10 @@ class Workspace:
         if not self.place.moving:
             self._journal.put("moving", flush=True)
         known = {number: stat for _, number, stat in self._journal.lines("name")}
-        try:
+        with writing(self.folder):
             for number, path in enumerate(paths):
                 self._publish(number, path, known, force=force)
             self._sync_folder(paths[0])
-        except OSError as error:
-            if isinstance(error, SourceError):
-                raise
-            raise cannot_write(error, self.folder) from error
 
     def _publish(self, number: int, path: str, known: Mapping[int, object], *, force: bool) -> None:
         part = self.part(number)
@@ -318,9 +346,7 @@ class Workspace:
     def close(self, *, keep: bool) -> None:
         """Release everything; ``keep``: leave the folder, for the same command to continue."""
         self._meanwhile.stop()
-        if self._syncing is not None:
-            with suppress(SourceError):
-                self._syncing.wait()
+        self._disk.stop()
         self._close_part(sync=False)
         self._journal.close()
         if os.name == "nt":  # Windows does not remove open files
@@ -339,11 +365,6 @@ class Workspace:
             if name.endswith(".part") and name[:-5].isdecimal():
                 with suppress(OSError):
                     os.unlink(os.path.join(self.folder, name))
-
-
-def cannot_write(error: OSError, path: str) -> SourceError:
-    """Return an error that says why ``path`` cannot be written."""
-    return SourceError(f"cannot write: {error.strerror or error}", errno=error.errno, source=path)
 
 
 def refuse_taken(paths: Iterable[str], *, force: bool) -> None:

@@ -10,6 +10,8 @@ All methods raise OSError: FileExistsError if a name is taken, NotADirectoryErro
 A file gets its final name by a hard link, which fails if the name is taken; then the old name is removed. On Windows it
 is renamed, which fails there, too. On file systems without hard links an empty file is created first, only if the name
 is free, and replaced by the rename.
+
+Until a file is complete it is in a hidden folder at the root: `Workspace`.
 """
 
 from __future__ import annotations
@@ -19,22 +21,23 @@ import os
 import stat
 from contextlib import suppress
 
+from pparse.errors import OptionError
+from pparse.lazy import lazy_pattern
+from pparse.writers.files import try_lock
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Final
 
-_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
-_OWN: Final = (
-    os.O_RDWR
-    | os.O_CREAT
-    | os.O_APPEND
-    | getattr(os, "O_CLOEXEC", 0)
+_COMMON: Final = (
+    getattr(os, "O_CLOEXEC", 0)
     | getattr(os, "O_NOFOLLOW", 0)
-    | getattr(os, "O_NONBLOCK", 0)
     | getattr(os, "O_BINARY", 0)
     | getattr(os, "O_NOINHERIT", 0)
 )
+_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _COMMON
+_OWN: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NONBLOCK", 0) | _COMMON
 _FOLDER: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_DIRECTORY", 0)
 ANCHORED: Final = (
     {os.open, os.mkdir, os.stat, os.unlink, os.rename} <= os.supports_dir_fd
@@ -46,8 +49,112 @@ ANCHORED: Final = (
 _NO_LINKS: Final = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK)
 _LINKS: Final = hasattr(os, "link") and os.link in os.supports_dir_fd and os.link in os.supports_follow_symlinks
 
+WORK_NAME: Final = ".pparse-unfinished"
+JOURNAL_NAME: Final = "journal"
+_PARTIAL: Final = lazy_pattern(r"[0-9a-f]{16}\.partial")
 
-class AnchoredPlaces:
+
+class _Places:
+    """What is done in folders, each of which is a place: an open folder, or a path."""
+
+    def _at(self, place: Any, name: str) -> tuple[str, int | None]:
+        """Return how the system finds ``name``: a path, and the open folder that it counts from, if there is one."""
+        raise NotImplementedError
+
+    def _into(self, place: Any, name: str) -> tuple[str, int | None]:
+        """Do what `_at` does, to write there."""
+        return self._at(place, name)
+
+    def is_empty(self, place: Any, but: str = "") -> bool:
+        """Say whether the folder is empty, except for ``but``."""
+        if isinstance(place, int) and os.scandir not in os.supports_fd:
+            return all(name == but for name in os.listdir(place))
+        with os.scandir(place) as found:
+            return all(entry.name == but for entry in found)
+
+    def names(self, place: Any) -> list[str]:
+        """Return the names in the folder."""
+        return os.listdir(place)
+
+    def look(self, place: Any, name: str) -> os.stat_result | None:
+        """Return the status of ``name``, without following a link; None if it does not exist."""
+        path, anchor = self._at(place, name)
+        with suppress(FileNotFoundError):
+            return os.stat(path, dir_fd=anchor, follow_symlinks=False)
+        return None
+
+    def make_folder(self, place: Any, name: str) -> None:
+        """Create the folder ``name``."""
+        path, anchor = self._into(place, name)
+        os.mkdir(path, 0o777, dir_fd=anchor)
+
+    def create(self, place: Any, name: str) -> int:
+        """Create the file ``name`` and open it for writing."""
+        path, anchor = self._into(place, name)
+        return os.open(path, _FLAGS, 0o666, dir_fd=anchor)
+
+    def own(self, place: Any, name: str) -> int:
+        """Open our own file ``name`` for reading and writing; create it if it is missing."""
+        path, anchor = self._into(place, name)
+        descriptor = os.open(path, _OWN, 0o600, dir_fd=anchor)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise FileExistsError(errno.EEXIST, "is not a file of this program", name)
+        return descriptor
+
+    def remove(self, place: Any, name: str, descriptor: int) -> None:
+        """Remove ``name`` if it still is the file of ``descriptor``; close the descriptor."""
+        try:
+            path, anchor = self._into(place, name)
+            same = _same(os.stat(path, dir_fd=anchor, follow_symlinks=False), os.fstat(descriptor))
+        finally:
+            os.close(descriptor)  # Windows does not remove open files
+        if same:
+            os.unlink(path, dir_fd=anchor)
+
+    def unlink(self, place: Any, name: str) -> None:
+        """Remove the file or link ``name``."""
+        path, anchor = self._into(place, name)
+        os.unlink(path, dir_fd=anchor)
+
+    def remove_folder(self, place: Any, name: str) -> None:
+        """Remove the folder ``name``, which must be empty."""
+        path, anchor = self._into(place, name)
+        os.rmdir(path, dir_fd=anchor)
+
+    def rename(self, source: Any, old: str, place: Any, new: str) -> None:
+        """Rename the file ``old`` of ``source`` to ``new``, replacing a file or link of that name."""
+        path, anchor = self._into(place, new)
+        origin, start = self._at(source, old)
+        os.replace(origin, path, src_dir_fd=start, dst_dir_fd=anchor)
+
+    def move(self, source: Any, old: str, place: Any, new: str, claiming: Callable[[], object]) -> None:
+        """Rename the file ``old`` of ``source`` to ``new``, if that name is free.
+
+        ``claiming`` is called before an empty file takes the name, on file systems without hard links.
+        """
+        path, anchor = self._into(place, new)
+        origin, start = self._at(source, old)
+        try:
+            if anchor is None:
+                os.link(origin, path)
+            elif _LINKS:
+                os.link(origin, path, src_dir_fd=start, dst_dir_fd=anchor, follow_symlinks=False)
+            else:
+                raise OSError(errno.ENOSYS, "no hard links")
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            if self.look(place, new) is not None:
+                raise FileExistsError(errno.EEXIST, "is there", new) from error
+            claiming()
+            os.close(self.create(place, new))
+            self.rename(source, old, place, new)
+        else:
+            os.unlink(origin, dir_fd=start)
+
+
+class AnchoredPlaces(_Places):
     """Places as descriptors of open folders. Every place must be closed with `leave`."""
 
     def root(self, folder: str) -> int:
@@ -62,22 +169,8 @@ class AnchoredPlaces:
         """Close a place."""
         os.close(place)
 
-    def is_empty(self, place: int, but: str = "") -> bool:
-        """Say whether the folder is empty, except for ``but``."""
-        if os.scandir not in os.supports_fd:
-            return all(name == but for name in os.listdir(place))
-        with os.scandir(place) as found:
-            return all(entry.name == but for entry in found)
-
-    def names(self, place: int) -> list[str]:
-        """Return the names in the folder."""
-        return os.listdir(place)
-
-    def look(self, place: int, name: str) -> os.stat_result | None:
-        """Return the status of ``name``, without following a link; None if it does not exist."""
-        with suppress(FileNotFoundError):
-            return os.stat(name, dir_fd=place, follow_symlinks=False)
-        return None
+    def _at(self, place: int, name: str) -> tuple[str, int | None]:
+        return name, place
 
     def enter(self, place: int, name: str) -> int:
         """Open the folder ``name``."""
@@ -85,59 +178,9 @@ class AnchoredPlaces:
             return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=place)
         except OSError as error:
             # A link gives ENOTDIR, ELOOP or EMLINK, depending on the system.
-            if self._is_folder(place, name):
+            if stat.S_ISDIR(os.stat(name, dir_fd=place, follow_symlinks=False).st_mode):
                 raise
             raise NotADirectoryError(error.errno, "is not a folder", name) from error
-
-    def make_folder(self, place: int, name: str) -> None:
-        """Create the folder ``name``."""
-        os.mkdir(name, 0o777, dir_fd=place)
-
-    def create(self, place: int, name: str) -> int:
-        """Create the file ``name`` and open it for writing."""
-        return os.open(name, _FLAGS, 0o666, dir_fd=place)
-
-    def remove(self, place: int, name: str, descriptor: int) -> None:
-        """Remove ``name`` if it still is the file of ``descriptor``; close the descriptor."""
-        try:
-            same = _same(os.stat(name, dir_fd=place, follow_symlinks=False), os.fstat(descriptor))
-        finally:
-            os.close(descriptor)
-        if same:
-            os.unlink(name, dir_fd=place)
-
-    def own(self, place: int, name: str) -> int:
-        """Open our own file ``name`` for reading and writing; create it if it is missing."""
-        return _regular(os.open(name, _OWN, 0o600, dir_fd=place), name)
-
-    def unlink(self, place: int, name: str) -> None:
-        """Remove the file or link ``name``."""
-        os.unlink(name, dir_fd=place)
-
-    def remove_folder(self, place: int, name: str) -> None:
-        """Remove the folder ``name``, which must be empty."""
-        os.rmdir(name, dir_fd=place)
-
-    def rename(self, source: int, old: str, place: int, new: str) -> None:
-        """Rename the file ``old`` of ``source`` to ``new``, replacing a file or link of that name."""
-        os.rename(old, new, src_dir_fd=source, dst_dir_fd=place)
-
-    def move(self, source: int, old: str, place: int, new: str, claiming: Callable[[], object]) -> None:
-        """Rename the file ``old`` of ``source`` to ``new``, if that name is free.
-
-        ``claiming`` is called before an empty file takes the name, on file systems without hard links.
-        """
-        try:
-            if not _LINKS:
-                raise OSError(errno.ENOSYS, "no hard links")
-            os.link(old, new, src_dir_fd=source, dst_dir_fd=place, follow_symlinks=False)
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            _claim(self, place, new, claiming)
-            self.rename(source, old, place, new)
-        else:
-            os.unlink(old, dir_fd=source)
 
     def finish(self, place: int, name: str, descriptor: int, changed: int | None) -> os.stat_result:
         """Close the file, set its modification time (nanoseconds) unless that is None, and return its status."""
@@ -149,12 +192,8 @@ class AnchoredPlaces:
         finally:
             os.close(descriptor)
 
-    @staticmethod
-    def _is_folder(place: int, name: str) -> bool:
-        return stat.S_ISDIR(os.stat(name, dir_fd=place, follow_symlinks=False).st_mode)
 
-
-class PathPlaces:
+class PathPlaces(_Places):
     """Places as absolute paths of folders. Each part below the root was checked on the way."""
 
     def root(self, folder: str) -> str:
@@ -172,20 +211,14 @@ class PathPlaces:
     def leave(self, place: str) -> None:
         """Do nothing: a path needs no closing."""
 
-    def is_empty(self, place: str, but: str = "") -> bool:
-        """Say whether the folder is empty, except for ``but``."""
-        with os.scandir(place) as found:
-            return all(entry.name == but for entry in found)
+    def _at(self, place: str, name: str) -> tuple[str, int | None]:
+        return os.path.join(place, name), None
 
-    def names(self, place: str) -> list[str]:
-        """Return the names in the folder."""
-        return os.listdir(place)
-
-    def look(self, place: str, name: str) -> os.stat_result | None:
-        """Return the status of ``name``, without following a link; None if it does not exist."""
-        with suppress(FileNotFoundError):
-            return os.lstat(os.path.join(place, name))
-        return None
+    def _into(self, place: str, name: str) -> tuple[str, int | None]:
+        """Do what `_at` does, to write there: the place must still be a folder."""
+        if not _is_real_folder(os.lstat(place)):
+            raise NotADirectoryError(0, "is not a folder", os.path.basename(place))
+        return self._at(place, name)
 
     def enter(self, place: str, name: str) -> str:
         """Return the folder ``name``."""
@@ -194,20 +227,14 @@ class PathPlaces:
             raise NotADirectoryError(0, "is not a folder", name)
         return path
 
-    def make_folder(self, place: str, name: str) -> None:
-        """Create the folder ``name``."""
-        self._check(place)
-        os.mkdir(os.path.join(place, name))
-
     def create(self, place: str, name: str) -> int:
         """Create the file ``name`` and open it for writing."""
-        self._check(place)
-        path = os.path.join(place, name)
+        path, _ = self._into(place, name)
         if os.path.lexists(path):  # even a broken link, through which Windows would create a file
             raise FileExistsError(0, "is there", name)
-        descriptor = os.open(path, _FLAGS | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOINHERIT", 0), 0o666)
+        descriptor = super().create(place, name)
         try:
-            self._check(place)
+            self._into(place, name)
             if not _same(os.lstat(path), os.fstat(descriptor)):
                 raise NotADirectoryError(0, "was replaced while it was created", name)
         except OSError:
@@ -215,59 +242,19 @@ class PathPlaces:
             raise
         return descriptor
 
-    def remove(self, place: str, name: str, descriptor: int) -> None:
-        """Remove ``name`` if it still is the file of ``descriptor``; close the descriptor."""
-        path = os.path.join(place, name)
-        try:
-            self._check(place)
-            same = _same(os.lstat(path), os.fstat(descriptor))
-        finally:
-            os.close(descriptor)  # Windows does not remove open files
-        if same:
-            os.unlink(path)
-
     def own(self, place: str, name: str) -> int:
         """Open our own file ``name`` for reading and writing; create it if it is missing."""
-        self._check(place)
-        path = os.path.join(place, name)
-        if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
+        found = self.look(place, name)
+        if found is not None and not stat.S_ISREG(found.st_mode):
             raise FileExistsError(errno.EEXIST, "is not a file of this program", name)
-        return _regular(os.open(path, _OWN, 0o600), name)
-
-    def unlink(self, place: str, name: str) -> None:
-        """Remove the file or link ``name``."""
-        self._check(place)
-        os.unlink(os.path.join(place, name))
-
-    def remove_folder(self, place: str, name: str) -> None:
-        """Remove the folder ``name``, which must be empty."""
-        self._check(place)
-        os.rmdir(os.path.join(place, name))
-
-    def rename(self, source: str, old: str, place: str, new: str) -> None:
-        """Rename the file ``old`` of ``source`` to ``new``, replacing a file or link of that name."""
-        self._check(place)
-        os.replace(os.path.join(source, old), os.path.join(place, new))
+        return super().own(place, name)
 
     def move(self, source: str, old: str, place: str, new: str, claiming: Callable[[], object]) -> None:
-        """Rename the file ``old`` of ``source`` to ``new``, if that name is free.
-
-        ``claiming`` is called before an empty file takes the name, on file systems without hard links.
-        """
-        self._check(place)
-        origin, path = os.path.join(source, old), os.path.join(place, new)
+        """Rename the file ``old`` of ``source`` to ``new``, if that name is free."""
         if os.name == "nt":
-            os.rename(origin, path)  # which replaces nothing there
-            return
-        try:
-            os.link(origin, path)
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            _claim(self, place, new, claiming)
-            os.replace(origin, path)
+            os.rename(os.path.join(source, old), self._into(place, new)[0])  # which replaces nothing there
         else:
-            os.unlink(origin)
+            super().move(source, old, place, new, claiming)
 
     def finish(self, place: str, name: str, descriptor: int, changed: int | None) -> os.stat_result:
         """Close the file, set its modification time (nanoseconds) unless that is None, and return its status."""
@@ -283,11 +270,6 @@ class PathPlaces:
                 found = os.lstat(path)
         return found
 
-    @staticmethod
-    def _check(place: str) -> None:
-        if not _is_real_folder(os.lstat(place)):
-            raise NotADirectoryError(0, "is not a folder", os.path.basename(place))
-
 
 Places = AnchoredPlaces | PathPlaces
 
@@ -295,21 +277,6 @@ Places = AnchoredPlaces | PathPlaces
 def places() -> Places:
     """Return the safest implementation for this system."""
     return AnchoredPlaces() if ANCHORED else PathPlaces()
-
-
-def _claim(places: Places, place: Any, name: str, claiming: Callable[[], object]) -> None:
-    """Create ``name`` as an empty file if the name is free; call ``claiming`` first."""
-    if places.look(place, name) is not None:
-        raise FileExistsError(errno.EEXIST, "is there", name)
-    claiming()
-    os.close(places.create(place, name))
-
-
-def _regular(descriptor: int, name: str) -> int:
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise FileExistsError(errno.EEXIST, "is not a file of this program", name)
-    return descriptor
 
 
 def _is_real_folder(found: os.stat_result) -> bool:
@@ -320,3 +287,100 @@ def _is_real_folder(found: os.stat_result) -> bool:
 
 def _same(one: os.stat_result, other: os.stat_result) -> bool:
     return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+
+
+class Workspace:
+    """The hidden folder `WORK_NAME` of ``root``, created on demand.
+
+    Everything in it is unfinished: files called ``<16 hexadecimal digits>.partial``, and the journal
+    (`pparse.recovery.journal`). It is removed when everything is done, unless somebody else put something into it.
+    """
+
+    def __init__(self, places: Places, root: Any) -> None:
+        self._places: Any = places
+        self._root: Any = root
+        self._place: Any = None
+
+    @property
+    def is_there(self) -> bool:
+        """Say whether something has its name, such as the folder of an earlier run."""
+        return self._places.look(self._root, WORK_NAME) is not None
+
+    def open(self) -> Any:
+        """Return the place of the folder; create it if it is missing. `close` releases it."""
+        if self._place is None:
+            with suppress(FileExistsError):
+                self._places.make_folder(self._root, WORK_NAME)
+            try:
+                self._place = self._places.enter(self._root, WORK_NAME)
+            except NotADirectoryError as error:
+                raise OSError(errno.EEXIST, f"{WORK_NAME} exists and is not a folder") from error
+        return self._place
+
+    def create(self) -> tuple[Any, str, int]:
+        """Create a new file; return its own place, its name, and its descriptor."""
+        while True:
+            place = self._places.again(self.open())
+            name = f"{os.urandom(8).hex()}.partial"
+            try:
+                return place, name, self._places.create(place, name)
+            except FileExistsError:
+                self._places.leave(place)
+            except FileNotFoundError:
+                # Another target of this folder finished, and removed the empty folder.
+                self._places.leave(place)
+                if self.is_there:
+                    raise
+                self._leave()
+            except BaseException:
+                self._places.leave(place)
+                raise
+
+    def sweep(self) -> None:
+        """Remove the unfinished files of a run that was killed. Nothing else in the folder is touched."""
+        place = self.open()
+        for name in self._places.names(place):
+            if _PARTIAL.fullmatch(name):
+                self._places.unlink(place, name)
+
+    def journal(self, *, make: bool) -> int | None:
+        """Open and lock the journal; None if there is none and ``make`` is false.
+
+        Raise `OptionError` if another process has locked it.
+        """
+        while True:
+            if not make and (not self.is_there or self._places.look(self.open(), JOURNAL_NAME) is None):
+                return None
+            descriptor: int = self._places.own(self.open(), JOURNAL_NAME)
+            try:
+                if try_lock(descriptor) is False:  # None: the system has no locks
+                    raise OptionError("another process is writing to this folder now")
+                found = self._places.look(self.open(), JOURNAL_NAME)
+            except BaseException:
+                os.close(descriptor)
+                raise
+            if found is not None and found.st_ino == os.fstat(descriptor).st_ino:
+                return descriptor
+            os.close(descriptor)  # its run has just ended
+
+    def remove_journal(self, descriptor: int) -> None:
+        """Remove the journal and close it."""
+        if os.name == "nt":  # Windows does not remove open files
+            os.close(descriptor)
+            self._places.unlink(self.open(), JOURNAL_NAME)
+            return
+        try:
+            self._places.unlink(self.open(), JOURNAL_NAME)
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        """Release the folder; remove it if it is empty."""
+        if self._place is not None:
+            self._leave()
+            with suppress(OSError):
+                self._places.remove_folder(self._root, WORK_NAME)
+
+    def _leave(self) -> None:
+        place, self._place = self._place, None
+        self._places.leave(place)

@@ -22,13 +22,14 @@ A unit that was not finished when the run was killed is repeated from its beginn
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from array import array
+from contextlib import contextmanager
 
-from pparse.errors import SourceError
+from pparse.errors import CancelledError, SourceError
 from pparse.limits import MIB
-from pparse.recovery.hash_table import HashTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,10 +39,15 @@ if TYPE_CHECKING:
     from pparse.budget import MemoryBudget
 
 SCHEMA: Final = 1
+_NAME: Final = "the journal"  # in messages
 _BLOCK: Final = 64 << 10
 _LONGEST: Final = 64 * MIB  # of a line: the gaps of a file are bounded, and so are names
 _FLUSHED: Final = 64 << 10
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
+_FREE: Final = 0
+_REMOVED: Final = 1  # a search continues after it
+_FIRST_SLOTS: Final = 1 << 10
 
 
 class Journal:
@@ -83,10 +89,8 @@ class Journal:
                     break  # not a line of a journal
                 end = stop
             self.pending = None if begun is None else begun[1]
-        try:
+        with writing(_NAME):
             os.ftruncate(self.descriptor, end)
-        except OSError as error:
-            raise _cannot_write(error) from error
 
     def _index(self, entry: list[Any], offset: int, begun: tuple[int, int] | None) -> tuple[int, int] | None:
         """Index one line; return the unit that is unfinished after it. Raise ValueError or IndexError."""
@@ -114,16 +118,6 @@ class Journal:
                 return
             yield offset, found[1], entry
             offset = found[1]
-
-    def names(self) -> Iterator[tuple[str, list[Any]]]:
-        """Yield path and known attributes of all files that have their names. Raise `SourceError`."""
-        for entry in self.lines("name"):
-            yield entry[1], entry[2]
-
-    def folders(self) -> Iterator[str]:
-        """Yield the paths of all folders that were created. Raise `SourceError`."""
-        for entry in self.lines("folder"):
-            yield entry[1]
 
     def lines(self, kind: str) -> Iterator[list[Any]]:
         """Yield the lines of one kind, also those that only whoever continues the run knows. Raise `SourceError`."""
@@ -162,15 +156,6 @@ class Journal:
         if flush or len(self._buffer) >= _FLUSHED:
             self.flush()
 
-    def put_unit(self, number: int, key: str) -> None:
-        """Add the line that begins a unit; ``key`` is hexadecimal digits."""
-        self._buffer += b'["unit",%d,"%s"]\n' % (number, key.encode("ascii"))
-
-    def put_end(self, *, entered: bool) -> None:
-        """Add the line that ends a unit, and flush. Raise `SourceError`."""
-        self._buffer += b'["entered"]\n' if entered else b'["done"]\n'
-        self.flush()
-
     def _append(self, entry: object) -> None:
         self._buffer += _encode(entry).encode("ascii") + b"\n"
 
@@ -178,11 +163,9 @@ class Journal:
         """Write the added lines to the file. Raise `SourceError`."""
         view = memoryview(bytes(self._buffer))
         self._buffer = bytearray()
-        try:
+        with writing(_NAME):
             while view:
                 view = view[os.write(self.descriptor, view) :]
-        except OSError as error:
-            raise _cannot_write(error) from error
 
     def close(self) -> None:
         """Release the memory; the file stays open."""
@@ -233,5 +216,95 @@ def _decoded(line: bytes) -> Any:
         return None
 
 
-def _cannot_write(error: OSError) -> SourceError:
-    return SourceError(f"cannot write: {error.strerror or error}", errno=error.errno, source="the journal")
+def was_stopped(error: BaseException | None) -> bool:
+    """Say whether an error means that the user stops, and may continue later."""
+    return isinstance(error, CancelledError) or (error is not None and not isinstance(error, Exception))
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """Say whether an error means that the disk, or the quota, is full."""
+    return isinstance(error, SourceError) and error.errno in _FULL
+
+
+def cannot_write(error: Exception, path: str) -> SourceError:
+    """Return an error that says why ``path`` cannot be written."""
+    reason = getattr(error, "strerror", None) or error
+    return SourceError(f"cannot write: {reason}", errno=getattr(error, "errno", None), source=path)
+
+
+@contextmanager
+def writing(path: str) -> Iterator[None]:
+    """Raise `SourceError` for ``path`` where the disk refuses something."""
+    try:
+        yield
+    except SourceError:
+        raise
+    except OSError as error:
+        raise cannot_write(error, path) from error
+
+
+class HashTable:
+    """A set of integers below 2^64, 8 bytes each: the names that are taken, even if there are millions.
+
+    They are in an array that is at most two thirds full (open addressing, linear probing).
+
+    Its memory is charged to ``budget``. 0 and 1 are not distinguished from 2 and 3, which is harmless for hashes.
+    """
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._charge = budget.charge(8 * _FIRST_SLOTS, "the table of names")
+        self._slots = _empty(_FIRST_SLOTS)
+        self._used = 0  # slots that are not free, the removed ones included
+
+    def __contains__(self, key: int) -> bool:
+        return self._slots[self._find(self._slots, key)] != _FREE
+
+    def add(self, key: int) -> None:
+        """Add ``key``. Raise `LimitError` if the table must grow beyond the memory budget."""
+        if 3 * self._used >= 2 * len(self._slots):
+            self._grow()
+        at = self._find(self._slots, key)
+        if self._slots[at] == _FREE:
+            self._slots[at] = _legal(key)
+            self._used += 1
+
+    def discard(self, key: int) -> None:
+        """Remove ``key``, if it is there."""
+        at = self._find(self._slots, key)
+        if self._slots[at] != _FREE:
+            self._slots[at] = _REMOVED
+
+    def close(self) -> None:
+        """Release the memory."""
+        self._slots = _empty(1)
+        self._charge.release()
+
+    @staticmethod
+    def _find(slots: array[int], key: int) -> int:
+        """Return the slot of ``key``, or the free one at which the search for it ended."""
+        key = _legal(key)
+        mask = len(slots) - 1
+        at = key & mask
+        while slots[at] not in (_FREE, key):
+            at = (at + 1) & mask
+        return at
+
+    def _grow(self) -> None:
+        size = 2 * len(self._slots)
+        self._charge.resize(8 * (size + len(self._slots)))
+        grown = _empty(size)
+        self._used = 0
+        for key in self._slots:
+            if key > _REMOVED:
+                grown[self._find(grown, key)] = key
+                self._used += 1
+        self._slots = grown
+        self._charge.resize(8 * size)
+
+
+def _legal(key: int) -> int:
+    return key if key > _REMOVED else key + 2
+
+
+def _empty(slots: int) -> array[int]:
+    return array("Q", bytes(8 * slots))

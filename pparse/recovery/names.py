@@ -32,27 +32,11 @@ _DEVICES: Final = frozenset(
 )
 _FORBIDDEN: Final = str.maketrans(dict.fromkeys('<>:"|?*', "_"))  # on Windows; a colon there names a hidden stream
 _DRIVE: Final = lazy_pattern(r"[A-Za-z]:")
-# Characters without width, that reverse the writing direction, or that break a line: first and last of each run.
-_HIDDEN: Final = (
-    (0x00, 0x1F),
-    (0x7F, 0x9F),
-    (0xAD, 0xAD),
-    (0x034F, 0x034F),
-    (0x061C, 0x061C),
-    (0x115F, 0x1160),
-    (0x17B4, 0x17B5),
-    (0x180B, 0x180F),
-    (0x200B, 0x200F),
-    (0x2028, 0x202E),
-    (0x2060, 0x206F),
-    (0x3164, 0x3164),
-    (0xFEFF, 0xFEFF),
-    (0xFFA0, 0xFFA0),
-    (0xFFF9, 0xFFFB),
-    (0x13430, 0x1343F),
-    (0x1BCA0, 0x1BCA3),
-    (0x1D173, 0x1D17A),
-    (0xE0000, 0xE0FFF),
+# Characters without width, that reverse the writing direction, or that break a line.
+_HIDDEN: Final = lazy_pattern(
+    r"[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f-\u1160\u17b4-\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    r"\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\U00013430-\U0001343f\U0001bca0-\U0001bca3"
+    r"\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 
 
@@ -64,7 +48,7 @@ class _Harmless(dict[int, str | int]):
             return f"%{code - 0xDC00:02X}"
         if 0xD800 <= code <= 0xDFFF:  # half of a surrogate pair: no file system accepts it
             return f"%u{code:04X}"
-        return "_" if any(first <= code <= last for first, last in _HIDDEN) else code
+        return "_" if _HIDDEN.match(chr(code)) else code
 
 
 _HARMLESS: Final = _Harmless({ord("\\"): "/"})

@@ -90,6 +90,16 @@ def safetensors_header(entries: Iterable[Entry], metadata: Mapping[str, str] | N
     yield b"}"
 
 
+def safetensors_head(header: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """Yield the first ``size`` bytes of a safetensors file: the length of the header, the header, and spaces."""
+    yield (size - 8).to_bytes(8, "little")
+    at = 8
+    for piece in header:
+        at += len(piece)
+        yield piece
+    yield b" " * (size - at)
+
+
 def measured(header: Iterable[bytes]) -> tuple[int, int]:
     """Return the length of what `safetensors_header` yields, filled up, and how many of its entries readers accept."""
     length, accepted = 0, -1  # how it opens is no entry

@@ -9,16 +9,16 @@ import os
 from contextlib import suppress
 
 from pparse.data.files import real_path
-from pparse.errors import EndOfDataError, OptionError, PathError, SourceError
-from pparse.findings import FindingList, Severity
+from pparse.errors import EndOfDataError, FormatError, OptionError, PathError, SourceError
+from pparse.findings import Finding, FindingList, Severity
 from pparse.parsers.shards.shard_set import ShardSet
-from pparse.recovery.folder_files import whole_folder
-from pparse.recovery.plan import ExtractionPlan, files_beside, recognise
+from pparse.recovery.folder_writer import JOURNAL_NAME, WORK_NAME
+from pparse.recovery.journal import is_disk_full, was_stopped
+from pparse.recovery.model_files import base_name, files_beside, whole_folder
 from pparse.recovery.report import RecoveryReport
 from pparse.recovery.steps import run_of, unlike_all
-from pparse.recovery.target import REPORT_NAME, Target, default_max_output, is_disk_full, was_stopped
+from pparse.recovery.target import REPORT_NAME, Target
 from pparse.recovery.unpack import Unpacker
-from pparse.recovery.workspace import JOURNAL_NAME, WORK_NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.document.opening import Resume
     from pparse.recovery.report import RecoveredFile, Summary
-    from pparse.recovery.sink import LimitMet
+    from pparse.recovery.target_file import LimitMet
     from pparse.tree.result import Result
 
 
@@ -70,6 +70,32 @@ class Outcome:
         return self.summary.is_complete and not self.errors
 
 
+def recognise(document: Extraction) -> Result:
+    """Parse a document, or a container that is found somewhere in it, with the best parser.
+
+    Raise `FormatError` if there is none.
+    """
+    try:
+        return document.parse()
+    except FormatError:
+        from pparse.document.registry import hidden_format
+
+        name = hidden_format(document)
+        if name is None:
+            raise
+        document.assume(name)
+        result = document.parse()
+        result.findings.add(
+            Finding(
+                "searched",
+                f"no parser recognises it; something of {name} was found in it",
+                severity=Severity.NOTE,
+                source=base_name(document.name),
+            )
+        )
+        return result
+
+
 def open_target(
     document: Extraction,
     folder: str | os.PathLike[str],
@@ -85,11 +111,10 @@ def open_target(
     """
     session = document.session
     size = None if document.size is None else document.size + beside
-    most = default_max_output(size) if max_output is None else max_output
     return Target(
         os.fspath(folder),
         source_size=size,
-        max_bytes=most,
+        max_bytes=max_output,
         max_entries=session.limits.extracted_entries,
         max_expansion=session.limits.expansion_ratio,
         budget=session.budget,
@@ -130,7 +155,6 @@ def recover(
         with suppress(OSError):  # a run that was killed when only this was left to do
             os.rmdir(os.path.join(folder, WORK_NAME))
         raise OptionError(f"there is a {REPORT_NAME} in {os.fspath(folder)}; name another folder")
-    plan = ExtractionPlan(recursive=True, unclaimed=True, salvage=True, drain=True)
     stamp = files.stamp if files is not None else None
     run = run_of(document, "recover", stamp=stamp, max_output=max_output, exist_ok=exist_ok)
     size = files.size if files is not None else _size_beside(document, result)
@@ -142,7 +166,7 @@ def recover(
             if tell is not None:
                 tell(file)
 
-        unpacker = Unpacker(document, target, note, plan, findings)
+        unpacker = Unpacker(document, target, note, recursive=True, drain=True, salvage=True, findings=findings)
         try:
             if result is not None:
                 unpacker.run(result)
@@ -152,14 +176,14 @@ def recover(
             if was_stopped(error):
                 report.discard()
             elif not is_disk_full(error):
-                _finish(report, findings)
+                report.finish(findings)
             else:
                 with suppress(SourceError):
-                    _finish(report, findings)
+                    report.finish(findings)
             raise
-        summary = _finish(report, findings)
-    resume = unpacker.resume if files is not None else None
-    return Outcome(summary, findings, unpacker.limits, unpacker.resumed, resume)
+        summary = report.finish(findings)
+    resume = unpacker.models.resume if files is not None else None
+    return Outcome(summary, findings, unpacker.limits, unpacker.steps.resumed, resume)
 
 
 def _size_beside(document: Extraction, result: Result | None) -> int:
@@ -172,15 +196,6 @@ def _size_beside(document: Extraction, result: Result | None) -> int:
                 shard = parser.shard(name)
                 size += shard.known_end() - shard.start
     return size
-
-
-def _finish(report: RecoveryReport, findings: FindingList) -> Summary:
-    """Finish the report; remove it if there is no room for it."""
-    try:
-        return report.finish(findings)
-    except BaseException:
-        report.discard()
-        raise
 
 
 def is_unfinished(folder: str | os.PathLike[str]) -> bool:
@@ -223,11 +238,10 @@ def extract(
 
         result = recognise(document)
         run = run_of(document, "extract", max_output=max_output, exist_ok=exist_ok, recursive=recursive, wanted=chosen)
-        plan = ExtractionPlan(recursive=recursive, wanted=wanted, drain=drain)
         with open_target(document, folder, max_output=max_output, exist_ok=exist_ok or drain, run=run) as target:
-            unpacker = Unpacker(document, target, note, plan)
+            unpacker = Unpacker(document, target, note, recursive=recursive, drain=drain, wanted=wanted)
             unpacker.run(result)
-            resumed = resumed or unpacker.resumed
+            resumed = resumed or unpacker.steps.resumed
             if not unpacker.was_misled or target.journal is None:
                 break
             target.withdraw_all()

@@ -55,23 +55,6 @@ class RecoveredFile:
     ``doubtful`` and ``gaps`` may be iterators: `RecoveryReport.add` reads them once.
     """
 
-    __slots__ = (
-        "bytes",
-        "doubtful",
-        "gaps",
-        "is_part",
-        "mtime",
-        "offset",
-        "parts",
-        "path",
-        "raw_name",
-        "reason",
-        "sha256",
-        "source",
-        "status",
-        "verified",
-    )
-
     def __init__(
         self,
         path: str | None,
@@ -155,21 +138,6 @@ class RecoveredFile:
 
 class Summary:
     """Counts over all files of a recovery. As text, one line."""
-
-    __slots__ = (
-        "bytes",
-        "confirmed",
-        "counts",
-        "doubtful",
-        "gap_bytes",
-        "gaps",
-        "lost_parts",
-        "not_written",
-        "parts",
-        "parts_confirmed",
-        "set_apart",
-        "verified",
-    )
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(Status, 0)
@@ -279,18 +247,25 @@ class RecoveryReport:
         self.summary.add(file)
 
     def finish(self, findings: FindingList | Iterable[Finding] = ()) -> Summary:
-        """Write ``findings`` and the summary, and give the report its name. Raise `SourceError`."""
+        """Write ``findings`` and the summary, and give the report its name. If that fails, it is discarded.
+
+        Raise `SourceError`.
+        """
         if self._done:
             return self.summary
-        self._put(f'\n], "fill": {_dump(self._fill)}, "findings": [')
-        separator = "\n"
-        for finding in findings:
-            self._put(separator + _dump(_finding(finding)))
-            separator = ",\n"
-        omitted = getattr(findings, "omitted", 0)
-        self._put(f'\n], "omitted_findings": {omitted}, "summary": {_dump(self.summary.to_dict())}}}\n')
-        self._flush()
-        self._file.commit()
+        try:
+            self._put(f'\n], "fill": {_dump(self._fill)}, "findings": [')
+            separator = "\n"
+            for finding in findings:
+                self._put(separator + _dump(_finding(finding)))
+                separator = ",\n"
+            omitted = getattr(findings, "omitted", 0)
+            self._put(f'\n], "omitted_findings": {omitted}, "summary": {_dump(self.summary.to_dict())}}}\n')
+            self._flush()
+            self._file.commit()
+        except BaseException:
+            self.discard()
+            raise
         self._done = True
         return self.summary
 

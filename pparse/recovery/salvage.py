@@ -4,39 +4,62 @@
 other model with a viewer it saves the tensors, and of ONNX a model that refers to them. Beside the file itself it may
 write ``name.partial/``, a folder with the pieces that no valid file can hold, and ``name.rest.json``, which lists what
 the file lacks. Everything is streamed; the same input gives the same bytes.
+
+What the forms have in common is here: `Job`, one model file to save, and `Rest`, the list of what is lost.
 """
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from itertools import islice
 
+from pparse.containers.content import GapLog
 from pparse.data.stretches import joined
 from pparse.document.extraction import Extraction, extraction_of
+from pparse.document.registry import import_dotted, model_extensions, viewer_for
 from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.findings import Status
-from pparse.recovery.report import doubtful_name
-from pparse.recovery.salvage_job import Job
+from pparse.limits import MIB, count_words
+from pparse.recovery.report import RecoveredFile, doubtful_name
+from pparse.tensors.tensor_facts import there_words
+from pparse.tensors.viewer import Viewer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from typing import Final
 
+    from pparse.data.base import Data
     from pparse.parsers.protobuf.parser import ProtobufParser
-    from pparse.recovery.salvage_job import OnKept, Report
-    from pparse.recovery.target import Target
+    from pparse.recovery.target import Target, TargetFile
     from pparse.tree.result import Result
 
+    Report = Callable[[RecoveredFile], object]
+    OnKept = Callable[[str, int], object]
+
 _MAX_HOLES: Final = 10_000
-# Results of an attempt.
-_SAVED: Final = "saved"
-_UNHARMED: Final = "unharmed"
-_NOTHING: Final = "nothing"
+# What becomes of an attempt: a valid file; nothing is lost, so that the file is written as it is; nothing can be saved.
+SAVED: Final = "saved"
+UNHARMED: Final = "unharmed"
+NOTHING: Final = "nothing"
 PROTOBUF: Final = ("saved-model", "graph-def", "meta-graph", "protobuf")
-_OWN_FORMS: Final = ("safetensors", "riegeli", "cpb", "tfrecord", *PROTOBUF)
 _TENSORS: Final = "tensors"
+# What saves each form: the names of parsers, and all others that have a viewer.
+_SAVERS: Final = {
+    "safetensors": "salvage_safetensors:salvage_safetensors",
+    "riegeli": "salvage_records:salvage_riegeli",
+    "tfrecord": "salvage_records:salvage_tfrecord",
+    "cpb": "salvage_cpb:salvage_cpb",
+    **dict.fromkeys(PROTOBUF, "salvage_protobuf:salvage_protobuf"),
+    _TENSORS: "salvage_tensors:salvage_tensors",
+}
 # Of these, each part is judged by itself, also where the whole is in doubt.
 _JUDGED_APART: Final = ("safetensors", "tfrecord", _TENSORS)
+SCHEMA: Final = 1
+_STEP: Final = 1 * MIB
+# What a model is called whose bytes must not be opened as one.
+AS_FOUND: Final = "{}.partial/as-found.bin"
 
 
 def salvage(
@@ -47,55 +70,20 @@ def salvage(
     report: Report,
     kept: OnKept | None = None,
     is_alone: bool = True,
+    keep: bool = False,
 ) -> bool:
     """Write what is left of an incomplete model file as the valid file ``name`` of ``target``, and report it.
 
     ``report`` is called once for each file written, the new one first, and for each part of which nothing could be
     saved; no status is COMPLETE unless the part is. ``kept`` is called with name and size of every tensor of a
-    safetensors file that is in the new one; ``is_alone``: see `Job`. Return False, with nothing written or reported, if
-    the format has no such form, if nothing can be saved in it, or if nothing is lost, so that the file should be
-    written as it is. Raise `LimitError`; source errors propagate.
+    safetensors file that is in the new one; ``is_alone``: see `Job`. ``keep``: a model of which nothing can be saved is
+    written as it was found, under a name that no library takes for a model. Return False, with nothing written or
+    reported, if the format has no such form, if nothing can be saved in it, or if nothing is lost, so that the file
+    should be written as it is. Raise `LimitError`; source errors propagate.
     """
-    return _attempt(extraction, target, name, report, kept, is_alone=is_alone) is _SAVED
-
-
-def _attempt(
-    extraction: Extraction, target: Target, name: str, report: Report, kept: OnKept | None, *, is_alone: bool = True
-) -> str:
-    """Do what `salvage` does; distinguish files of which nothing is left from those to be written as they are."""
-    try:
-        result = extraction.parse()
-    except PASSING:
-        raise
-    except LimitError:
-        raise
-    except PparseError:
-        return _NOTHING
-    form = _form_of(result)
-    inner = extraction_of(result)
-    if form is None:
-        return _NOTHING
-    start, end = inner.start, max(inner.start, inner.known_end())
-    suspect_ranges = inner.data.suspect_ranges_in(start, end)
-    if suspect_ranges and form in ("riegeli", "cpb"):
-        suspect_ranges = _unproved(inner)
-    if form in PROTOBUF:
-        suspect_ranges = joined([*suspect_ranges, *islice(inner.data.holes(start, end), _MAX_HOLES)])
-    if suspect_ranges and form not in _JUDGED_APART:
-        return _save_apart(inner, form, suspect_ranges, target, name, report)
-    if form == _TENSORS and not _has_values(inner):
-        return _NOTHING
-    job = Job(inner, target, name, report)
-    job.kept, job.is_alone = kept, is_alone
-    return _SAVED if _save(job, form) else _UNHARMED if job.is_unharmed else _NOTHING
-
-
-def salvage_or_keep(extraction: Extraction, target: Target, name: str, *, report: Report) -> bool:
-    """Do what `salvage` does; a model of which nothing can be saved is written as it was found, under a name that no
-    library takes for a model."""
-    outcome = _attempt(extraction, target, name, report, None)
-    if outcome is not _NOTHING:
-        return outcome is _SAVED
+    outcome = _attempt(extraction, target, name, report, kept, is_alone=is_alone)
+    if outcome is not NOTHING or not keep:
+        return outcome is SAVED
     result = extraction.parse()
     if _form_of(result) is None or not _is_lost(extraction_of(result)):
         return False
@@ -105,13 +93,41 @@ def salvage_or_keep(extraction: Extraction, target: Target, name: str, *, report
     return True
 
 
+def _attempt(
+    extraction: Extraction, target: Target, name: str, report: Report, kept: OnKept | None, *, is_alone: bool
+) -> str:
+    """Do what `salvage` does; distinguish files of which nothing is left from those to be written as they are."""
+    try:
+        result = extraction.parse()
+    except PASSING:
+        raise
+    except LimitError:
+        raise
+    except PparseError:
+        return NOTHING
+    form = _form_of(result)
+    inner = extraction_of(result)
+    if form is None:
+        return NOTHING
+    start, end = inner.start, max(inner.start, inner.known_end())
+    suspect_ranges = inner.data.suspect_ranges_in(start, end)
+    if suspect_ranges and form in ("riegeli", "cpb"):
+        suspect_ranges = _unproved(inner)
+    if form in PROTOBUF:
+        suspect_ranges = joined([*suspect_ranges, *islice(inner.data.holes(start, end), _MAX_HOLES)])
+    if suspect_ranges and form not in _JUDGED_APART:
+        return _save_apart(inner, form, suspect_ranges, target, name, report)
+    if form == _TENSORS and not _has_values(inner):
+        return NOTHING
+    job = Job(inner, target, name, report)
+    job.kept, job.is_alone = kept, is_alone
+    return _save(job, form)
+
+
 def _form_of(result: Result) -> str | None:
     """Return how what is left of a document is saved; None if it is no model, or one in several files."""
-    from pparse.document.registry import viewer_for
-    from pparse.tensors.viewer import Viewer
-
     name = result.parser.name
-    if name in _OWN_FORMS:
+    if name in _SAVERS:
         return name
     if result.parser.reads == "folder":
         return None
@@ -121,16 +137,12 @@ def _form_of(result: Result) -> str | None:
 
 def _has_values(extraction: Extraction) -> bool:
     """Say whether the bytes of a model's tensors were looked for; if not, its file is all that can be saved."""
-    from pparse.document.registry import viewer_for
-
     viewer = viewer_for(extraction)
     return viewer is not None and viewer.has_values
 
 
 def _is_lost(extraction: Extraction) -> bool:
     """Say whether an error is known in a model of which nothing could be saved."""
-    from pparse.document.registry import viewer_for
-
     viewer = viewer_for(extraction)
     whole = extraction.status is Status.COMPLETE and (viewer is None or viewer.alone.status is Status.COMPLETE)
     return not whole or bool(extraction.findings.errors)
@@ -141,9 +153,7 @@ def _is_sound(result: Result) -> bool:
     from pparse.parsers.protobuf.check import Checker
 
     if result.parser.name == "cpb":
-        from pparse.recovery.salvage_cpb import is_whole
-
-        return is_whole(result.parser)  # type: ignore[arg-type]
+        return bool(import_dotted("pparse.recovery.salvage_cpb:is_whole")(result.parser))
     if result.parser.name not in PROTOBUF:
         return False
     parser: ProtobufParser = result.parser  # type: ignore[assignment]
@@ -183,8 +193,8 @@ def _save_apart(
     if form in ("riegeli", "cpb"):
         job.end = end  # a suspect end counts as lost: there may have been more chunks than those before it
     with suppress(MalformedError, EndOfDataError, GapError):
-        if not _save(job, form) and job.is_unharmed:
-            return _UNHARMED
+        if _save(job, form) is UNHARMED:
+            return UNHARMED
     job = Job(extraction, target, doubtful_name(name), report)
     with target.create(job.name) as file:
         gaps = job.copy_known(file, start, end)
@@ -192,32 +202,234 @@ def _save_apart(
     reason = f"some of its bytes may be wrong: {why}"
     known = [(low - start, high - low) for low, high in suspect_ranges]
     job.report(file, Status.DAMAGED, reason, offset=start, gaps=gaps, doubtful=known)
-    return _SAVED
+    return SAVED
 
 
-def _save(job: Job, form: str) -> bool:
-    if form == "safetensors":
-        from pparse.recovery.salvage_safetensors import salvage_safetensors
+def _save(job: Job, form: str) -> str:
+    outcome: str = import_dotted(f"pparse.recovery.{_SAVERS[form]}")(job)
+    return outcome
 
-        return salvage_safetensors(job)
-    if form == "tfrecord":
-        from pparse.recovery.salvage_tfrecord import salvage_tfrecord
 
-        return salvage_tfrecord(job)
-    if form == _TENSORS:
-        from pparse.recovery.salvage_tensors import salvage_tensors
+# -- what the forms have in common -------------------------------------------------------------------------------------
 
-        return salvage_tensors(job)
-    if form == "riegeli":
-        from pparse.recovery.salvage_riegeli import salvage_riegeli
 
-        return salvage_riegeli(job)
-    if form == "cpb":
-        from pparse.recovery.salvage_cpb import salvage_cpb
+def is_model_name(name: str) -> bool:
+    """Say whether a library would take a file for a model by its name."""
+    return name.lower().endswith(model_extensions())
 
-        return salvage_cpb(job)
-    if form in PROTOBUF:
-        from pparse.recovery.salvage_protobuf import salvage_protobuf
 
-        return salvage_protobuf(job)
-    return False
+def has_lost_bytes(extraction: Extraction) -> bool:
+    """Say whether bytes in a document are lost or in doubt; not if only its end is not there."""
+    data, start, end = extraction.data, extraction.start, extraction.known_end()
+    gap = data.next_gap(start)
+    return (gap is not None and gap.offset < end) or bool(data.suspect_ranges_in(start, end))
+
+
+class Job:
+    """One file to save: where it is read from, and where it is written to.
+
+    Its bytes are ``data[start:end]``. After ``solid`` (in most files that is ``end``) the places of bytes are not
+    known, since an unknown number of bytes is missing before them.
+    """
+
+    def __init__(self, extraction: Extraction, target: Target, name: str, report: Report) -> None:
+        self.extraction = extraction
+        """The document."""
+        self.session = extraction.session
+        self.data = extraction.data
+        """The bytes of the document and what is around it."""
+        self.start = extraction.start
+        """Offset of the first byte of the document in `data`."""
+        self.end = max(self.start, extraction.known_end())
+        """Offset after the last known byte of the document."""
+        self.target = target
+        """The folder to write to."""
+        self.name = name
+        """Name of the new file."""
+        self.kept: OnKept | None = None
+        self.is_alone = True
+        """Whether nothing else is written of the document: not if the caller writes it as it was found, too."""
+        self._report = report
+        self._done = 0
+        self.loose = [
+            gap
+            for gap in self.data.gaps
+            if (gap.length is None or not gap.exact) and self.start <= gap.offset < self.end
+        ]
+        self.solid = self.loose[0].offset if self.loose else self.end
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether bytes are missing anywhere but at the end."""
+        gap = self.data.next_gap(self.start)
+        return gap is not None and gap.offset < self.end and gap.length is not None
+
+    def report(self, file: TargetFile, status: Status, reason: str | None, **known: object) -> None:
+        """Report a file that was written."""
+        known.setdefault("source", self.extraction.path)
+        self._report(RecoveredFile.written(file, status, reason=reason, **known))
+
+    def report_as(self, entry: RecoveredFile) -> None:
+        """Report a file, or a part that could not be saved."""
+        entry.is_part = entry.path is None
+        entry.source = self.extraction.path
+        self._report(entry)
+
+    def advance(self, count: int, total: int | None) -> None:
+        """Count written bytes and report the progress. Raise `CancelledError` if the caller cancels."""
+        self.session.check_cancelled()
+        self._done += count
+        if self.session.progress is not None:
+            self.session.progress(self._done, total, "saving")
+
+    def pieces(self, start: int, stop: int) -> Iterator[bytes]:
+        """Yield the bytes ``[start, stop)`` of `data`; raises what `Data.pread` does."""
+        while start < stop:
+            chunk = self.data.pread(start, min(_STEP, stop - start))
+            if not chunk:
+                return
+            yield chunk
+            start += len(chunk)
+
+    def copy_known(self, file: TargetFile, start: int, stop: int, data: Data | None = None) -> GapLog:
+        """Write the bytes ``[start, stop)``, gaps as holes; return the gaps, with offsets in the file.
+
+        ``data``: where they are, if not in those of the document. Ends early where nothing more can be read.
+        """
+        data = self.data if data is None else data
+        gaps = GapLog()
+        offset = start
+        while offset < stop:
+            self.advance(0, None)
+            try:
+                chunk = data.pread(offset, min(_STEP, stop - offset))
+            except GapError as gap:
+                if gap.length is None:
+                    break
+                count = min(gap.length, stop - offset)
+                gaps.add(offset - start, count)
+                file.skip(count)
+                offset += count
+                continue
+            except (MalformedError, EndOfDataError):
+                break
+            if not chunk:
+                break
+            file.write(chunk)
+            offset += len(chunk)
+        return gaps
+
+    def save_piece(
+        self,
+        name: str,
+        start: int,
+        stop: int,
+        reason: str,
+        status: Status = Status.DAMAGED,
+        *,
+        if_known: bool = False,
+    ) -> bool:
+        """Write the bytes ``[start, stop)`` as the file ``name``, as `copy_known` does, and report it.
+
+        ``if_known``: there is no file if not one of them is known. Return whether there is one.
+        """
+        with self.target.create(name) as file:
+            gaps = self.copy_known(file, start, stop)
+            if if_known and file.bytes == gaps.known:
+                file.discard()
+                return False
+        self.report(file, status, reason, offset=start, gaps=gaps)
+        return True
+
+    def save_as_found(self) -> None:
+        """Write the bytes of a model that cannot be made valid, under a name that no library takes for a model."""
+        reason = "no tensor, record or field is whole; these are the bytes as found"
+        self.save_piece(AS_FOUND.format(self.name), self.start, self.end, reason)
+
+    def give_up(self, file: TargetFile, rest: Rest, *, is_unharmed: bool = False) -> str:
+        """Remove what was begun, and return what became of it; ``is_unharmed``: nothing is lost."""
+        rest.discard()
+        file.discard()
+        return UNHARMED if is_unharmed else NOTHING
+
+    def save_loose(self, name: str) -> None:
+        """Write the byte ranges whose place in the file is not known, one file each."""
+        reason = "its place in the file is not known: an unknown number of bytes is missing before it"
+        for number, gap in enumerate(self.loose):
+            if gap.length is None:
+                break
+            start = gap.offset + gap.length
+            stop = self.loose[number + 1].offset if number + 1 < len(self.loose) else self.end
+            if start < stop:
+                self.save_piece(f"{name}.partial/behind-{gap.offset}.bin", start, stop, reason)
+
+
+class Rest:
+    """Writes ``name.rest.json``, which lists what a salvaged file lacks: ``head``, and entries in the list ``lost``.
+
+    The file is created with the first entry, or by `write`. ``count`` is the number of entries. As a context manager it
+    is removed after an exception.
+    """
+
+    def __init__(self, job: Job, name: str, head: dict[str, object]) -> None:
+        self._job = job
+        self._name = f"{name}.rest.json"
+        self._head = head
+        self._file: TargetFile | None = None
+        self.count = 0
+
+    def write(self) -> None:
+        """Create the file, if it does not exist."""
+        if self._file is None:
+            self._file = self._job.target.create(self._name)
+            head = json.dumps({"schema": SCHEMA, **self._head})
+            self._file.write(f'{head[:-1]}, "lost": ['.encode())
+
+    def add(self, entry: dict[str, object]) -> None:
+        """Add an entry, which is written on a line of its own."""
+        self.write()
+        assert self._file is not None  # noqa: S101 -- just made
+        separator = ",\n" if self.count else "\n"
+        self._file.write((separator + json.dumps(entry)).encode())
+        self.count += 1
+
+    def finish(self, status: Status) -> None:
+        """Finish the file, if there is one, and report it with ``status``, that of the salvaged file.
+
+        It is never complete: whatever a report calls so is a file of the input.
+        """
+        file = self._file
+        if file is None or file.closed:
+            return
+        try:
+            file.write(b"\n]}\n")
+            file.close()
+        except BaseException:
+            file.discard()
+            raise
+        self._job.report(file, status, f"what the saved file lacks: {count_words(self.count, 'part')}")
+
+    def discard(self) -> None:
+        """Remove the file, unless it was finished."""
+        if self._file is not None:
+            self._file.discard()
+
+    def __enter__(self) -> Rest:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            self.discard()
+
+
+def part_words(there: int, length: int, why: str) -> str:
+    """Return how many bytes of a tensor are there, and why not all; nothing is said twice."""
+    told = f"{there:,} of {length:,} bytes are there"
+    return told if why == there_words(there, length) else f"{told}: {why}"
+
+
+def text_of(text: str) -> str:
+    """Return ``text`` without lone surrogates, which many readers of JSON refuse, cut to the length of any name."""
+    if len(text) > 4096:
+        text = text[:4096] + "…"
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

@@ -10,9 +10,9 @@ from pparse.parsers.pytorch.rebuild import StoredTensor
 from pparse.parsers.pytorch.storages import Checkpoint
 from pparse.parsers.pytorch.zip import PyTorchZipParser
 from pparse.recovery.report import RecoveredFile
-from pparse.recovery.salvage_job import text_of
-from pparse.recovery.salvage_leftovers import Leftovers, flat
-from pparse.recovery.sink import Sink
+from pparse.recovery.salvage import text_of
+from pparse.recovery.salvage_tensors import Leftovers, flat
+from pparse.recovery.target_file import Sink
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _OF_THE_WRITER: Final = frozenset(
     ("version", "byteorder", ".format_version", ".storage_alignment", ".data/serialization_id")
 )
+_NAMELESS: Final = "no header names these bytes"
 _LOST_NAMES: Final = "the pickle that names its tensors is lost, or cut before them"
 
 
@@ -64,13 +65,13 @@ class CheckpointLeftovers(Leftovers):
             return
         with self.job.target.create(f"{self.name}.partial/storage-{flat(key)}.bin") as file:
             gaps = self.job.copy_known(file, start, min(end, start + stored.size), data)
-            if not file.bytes - gaps.known:
+            if file.bytes == gaps.known:
                 file.discard()
                 return
         self.written += 1
-        whole = stored.status is Status.COMPLETE and self._names_are_known
-        reason = None if whole else f"a storage: {self._why_nameless}"
-        self.job.report(file, Status.COMPLETE if whole else Status.DAMAGED, reason or "", offset=start, gaps=gaps)
+        whole = stored.status is Status.COMPLETE and self._names_are_known  # only now: damage is found while it is read
+        reason = "" if whole else f"a storage: {self._why_nameless}"
+        self.job.report(file, Status.COMPLETE if whole else Status.DAMAGED, reason, offset=start, gaps=gaps)
 
     @property
     def _names_are_known(self) -> bool:
@@ -88,15 +89,9 @@ class CheckpointLeftovers(Leftovers):
             for key in parser.keys():  # noqa: SIM118 -- no mapping
                 stored = parser.stored(key)
                 at = max(at, stored.place[2]) if stored is not None else at
-        if at >= self.job.end:
-            return
-        with self.job.target.create(f"{self.name}.partial/behind-{at}.bin") as file:
-            gaps = self.job.copy_known(file, at, self.job.end)
-            if not file.bytes - gaps.known:
-                file.discard()
-                return
-        self.written += 1
-        self.job.report(file, Status.DAMAGED, "bytes behind the last part that can be told", offset=at, gaps=gaps)
+        if at < self.job.end:
+            name, reason = f"{self.name}.partial/behind-{at}.bin", "bytes behind the last part that can be told"
+            self.written += self.job.save_piece(name, at, self.job.end, reason, if_known=True)
 
     def _save_members(self, parser: PyTorchZipParser, used: set[str]) -> None:
         """Write the members that are not storages of tensors, and what belongs to no member."""
@@ -109,7 +104,7 @@ class CheckpointLeftovers(Leftovers):
             name = member.name.removeprefix(folder)
             key = name.removeprefix("data/") if name.startswith("data/") else None
             if member.kind == "gap":
-                self._save_member(parser, member, f"at-{member.start}.bin", "no header names these bytes")
+                self._save_member(parser, member, f"at-{member.start}.bin", _NAMELESS)
             elif member.kind != "file" or name in _OF_THE_WRITER or key in used:
                 continue
             elif key is not None:
@@ -117,10 +112,7 @@ class CheckpointLeftovers(Leftovers):
             else:
                 self._save_member(parser, member, name, None)
         for start, end in parser.unclaimed(joined(spans)) if spans else ():
-            with self.job.target.create(f"{self.name}.partial/at-{start}.bin") as file:
-                gaps = self.job.copy_known(file, start, end)
-            self.written += 1
-            self.job.report(file, Status.DAMAGED, "no header names these bytes", offset=start, gaps=gaps)
+            self.written += self.job.save_piece(f"{self.name}.partial/at-{start}.bin", start, end, _NAMELESS)
 
     def _save_member(self, parser: PyTorchZipParser, member: ArchiveMember, name: str, odd: str | None) -> None:
         """Write a member; ``odd``: why it counts as damaged, even if all of it is there."""

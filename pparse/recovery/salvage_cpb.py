@@ -19,19 +19,20 @@ from pparse.parsers.cpb.parser import CpbParser
 from pparse.parsers.protobuf.index import ChunkRange, Lost
 from pparse.parsers.protobuf.write import measure, write
 from pparse.proto_splitter.stream_merge import check_uses
-from pparse.recovery.salvage_job import Rest
+from pparse.recovery.salvage import NOTHING, SAVED, UNHARMED, Rest
 from pparse.recovery.salvage_protobuf import NO_TYPE, TENSOR
-from pparse.recovery.salvage_riegeli import RecordCopy, described
+from pparse.recovery.salvage_records import RecordCopy, described
 from pparse.tree.result import Result
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any, Final
 
     from pparse.parsers.protobuf.index import Piece
-    from pparse.protobuf.schema import MessageType
-    from pparse.recovery.salvage_job import Job
-    from pparse.recovery.salvage_riegeli import Wanted
+    from pparse.protobuf.schema import FieldType, MessageType
+    from pparse.recovery.salvage import Job
+    from pparse.recovery.salvage_records import Wanted
     from pparse.recovery.target import TargetFile
     from pparse.riegeli.lookup import RecordLookup
 
@@ -100,7 +101,7 @@ class _Chunks(ChunkOpener):
         return self.open(index) if index in self._lost else super().piece(index)
 
 
-def salvage_cpb(job: Job) -> bool:
+def salvage_cpb(job: Job) -> str:
     """Write the readable chunks as a ``.cpb``, and the message they merge to; see `pparse.recovery.salvage`.
 
     Chunks that cannot be merged are written as a Riegeli file with the suffix `CHUNKS` instead.
@@ -173,69 +174,62 @@ def _save_chunks(
     *,
     known: _Known | None = None,
     old: tuple[int, bytes] | None = None,
-) -> bool:
+) -> str:
     """Write the readable chunks as a Riegeli file; ``problem`` says why they cannot be merged.
 
     With ``known``, that is so although all of them are whole. ``old`` are metadata that do not fit the chunks, and
     their position: a reader that uses them would get wrong names.
     """
-    with job.target.create(CHUNKS.format(job.name)) as file:
-        rest = Rest(job, job.name.removesuffix(".cpb"), {"format": "cpb"})
-        known = pruned.known if pruned is not None else known
-        wanted: Wanted | None = None if known is None else known.wanted
-        if old is not None:
-            position = old[0]
-            wanted = lambda at, _size: at != position  # noqa: E731
-        try:
-            copy = RecordCopy(job, file, rest, wanted=wanted)
-            copy.run()
-            copy.damaged = copy.damaged or (known is not None and pruned is None)
-            if pruned is not None:
-                pruned.tell(rest)
-            copy.finish()
-        except BaseException:
-            rest.discard()
-            raise
+    known = pruned.known if pruned is not None else known
+    wanted: Wanted | None = None if known is None else known.wanted
+    if old is not None:
+        position = old[0]
+        wanted = lambda at, _size: at != position  # noqa: E731
+    with (
+        job.target.create(CHUNKS.format(job.name)) as file,
+        Rest(job, job.name.removesuffix(".cpb"), {"format": "cpb"}) as rest,
+    ):
+        copy = RecordCopy(job, file, rest, wanted=wanted)
+        copy.run()
+        copy.damaged = copy.damaged or (known is not None and pruned is None)
+        if pruned is not None:
+            pruned.tell(rest)
+        copy.finish()
         if not copy.records or (copy.is_whole and known is None and old is None):
-            rest.discard()
-            file.discard()
-            job.is_unharmed = copy.records > 0
-            return False
+            return job.give_up(file, rest, is_unharmed=copy.records > 0)
     whole = "" if pruned is None else f"{pruned.whole} are whole; "
     _report(job, file, copy, rest, f"{job.name}.partial", f"{whole}{described(copy)}; no .cpb and no .pb: {problem}")
     if old is not None:
         with job.target.create(METADATA.format(job.name)) as kept:
             kept.write(old[1])
         job.report(kept, Status.DAMAGED, "the chunk metadata as they are, which do not fit the chunks that are left")
-    return True
+    return SAVED
 
 
-def _save_message(job: Job, parser: CpbParser, metadata: Any) -> bool:
+def _save_message(job: Job, parser: CpbParser, metadata: Any) -> str:
     """Write the chunks as a ``.cpb``, and the message; if they cannot be merged, do as `_save_chunks`."""
     stem = job.name.removesuffix(".cpb")
     problem: PparseError | str | None = None
     merged: TargetFile | None = None
-    with job.target.create(job.name) as file:
-        rest = Rest(job, stem, {"format": "cpb"})
-        try:
-            copy, pruned = _copy(job, parser, metadata, file, rest)
-            if pruned is not None and pruned.problem is None:
-                merged, problem = _merge_or_say(job, pruned, f"{stem}.pb")
-            elif pruned is not None:
-                problem = pruned.problem
-        except BaseException:
-            rest.discard()
-            raise
+    with job.target.create(job.name) as file, Rest(job, stem, {"format": "cpb"}) as rest:
+        copy, pruned = _copy(job, parser, metadata, file, rest)
+        if pruned is not None and pruned.problem is None:
+            try:
+                merged = _merge(job, pruned, f"{stem}.pb")
+            except PASSING:
+                raise
+            except PparseError as error:
+                problem = error
+        elif pruned is not None:
+            problem = pruned.problem
         # A message refused for its size can still be merged with more memory.
         if pruned is None or (problem is not None and not isinstance(problem, LimitError)):
-            rest.discard()
-            file.discard()
+            job.give_up(file, rest)
     if pruned is None:
         wrong = parser.misplaced() if copy.records else None
         if wrong is not None:  # if a merger accepts it, the result has holes read as zeros
             return _save_chunks(job, f"the places of chunks are wrong: {wrong}", known=_Known(job, parser, metadata))
-        job.is_unharmed = copy.records > 0
-        return False
+        return UNHARMED if copy.records else NOTHING
     folder = f"{file.path}.partial"
     if isinstance(problem, LimitError):
         _report(job, file, copy, rest, folder, f"{pruned.whole} are whole; {described(copy)}; no .pb: {problem.reason}")
@@ -243,7 +237,7 @@ def _save_message(job: Job, parser: CpbParser, metadata: Any) -> bool:
     if merged is None:
         return _save_chunks(job, getattr(problem, "reason", str(problem)), pruned)
     _report(job, file, copy, rest, folder, f"{pruned.whole} are whole; {described(copy)}", merged=(merged, pruned))
-    return True
+    return SAVED
 
 
 def _copy(
@@ -361,8 +355,10 @@ class _Pruned:
 
     def _is_content(self, path: Path) -> bool:
         """Say whether a path leads to the content of a tensor."""
-        owner, field = _field_at(path, self._type)
-        return owner is not None and owner.full_name == TENSOR and field == "tensor_content"
+        kind, _, owner, field = [("", None, None, None), *_named(path, self._type)][-1]
+        if kind != "field" or owner is None or field is None:
+            return False
+        return owner.full_name == TENSOR and field.name == "tensor_content"
 
     def _blank_out(self, field: Any) -> None:
         """Change a chunked field for the content of a tensor to one for the tensor that removes its type."""
@@ -400,33 +396,27 @@ def _steps(field: Any) -> Path:
     return tuple(found)
 
 
-def _field_at(path: Path, type: MessageType | None) -> tuple[MessageType | None, str]:
-    """Return the message type that has the last field of a path, and the field's name; None if unknown."""
+def _named(path: Path, type: MessageType | None) -> Iterator[tuple[str, Any, MessageType | None, FieldType | None]]:
+    """Yield each step of a path: its kind and value, the message type it is in and the field, if they are known."""
     field = None
     for kind, value in path:
         if kind == "field":
             if field is not None:
                 type = field.message
             field = type.fields.get(value) if type is not None else None
-        elif kind == "map_key" and field is not None:
+        yield kind, value, type, field
+        if kind == "map_key" and field is not None:
             field = field.map_value
-    return (type, field.name) if field is not None and path[-1][0] == "field" else (None, "")
 
 
 def _text(path: Path, type: MessageType | None) -> str:
     """Return a path as text, with names where the type has them."""
     words: list[str] = []
-    field = None
-    for kind, value in path:
+    for kind, value, _, field in _named(path, type):
         if kind == "field":
-            if field is not None:
-                type = field.message
-            field = type.fields.get(value) if type is not None else None
             words.append(f"{'.' if words else ''}{field.name if field is not None else value}")
         else:
             words.append(f"[{value}]" if kind == _INDEX else f'["{value}"]')
-            if kind == "map_key" and field is not None:
-                field = field.map_value
     return "".join(words)
 
 
@@ -455,16 +445,6 @@ def _report(
         copy.save_tail(folder)
     finally:
         rest.finish(status)
-
-
-def _merge_or_say(job: Job, pruned: _Pruned, name: str) -> tuple[TargetFile | None, PparseError | None]:
-    """Write the message that the chunks merge to, or return why they cannot be merged."""
-    try:
-        return _merge(job, pruned, name), None
-    except PASSING:
-        raise
-    except PparseError as error:
-        return None, error
 
 
 def _merge(job: Job, pruned: _Pruned, name: str) -> TargetFile:

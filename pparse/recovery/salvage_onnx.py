@@ -9,18 +9,17 @@ from pparse.errors import PASSING, LimitError, PparseError
 from pparse.findings import Status
 from pparse.limits import count_words
 from pparse.recovery.report import RecoveredFile
-from pparse.recovery.salvage_job import text_of
-from pparse.recovery.tensor_judge import bytes_of
+from pparse.recovery.salvage import text_of
+from pparse.recovery.salvage_tensors import bytes_of
 from pparse.viewers.onnx.rebuilt import RebuiltModel, StoredField
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from pparse.recovery.salvage_job import Job
-    from pparse.recovery.salvage_tensors import Plan
+    from pparse.recovery.salvage import Job
+    from pparse.recovery.salvage_tensors import Plan, TensorJudge
     from pparse.recovery.target import TargetFile
-    from pparse.recovery.tensor_judge import TensorJudge
     from pparse.tensors.tensor import Tensor
     from pparse.viewers.onnx.viewer import OnnxViewer
 

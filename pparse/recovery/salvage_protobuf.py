@@ -31,7 +31,7 @@ from pparse.limits import KIB, MIB, count_words
 from pparse.parsers.protobuf.check import Checker
 from pparse.parsers.protobuf.index import accepts
 from pparse.parsers.protobuf.resumption import find_resumption
-from pparse.recovery.salvage_job import Rest, is_model_name
+from pparse.recovery.salvage import SAVED, Rest, is_model_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pparse.parsers.protobuf.parser import ProtobufParser
     from pparse.parsers.protobuf.resumption import Resumption
     from pparse.protobuf.schema import MessageType
-    from pparse.recovery.salvage_job import Job
+    from pparse.recovery.salvage import Job
 
     Op = Range | bytes | None  # a range to copy; the tag of a message that begins; the end of one
     # called with path, begin and end of bytes that are dropped, and where their payload begins (None: not a field)
@@ -304,34 +304,32 @@ class _MessageWalk:
         return pos
 
 
-def salvage_protobuf(job: Job) -> bool:
+def salvage_protobuf(job: Job) -> str:
     """Write the whole fields as a message; see `pparse.recovery.salvage.salvage`."""
     parser: ProtobufParser = job.extraction.parse().parser  # type: ignore[assignment]
     # Its type is only guessed, and may be the damaged part; a file with the name of a model would be read as one.
     unlike = parser.root_type is None and is_model_name(job.name)
-    with job.target.create(FIELDS.format(job.name) if unlike else job.name) as file:
+    name = FIELDS.format(job.name) if unlike else job.name
+    with job.target.create(name) as file:
         stem = job.name if unlike else file.path
-        rest = Rest(job, stem, {"format": parser.name})
-        losses = _Losses(job, rest)
-        try:
-            sizes = _measure(_MessageWalk(job, parser.root_type, losses.lose))
-            if not sizes[0] or not rest.count:
-                rest.discard()
-                file.discard()
-                job.is_unharmed = sizes[0] > 0
-                return False
+        with Rest(job, stem, {"format": parser.name}) as rest:
+            losses = _Losses(job, rest)
+            try:
+                sizes = _measure(_MessageWalk(job, parser.root_type, losses.lose))
+                if not sizes[0] or not rest.count:
+                    return job.give_up(file, rest, is_unharmed=sizes[0] > 0)
 
-            def out(block: bytes) -> None:
-                file.write(block)
-                job.advance(len(block), sizes[0])
+                def out(block: bytes) -> None:
+                    file.write(block)
+                    job.advance(len(block), sizes[0])
 
-            _write(_MessageWalk(job, parser.root_type, lambda _path, _begin, _end, _payload: None), sizes, out)
-        except BaseException as error:
-            rest.discard()
-            if not isinstance(error, PparseError) or isinstance(error, (LimitError, *PASSING)):
+                _write(_MessageWalk(job, parser.root_type, lambda _path, _begin, _end, _payload: None), sizes, out)
+            except PASSING:
                 raise
-            file.discard()
-            return False
+            except LimitError:
+                raise
+            except PparseError:
+                return job.give_up(file, rest)
     why_suspect = job.data.why_suspect(job.start, job.end)
     damaged = losses.inside or job.has_gaps or job.loose or why_suspect is not None
     status = cut_status(damaged=bool(damaged))
@@ -342,7 +340,7 @@ def salvage_protobuf(job: Job) -> bool:
         job.save_loose(stem)
     finally:
         rest.finish(status)
-    return True
+    return SAVED
 
 
 class _Losses:
@@ -367,11 +365,9 @@ class _Losses:
 
     def save(self, name: str, status: Status) -> None:
         """Write the known bytes of what is dropped, a file for each range."""
+        reason = "bytes as found, which have no place in the saved message"
         for what, start, stop in self._pieces:
-            with self._job.target.create(f"{name}.partial/{what}.bin") as file:
-                gaps = self._job.copy_known(file, start, stop)
-            reason = "bytes as found, which have no place in the saved message"
-            self._job.report(file, status, reason, offset=start, gaps=gaps)
+            self._job.save_piece(f"{name}.partial/{what}.bin", start, stop, reason, status)
 
     def text(self) -> str:
         """Describe the losses."""

@@ -12,9 +12,8 @@ from functools import cached_property
 from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.findings import Finding, Severity, Status
-from pparse.recovery.salvage_leftovers import Leftovers
-from pparse.recovery.salvage_tensors import report_suspect, save_model, save_suspect
-from pparse.recovery.tensor_judge import TensorJudge
+from pparse.recovery.salvage import NOTHING, SAVED, UNHARMED
+from pparse.recovery.salvage_tensors import Leftovers, TensorJudge, report_suspect, save_model, save_suspect
 from pparse.tree.entry import SCALAR
 from pparse.viewers.safetensors.rules import REFUSED
 from pparse.viewers.safetensors.viewer import SafetensorsViewer
@@ -23,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from pparse.recovery.salvage_job import Job
+    from pparse.recovery.salvage import Job
     from pparse.recovery.salvage_tensors import Plan
     from pparse.recovery.target import TargetFile
     from pparse.tensors.tensor import Tensor
@@ -97,7 +96,7 @@ class SafetensorsJudge(TensorJudge):
         return {key: value for key, value in self._viewer.metadata.items() if _writable(value)}
 
 
-def salvage_safetensors(job: Job) -> bool:
+def salvage_safetensors(job: Job) -> str:
     """Write the whole tensors as a safetensors file, suspect ones as a second file, and the others beside it;
     see `pparse.recovery.salvage`."""
     try:
@@ -106,19 +105,18 @@ def salvage_safetensors(job: Job) -> bool:
         parser = viewer.parser
         parser.settle()
         if not parser.is_object:
-            return False
+            return NOTHING
         judge = SafetensorsJudge(job, viewer)
         refused = _refused(viewer)
         opens = parser.text_status is Status.COMPLETE and parser.wrong_length is None and not refused
         plan, file = save_model(job, viewer, judge, is_suspect=False, opens=opens)
         if opens and plan.worst is Status.COMPLETE:
-            job.is_unharmed = True
-            return False
+            return UNHARMED
         suspect, second = save_suspect(job, viewer, judge, plan)
         if file is None and second is None:  # a model without tensors
             plan, file = save_model(job, viewer, judge, is_suspect=False, empty=True)
     except (MalformedError, GapError, EndOfDataError):  # in the header; those in tensors are noted
-        return False
+        return NOTHING
     status: Status = Status.TRUNCATED if plan.worst is Status.COMPLETE else plan.worst
     if file is not None:
         status = _report_model(job, viewer, judge, plan, file, refused)
@@ -126,7 +124,7 @@ def salvage_safetensors(job: Job) -> bool:
         report_suspect(job, suspect, second)
     path = None if second is None else second.path
     SafetensorsLeftovers(job, viewer, judge, status, file.path if file is not None else path or job.name, path).save()
-    return True
+    return SAVED
 
 
 def _is_unread(tensor: Tensor) -> bool:
@@ -210,14 +208,7 @@ class SafetensorsLeftovers(Leftovers):
             last = max(0, job.solid - start)
             for begin, end in [*places.breaks, (places.end, last)]:
                 if begin < min(end, last):
-                    self._save_unclaimed(start + begin, start + min(end, last))
+                    name = f"{self.name}.partial/unnamed-{start + begin}.bin"
+                    reason = "bytes of tensors whose entries in the header are lost"
+                    job.save_piece(name, start + begin, start + min(end, last), reason, if_known=True)
         job.save_loose(self.name)
-
-    def _save_unclaimed(self, start: int, stop: int) -> None:
-        with self.job.target.create(f"{self.name}.partial/unnamed-{start}.bin") as file:
-            gaps = self.job.copy_known(file, start, stop)
-            if file.bytes == gaps.known:
-                file.discard()
-                return
-        reason = "bytes of tensors whose entries in the header are lost"
-        self.job.report(file, Status.DAMAGED, reason, offset=start, gaps=gaps)

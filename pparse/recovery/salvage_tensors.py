@@ -2,43 +2,139 @@
 
 No tensor needs its own format then, so the files are valid even if the format's library refuses what is left. Views are
 written with the elements that they show, in C order and little-endian. What no safetensors file can hold lies beside
-it: `pparse.recovery.salvage_leftovers`. The tensors are listed several times rather than held: once to judge them, once
-to write the header, and once for each width of elements, since readers want elements aligned.
+it: `Leftovers`. The tensors are listed several times rather than held: once to judge them, once to write the header,
+and once for each width of elements, since readers want elements aligned.
 """
 
 from __future__ import annotations
 
+import math
 from array import array
 from contextlib import suppress
 from itertools import islice
 
 from pparse.data.base import Access
+from pparse.data.spliced import HiddenData
+from pparse.document.registry import viewer_for
 from pparse.errors import PASSING, LimitError, PparseError
 from pparse.findings import Status
 from pparse.limits import count_words
 from pparse.parsers.safetensors.entry import REFERENCE_HEADER_LIMIT, word_of
-from pparse.recovery.reader_rules import measured, safetensors_header
-from pparse.recovery.report import doubtful_name
-from pparse.recovery.salvage_leftovers import Leftovers
-from pparse.recovery.tensor_judge import TensorJudge, bytes_of, unjudged
+from pparse.recovery.document_verdict import BROKEN
+from pparse.recovery.reader_rules import measured, safetensors_head, safetensors_header, why_unfit
+from pparse.recovery.report import RecoveredFile, doubtful_name
+from pparse.recovery.salvage import NOTHING, SAVED, UNHARMED, Rest, part_words, text_of
 from pparse.tensors.places import in_order
+from pparse.tensors.tensor import Span, Tensor
+from pparse.writers.npy import write_npy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import Final
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any, Final
 
-    from pparse.recovery.salvage_job import Job
+    from pparse.recovery.salvage import Job
     from pparse.recovery.salvage_onnx import ModelWriter
     from pparse.recovery.target import TargetFile
-    from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
 
 # Bytes kept of each tensor whose bytes do not come in the order of the list, sorting included.
 _COST: Final = 60
 # Endings of names that the new name does not keep, beside the extensions of the format.
 _ENDINGS: Final = (".pth.tar", ".pt.tar", ".pt", ".pth", ".ckpt", ".bin", ".ptl", ".pkl", ".pickle", ".joblib", ".pck")
-BROKEN: Final = (Status.TRUNCATED, Status.DAMAGED, Status.MISSING)
+_STEP: Final = "1MiB"
+_EVERYWHERE: Final = [(0, 1 << 62)]
+TOO_LONG: Final = f"with it, the header would be longer than the {REFERENCE_HEADER_LIMIT:,} bytes that readers accept"
+_MOST_DIMENSIONS: Final = 64
+_MOST_BITS: Final = 4096  # of an integer that is written as digits
+
+
+class TensorJudge:
+    """Judges each tensor: whole, suspect, or not to be written."""
+
+    is_copied = False
+    """Whether bytes are copied as they lie in the document, in that order; else elements are read, the widest first."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self.spoiled: set[int] = set()
+        """Numbers of tensors that could not be read."""
+        self.too_many: dict[bool, int] = {}
+        """From which tensor on a file of those that are suspect, or are not, would have too long a header."""
+        self._room = job.target.max_bytes - job.target.bytes
+
+    def judge(self, number: int, tensor: Tensor) -> tuple[Status, str, bool]:
+        """Return the status of a tensor, the reason, and whether its only problem is that its bytes may be wrong."""
+        status = tensor.status
+        reason = tensor.finding.reason if tensor.finding is not None else str(status)
+        if tensor.is_text and tensor.spans and status is Status.COMPLETE:
+            return status, "", False
+        if status is Status.UNSUPPORTED or tensor.dtype is None or not tensor.spans:
+            return (Status.UNSUPPORTED if status is Status.COMPLETE else status), reason, False
+        if number in self.spoiled:
+            return Status.DAMAGED, "its bytes cannot be read", False
+        if status is Status.COMPLETE and not tensor.unwritten_nbytes:
+            return Status.COMPLETE, "", False
+        if tensor.unwritten_nbytes:
+            return Status.DAMAGED, f"{tensor.unwritten_nbytes:,} bytes of it were never written (a file hole)", True
+        return status, reason, status is Status.DAMAGED and _has_all_bytes(tensor)
+
+    def rank(self, tensor: Tensor) -> int:
+        """Return by what bytes are sorted in the new file: the widest elements first, as readers want them aligned."""
+        return 0 if self.is_copied or tensor.dtype is None else -tensor.dtype.itemsize
+
+    def metadata(self, viewer: Viewer) -> dict[str, str] | None:
+        """Return the metadata of the new file: ``format`` is what readers go by."""
+        return {"format": "pt" if viewer.format.startswith("pytorch") else "np"}
+
+    def why_unfit(self, number: int, tensor: Tensor, *, suspect: bool) -> str | None:
+        """Return why a whole tensor, or a suspect one, cannot be in a safetensors file; None if it can."""
+        if number >= self.too_many.get(suspect, number + 1):
+            return TOO_LONG
+        dtype = tensor.dtype
+        if dtype is None:
+            return f"safetensors has no type for {tensor.stored_dtype}"
+        why = why_unfit(tensor.name, dtype, tensor.size)
+        if why is not None:
+            return why
+        if dtype.packed and not _in_order(tensor):
+            return f"elements of {dtype} that do not follow each other share bytes"
+        size = dtype.stored_nbytes(tensor.size)
+        if size > self._room and size > tensor.stored_nbytes:
+            return f"few bytes stand for all of its {size:,}, more than may be written"
+        return None
+
+
+def _has_all_bytes(tensor: Tensor) -> bool:
+    """Say whether all bytes of a damaged tensor exist, whatever they are worth."""
+    (span, *more) = tensor._sources
+    if more or span.data is None:
+        return False
+    end = span.offset + span.length
+    if (span.end is not None and end > span.end) or (span.data.size is not None and end > span.data.size):
+        return False
+    gap = span.data.next_gap(span.offset)
+    return gap is None or gap.offset >= end
+
+
+def _in_order(tensor: Tensor) -> bool:
+    return tensor.dtype is not None and tensor.dtype.stored_nbytes(tensor.size) == tensor.stored_nbytes
+
+
+def unjudged(tensor: Tensor) -> Tensor:
+    """Return a damaged tensor that has all of its bytes as one that can be read, with its bytes as they are."""
+    source = tensor._sources[0]
+    assert source.data is not None  # noqa: S101 -- `_has_all_bytes`
+    data = HiddenData(source.data, [], _EVERYWHERE)
+    return tensor.over(Span(data, source.offset, source.length, source.path))
+
+
+def bytes_of(tensor: Tensor) -> Iterator[bytes]:
+    """Yield the elements of a tensor in C order, little-endian, as a file holds them. Raises the errors of `blocks`."""
+    return tensor.array_blocks(_STEP)
+
+
+# -- the file ----------------------------------------------------------------------------------------------------------
 
 
 class _SpoiledError(Exception):
@@ -191,25 +287,20 @@ class Plan:
         )
 
 
-def salvage_tensors(job: Job) -> bool:
+def salvage_tensors(job: Job) -> str:
     """Write the whole tensors as a safetensors file, suspect ones as a second file, and what is left beside it; see
     `pparse.recovery.salvage`."""
-    from pparse.document.registry import viewer_for
-
-    viewer = viewer_for(job.extraction)
-    if viewer is None:
-        return False
-    viewer = viewer.alone
+    viewer = viewer_for(job.extraction).alone
     if viewer.extent().status not in BROKEN and not job.extraction.findings.errors:
-        job.is_unharmed = True
-        return False
+        return UNHARMED
     old, job.name = job.name, model_name(job.name, job.extraction.parse().parser.extensions)
     judge = TensorJudge(job)
     sure = save_model(job, viewer, judge, is_suspect=False)
     doubtful = save_suspect(job, viewer, judge, sure[0])
     if not sure[0].total and not job.is_alone:
-        return False  # nothing is known that could be told
-    status = _worst(viewer)
+        return NOTHING  # nothing is known that could be told
+    status = viewer.extent().status
+    status = status if status in BROKEN else Status.DAMAGED
     problem = next((found.reason for found in job.extraction.findings if found.severity.value == "error"), "")
     path = None
     for plan, file in (sure, doubtful):
@@ -225,15 +316,18 @@ def salvage_tensors(job: Job) -> bool:
             job.report(file, status, f"{reason}; {problem}" if problem else reason)
     name = job.name if sure[1] is None else sure[1].path
     leftovers = _leftovers(viewer)(job, viewer, judge, status, name, path)
-    model = _model(job, viewer, judge, sure, old)
-    if model is not None:
+    model: ModelWriter | None = None
+    if viewer.format == "onnx":  # beside the tensors, a model of its own format
+        from pparse.recovery.salvage_onnx import ModelWriter
+
+        model = ModelWriter(job, viewer, judge, *sure, old)
         model.save(status)
         leftovers.is_held = model.holds
     found = leftovers.save()
     if job.is_alone and not found and sure[1] is None and path is None and (model is None or model.path is None):
         job.name = old
         job.save_as_found()
-    return True
+    return SAVED
 
 
 def report_suspect(job: Job, plan: Plan, file: TargetFile) -> None:
@@ -251,22 +345,6 @@ def _leftovers(viewer: Viewer) -> type[Leftovers]:
 
         return CheckpointLeftovers
     return Leftovers
-
-
-def _model(
-    job: Job, viewer: Viewer, judge: TensorJudge, sure: tuple[Plan, TargetFile | None], name: str
-) -> ModelWriter | None:
-    """Return what writes a model of its own format beside the tensors; None if there is no such format."""
-    if viewer.format != "onnx":
-        return None
-    from pparse.recovery.salvage_onnx import ModelWriter
-
-    return ModelWriter(job, viewer, judge, *sure, name)  # type: ignore[arg-type]
-
-
-def _worst(viewer: Viewer) -> Status:
-    status = viewer.extent().status
-    return status if status in BROKEN else Status.DAMAGED
 
 
 def model_name(name: str, extensions: Iterable[str] = ()) -> str:
@@ -318,10 +396,8 @@ def _write(job: Job, judge: TensorJudge, plan: Plan, name: str) -> TargetFile:
     """Write the new file. If a tensor turns out not to be whole, remove the file and raise `_SpoiledError`."""
     total = plan.begin + plan.bytes
     with job.target.create(name) as file:
-        file.write((plan.begin - 8).to_bytes(8, "little"))
-        for piece in plan.header():
+        for piece in safetensors_head(plan.header(), plan.begin):
             file.write(piece)
-        file.write(b" " * (plan.begin - file.bytes))
         job.advance(file.bytes, total)
         for number, size, source in plan.contents():
             for chunk in _whole(judge, number, size, source):
@@ -358,3 +434,169 @@ def _read_all(job: Job, judge: TensorJudge, plan: Plan) -> None:
         with suppress(_SpoiledError):
             for _ in _whole(judge, number, size, source):
                 pass
+
+
+# -- what is left ------------------------------------------------------------------------------------------------------
+
+
+class Leftovers:
+    """Writes what is left of one model; see `save`."""
+
+    is_listed = True
+    """Whether a list is written though there is nothing in it."""
+
+    def __init__(
+        self, job: Job, viewer: Viewer, judge: TensorJudge, status: Status, name: str, second: str | None
+    ) -> None:
+        """``name``: the path of the saved file; ``second``: that of the file with suspect tensors, if there is one."""
+        self.job = job
+        self.viewer = viewer
+        self._judge = judge
+        self._status = status
+        self.name = name
+        self._second = second
+        self.written = 0
+        self.is_held: Callable[[int, Tensor], bool] | None = None
+        """Whether a model that was written beside the tensors has one that no safetensors file can hold."""
+
+    def save(self) -> int:
+        """Write it, and the list; return the number of files beside the list."""
+        metadata = self.metadata()
+        rest = Rest(self.job, self.name, {"format": self.viewer.format, "metadata": metadata})
+        try:
+            if metadata or self.is_listed:
+                rest.write()
+            for number, tensor in enumerate(self.viewer.tensors()):
+                self.job.session.check_cancelled()
+                self._save_tensor(rest, number, tensor)
+            self.save_others()
+        finally:
+            rest.finish(self._status)
+        return self.written
+
+    def metadata(self) -> dict[str, object] | None:
+        """Return what else the model says of itself."""
+        return {text_of(str(key)): plain(value) for key, value in self.viewer.metadata.items()}
+
+    @property
+    def end(self) -> int | None:
+        """Behind it, nobody knows where bytes of the document belong; None: there is no such place."""
+        return None
+
+    def place(self, tensor: Tensor) -> dict[str, object]:
+        """Return what the list says of where a tensor lies."""
+        strides = None if tensor._strides is None else list(tensor._strides[:_MOST_DIMENSIONS])
+        return {"strides": strides, "length": tensor.stored_nbytes if tensor.spans else None}
+
+    # -- tensors -----------------------------------------------------------------------------------------------------
+
+    def _save_tensor(self, rest: Rest, number: int, tensor: Tensor) -> None:
+        """Save what is there of a tensor that is not in the saved file, and list it."""
+        status, why, suspect = self._judge.judge(number, tensor)
+        unfit = self._judge.why_unfit(number, tensor, suspect=suspect)
+        if status is Status.COMPLETE and unfit is None:
+            if self.job.kept is not None:
+                self.job.kept(tensor.name, tensor.stored_nbytes)
+            return
+        if unfit is not None and self.is_held is not None and self.is_held(number, tensor):
+            return
+        entry = RecoveredFile(None, status, raw_name=text_of(tensor.name))
+        there = length = tensor.stored_nbytes
+        if suspect and unfit is None and self._second is not None:
+            entry.path = self._second
+        elif status is Status.COMPLETE and tensor.is_text:
+            there = self._write_known(tensor, entry, unfit or "")
+            if there < length:  # it lies in several places
+                entry.status = Status.UNSUPPORTED
+        elif status is Status.COMPLETE or suspect:
+            why = f"{why}; {unfit}" if why else unfit or ""
+            if not self._write_array(unjudged(tensor) if suspect else tensor, entry, why):
+                there = 0
+        else:
+            there = self._write_known(tensor, entry, why)
+        rest.add(
+            {
+                "name": text_of(tensor.name),
+                "dtype": text_of(tensor.stored_dtype) or None,
+                "shape": list(tensor.shape[:_MOST_DIMENSIONS]) if tensor.is_shape_known else None,
+                **self.place(tensor),
+                "status": entry.status.value,
+                "there": there,
+                "path": entry.path,
+                "reason": text_of(why),
+            }
+        )
+
+    def _write_array(self, tensor: Tensor, entry: RecoveredFile, why: str) -> bool:
+        """Write a whole tensor as an array of numpy; say whether that was possible."""
+        file = self.job.target.create(f"{self.name}.partial/{flat(tensor.name)}.npy")
+        try:
+            with file:
+                write_npy(tensor, file)  # type: ignore[arg-type]
+        except PASSING:
+            raise
+        except PparseError as error:
+            if isinstance(error, LimitError) and self.job.target.is_full:
+                raise
+            entry.status, entry.reason = Status.UNSUPPORTED, text_of(f"{_what(tensor)}: {why}; {error.reason}")
+            self.job.report_as(entry)
+            return False
+        self._take(file, entry, text_of(f"{_what(tensor)}: {why}"))
+        return True
+
+    def _write_known(self, tensor: Tensor, entry: RecoveredFile, why: str) -> int:
+        """Write the known bytes of a tensor as they are stored, and return their number."""
+        span = tensor.content_span
+        length, there = tensor.stored_nbytes, 0
+        if span is not None and span.data is not None and length:
+            entry.offset = span.offset
+        if span is not None and span.data is not None and entry.status is not Status.MISSING:
+            stop = span.offset + length if span.end is None else min(span.offset + length, span.end)
+            for end in (span.data.size, self.end):
+                stop = stop if end is None else min(stop, end)
+            with self.job.target.create(f"{self.name}.partial/{flat(tensor.name)}.bin") as file:
+                gaps = self.job.copy_known(file, span.offset, stop, span.data)
+                there = file.bytes - gaps.known
+                if not there:
+                    file.discard()
+            if there:
+                if file.bytes < length:
+                    gaps.add(file.bytes, length - file.bytes)
+                entry.gaps = gaps
+                self._take(file, entry, None)
+        entry.reason = text_of(f"{_what(tensor)}: {part_words(there, length, why)}")
+        if not there and length and entry.status in (Status.TRUNCATED, Status.DAMAGED):
+            entry.status = Status.MISSING
+        self.job.report_as(entry)
+        return there
+
+    def _take(self, file: Any, entry: RecoveredFile, reason: str | None) -> None:
+        self.written += 1
+        entry.path, entry.bytes, entry.sha256 = file.path, file.bytes, file.sha256
+        if reason is not None:
+            entry.reason = reason
+            self.job.report_as(entry)
+
+    def save_others(self) -> None:
+        """Save what is not of a tensor: nothing, unless a format says more."""
+
+
+def flat(name: str) -> str:
+    """Return a name of a tensor or a storage as that of a file without folders."""
+    return name.replace("/", "_").replace("\\", "_") or "_"
+
+
+def _what(tensor: Tensor) -> str:
+    shape = list(tensor.shape[:_MOST_DIMENSIONS]) if tensor.is_shape_known else "of unknown shape"
+    return f"{tensor.stored_dtype or '?'} {shape}"
+
+
+def plain(value: Any) -> Any:
+    """Return a value of the metadata as JSON has it: what it lacks as text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return f"<integer of {value.bit_length():,} bits>"
+    if isinstance(value, str):
+        return text_of(value)
+    return value if value is None or isinstance(value, int | float) else str(value)

@@ -7,6 +7,7 @@ about them, and the findings. The walk numbers the units, and is the same each t
 from __future__ import annotations
 
 import json
+from array import array
 from hashlib import blake2b
 from operator import attrgetter
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, Final
 
+    from pparse.data.base import Data
     from pparse.document.extraction import Extraction
     from pparse.findings import FindingList
     from pparse.recovery.journal import Journal
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
     Report = Callable[[RecoveredFile], object]
 
-_TOLD: Final = tuple(name for name in RecoveredFile.__slots__ if name not in ("gaps", "status"))
+_TOLD: Final = sorted(vars(RecoveredFile(None, Status.MISSING)).keys() - {"gaps", "status"})
 _told_of: Final = attrgetter(*_TOLD)
 
 
@@ -49,7 +51,7 @@ class Steps:
             self._journal.put("told", file.status.value, list(file.gaps), _told_of(file))
         self._report(file)
 
-    def do(self, key: tuple[object, ...], lists: Sequence[FindingList], work: Callable[[], bool]) -> None:
+    def do(self, key: tuple[object, ...], lists: Sequence[FindingList], work: Callable[[], bool | None]) -> None:
         """Do one unit, identified by ``key``, unless it was done before.
 
         ``lists`` are all lists that may receive findings. ``work`` returns True if the unit turned out to be a
@@ -72,7 +74,7 @@ class Steps:
                 self.resumed += 1
                 return
             self._target.withdraw(offset)  # remove what is left of it
-        journal.put_unit(number, digest)
+        journal.put("unit", number, digest)
         before = [(len(found) - found.omitted, found.omitted, found.omitted_errors) for found in lists]
         entered = work()
         for at, (found, (count, omitted, errors)) in enumerate(zip(lists, before, strict=True)):
@@ -80,7 +82,7 @@ class Steps:
                 journal.put("found", at, found[place].to_dict())
             if found.omitted > omitted:
                 journal.put("omitted", at, found.omitted - omitted, found.omitted_errors - errors)
-        journal.put_end(entered=entered)
+        journal.put("entered" if entered else "done", flush=True)
 
     def _was_done(self, journal: Journal, offset: int, digest: str) -> str:
         """Return how the unit ended; "" if its files have changed, or if it is a different unit."""
@@ -129,6 +131,83 @@ def _finding(known: dict[str, Any]) -> Finding:
 
 def _digest(key: tuple[object, ...]) -> str:
     return blake2b(repr(key).encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()
+
+
+# -- what was told too early -------------------------------------------------------------------------------------------
+
+# The most that lies between two neighbouring members: padding and headers.
+_HEADERS: Final = 2048
+
+
+class ProvisionalVerdicts:
+    """What a walk reported as complete before the streams around it were decoded to their ends.
+
+    A stream may contradict its checksum only at its end. Bytes decoded before may then be wrong, or decode differently
+    now. In that case the walk was misled, and has to begin again. If the checksum agrees, it does so for all that came
+    before.
+
+    Kept are the data that files come from, with the ranges of files reported so but not verified. Neighbouring ranges
+    are merged: an archive of whole files is one range.
+    """
+
+    def __init__(self) -> None:
+        # By identity: the data, its revision at the time, and the ranges: start, end, start …
+        self._data: dict[int, tuple[Data, int, array[int]]] = {}
+        self._files: dict[int, dict[str | None, int]] = {}  # of each of them: the files reported so, by container
+        self._told: list[str | None] = []  # the containers of those of this member
+        self._goes_on = False  # whether the file before was one of these
+
+    def seen_by(self, report: Callable[[RecoveredFile], object]) -> Callable[[RecoveredFile], object]:
+        """Return a report function that looks at each file and passes it on to ``report``."""
+
+        def look(file: RecoveredFile) -> None:
+            if file.status is Status.COMPLETE and file.verified is not True:
+                self._told.append(file.source)
+            report(file)
+
+        return look
+
+    def watch(self, data: Data) -> None:
+        """Register data that files will come from."""
+        self._goes_on = False
+        self._data.setdefault(id(data), (data, data.revision, array("q")))
+
+    def begin(self) -> None:
+        """Call before a member is written or reported."""
+        self._told = []
+
+    def end(self, data: Data, start: int, end: int) -> None:
+        """Call after it was written; it came from ``data[start:end]``."""
+        if self._told and id(data) in self._data:
+            stretches = self._data[id(data)][2]
+            if self._goes_on and stretches and 0 <= start - stretches[-1] <= _HEADERS:
+                stretches[-1] = max(stretches[-1], end)
+            else:
+                stretches.extend((start, max(start, end)))
+            files = self._files.setdefault(id(data), {})
+            for source in self._told:
+                files[source] = files.get(source, 0) + 1
+        self._goes_on = bool(self._told)
+
+    def were_wrong(self) -> bool:
+        """Say whether the data decode differently now, or an error is now known in one of the ranges."""
+        return any(
+            data.revision != revision
+            or any(data.why_suspect(low, high) is not None for low, high in zip(found[::2], found[1::2], strict=True))
+            for data, revision, found in self._data.values()
+        )
+
+    def confirmed(self) -> dict[str | None, int]:
+        """Return the containers of which a checksum has confirmed all these files by now, with their number."""
+        found: dict[str | None, int] = {}
+        lost: set[str | None] = set()
+        for key, files in self._files.items():
+            data, revision, stretches = self._data[key]
+            if data.revision == revision and all(map(data.is_proved, stretches[::2], stretches[1::2])):
+                found |= {source: found.get(source, 0) + count for source, count in files.items()}
+            else:
+                lost |= files.keys()
+        return {source: count for source, count in found.items() if source not in lost}
 
 
 # -- what run it is ----------------------------------------------------------------------------------------------------

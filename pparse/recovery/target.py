@@ -9,8 +9,8 @@
         file.path, file.bytes, file.sha256, file.crc32
 
 It creates plain files and folders with the permissions of the user's umask: no links, no devices, no setuid bits. A
-file gets its name when it is complete; until then it is in a hidden folder (`pparse.recovery.workspace`). If the target
-is given a ``run``, a journal is kept there, too, and the same run continues where it was killed.
+file gets its name when it is complete; until then it is in a hidden folder (`pparse.recovery.folder_writer`). If the
+target is given a ``run``, a journal is kept there, too, and the same run continues where it was killed.
 
 Every name goes through `safe_name`, is created below an open folder without following links, and must be new. A name
 that is taken gets a number: ``a~2.txt``. Names that differ only in case or composition also count as taken, so that the
@@ -29,14 +29,12 @@ from contextlib import suppress
 from hashlib import blake2b
 
 from pparse.budget import MemoryBudget
-from pparse.errors import CancelledError, ClosedError, LimitError, OptionError, SourceError
+from pparse.errors import ClosedError, LimitError, OptionError
 from pparse.limits import GIB, MIB, Limits, format_size
-from pparse.recovery.folder_writer import places
-from pparse.recovery.hash_table import HashTable
-from pparse.recovery.journal import Journal
+from pparse.recovery.folder_writer import WORK_NAME, Workspace, places
+from pparse.recovery.journal import HashTable, Journal, cannot_write, is_disk_full, was_stopped, writing
 from pparse.recovery.names import MAX_DEPTH, fold, names_root, numbered, plain, printable, safe_name
-from pparse.recovery.target_file import MAX_EXPANSION, AtomicReport, Expansion, TargetFile, cannot_write
-from pparse.recovery.workspace import WORK_NAME, Workspace
+from pparse.recovery.target_file import MAX_EXPANSION, AtomicReport, Expansion, TargetFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +48,6 @@ MAX_ENTRIES: Final = 1_000_000
 _SPARE: Final = 64 * MIB
 _MOST: Final = 16 * GIB
 _REFUSED_NAMES: Final = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ)
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _RENAMED_COST: Final = 300  # bytes: an entry of a dict, its key and its text
 
 
@@ -116,16 +113,14 @@ class Target:
         self._root: Any = self._open()
         self._work = Workspace(self.places, self._root)
         try:
-            self._begin(exist_ok, run)
-            self._withdraw_pending()
-        except BaseException as error:
+            with writing(self.folder):
+                self._begin(exist_ok, run)
+        except BaseException:
             self._let_go(keep=True)
-            if isinstance(error, OSError) and not isinstance(error, SourceError):
-                raise cannot_write(error, self.folder) from error
             raise
         self.closed = False
         for name in (WORK_NAME, *reserved):
-            self._taken.add(self._key("", fold(name)))
+            self._taken.add(self._key_of(name))
 
     def _open(self) -> Any:
         if os.path.lexists(self.folder) and not os.path.isdir(self.folder):
@@ -144,6 +139,8 @@ class Target:
             self.journal = self._read_journal(make=False)
         if run is not None and self.journal is not None and self._goes_on(self.journal, run):
             self._work.sweep()
+            if self.journal.pending is not None:
+                self.withdraw(self.journal.pending, pending=True)
             return
         if not exist_ok and not self.places.is_empty(self._root, "" if run is None else WORK_NAME):
             raise OptionError(f"the target {self.folder} is not empty; name another folder, or allow it with --force")
@@ -179,10 +176,6 @@ class Target:
             "(same options, unchanged file) to continue it; for anything else name another folder, or remove this one"
         )
 
-    def _withdraw_pending(self) -> None:
-        if self.journal is not None and self.journal.pending is not None:
-            self.withdraw(self.journal.pending, pending=True)
-
     def withdraw(self, offset: int, *, pending: bool = False) -> None:
         """Remove the files of the unit that begins at ``offset`` of the journal, unless they have changed.
 
@@ -190,19 +183,14 @@ class Target:
         else's.
         """
         assert self.journal is not None  # noqa: S101 -- its caller has it
-        try:
+        with writing(self.folder), suppress(TypeError, IndexError, AttributeError):  # not a line of a journal
             for at, _, entry in self.journal.entries(offset):
                 if (entry[0] == "unit" and at != offset) or entry[0] in ("done", "entered"):
                     break
                 if entry[0] == "name":
-                    known = entry[2][: None if pending else 1]
-                    self._withdraw(entry[1], lambda found, known=known: _known(found)[: len(known)] == known)  # type: ignore[misc]
+                    self._withdraw(entry[1], entry[2][: None if pending else 1])
                 elif entry[0] == "claim" and pending:
-                    self._withdraw(entry[1], lambda found: found.st_size == 0)
-        except (TypeError, IndexError, AttributeError):
-            return  # not a line of a journal
-        except OSError as error:
-            raise cannot_write(error, self.folder) from error
+                    self._withdraw(entry[1], None)
 
     def withdraw_all(self) -> None:
         """Remove all unchanged files that this run has written, and its folders if they are empty then.
@@ -211,25 +199,26 @@ class Target:
         """
         if self.journal is None:
             return
-        try:
-            for path, known in self.journal.names():
-                self._withdraw(path, lambda found, known=known: _known(found)[: len(known)] == known)  # type: ignore[misc]
-            for path in sorted(self.journal.folders(), key=len, reverse=True):
+        with writing(self.folder):
+            for _, path, known in self.journal.lines("name"):
+                self._withdraw(path, known)
+            for path in sorted((path for _, path in self.journal.lines("folder")), key=len, reverse=True):
                 place, name = self._reach(path)
                 if place is not None:
                     with suppress(OSError):  # it holds other files
                         self.places.remove_folder(place, name)
                     self.places.leave(place)
-        except OSError as error:
-            raise cannot_write(error, self.folder) from error
 
-    def _withdraw(self, path: str, is_ours: Callable[[os.stat_result], bool]) -> None:
+    def _withdraw(self, path: str, known: list[Any] | None) -> None:
+        """Remove a file of which so much is known, if that is still true; None: that it is empty."""
         place, name = self._reach(path)
         if place is None:
             return
         try:
             found = self.places.look(place, name)
-            if found is not None and stat.S_ISREG(found.st_mode) and is_ours(found):
+            if found is None or not stat.S_ISREG(found.st_mode):
+                return
+            if not found.st_size if known is None else _known(found)[: len(known)] == known:
                 self.places.unlink(place, name)
         finally:
             self.places.leave(place)
@@ -275,8 +264,7 @@ class Target:
         self.take(output)
         self.take_hole(skipped)
         self.entries += 1
-        folder, _, name = path.rpartition("/")
-        self._taken.add(self._key(f"{folder}/" if folder else "", fold(name)))
+        self._taken.add(self._key_of(path))
 
     # -- what is made --------------------------------------------------------------------------------------------------
 
@@ -299,11 +287,11 @@ class Target:
         place, folder = self._walk(parts[:-1])
         try:
             self._count_entry()
-            actual, _ = self._claim(place, folder, parts[-1], self._see_free)
+            actual = self._claim(place, folder, parts[-1], self._see_free)
             try:
                 work = self._work.create()
             except OSError as error:
-                self._taken.discard(self._key(folder, fold(actual)))
+                self._taken.discard(self._key_of(folder + actual))
                 raise cannot_write(error, folder + actual) from error
         except BaseException:
             self.places.leave(place)
@@ -318,28 +306,24 @@ class Target:
 
     def publish(self, file: TargetFile, work: Any, temporary: str, place: Any, found: os.stat_result) -> None:
         """Give a complete file its name, or the next free one. Raise OSError."""
-        folder, _, actual = file.path.rpartition("/")
-        folder = f"{folder}/" if folder else ""
+        folder, slash, actual = file.path.rpartition("/")
+        folder += slash
 
         def take(place: Any, name: str) -> None:
             path = folder + name
-            claiming: Callable[[], object] = int  # nothing to record
-            if self.journal is not None:
-                self.journal.put("name", path, _known(found), flush=True)
-                claiming = lambda: self._note("claim", path)  # noqa: E731
-            self.places.move(work, temporary, place, name, claiming)
+            self._note("name", path, _known(found))
+            self.places.move(work, temporary, place, name, lambda: self._note("claim", path))
 
         try:
             take(place, actual)
         except OSError as error:
             base = file.parts[-1]
             if error.errno in _REFUSED_NAMES and base != plain(base):
-                self._taken.discard(self._key(folder, fold(actual)))
+                self._taken.discard(self._key_of(file.path))
                 base = plain(base)
             elif not isinstance(error, FileExistsError):
                 raise
-            actual, _ = self._claim(place, folder, base, take)
-            file.named(folder + actual)
+            file.named(folder + self._claim(place, folder, base, take))
         if self.journal is not None:
             self.journal.put("file", file.parts, file.path, _known(found), file.output, file.skipped)
 
@@ -353,12 +337,12 @@ class Target:
         self.hole_bytes -= file.skipped
         self.entries -= 1
         if not self.closed:
-            folder, _, name = file.path.rpartition("/")
-            self._taken.discard(self._key(f"{folder}/" if folder else "", fold(name)))
+            self._taken.discard(self._key_of(file.path))
             if self.journal is not None:
                 self.journal.put("file", file.parts, None, [], 0, 0)
 
     def _note(self, *entry: object) -> None:
+        """Add a line that the next step relies on."""
         if self.journal is not None:
             self.journal.put(*entry, flush=True)
 
@@ -376,10 +360,8 @@ class Target:
         self._check()
         if name not in self._reserved:
             raise ValueError(f"a member may have that name: {name!r}")
-        try:
+        with writing(name):
             return AtomicReport(self, *self._work.create(), name)
-        except OSError as error:
-            raise cannot_write(error, name) from error
 
     def close(self, *, keep: bool = False) -> None:
         """Release the folder; may be called again. ``keep`` what the same run needs to continue."""
@@ -423,6 +405,11 @@ class Target:
         text = f"{kind}\0{folder}\0{name}".encode()
         return int.from_bytes(blake2b(text, digest_size=8, key=self._salt).digest(), "little")
 
+    def _key_of(self, path: str) -> int:
+        """Return the key that is equal for all paths that some file system takes for the same in their folder."""
+        folder, slash, name = path.rpartition("/")
+        return self._key(folder + slash, fold(name))
+
     def _walk(self, parts: tuple[str, ...]) -> tuple[Any, str]:
         """Enter the folders ``parts``, creating missing ones; return the place and its path, with a slash at the end.
 
@@ -445,7 +432,7 @@ class Target:
         ours = exact in self._taken
         # A folder that somebody else made is entered, too: it was there before. One that the continued run made is made
         # again, so that it counts.
-        if ours or (self._key(folder, fold(part)) not in self._taken and not self._was_made(folder + part)):
+        if ours or (self._key_of(folder + part) not in self._taken and not self._was_made(folder + part)):
             try:
                 below = self.places.enter(place, name)
             except (FileNotFoundError, NotADirectoryError):
@@ -455,20 +442,19 @@ class Target:
                     raise cannot_write(error, folder + name) from error
             else:
                 if not ours:
-                    self._remember(exact, folder, part)
+                    self._taken.add(exact)
+                    self._taken.add(self._key_of(folder + part))
                 return below, name
         self._count_entry()
         self._taken.discard(exact)
-        name, _ = self._claim(place, folder, part, lambda place, name: self._make(place, folder, name), is_folder=True)
+        name = self._claim(place, folder, part, lambda place, name: self._make(place, folder, name), is_folder=True)
         self.entries += 1
         self._taken.add(exact)
         if name != part:
             self._renamed_charge.resize(self._renamed_charge.amount + _RENAMED_COST)
             self._renamed[exact] = name
-        try:
+        with writing(folder + name):
             return self.places.enter(place, name), name
-        except OSError as error:
-            raise cannot_write(error, folder + name) from error
 
     def _was_made(self, path: str) -> bool:
         return self.journal is not None and self.journal.made_folder(path)
@@ -489,23 +475,20 @@ class Target:
                 raise FileExistsError(errno.EEXIST, "is there", name) from error
             self.places.leave(below)
 
-    def _remember(self, exact: int, folder: str, name: str) -> None:
-        self._taken.add(exact)
-        self._taken.add(self._key(folder, fold(name)))
-
     def _claim(
-        self, place: Any, folder: str, wanted: str, make: Callable[[Any, str], Any], *, is_folder: bool = False
-    ) -> tuple[str, Any]:
-        """Call ``make`` with a free name; return the name and the result."""
+        self, place: Any, folder: str, wanted: str, make: Callable[[Any, str], object], *, is_folder: bool = False
+    ) -> str:
+        """Call ``make`` with a free name; return the name."""
         base = name = wanted
         while True:
-            key = self._key(folder, fold(name))
+            key = self._key_of(folder + name)
             if key in self._taken:
                 name = self._next_free(folder, base, is_folder)
                 continue
             self._taken.add(key)  # first, since it may be refused
             try:
-                return name, make(place, name)
+                make(place, name)
+                return name
             except FileExistsError:
                 continue  # taken by somebody else
             except OSError as error:
@@ -522,7 +505,7 @@ class Target:
         """
 
         def is_taken(number: int) -> bool:
-            return self._key(folder, fold(numbered(base, number, folder=is_folder))) in self._taken
+            return self._key_of(folder + numbered(base, number, folder=is_folder)) in self._taken
 
         low, high = 1, 2
         while is_taken(high):
@@ -572,16 +555,6 @@ class Target:
                 got=self.max_hole_bytes,
             )
         self.hole_bytes += count
-
-
-def was_stopped(error: BaseException | None) -> bool:
-    """Say whether an error means that the user stops, and may continue later."""
-    return isinstance(error, CancelledError) or (error is not None and not isinstance(error, Exception))
-
-
-def is_disk_full(error: BaseException | None) -> bool:
-    """Say whether an error means that the disk, or the quota, is full."""
-    return isinstance(error, SourceError) and error.errno in _FULL
 
 
 def _known(found: os.stat_result) -> list[int]:

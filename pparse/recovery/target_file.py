@@ -1,6 +1,6 @@
-"""Files of a `pparse.recovery.target.Target` while they are written, and the limit of one compressed stream's output.
+"""Files of a `pparse.recovery.target.Target` while they are written, and the limits that end that.
 
-A file is written in the hidden folder of its target (`pparse.recovery.workspace`) and gets its name when it is
+A file is written in the hidden folder of its target (`pparse.recovery.folder_writer`) and gets its name when it is
 complete. So every named file is complete, whenever the process is killed.
 """
 
@@ -12,9 +12,13 @@ import os
 import zlib
 from contextlib import suppress
 from hashlib import sha256
+from itertools import islice
 
+from pparse.containers.content import Verdict
 from pparse.errors import ClosedError, LimitError, SourceError
+from pparse.findings import Status
 from pparse.limits import MIB, format_size
+from pparse.recovery.journal import cannot_write, was_stopped, writing
 from pparse.recovery.names import changed
 
 TYPE_CHECKING = False
@@ -22,11 +26,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Final
 
-    from pparse.data.base import Buffer
+    from pparse.containers.archive import ArchiveMember
+    from pparse.data.base import Buffer, Data
     from pparse.recovery.target import Target
 
 MAX_EXPANSION: Final = 1_100  # deflate reaches 1,032
 FREE_EXPANSION: Final = 64 * MIB  # allowed for any stream: a few bytes of bz2 or zstd are a megabyte of zeros
+# Runs of zeros from this length on become holes in the file.
+HOLE: Final = 64 << 10
+# So many holes of a source are left out of what it takes on the disk.
+_MOST_HOLES: Final = 10_000
 _ZEROS: Final = bytes(256 << 10)
 _MAX_SYSTEM_CALL: Final = 1 << 30
 _MAX_SECONDS: Final = 1 << 33  # the year 2242: nanoseconds fit in 64 bits
@@ -61,8 +70,6 @@ class Expansion:
 
 class _Open:
     """A file that is being written: ``name`` in the place ``work``, until it gets its final name."""
-
-    __slots__ = ("_descriptor", "_name", "_places", "_target", "_work", "closed", "path")
 
     def __init__(self, target: Target, work: Any, name: str, descriptor: int, path: str) -> None:
         self._target = target
@@ -114,20 +121,6 @@ class TargetFile(_Open):
     written until then. A file that is dropped without either is discarded.
     """
 
-    __slots__ = (
-        "_expansion",
-        "_place",
-        "_sha256",
-        "_skipped",
-        "_stored",
-        "bytes",
-        "crc32",
-        "hole_bytes",
-        "mtime",
-        "parts",
-        "raw_name",
-    )
-
     def __init__(
         self,
         target: Target,
@@ -144,7 +137,8 @@ class TargetFile(_Open):
         self._expansion = expansion
         self._sha256 = sha256()
         self._stored = stored
-        self._skipped = 0
+        self.skipped = 0
+        """Bytes that were left out with `skip`."""
         self.parts = parts
         self.crc32 = 0
         """CRC-32 of the content, holes as zeros."""
@@ -170,12 +164,7 @@ class TargetFile(_Open):
     @property
     def output(self) -> int:
         """Bytes that count as output: all but the holes left with `skip`."""
-        return self.bytes - self._skipped
-
-    @property
-    def skipped(self) -> int:
-        """Bytes that were left out with `skip`."""
-        return self._skipped
+        return self.bytes - self.skipped
 
     def write(self, data: Buffer) -> None:
         """Write ``data``. Raise `LimitError` (nothing is written then), `SourceError` if the disk is full."""
@@ -207,15 +196,13 @@ class TargetFile(_Open):
         """
         if count < 0:
             raise ValueError(f"a hole cannot be negative: {count}")
-        if self.closed:
-            raise ClosedError("the file is closed", source=self.path)
         self._target.take_hole(count)
         try:
             self._leave_hole(count)
         except BaseException:
             self._target.hole_bytes -= count
             raise
-        self._skipped += count
+        self.skipped += count
 
     def _leave_hole(self, count: int) -> None:
         if self.closed:
@@ -254,13 +241,12 @@ class TargetFile(_Open):
             raise cannot_write(error, self.path) from error
         self.closed = True
         try:
-            found = self._places.finish(self._work, self._name, self._descriptor, _nanoseconds(self.mtime))
-            self._target.publish(self, self._work, self._name, self._place, found)
-        except BaseException as error:
+            with writing(self.path):
+                found = self._places.finish(self._work, self._name, self._descriptor, _nanoseconds(self.mtime))
+                self._target.publish(self, self._work, self._name, self._place, found)
+        except BaseException:
             self._drop()
-            self._forget()
-            if isinstance(error, OSError) and not isinstance(error, SourceError):
-                raise cannot_write(error, self.path) from error
+            self._target.forget(self)
             raise
         finally:
             self._places.leave(self._work)
@@ -274,10 +260,7 @@ class TargetFile(_Open):
             self._remove()
         finally:
             self._places.leave(self._place)
-            self._forget()
-
-    def _forget(self) -> None:
-        self._target.forget(self)
+            self._target.forget(self)
 
     def __del__(self) -> None:
         with suppress(AttributeError, OSError):
@@ -299,8 +282,6 @@ class TargetFile(_Open):
 class AtomicReport(_Open):
     """Our own file at the root of a target. `commit` gives it its name, `discard` removes it if unfinished."""
 
-    __slots__ = ()
-
     def write(self, data: Buffer) -> None:
         """Write ``data``. Raise `SourceError`."""
         self._write_all(data, lambda piece: None)
@@ -313,7 +294,7 @@ class AtomicReport(_Open):
         if self.closed:
             return
         self.closed = True
-        try:
+        with writing(self.path):
             try:
                 self._places.finish(self._work, self._name, self._descriptor, None)
                 self._target.publish_own(self._work, self._name, self.path)
@@ -322,15 +303,136 @@ class AtomicReport(_Open):
                 raise
             finally:
                 self._places.leave(self._work)
-        except OSError as error:
-            if isinstance(error, SourceError):
-                raise
-            raise cannot_write(error, self.path) from error
 
     def discard(self) -> None:
         """Remove the file, unless it was committed."""
         if not self.closed:
             self._remove()
+
+
+class LimitMet:
+    """A limit that cut files or left them out."""
+
+    def __init__(self) -> None:
+        self.files = 0
+        """Number of files concerned."""
+        self.option = ""
+        """The option that would have been enough for all of them."""
+        self._wanted = -1
+
+    def add(self, error: LimitError) -> None:
+        """Count another file that met the limit."""
+        self.files += 1
+        wanted = error.wanted if isinstance(error.wanted, int) else 0
+        if wanted > self._wanted:
+            self._wanted, self.option = wanted, error.option
+
+
+class Sink:
+    """Writes content as it arrives. The file is created with its first byte, or at the end of empty content."""
+
+    def __init__(self, target: Target, name: str, mtime: float | None, compressed_size: int | None) -> None:
+        self._target = target
+        self._name = name
+        self._mtime = mtime
+        self._compressed_size = compressed_size
+        self._lost = 0
+        self.error: LimitError | None = None
+        """The limit that was met; None if none was."""
+        self.interrupted = False
+        """Whether an exception ended the writing."""
+        self.file: TargetFile | None = None
+        """The file; None if nothing was written."""
+
+    def __call__(self, offset: int, chunk: bytes, unknown: list[tuple[int, int]]) -> None:
+        """Write ``chunk``, in which the ranges ``unknown`` are lost."""
+        try:
+            self._write(chunk, unknown)
+        except LimitError as error:
+            self.error = error
+            raise
+
+    def restart(self) -> None:
+        """Begin the file again: the end of the stream showed that the bytes so far were wrong."""
+        if self.file is not None:
+            self.file.discard()
+            self.file = None
+        self._lost = 0
+
+    def conclude(self, verdict: Verdict) -> None:
+        """Create the file for complete content without a byte."""
+        if self.file is None and self.error is None and verdict.status is Status.COMPLETE:
+            self.open().close()
+
+    def skip(self, count: int) -> None:
+        """Leave a hole of ``count`` bytes in the file."""
+        try:
+            self.open().skip(count)
+        except LimitError as error:
+            self.error = error
+            raise
+
+    def refuses(self, member: ArchiveMember) -> bool:
+        """Say whether ``member`` exceeds what may still be written, by its size and the limit of expansion."""
+        compressed_size, size = member.compressed_size or 0, member.size or 0
+        if self._compressed_size is not None:
+            compressed_size = max(compressed_size * self._target.max_expansion, FREE_EXPANSION)
+        return self.refuses_bytes(min(compressed_size, size))
+
+    def refused(self, data: Data, start: int, end: int) -> Verdict | None:
+        """Return an empty verdict if ``[start, end)`` is more than may be written: a limit does not cut files."""
+        holes = sum(stop - begin for begin, stop in islice(data.holes(start, end), _MOST_HOLES))
+        return Verdict() if self.refuses_bytes(max(0, end - start - holes)) else None
+
+    def refuses_bytes(self, count: int) -> bool:
+        """Say whether ``count`` bytes are more than may still be written."""
+        try:
+            self._target.take(count)
+        except LimitError as error:
+            self.error = error
+            return True
+        self._target.bytes -= count
+        return False
+
+    def reading(self, read: Callable[[], Verdict]) -> Verdict:
+        """Return the verdict of ``read``, which ends early if a limit is met."""
+        try:
+            return read()
+        except LimitError as error:
+            self.error = error
+            return Verdict()
+
+    def _write(self, chunk: bytes, unknown: list[tuple[int, int]]) -> None:
+        if self.file is None and sum(count for _, count in unknown) == len(chunk):
+            self._lost += len(chunk)  # nothing worth a file so far
+            return
+        file = self.open()
+        if len(chunk) >= HOLE and not chunk.strip(b"\0"):
+            file.write_zeros(len(chunk))
+        else:
+            file.write(chunk)
+
+    def open(self) -> TargetFile:
+        """Return the file; create it if necessary."""
+        if self.file is None:
+            self.file = self._target.create(self._name, None, self._mtime, compressed_size=self._compressed_size)
+            self.file.skip(self._lost)
+        return self.file
+
+    def __enter__(self) -> Sink:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.interrupted = error is not None
+        if self.file is None:
+            return
+        if isinstance(error, SourceError) or was_stopped(error):  # perhaps a full disk: leave room for the report
+            self.file.discard()
+        elif self.error is not None and not self.file.bytes:
+            self.file.discard()
+            self.file = None
+        else:
+            self.file.close()
 
 
 def _stored_name(name: str, raw: bytes | None) -> str:
@@ -345,9 +447,3 @@ def _nanoseconds(seconds: float | None) -> int | None:
         return None
     least = 0 if os.name == "nt" else -_MAX_SECONDS
     return int(max(least, min(seconds, _MAX_SECONDS)) * 1_000_000_000)
-
-
-def cannot_write(error: Exception, path: str) -> SourceError:
-    """Return an error that says why ``path`` cannot be written."""
-    reason = getattr(error, "strerror", None) or error
-    return SourceError(f"cannot write: {reason}", errno=getattr(error, "errno", None), source=path)

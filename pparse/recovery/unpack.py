@@ -1,8 +1,7 @@
 """Writes the content of containers to a folder: the walk that `pparse extract` and `pparse recover` share.
 
 The trees of the parsers already go on behind damage; here their members are read through (`pparse.containers.content`),
-written by the rules of `pparse.recovery.target`, and told of to a report. What is a container is entered, as
-`ExtractionPlan` says.
+written by the rules of `pparse.recovery.target`, and told of to a report.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from contextlib import suppress
 from pparse.containers.archive import ArchiveParser, NameCounter, nested_too_deep, quoted, too_many_containers
 from pparse.containers.content import Beginning, Verdict, read_through
 from pparse.containers.stream import StreamParser
+from pparse.data.base import Access
 from pparse.document.extraction import Extraction, extraction_of
 from pparse.document.registry import ARCHIVE_EXTENSIONS
 from pparse.errors import (
@@ -23,35 +23,28 @@ from pparse.errors import (
     LimitError,
     MalformedError,
     PparseError,
+    SourceError,
     UnsupportedError,
 )
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.shards.shard_set import ShardSet
-from pparse.recovery.document_verdict import DocumentVerdict, judge
-from pparse.recovery.extract_messages import ExtractMessages
-from pparse.recovery.findings_below import is_whole_below, unlike_its_name
-from pparse.recovery.members_beside import BesideJudge
-from pparse.recovery.model_files import ModelFiles
-from pparse.recovery.names import safe_name
-from pparse.recovery.plan import base_name, files_beside, streams_around
-from pparse.recovery.provisional_verdicts import ProvisionalVerdicts
+from pparse.recovery.document_verdict import DocumentVerdict, is_whole_below, judge, unlike_its_name
+from pparse.recovery.journal import was_stopped
+from pparse.recovery.model_files import BesideJudge, ModelFiles, ShardWriter, base_name, files_beside
+from pparse.recovery.names import changed, safe_name
 from pparse.recovery.report import RecoveredFile
-from pparse.recovery.salvage_job import AS_FOUND, has_lost_bytes
-from pparse.recovery.sink import Sink
-from pparse.recovery.steps import Steps
-from pparse.recovery.target import Expansion
+from pparse.recovery.salvage import AS_FOUND, has_lost_bytes, is_model_name, salvage
+from pparse.recovery.steps import ProvisionalVerdicts, Steps
+from pparse.recovery.target_file import LimitMet, Sink
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Final, TypeGuard
+    from typing import Any, Final, TypeGuard
 
     from pparse.containers.archive import ArchiveMember
-    from pparse.document.opening import Resume
     from pparse.findings import FindingList
-    from pparse.recovery.folder_files import FolderFiles
-    from pparse.recovery.plan import ExtractionPlan
-    from pparse.recovery.sink import LimitMet
+    from pparse.recovery.model_files import FolderFiles
     from pparse.recovery.target import Target
     from pparse.tree.parser import Parser
     from pparse.tree.result import Result
@@ -81,32 +74,44 @@ class _Level:
 
 
 class Unpacker:
-    """One walk over a document; see `unpack`."""
+    """One walk over a document.
+
+    ``recursive``: containers inside are entered. ``salvage``: incomplete model files are written in a form that their
+    library opens, and bytes that lie between members, too. ``drain``: streams are read to their ends first, so that
+    their checksums are compared. ``wanted`` selects members of the outermost container by name; None for all.
+    """
 
     def __init__(
         self,
         document: Extraction,
         target: Target,
         report: Report,
-        plan: ExtractionPlan,
+        *,
+        recursive: bool,
+        drain: bool,
+        salvage: bool = False,
+        wanted: Callable[[str], bool] | None = None,
         findings: FindingList | None = None,
     ) -> None:
         self._document = document
         self.findings = document.findings if findings is None else findings
         """What was found wrong; of a folder, with all models in it."""
         self._session = document.session
-        self._target = target
+        self.target = target
         self.trusted = ProvisionalVerdicts()
         """What was reported before streams were decoded to their ends."""
-        self._steps = Steps(target, self.trusted.seen_by(report))
-        self._report = self._steps.tell
-        self._plan = plan
-        self._telling = ExtractMessages(document, self.findings, target, self._report)
+        self.steps = Steps(target, self.trusted.seen_by(report))
+        """The units of work."""
+        self.report = self.steps.tell
+        self.limits: dict[str, LimitMet] = {}
+        """The limits that cost a file something, by name."""
+        self.models = ModelFiles(self)
+        """What writes models in several files."""
+        self._recursive, self._drains, self._salvages, self._wanted = recursive, drain, salvage, wanted
         self._levels: list[_Level] = []
         self._beside = BesideJudge()
-        writers = self._report, self._write_bytes, self._write_document, self._salvage
-        self._model_files = ModelFiles(self.findings, *writers)
         self._entered = 0
+        self._in_vain = 0  # bytes that must be decoded though a limit keeps them from being written
         self._share: tuple[int, int | None] = 0, None  # position of the walk in the outermost archive
         self._sink: Sink | None = None  # what was written last
 
@@ -116,42 +121,28 @@ class Unpacker:
         Raise `LimitError` at a limit of the target, `SourceError` if the disk refuses.
         """
         try:
-            self._steps.do(("document", base_name(self._document.name)), self._lists(), lambda: self._begin(result))
-            self._walk()
+            self.steps.do(("document", base_name(self._document.name)), self._lists(), lambda: self._begin(result))
+            with self._session.telling():
+                self._walk()
         except BaseException as error:
-            self._telling.stopped(error, self._sink)
+            self._tell_stopped(error)
             raise
 
     def run_folder(self, files: FolderFiles) -> None:
         """Write all files of a folder. Raises as `run`."""
         try:
             with self._session.telling():
-                for key, work in files.units(self._model_files, self._target):
+                for key, work in files.units(self.models, self.target):
                     self._session.check_cancelled()
-                    self._steps.do(key, [self.findings], work)
+                    self.steps.do(key, [self.findings], work)
         except BaseException as error:
-            self._telling.stopped(error, self._sink)
+            self._tell_stopped(error)
             raise
-
-    @property
-    def resume(self) -> list[Resume]:
-        """Downloads to resume, of all checkpoints that were written so far."""
-        return self._model_files.resume
-
-    @property
-    def limits(self) -> dict[str, LimitMet]:
-        """The limits that cost a file something, by name."""
-        return self._telling.limits
-
-    @property
-    def resumed(self) -> int:
-        """Number of units that were done by the run that this one continues."""
-        return self._steps.resumed
 
     @property
     def was_misled(self) -> bool:
         """Whether files were reported as complete from a stream that contradicted its checksum at its end."""
-        return not self._plan.drain and self.trusted.were_wrong()
+        return not self._drains and self.trusted.were_wrong()
 
     def _begin(self, result: Result) -> bool:
         """Enter the document, or write it. Return True if it is a container."""
@@ -160,10 +151,10 @@ class Unpacker:
             inner = extraction_of(result)
             inner.prove()
             if isinstance(result.parser, ShardSet) and not result.parser.is_alone:
-                self._write_set(result, result.parser)
-            elif not self._model_files.save_named(self._document, result):
+                ShardWriter(self, result, result.parser).run(self.judge(inner))
+            elif not self.models.save_named(self._document, result):
                 name = name if inner is self._document else base_name(inner.name)
-                self._write_document(result, name, name)
+                self.write_document(result, name, name)
         return bool(self._levels)
 
     def _lists(self) -> list[FindingList]:
@@ -179,17 +170,13 @@ class Unpacker:
         return [found for found in lists if not (id(found) in seen or seen.add(id(found)))]  # type: ignore[func-returns-value]
 
     def _walk(self) -> None:
-        with self._session.telling():
-            self._walk_levels()
-
-    def _walk_levels(self) -> None:
         while self._levels:
             self._session.check_cancelled()
             level = self._levels[-1]
             try:
                 member = next(level.members, None)
             except (MalformedError, UnsupportedError) as error:
-                self._telling.lost(error, level.source)
+                self.note("malformed", error.reason, source=level.source, offset=error.offset)  # what follows is lost
                 member = None
             if member is None:
                 self._leave(self._levels.pop())
@@ -197,7 +184,7 @@ class Unpacker:
             self._do_member(level, member)
 
     def _open_sink(self, name: str, mtime: float | None = None, compressed_size: int | None = None) -> Sink:
-        self._sink = Sink(self._target, name, mtime, compressed_size)
+        self._sink = Sink(self.target, name, mtime, compressed_size)
         return self._sink
 
     # -- containers --------------------------------------------------------------------------------------------------
@@ -213,7 +200,7 @@ class Unpacker:
             return False
         self._entered += 1
         self._session.limits.check("containers", self._entered, "the number of containers")
-        if self._plan.drain:
+        if self._drains:
             parser.suspect()
         self.trusted.watch(result.extraction.data)
         self._levels.append(_Level(parser, prefix, source))
@@ -221,7 +208,7 @@ class Unpacker:
 
     def _is_archive(self, parser: Parser) -> TypeGuard[ArchiveParser]:
         """Say whether to enter what ``parser`` reads: not a model of which the tensors are saved instead."""
-        return isinstance(parser, ArchiveParser) and not (self._plan.salvage and parser.viewer is not None)
+        return isinstance(parser, ArchiveParser) and not (self._salvages and parser.viewer is not None)
 
     def _leave(self, level: _Level) -> None:
         """Finish a container: its findings count for the document."""
@@ -230,25 +217,24 @@ class Unpacker:
         self._gather(result)
         if level.spans or not level.count:
             key = ("left", level.source, level.prefix, level.count)
-            self._steps.do(key, self._lists(), lambda: self._write_left(level))
+            self.steps.do(key, self._lists(), lambda: self._write_left(level))
         if self._levels and result.extraction.data is not self._levels[-1].parser.result.extraction.data:
             result.extraction.data.close()
 
-    def _write_left(self, level: _Level) -> bool:
+    def _write_left(self, level: _Level) -> None:
         if level.count or level.member is None:
             self._write_between(level)
         else:  # nothing was found in it: write it as it is
             self._write_member(*level.member)
-        return False
 
     def _gather(self, result: Result) -> None:
         if result.findings is not self.findings:
             self.findings.extend(result.findings)
 
     def _drain(self, extraction: Extraction | None) -> None:
-        """Decode the streams around ``extraction`` to their ends, outermost first, if the plan says so."""
+        """Decode the streams around ``extraction`` to their ends, outermost first, if this walk does."""
         around = []
-        while self._plan.drain and extraction is not None:
+        while self._drains and extraction is not None:
             around.append(extraction)
             extraction = extraction.parent
         for outer in reversed(around):
@@ -260,41 +246,36 @@ class Unpacker:
     def _write_stream(self, parser: StreamParser, prefix: str, source: str) -> None:
         extraction = parser.result.extraction
         name = self._unlike_a_model(prefix + parser.content_name(), damaged=parser.content.is_suspect)
-        with self._open_sink(name) as sink:
-            if extraction.size is not None:  # count zeros, too, which become holes in the file
-                sink.expansion = Expansion(extraction.size, self._target.max_expansion)
+        with self._open_sink(name, None, extraction.size) as sink:
             verdict = sink.reading(lambda: parser.verify(sink))
             if verdict.status is Status.COMPLETE and parser.checks and not parser.content.is_suspect:
                 verdict.verified = True
         self._gather(parser.result)
-        sink.conclude(verdict)
-        self._telling.file(sink, verdict, source, extraction.start, name)
+        self._tell(sink, verdict, source, extraction.start, name)
 
     def _unlike_a_model(self, name: str, *, damaged: bool) -> str:
         """Return the name for a file that is not recognised as a model; a damaged one must not keep a model's name."""
-        from pparse.recovery.salvage_job import is_model_name
+        return AS_FOUND.format(name) if damaged and self._salvages and is_model_name(name) else name
 
-        return AS_FOUND.format(name) if damaged and self._plan.salvage and is_model_name(name) else name
-
-    def _write_document(self, result: Result, name: str, source: str, prefix: str | None = None) -> None:
+    def write_document(self, result: Result, name: str, source: str, prefix: str | None = None) -> None:
         """Write a document that is not a container: as it is, or what can be saved of it."""
         extraction = extraction_of(result)
-        judgement = self._judge(extraction) if self._plan.salvage else None
-        if judgement is None or not self._salvage(extraction, name, judgement):
+        judgement = self.judge(extraction) if self._salvages else None
+        if judgement is None or not self.salvage(extraction, name, judgement):
             odd = result.parser.is_generic and has_lost_bytes(extraction)
-            self._write_plain(result, self._unlike_a_model(name, damaged=odd), source, judgement, prefix)
+            self.write_plain(result, self._unlike_a_model(name, damaged=odd), source, judgement, prefix)
 
-    def _write_plain(
+    def write_plain(
         self, result: Result, name: str, source: str, judgement: DocumentVerdict | None, prefix: str | None = None
     ) -> str | None:
         """Write a document as it is; return its path, None if there was nothing to write."""
-        path = self._write_bytes(extraction_of(result), name, source, judgement, prefix)
+        path = self.write_bytes(extraction_of(result), name, source, judgement, prefix)
         folder = name[: name.rfind("/") + 1]
-        for other, file in files_beside(extraction_of(result)) if self._plan.salvage and not self._levels else ():
-            self._write_bytes(file, folder + other)
+        for other, file in files_beside(extraction_of(result)) if self._salvages and not self._levels else ():
+            self.write_bytes(file, folder + other)
         return path
 
-    def _write_bytes(
+    def write_bytes(
         self,
         extraction: Extraction,
         name: str,
@@ -308,54 +289,32 @@ class Unpacker:
             verdict = sink.refused(data, start, end) or sink.reading(
                 lambda: read_through(self._session, data, start, end, sink=sink)
             )
-        if judgement is not None:
-            judgement.count_for(verdict)
-        sink.conclude(verdict)
-        self._telling.file(sink, verdict, source or name, extraction.start, name, prefix)
+        self._tell(sink, verdict, source or name, extraction.start, name, prefix, judgement)
         return None if sink.file is None else sink.file.path
 
-    def _write_set(self, result: Result, parser: ShardSet) -> None:
-        """Write a model in shards: each shard, and an index of what there is."""
-        from pparse.recovery.salvage_set import ShardWriter
-
-        judgement = self._judge(extraction_of(result))
-        ShardWriter(result, parser, self._target, self._report, self._write_plain).run(judgement)
-
-    def _judge(self, extraction: Extraction) -> DocumentVerdict:
+    def judge(self, extraction: Extraction) -> DocumentVerdict:
         """Check all of a document that is not a container; its findings count for the whole."""
         judgement = judge(extraction)
         self.findings.extend(judgement.findings)
         return judgement
 
-    def _salvage(self, extraction: Extraction, name: str, judgement: DocumentVerdict, *, keep: bool = True) -> bool:
+    def salvage(self, extraction: Extraction, name: str, judgement: DocumentVerdict, *, keep: bool = True) -> bool:
         """Write the salvaged form of a model file that is not whole, or that its library refuses for another reason.
 
         Return False if it has none, or should be written as it is. ``keep``: if nothing is saved, write it as found.
         """
-        from pparse.recovery.salvage import salvage, salvage_or_keep
-
         try:
             if judgement.is_plain and not extraction.data.gaps:
                 return False
-            if keep:
-                return salvage_or_keep(extraction, self._target, name, report=self._report)
-            return salvage(extraction, self._target, name, report=self._report, is_alone=False)
+            return salvage(extraction, self.target, name, report=self.report, is_alone=keep, keep=keep)
         except PASSING:
             raise
         except LimitError as error:
-            if self._target.is_full:
+            if self.target.is_full:
                 raise
-            self._report(
-                RecoveredFile(
-                    None,
-                    Status.UNSUPPORTED,
-                    raw_name=name,
-                    source=extraction.path,
-                    offset=extraction.start,
-                    reason=error.reason,
-                )
-            )
-            self._telling.met(error, name, extraction.path)
+            known: dict[str, Any] = {"source": extraction.path, "offset": extraction.start, "reason": error.reason}
+            self.report(RecoveredFile(None, Status.UNSUPPORTED, raw_name=name, **known))
+            self._meet(error, name, extraction.path)
             return True
         except PparseError:
             return False
@@ -365,34 +324,36 @@ class Unpacker:
     def _do_member(self, level: _Level, member: ArchiveMember) -> None:
         outermost = len(self._levels) == 1
         level.count += member.kind != "gap"
-        if self._plan.unclaimed and level.parser.leaves_unclaimed:
+        if self._salvages and level.parser.leaves_unclaimed:
             level.spans.extend((member.at, max(member.at, member.end)))
         listed = level.parser.listed_name(member, level.names)
-        if outermost and self._plan.wanted is not None and not self._plan.wanted(listed):
+        if outermost and self._wanted is not None and not self._wanted(listed):
             return
         self._progress(level, member)
         if member.kind == "folder":
-            self._target.make_folder(level.prefix + member.name, None)
-            self._telling.damage(level.parser, member, level.source)
+            self.target.make_folder(level.prefix + member.name, None)
+            self._tell_damage(level, member)
             return
         key = (member.kind, level.source, level.prefix, member.name, member.at, member.start)
         self.trusted.begin()
-        self._steps.do(key, self._lists(), lambda: self._work_off(level, member, listed))
+        self.steps.do(key, self._lists(), lambda: self._work_off(level, member, listed))
         self.trusted.end(level.parser.result.extraction.data, member.start, member.end)
 
     def _work_off(self, level: _Level, member: ArchiveMember, listed: str) -> bool:
         """Write a member, or report why not. Return True if it was entered as a container instead."""
         if member.kind == "gap":
-            if self._plan.unclaimed:
+            if self._salvages:
                 self._write_unclaimed(level, member)
         elif member.kind == "hardlink" and self._write_hard_link(level, member):
             pass
         elif member.kind == "symlink" and member.link is None and not self._read_link(level, member):
             self._write_member(level, member)  # its bytes are not a link target, or incomplete: keep them as a file
         elif member.kind not in ("file", "other"):
-            self._telling.link(member, level.source)
-            self._telling.damage(level.parser, member, level.source)
-        elif not (self._plan.recursive and self._enter_member(level, member, listed)):
+            what = f"{member.kind} to {member.link}" if member.link else member.kind
+            place = {"path": member.name, "source": level.source, "offset": member.at}
+            self.note("not-written", f"a {what}, which is never written", Severity.NOTE, **place)
+            self._tell_damage(level, member)
+        elif not (self._recursive and self._enter_member(level, member, listed)):
             self._write_member(level, member)
         return self._levels[-1] is not level
 
@@ -407,28 +368,20 @@ class Unpacker:
             # A container that is not checked may be truncated, inside of one that is whole.
             deep = level.parser.extraction.layers + 1 >= self._session.limits.nesting
             severity = Severity.ERROR if deep else Severity.WARNING
-            self.findings.add(
-                Finding(
-                    "limit",
-                    f"not entered: {error.reason}",
-                    severity=severity,
-                    path=listed,
-                    source=level.source,
-                )
-            )
+            self.note("limit", f"not entered: {error.reason}", severity, path=listed, source=level.source)
             return False
         except FormatError as error:
-            return self._plan.salvage and self._keep_unlike(level, member, listed, error)
+            return self._salvages and self._keep_unlike(level, member, listed, error)
         except PparseError:
             return False  # not a container, or one that cannot be read
-        if self._plan.salvage and parser.needs_folder:
+        if self._salvages and parser.needs_folder:
             extraction = self._beside.enter(level.parser, member)
         result = extraction.parse()
-        if self._plan.drain:
+        if self._drains:
             extraction.prove()
             self._drain(extraction_of(result))
         if not self._is_archive(parser) and not isinstance(parser, StreamParser):
-            return self._plan.salvage and self._save_member(level, member, extraction, result)
+            return self._salvages and self._save_member(level, member, extraction, result)
         if extraction_of(result).layers >= self._session.limits.nesting:
             self.findings.add(nested_too_deep(self._session.limits, listed, level.source))
             return False
@@ -468,19 +421,19 @@ class Unpacker:
         """
         if extraction.entered:
             return self._save_with_others(level, member, extraction, result)
-        streams = list(streams_around(extraction, result))
+        streams = list(_streams_around(extraction, result))
         damaged = any(stream.root.status is not Status.COMPLETE for stream in streams)
         for stream in streams:
             self._gather(stream)
-        judgement = self._judge(extraction_of(result))
+        judgement = self.judge(extraction_of(result))
         if not streams:
-            return self._salvage(extraction, level.prefix + member.name, judgement) or self._write_member(
+            return self.salvage(extraction, level.prefix + member.name, judgement) or self._write_member(
                 level, member, judgement=judgement
             )
         if not damaged and judgement.is_whole:
             return False
         prefix, source = self._place_in(level, member)
-        self._write_document(result, prefix + base_name(result.extraction.name), source, prefix)
+        self.write_document(result, prefix + base_name(result.extraction.name), source, prefix)
         return True
 
     def _save_with_others(self, level: _Level, member: ArchiveMember, extraction: Extraction, result: Result) -> bool:
@@ -494,7 +447,7 @@ class Unpacker:
         judgement = self._beside.judge(model)
         self.findings.extend(judgement.findings)
         if not self._beside.lacks_all(model):
-            self._salvage(model, name, judgement, keep=False)
+            self.salvage(model, name, judgement, keep=False)
         if not self._beside.is_whole_alone(model):
             return self._write_member(level, member, judgement=judgement, as_found=True)
         # If there is a fault, it is in the others: nothing is wrong with this one.
@@ -525,13 +478,12 @@ class Unpacker:
         with self._open_sink(name, member.mtime, compressed_size) as sink:
             if sink.refuses(content):
                 verdict = Verdict()
-                self._telling.count_vain(level.parser, content)
+                if level.parser.result.extraction.data.access is not Access.FREE:  # decoded to reach what follows
+                    self._in_vain += content.compressed_size or 0
             else:
                 verdict = level.parser.verify(content, sink, sink.skip)
-        if judgement is not None:
-            judgement.count_for(verdict)
-        sink.conclude(verdict)
-        self._telling.file(sink, verdict, level.source, min(content.at, content.start), member.name, level.prefix)
+        offset = min(content.at, content.start)
+        self._tell(sink, verdict, level.source, offset, member.name, level.prefix, judgement)
         return True
 
     def _read_link(self, level: _Level, member: ArchiveMember) -> bool:
@@ -562,7 +514,7 @@ class Unpacker:
     def _write_unclaimed(self, level: _Level, member: ArchiveMember) -> None:
         name = f"{level.prefix}{NAMELESS}/at-{member.start}.bin"
         outer = level.parser.extraction
-        if self._plan.recursive and len(self._levels) < self._session.limits.nesting and level.parser.name != "zip":
+        if self._recursive and len(self._levels) < self._session.limits.nesting and level.parser.name != "zip":
             # A nested zip whose name is lost is recognised by its own headers.
             lost = Extraction(self._session, name, outer.data, member.start, member.end, outer)
             with suppress(MalformedError, UnsupportedError, GapError, EndOfDataError):
@@ -582,7 +534,87 @@ class Unpacker:
             elif member.finding is not None:  # it is after the end of the archive
                 verdict.reason = verdict.reason or member.finding.reason
         if sink.file is not None:
-            self._telling.file(sink, verdict, level.source, start, name)
+            self._tell(sink, verdict, level.source, start, name)
+
+    # -- what is told ------------------------------------------------------------------------------------------------
+
+    def note(self, code: str, reason: str, severity: Severity = Severity.ERROR, **known: Any) -> None:
+        """Add a finding."""
+        self.findings.add(Finding(code, reason, severity=severity, **known))
+
+    def _tell(
+        self,
+        sink: Sink,
+        verdict: Verdict,
+        source: str,
+        offset: int,
+        name: str,
+        prefix: str | None = None,
+        judgement: DocumentVerdict | None = None,
+    ) -> None:
+        """Report a file; ``prefix``: the folders before the part of its path that is its own name.
+
+        ``judgement`` is the verdict of its own format, which counts, too.
+        """
+        if judgement is not None:
+            judgement.count_for(verdict)
+        sink.conclude(verdict)
+        written = sink.file
+        if written is not None and verdict.code != "nameless":
+            verdict.place(written.bytes)
+        if sink.error is not None:  # our own limit, not a fault of the member
+            verdict.status = Status.UNSUPPORTED if written is None else Status.TRUNCATED
+            verdict.reason = sink.error.reason
+            if written is not None:
+                verdict.gaps.add(written.bytes, None)
+        known: dict[str, Any] = {
+            "verified": verdict.verified,
+            "parts": verdict.parts,
+            "source": source,
+            "offset": offset,
+            "reason": verdict.reason,
+            "doubtful": verdict.suspect,
+        }
+        if written is None:
+            status = verdict.status = verdict.status if verdict.status is Status.UNSUPPORTED else Status.MISSING
+            self.report(RecoveredFile(None, status, raw_name=name, **known))
+        else:
+            file = RecoveredFile.written(written, verdict.status, gaps=verdict.gaps, **known)
+            if prefix is not None and file.path is not None:
+                own = file.path.split("/")[prefix.count("/") :]
+                file.raw_name = name if changed(name, own) else None
+            self.report(file)
+        if sink.error is not None:
+            self._meet(sink.error, name, source)
+
+    def _meet(self, error: LimitError, name: str, source: str) -> None:
+        """Record a limit that a file met. Raise ``error`` if nothing more can be written, or it would be in vain."""
+        if self.target.is_full or self._in_vain > 4 * self.target.max_bytes:
+            raise error
+        self.note("limit", error.reason, path=name, source=source)
+        option = error.option.rpartition("=")[0] or error.option.split(" ")[0]
+        self.limits.setdefault(option, LimitMet()).add(error)
+
+    def _tell_stopped(self, error: BaseException) -> None:
+        """Report that the walk ends early, and what was written of the current file.
+
+        If the user stops it on purpose, nothing is reported, since it may continue later.
+        """
+        if was_stopped(error):
+            return
+        why = error.reason if isinstance(error, PparseError) else type(error).__name__
+        reason = f"stopped before the end, so some files are missing: {why}"
+        self.note("stopped", reason, source=base_name(self._document.name))
+        sink = self._sink
+        if sink is not None and sink.file is not None and sink.interrupted and not isinstance(error, SourceError):
+            self.report(RecoveredFile.written(sink.file, Status.TRUNCATED, reason="stopped while it was written"))
+
+    def _tell_damage(self, level: _Level, member: ArchiveMember) -> None:
+        """Report what is wrong with a member that is not written, as a check does."""
+        if member.size or member.status is not Status.COMPLETE:
+            finding = level.parser.verify(member).finding(member.name, level.source)
+            if finding is not None:
+                self.findings.add(finding)
 
     def _progress(self, level: _Level, member: ArchiveMember) -> None:
         progress = self._session.progress
@@ -591,6 +623,18 @@ class Unpacker:
                 self._share = member.at, level.parser.result.extraction.data.size
             done, size = self._share
             progress(done if size else 0, size, member.name)
+
+
+def _streams_around(extraction: Extraction, result: Result) -> Iterator[Result]:
+    """Yield the results of the compressed streams between a member and the document in it, innermost first."""
+    inner: Extraction | None = extraction_of(result)
+    while inner is not None:
+        for found in list(inner.results.values()):
+            if isinstance(found.parser, StreamParser):
+                yield found
+        if inner is extraction:
+            return
+        inner = inner.parent
 
 
 def _safe(member: ArchiveMember) -> str:

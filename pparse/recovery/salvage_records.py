@@ -1,4 +1,8 @@
-"""Riegeli files: copies the readable records to a new file, written with the options of the old one."""
+"""Files of records: copies those that can be read to a new file; what is left of others goes beside it.
+
+Of a Riegeli file the new one is written with the options of the old one; of a TFRecord file it has the records whose
+checksum agrees.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,15 @@ from pparse.data.range_status import cut_status
 from pparse.errors import PASSING, LimitError, PparseError
 from pparse.findings import Status
 from pparse.limits import KIB, MIB, count_words
-from pparse.recovery.salvage_job import Rest, text_of
+from pparse.parsers.tfrecord.parser import MISMATCH
+from pparse.recovery.salvage import SAVED, Rest, text_of
 from pparse.riegeli.chunks import ChunkData, ChunkError
 from pparse.riegeli.layout import TRANSPOSED
 from pparse.riegeli.parts import BROTLI, NONE, SNAPPY, ZSTD, PartCompressor
 from pparse.riegeli.reader import RecordReader
 from pparse.riegeli.records import open_records
 from pparse.riegeli.writer import RECORD_COST, FlushType, RecordWriter
+from pparse.writers.tfrecord import TfrecordWriter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,11 +27,13 @@ if TYPE_CHECKING:
     from typing import BinaryIO, Final
 
     from pparse.data.reader import Range
-    from pparse.recovery.salvage_job import Job
+    from pparse.parsers.tfrecord.parser import TfrecordParser
+    from pparse.recovery.salvage import Job
     from pparse.recovery.target import TargetFile
     from pparse.riegeli.chunks import Chunk
     from pparse.riegeli.positions import SkippedRegion
     from pparse.riegeli.records import ChunkRecords
+    from pparse.tree.entry import Entry
 
     # called with position and size of a record; returns whether to write it
     Wanted = Callable[[int, int], bool]
@@ -36,6 +44,8 @@ if TYPE_CHECKING:
 _LARGE: Final = 1 * MIB
 _HELD: Final = 2
 _WINDOW: Final = 16 * MIB  # what a decoder takes besides
+# How many lost records of a TFRecord file get a file of their own; the list has all of them.
+_MOST_FILES: Final = 1_000
 _COMPRESSIONS: Final = {NONE: "uncompressed", BROTLI: "brotli", ZSTD: "zstd", SNAPPY: "snappy"}
 
 
@@ -54,7 +64,7 @@ class _Stream:
 
 
 class RecordCopy:
-    """Copies the records of a damaged file into ``file``.
+    """Copies the records of a damaged Riegeli file into ``file``.
 
     ``records`` counts the records written, ``unchecked`` those of them from a truncated chunk (its hash cannot be
     compared), ``lost`` the lost ranges. ``damaged`` says whether more is wrong than a missing end.
@@ -218,11 +228,9 @@ class RecordCopy:
                 scratch=job.session.spools,
             )
             there = found.extent() if found is not None else 0
-        except ChunkError:
-            return
         except PASSING:
             raise
-        except (PparseError, EOFError):
+        except (ChunkError, PparseError, EOFError):
             return
         if found is None:
             return
@@ -261,29 +269,21 @@ class RecordCopy:
         self._rest.add({"begin": begin, "end": end, "reason": text_of(reason)})
 
 
-def salvage_riegeli(job: Job) -> bool:
+def salvage_riegeli(job: Job) -> str:
     """Write the readable records as a Riegeli file; see `pparse.recovery.salvage.salvage`."""
-    with job.target.create(job.name) as file:
-        rest = Rest(job, file.path, {"format": "riegeli"})
-        try:
-            copy = RecordCopy(job, file, rest)
-            copy.run()
-            copy.finish()
-        except BaseException:
-            rest.discard()
-            raise
+    with job.target.create(job.name) as file, Rest(job, file.path, {"format": "riegeli"}) as rest:
+        copy = RecordCopy(job, file, rest)
+        copy.run()
+        copy.finish()
         if not copy.records or copy.is_whole:
-            rest.discard()
-            file.discard()
-            job.is_unharmed = copy.is_whole and copy.records > 0
-            return False
+            return job.give_up(file, rest, is_unharmed=copy.is_whole and copy.records > 0)
     status = cut_status(damaged=copy.damaged or job.has_gaps)
     job.report(file, status, described(copy))
     try:
         copy.save_tail(f"{file.path}.partial")
     finally:
         rest.finish(status)
-    return True
+    return SAVED
 
 
 def described(copy: RecordCopy) -> str:
@@ -293,3 +293,86 @@ def described(copy: RecordCopy) -> str:
         reason += f", {copy.unchecked:,} of them without a checksum, from a truncated chunk"
     stretches = "stretch" if copy.lost == 1 else "stretches"
     return f"{reason}; {copy.lost:,} {stretches} of the file {'is' if copy.lost == 1 else 'are'} lost"
+
+
+# -- TFRecord ----------------------------------------------------------------------------------------------------------
+
+
+class _TfrecordCopy:
+    """Copies the records of a TFRecord file whose checksum agrees into ``file``; lists the others in ``rest``."""
+
+    def __init__(self, job: Job, parser: TfrecordParser, file: TargetFile, rest: Rest) -> None:
+        self._job = job
+        self._parser = parser
+        self._rest = rest
+        stream: BinaryIO = file  # type: ignore[assignment]
+        self.writer = TfrecordWriter(stream)
+        self.lost: list[tuple[int, int, int, Status, str]] = []  # number, bytes [from, to), status and reason
+        self.damaged = False
+
+    def run(self) -> None:
+        """Copy every record whose checksum agrees."""
+        job, result = self._job, self._parser.result
+        for number, entry in result.entries_from(result.root, 0):
+            end = entry.start if entry.end is None else entry.end
+            size = end - entry.start
+            if entry.kind != "gap" and self._parser.frames.agrees(entry.start, end):
+                self.writer.write_from(job.data.range(entry.start, end))
+                job.advance(size, None)
+            else:
+                self._lose(number, entry, end)
+        self.damaged = self.damaged or result.root.status is Status.DAMAGED
+
+    def _lose(self, number: int, entry: Entry, end: int) -> None:
+        job = self._job
+        there = max(entry.start, min(end, job.end))
+        is_cut = entry.status in (Status.TRUNCATED, Status.MISSING) or (there == end and end + 4 > job.end)
+        if entry.kind == "gap":
+            reason = "no record could be recognised"
+        elif entry.status in (Status.TRUNCATED, Status.MISSING):
+            got, size = there - entry.start, end - entry.start
+            reason = f"the file ends inside of the record: {got:,} of {size:,} bytes are there"
+        elif is_cut:
+            reason = "the file ends inside of the record's checksum: nothing proves its data"
+        else:
+            doubt = entry.finding is not None and entry.finding.code == "doubt"
+            reason = entry.finding.reason if entry.finding is not None and doubt else MISMATCH
+        self.damaged = self.damaged or not is_cut
+        status = Status.TRUNCATED if is_cut else Status.DAMAGED
+        self._rest.add(
+            {
+                "record": number,
+                "offset": entry.start - job.start,
+                "length": end - entry.start,
+                "there": there - entry.start,
+                "reason": reason,
+            }
+        )
+        if len(self.lost) < _MOST_FILES and there > entry.start:
+            self.lost.append((number, entry.start, there, status, reason))
+
+    def save_lost(self, folder: str) -> None:
+        """Write the known bytes of the lost records, in ``folder``, one file each."""
+        for number, start, end, status, reason in self.lost:
+            self._job.save_piece(f"{folder}/record-{number}.bin", start, end, reason, status)
+
+
+def salvage_tfrecord(job: Job) -> str:
+    """Write the sound records as a TFRecord file; see `pparse.recovery.salvage.salvage`."""
+    parser: TfrecordParser = job.extraction.parse().parser  # type: ignore[assignment]
+    with job.target.create(job.name) as file, Rest(job, file.path, {"format": "tfrecord"}) as rest:
+        copy = _TfrecordCopy(job, parser, file, rest)
+        copy.run()
+        records = copy.writer.records
+        # A damaged head is made anew; a file that ends inside of one loses no record, but its library refuses it.
+        is_whole = not rest.count and parser.result.root.status is Status.COMPLETE
+        if not records or is_whole:
+            return job.give_up(file, rest, is_unharmed=is_whole)
+    status = cut_status(damaged=copy.damaged)
+    lost = f"{count_words(rest.count, 'other')} could not" if rest.count else "none is lost, only a head was damaged"
+    job.report(file, status, f"{count_words(records, 'record')} could be read; {lost}")
+    try:
+        copy.save_lost(f"{file.path}.partial")
+    finally:
+        rest.finish(status)
+    return SAVED

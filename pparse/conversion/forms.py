@@ -1,0 +1,547 @@
+"""The forms of an output, and their items: safetensors files, archives of arrays, and GGUF files."""
+
+from __future__ import annotations
+
+import json
+from struct import calcsize, pack, unpack_from
+from zlib import crc32
+
+from pparse.conversion.cast import Q8_0, as_type
+from pparse.display.text import shorten
+from pparse.errors import OptionError, PparseError
+from pparse.kernels.ggml_blocks import q8_0_of
+from pparse.kernels.joined_crc import joined_crc
+from pparse.limits import MIB, count_words, format_size
+from pparse.parsers.gguf.types import ARRAY, LAYOUTS, TEXT, TYPES
+from pparse.parsers.safetensors.entry import REFERENCE_HEADER_LIMIT, STORED_DTYPES, word_of
+from pparse.recovery.reader_rules import NPY, measured, safetensors_head, safetensors_header, why_no_name, why_unfit
+from pparse.tensors.block_tensor import BlockTensor
+from pparse.tensors.dtype import DType
+from pparse.writers.npy import npy_header
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any, Final
+
+    from pparse.tensors.tensor import Tensor
+    from pparse.tensors.viewer import Viewer
+
+# Bytes that are read at a time, and written while the next are read: what is written then still is in the processor's
+# cache (with 4 MiB a copy took half as long again). Two buffers of that size are charged to the budget.
+PIECE: Final = 1 * MIB
+# Of elements that are computed, as many at a time as fit into the buffer with this much for each: the element, the same
+# as a float32, the result, and what rounding needs.
+_COMPUTED: Final = 32
+# Memory of an item beside its tensor, without the name.
+ITEM_BYTES: Final = 200
+
+
+class Item:
+    """A tensor to be written, as ``dtype`` (another one than its own: cast) and with ``nbytes`` bytes at ``at``.
+
+    ``packed``: elements below 8 bits stay packed in bytes, as they are stored.
+    """
+
+    __slots__ = ("at", "crc", "dtype", "is_straight", "name", "nbytes", "number", "overflowed", "tensor", "wanted_crc")
+
+    def __init__(self, tensor: Tensor, name: str, dtype: DType, number: int, *, packed: bool) -> None:
+        self.tensor = tensor
+        """The tensor in the source."""
+        self.name = name
+        """Its name in the output."""
+        self.dtype = dtype
+        """Its type in the output."""
+        self.number = number
+        """Its place among the tensors of the source, from 0."""
+        self.nbytes = dtype.stored_nbytes(tensor.size) if packed else dtype.itemsize * tensor.size
+        """Bytes in the output."""
+        self.at = 0
+        """Where its bytes begin in the output file."""
+        self.crc = 0
+        """CRC-32 of what was written of it."""
+        self.wanted_crc: int | None = None
+        """CRC-32 that its bytes must have, of a source that was not compared with it yet; else None."""
+        self.overflowed = 0
+        """How many of the numbers written ``dtype`` cannot hold, not even rounded."""
+        self.is_straight = (
+            dtype == tensor.dtype and (packed or not dtype.packed) and (not self.nbytes or tensor.is_stored_as_array)
+        )
+        """Whether the bytes are those of the source as they stand."""
+
+    def pieces(self, start: int, size: int, buffers: Iterator[memoryview]) -> Iterator[memoryview]:
+        """Yield the bytes from ``start`` on, the end of a piece before; a piece is good until the next but one is made.
+
+        ``buffers``: two of ``size`` bytes by turns, from one item to the next. Raises the errors of `Tensor.blocks`.
+        """
+        if not self.is_straight:
+            count = size // _COMPUTED // 8 * 8
+            if self.tensor.itemsize > _COMPUTED:  # texts and structures
+                count = max(1, size // self.tensor.itemsize)
+            yield from self._computed(start, count)
+            return
+        while start < self.nbytes:
+            piece = next(buffers)[: self.nbytes - start]
+            got = self.tensor.readinto_from(start, piece)
+            yield piece[:got]
+            start += got
+
+    def _computed(self, start: int, count: int) -> Iterator[memoryview]:
+        """Yield the bytes of ``count`` elements at a time; ``start`` is a multiple of that many, or the end."""
+        import numpy as np
+
+        for block in self.tensor.blocks(count * self.tensor.itemsize, start=start // self.dtype.itemsize):
+            if self.dtype != self.tensor.dtype:
+                block, lost = as_type(block, self.dtype)
+                self.overflowed += lost
+            yield memoryview(np.ascontiguousarray(block).view(np.uint8).reshape(-1).data)
+
+
+class Form:
+    """How a file holds its items. Unless a format says otherwise, each is its bytes, with nothing around them."""
+
+    name = ""
+    packed = True  #: elements below 8 bits share bytes; else they take one each
+    holds_metadata: bool | None = True  #: metadata become texts in it; None: it has what the source has in their place
+    has_checksums = False
+
+    def refusal(self, name: str, dtype: DType, shape: tuple[int, ...], size: int) -> str | None:
+        """Return why a tensor of ``size`` elements cannot be written; None if it can."""
+        raise NotImplementedError
+
+    def copies(self, tensor: BlockTensor) -> bool:
+        """Say whether the blocks of a tensor are written as they stand, whether or not anything decodes them."""
+        return False
+
+    def item(self, tensor: Tensor, name: str, dtype: DType, number: int) -> Item:
+        """Return the item of a tensor that is to have ``dtype``."""
+        return Item(tensor, name, dtype, number, packed=self.packed)
+
+    def notes(self) -> Iterator[str]:
+        """Yield what to tell of the output."""
+        yield from ()
+
+    def lay(self, items: list[Item], metadata: Mapping[str, str], path: str) -> tuple[int, int]:
+        """Give each of ``items`` its place; return the size of what comes before them, and of the file."""
+        raise NotImplementedError
+
+    def head(self, items: list[Item], metadata: Mapping[str, str], size: int) -> Iterator[bytes]:
+        """Yield the ``size`` bytes before all items."""
+        yield from ()
+
+    def lead(self, item: Item) -> bytes:
+        """Return what comes just before an item."""
+        return b""
+
+    def crc_of(self, item: Item, crc: int) -> int:
+        """Return the CRC-32 of what is written of an item, whose bytes have ``crc``."""
+        return crc
+
+    def tail(self, items: list[Item]) -> Iterator[bytes]:
+        """Yield what comes after the items."""
+        yield from ()
+
+
+# -- safetensors -------------------------------------------------------------------------------------------------------
+
+# The library sorts by type, the last one of its list first: so every tensor begins at a multiple of its item size.
+_RANKS: Final = {dtype.name: -number for number, dtype in enumerate(STORED_DTYPES.values())}
+
+
+class SafetensorsForm(Form):
+    """How the format's own library writes a safetensors file."""
+
+    name = "safetensors"
+
+    def refusal(self, name: str, dtype: DType, shape: tuple[int, ...], size: int) -> str | None:
+        """Return why a tensor of ``size`` elements cannot be written; None if it can."""
+        return why_unfit(name, dtype, size)
+
+    def lay(self, items: list[Item], metadata: Mapping[str, str], path: str) -> tuple[int, int]:
+        """Order ``items`` and give each its place; return the size of what comes before them, and of the file.
+
+        Raises `OptionError` if the library would refuse the header as too long.
+        """
+        items.sort(key=lambda item: (_RANKS[item.dtype.name], item.name))
+        self._place(items, 0)
+        length, _ = measured(self._header(items, metadata))
+        if length > REFERENCE_HEADER_LIMIT:
+            raise OptionError(
+                f"the header of {path} would take {length:,} bytes, more than the {REFERENCE_HEADER_LIMIT:,} that "
+                "readers accept; --max-shard-size writes several files"
+            )
+        return 8 + length, self._place(items, 8 + length)
+
+    def _place(self, items: list[Item], at: int) -> int:
+        for item in items:
+            item.at = at
+            at += item.nbytes
+        return at
+
+    def head(self, items: list[Item], metadata: Mapping[str, str], size: int) -> Iterator[bytes]:
+        """Yield the ``size`` bytes before the items."""
+        return safetensors_head(self._header(items, metadata), size)
+
+    def _header(self, items: list[Item], metadata: Mapping[str, str]) -> Iterator[bytes]:
+        base = items[0].at if items else 0
+        entries = (
+            (item.name, str(word_of(item.dtype)), item.tensor.shape, item.at - base, item.at - base + item.nbytes)
+            for item in items
+        )
+        return safetensors_header(entries, metadata or None)
+
+
+def index_text(names: Iterable[tuple[str, str]], total: int) -> Iterator[bytes]:
+    """Yield the index of a set: for each tensor, in order of the names, the file it is in; ``total`` bytes in all."""
+    yield b'{\n  "metadata": {\n    "total_size": %d\n  },\n  "weight_map": {' % total
+    separator = "\n"
+    for name, file in names:
+        yield f"{separator}    {json.dumps(name)}: {json.dumps(file)}".encode()
+        separator = ",\n"
+    yield b"\n  }\n}\n" if separator != "\n" else b"}\n}\n"
+
+
+def shards_of(sizes: Sequence[int], most: int) -> list[list[int]]:
+    """Return the numbers of the tensors in each shard of at most ``most`` bytes, divided as huggingface_hub does.
+
+    A tensor larger than that gets a shard of its own.
+    """
+    shards: list[list[int]] = []
+    open_shard: list[int] = []
+    filled = 0
+    for number, size in enumerate(sizes):
+        if size > most:
+            shards.append([number])
+            continue
+        if filled + size > most:
+            shards.append(open_shard)
+            open_shard, filled = [], 0
+        open_shard.append(number)
+        filled += size
+    if open_shard:
+        shards.append(open_shard)
+    return shards
+
+
+# -- .npz --------------------------------------------------------------------------------------------------------------
+
+_FULL16: Final = 0xFFFF
+_FULL32: Final = 0xFFFFFFFF
+_DAY: Final = 1 << 5 | 1  # 1980-01-01, for the same bytes each time
+_UTF8: Final = 1 << 11
+_MODE: Final = 0o100644 << 16  # a plain file
+
+
+class NpzForm(Form):
+    """An archive of arrays: a zip of .npy files, stored. `numpy.load` opens it.
+
+    Types that numpy lacks are unsigned integers of that width with the same bits. All sizes are known beforehand, so
+    every array has its place before the first byte is written; only the checksums of the headers come last.
+    """
+
+    name = "npz"
+    packed = False
+    holds_metadata = False
+    has_checksums = True
+
+    def refusal(self, name: str, dtype: DType, shape: tuple[int, ...], size: int) -> str | None:
+        """Return why a tensor cannot be written; None if it can."""
+        return why_no_name(name, self.name)
+
+    def lay(self, items: list[Item], metadata: Mapping[str, str], path: str) -> tuple[int, int]:
+        """Give each of ``items`` its place; return the size of what comes before them, 0, and of the file.
+
+        The checksum of an item begins with that of the header that numpy has before its elements.
+        """
+        at = 0
+        for item in items:
+            item.crc = first_crc(item)
+            item.at = at + len(self.lead(item))
+            at = item.at + item.nbytes
+        return 0, at + sum(map(len, self.tail(items)))
+
+    def lead(self, item: Item) -> bytes:
+        """Return what comes just before an item: the zip's header of the array, with its checksum, and numpy's."""
+        name, inner = _name(item), array_header(item)
+        size = len(inner) + item.nbytes
+        extra = pack("<HHQQ", 1, 16, size, size) if size >= _FULL32 else b""
+        short = min(size, _FULL32)
+        what = pack("<5H", 45 if extra else 20, _flags(name), 0, 0, _DAY)
+        sizes = pack("<3I2H", item.crc, short, short, len(name), len(extra))
+        return b"PK\3\4" + what + sizes + name + extra + inner
+
+    def crc_of(self, item: Item, crc: int) -> int:
+        """Return the CRC-32 of what is written of an item, whose bytes have ``crc``: numpy's header comes first."""
+        return joined_crc(first_crc(item), crc, item.nbytes)
+
+    def tail(self, items: list[Item]) -> Iterator[bytes]:
+        """Yield what comes after the items: the zip's directory."""
+        start = items[-1].at + items[-1].nbytes if items else 0
+        length = at = 0
+        for item in items:
+            name, size = _name(item), len(array_header(item)) + item.nbytes
+            large = [number for number in (size, size, at) if number >= _FULL32]
+            extra = pack(f"<HH{len(large)}Q", 1, 8 * len(large), *large) if large else b""
+            short = min(size, _FULL32)
+            what = pack("<6H", 3 << 8 | 45, 45 if extra else 20, _flags(name), 0, 0, _DAY)
+            sizes = pack("<3I5H2I", item.crc, short, short, len(name), len(extra), 0, 0, 0, _MODE, min(at, _FULL32))
+            entry = b"PK\1\2" + what + sizes + name + extra
+            yield entry
+            length += len(entry)
+            at = item.at + item.nbytes
+        if len(items) >= _FULL16 or start >= _FULL32 or length >= _FULL32:
+            yield pack(
+                "<4sQ2H2I4Q", b"PK\6\6", 44, 3 << 8 | 45, 45, 0, 0, len(items), len(items), length, start
+            ) + pack("<4sIQI", b"PK\6\7", 0, start + length, 1)
+        count = min(len(items), _FULL16)
+        yield pack("<4s4H2IH", b"PK\5\6", 0, 0, count, count, min(length, _FULL32), min(start, _FULL32), 0)
+
+
+def array_header(item: Item) -> bytes:
+    """Return numpy's header of an array."""
+    dtype = item.dtype
+    form = dtype.raw_numpy if dtype.numpy.isbuiltin == 2 else dtype.numpy
+    return npy_header(form, item.tensor.shape)
+
+
+def bits_note(dtype: DType) -> str:
+    """Return what to tell of a type that numpy lacks."""
+    return f"numpy has no {dtype}: its bits are written as {dtype.raw_numpy}; read them with .view(ml_dtypes.{dtype})"
+
+
+def first_crc(item: Item) -> int:
+    """Return the CRC-32 of what an array's file holds before its elements."""
+    return crc32(array_header(item))
+
+
+def _name(item: Item) -> bytes:
+    return (item.name + NPY).encode()
+
+
+def _flags(name: bytes) -> int:
+    return 0 if name.isascii() else _UTF8
+
+
+# -- GGUF --------------------------------------------------------------------------------------------------------------
+
+_ALIGNMENT: Final = 32
+_NUMBERS: Final = {known.name: known for known in TYPES.values()}
+_BY_DTYPE: Final = {known.dtype: known for known in TYPES.values() if known.dtype is not None}
+# What a file says of its own layout, as numbers; the package gguf gives what heads it the names GGUF.version etc.
+_OWN_LAYOUT: Final = frozenset(("general.alignment", "split.no", "split.count", "split.tensors.count"))
+_FILE_TYPE: Final = "general.file_type"
+_HEAD: Final = "GGUF."
+_LONGEST_KEY: Final = (1 << 16) - 1
+_LONGEST_NAME: Final = 63
+_MOST_DIMENSIONS: Final = 4
+# So many keys are named in a note.
+_NAMED: Final = 3
+# Key-values up to this size are copied, whatever the memory budget is.
+_ALWAYS: Final = 8 * MIB
+
+
+class GgufForm(Form):
+    """A GGUF file: version 3, little-endian, tensors as they come, each at a multiple of 32.
+
+    The key-values of a GGUF source of any version and byte order keep their types; of any other source, its metadata
+    become texts, beside ``general.name``. Neither has those that say how the file itself is laid out. Blocks of
+    quantised tensors are copied, too, unless a type is asked for.
+    """
+
+    name = "gguf"
+
+    def __init__(self, viewer: Viewer, target: str, wanted: DType | None) -> None:
+        self.unquantised = 0
+        """Tensors that stay as they are, as their rows are no whole blocks."""
+        self.scalars = 0
+        """Tensors without dimensions: readers of GGUF files want one."""
+        self._wanted = wanted
+        self._pairs, self._uncopied = _copied_pairs(viewer) if viewer.format == "gguf" else (None, None)
+        self.holds_metadata = True if self._pairs is None else None
+        self._retyped = wanted is not None or self._pairs is None
+        self._omitted: list[str] = []
+        self._title = target.replace("\\", "/").rpartition("/")[2].removesuffix(".gguf")
+
+    def refusal(self, name: str, dtype: DType, shape: tuple[int, ...], size: int) -> str | None:
+        """Return why a tensor cannot be written; None if it can."""
+        if dtype != Q8_0 and dtype.name not in _BY_DTYPE:
+            return f"GGUF has no type for {dtype}"
+        if len(name.encode()) > _LONGEST_NAME:
+            return f"ggml reads names of at most {_LONGEST_NAME} bytes; --rename shortens them"
+        if len(shape) > _MOST_DIMENSIONS:
+            return f"ggml reads at most {_MOST_DIMENSIONS} dimensions"
+        return None
+
+    def copies(self, tensor: BlockTensor) -> bool:
+        """Say whether the blocks of a tensor are written as they stand, whether or not anything decodes them."""
+        return self._wanted is None and tensor.block_order == "little"
+
+    def item(self, tensor: Tensor, name: str, dtype: DType, number: int) -> Item:
+        """Return the item of a tensor that is to have ``dtype``."""
+        self.scalars += not tensor.shape
+        if isinstance(tensor, BlockTensor):
+            if self.copies(tensor):
+                return _Blocks(tensor, name, number, tensor.stored_dtype)
+            self._retyped = True
+        if dtype == Q8_0:
+            if len(tensor.shape) > 1 and not tensor.shape[-1] % 32:
+                return _Blocks(tensor, name, number, "Q8_0")
+            self.unquantised += 1
+            assert tensor.dtype is not None  # noqa: S101 -- `Plan` refused it
+            dtype = tensor.dtype if tensor.dtype.name in _BY_DTYPE else DType.of("float32")
+        return super().item(tensor, name, dtype, number)
+
+    def notes(self) -> Iterator[str]:
+        """Yield what to tell of the output."""
+        if self.unquantised:
+            are = "tensor is" if self.unquantised == 1 else "tensors are"
+            yield f"{self.unquantised:,} {are} not quantised: of one dimension, or with rows that 32 does not divide"
+        if self.scalars:
+            yield f"{count_words(self.scalars, 'scalar')} got one dimension, of length 1"
+        if self._uncopied is not None:
+            yield f"the key-values did not keep their types, but became texts: {self._uncopied}"
+        if self._omitted:
+            names = ", ".join(shorten(key, 80) for key in self._omitted[:_NAMED])
+            more = f" and {len(self._omitted) - _NAMED:,} more" if len(self._omitted) > _NAMED else ""
+            yield f"key-values whose keys a GGUF file cannot have were left out: {names}{more}"
+
+    def lay(self, items: list[Item], metadata: Mapping[str, str], path: str) -> tuple[int, int]:
+        """Give each of ``items`` its place; return the size of what comes before them, and of the file."""
+        for item in items:
+            item.at = 0
+        start = sum(map(len, self._header(items, metadata, 0)))
+        at = start = start + -start % _ALIGNMENT
+        for item in items:
+            item.at = at
+            at += item.nbytes + -item.nbytes % _ALIGNMENT
+        return start, at
+
+    def head(self, items: list[Item], metadata: Mapping[str, str], size: int) -> Iterator[bytes]:
+        """Yield the ``size`` bytes before the items."""
+        length = 0
+        for piece in self._header(items, metadata, size):
+            length += len(piece)
+            yield piece
+        yield bytes(size - length)
+
+    def _header(self, items: list[Item], metadata: Mapping[str, str], start: int) -> Iterator[bytes]:
+        pairs = self._pairs
+        if pairs is None:
+            texts = {"general.name": self._title, **metadata}
+            pairs = [(key, _text(key) + pack("<I", TEXT) + _text(value)) for key, value in texts.items()]
+        omitted = _OWN_LAYOUT | ({_FILE_TYPE} if self._retyped else set())
+        self._omitted = [key for key, _ in pairs if not _is_key(key)]
+        kept = [raw for key, raw in pairs if key not in omitted and _is_key(key)]
+        yield b"GGUF" + pack("<IQQ", 3, len(items), len(kept))
+        yield from kept
+        for item in items:
+            kind = _NUMBERS[item.kind] if isinstance(item, _Blocks) else _BY_DTYPE[item.dtype.name]
+            shape = item.tensor.shape or (1,)
+            place = pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), kind.number, max(0, item.at - start))
+            yield _text(item.name) + place
+
+    def tail(self, items: list[Item]) -> Iterator[bytes]:
+        """Yield what comes after the items: the padding of the last one."""
+        if items:
+            yield bytes(-items[-1].nbytes % _ALIGNMENT)
+
+
+class _Blocks(Item):
+    """A tensor that is written as blocks: those of the source as they are, or made of its elements."""
+
+    __slots__ = ("kind",)
+
+    def __init__(self, tensor: Tensor, name: str, number: int, kind: str) -> None:
+        self.kind = kind
+        """What ggml calls the blocks."""
+        known = _NUMBERS[kind]
+        super().__init__(tensor, name, DType.of("float32"), number, packed=True)
+        self.nbytes = tensor.size // known.block_size * known.block_bytes
+        same = isinstance(tensor, BlockTensor) and tensor.block_order == "little"
+        self.is_straight = same and tensor.stored_dtype == kind
+
+    def _computed(self, start: int, count: int) -> Iterator[memoryview]:
+        """Yield the blocks of ``count`` elements at a time; ``start`` is a multiple of theirs, or the end."""
+        import numpy as np
+
+        known = _NUMBERS[self.kind]
+        size = known.block_size
+        first, step = start // known.block_bytes * size, max(size, count // size * size)
+        for block in self.tensor.blocks(step * self.tensor.itemsize, start=first):
+            yield memoryview(q8_0_of(block.astype(np.float32, copy=False).reshape(-1, size)).reshape(-1).data)
+
+
+def _text(text: str) -> bytes:
+    raw = text.encode()
+    return pack("<Q", len(raw)) + raw
+
+
+def _is_key(key: str) -> bool:
+    """Say whether readers of GGUF files take a key."""
+    return not key.startswith(_HEAD) and len(key.encode()) <= _LONGEST_KEY
+
+
+# -- key-values of a GGUF source ---------------------------------------------------------------------------------------
+
+
+def _copied_pairs(viewer: Viewer) -> tuple[list[tuple[str, bytes]] | None, str | None]:
+    """Return the keys of a GGUF source with what is to be written of each; or None, and why they cannot be copied."""
+    source: Any = viewer
+    if viewer.is_set:
+        try:
+            source = source.shard_viewer(source.parser.shard_names()[0])
+        except PparseError as error:
+            return None, f"the first file cannot be read: {error.reason}"
+    parser, node = source.parser, source.facts
+    if node is None or source.table is None:  # what follows them is known only if they are whole
+        return None, "they are not whole"
+    node.load()
+    most = max(source.extraction.session.budget.limit // 4, _ALWAYS)
+    if node.end - node.start > most:
+        return None, f"they take {format_size(node.end - node.start)}, and only up to {format_size(most)} are copied"
+    places = [(entry.at, str(entry.key)) for _, entry in node.result.entries_from(node, 0)]
+    ends = [at for at, _ in places[1:]] + [node.end]
+    read = source.extraction.data.read_exact
+    pairs = ((key, read(at, end - at)) for (at, key), end in zip(places, ends, strict=False))
+    if parser.order == "<" and parser.version > 1:
+        return list(pairs), None
+    return [(key, b"".join(_recoded(raw, parser.order, parser.length))) for key, raw in pairs], None
+
+
+def _recoded(raw: bytes, order: str, length: str) -> Iterator[bytes]:
+    """Yield a key and its value as version 3 has them, little-endian; ``length``: layout of a length in ``raw``."""
+    import numpy as np
+
+    at = 0
+
+    def take(layout: str) -> tuple[Any, ...]:
+        nonlocal at
+        found = unpack_from(order + layout, raw, at)
+        at += calcsize(order + layout)
+        return found
+
+    def take_text() -> bytes:
+        nonlocal at
+        (size,) = take(length)
+        at += size
+        return pack("<Q", size) + raw[at - size : at]
+
+    yield take_text()
+    (kind,) = take("I")
+    yield pack("<I", kind)
+    rest = [(kind, 1)]  # what is still to come, the next last: so many values of a type
+    while rest:
+        kind, count = rest.pop()
+        if kind == TEXT:
+            for _ in range(count):
+                yield take_text()
+        elif kind in LAYOUTS:
+            layout = LAYOUTS[kind]
+            numbers = np.frombuffer(raw, order + layout, count, at)
+            at += numbers.nbytes
+            yield numbers.astype("<" + layout).tobytes()
+        elif kind == ARRAY and count:
+            rest.append((ARRAY, count - 1))
+            inner, size = take("I" + length)
+            yield pack("<IQ", inner, size)
+            rest.append((inner, size))
