@@ -34,7 +34,7 @@ PRELUDE = """
 import json, sys, zlib
 import brotli, cramjam, numpy
 import pparse, pparse.codecs, pparse.compressed.inflated, pparse.data.spliced, pparse.parsers.riegeli.parser
-import pparse.riegeli.search, pparse.riegeli.salvage, pparse.riegeli.transposed, pparse.riegeli.transposed_encoder
+import pparse.riegeli.lookup, pparse.riegeli.salvage, pparse.riegeli.transposed, pparse.riegeli.transposed_encoder
 from pparse.budget import MemoryBudget
 from pparse.codecs.base import ZSTD, package
 from pparse.data.files import FileData

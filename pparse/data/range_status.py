@@ -52,6 +52,9 @@ class Proofs:
         self._starts = array("q")
         self._ends = array("q")
 
+    def __len__(self) -> int:
+        return len(self._starts)
+
     def add(self, start: int, end: int) -> None:
         """Add ``[start, end)``."""
         with self._lock:

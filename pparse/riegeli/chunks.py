@@ -26,13 +26,18 @@ from pparse.data.base import Data
 from pparse.data.identity import derived
 from pparse.data.reader import byte_view
 from pparse.kernels.highway import Highway64, hash64
-from pparse.riegeli.errors import HashMismatchError, InvalidArgumentError
+from pparse.riegeli.errors import HashMismatchError, InvalidArgumentError, RiegeliError, UnimplementedError
 from pparse.riegeli.layout import (
     BLOCK_HEADER_SIZE,
     BLOCK_SIZE,
     CHUNK_HEADER_SIZE,
     FILE_SIGNATURE,
     MAX_POSITION,
+    PADDING,
+    SIGNATURE,
+    SIMPLE,
+    TRANSPOSED,
+    TYPE_NAMES,
     USABLE_SIZE,
     ChunkHeader,
     Layout,
@@ -42,7 +47,7 @@ from pparse.riegeli.layout import (
     stored_hash,
     unpack_block,
 )
-from pparse.riegeli.sightings import Sightings
+from pparse.riegeli.verdicts import Sightings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +55,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.data.base import Buffer
-    from pparse.riegeli.errors import RiegeliError
+    from pparse.errors import PparseError
     from pparse.riegeli.source import Source
     from pparse.riegeli.verdicts import Verdicts
 
@@ -82,6 +87,12 @@ class ChunkError(Exception):
         self.chunk = chunk
         """The chunk, if its header has a valid hash; else None."""
 
+    @classmethod
+    def of(cls, chunk: Chunk, error: PparseError) -> ChunkError:
+        """Return what is wrong with a whole chunk, as an error of this package. The next one should follow it."""
+        known = error if isinstance(error, RiegeliError) else InvalidArgumentError(error.reason)
+        return cls(known, chunk.begin, chunk.end, have=True, chunk=chunk)
+
 
 class Chunk:
     """A chunk whose header was read.
@@ -107,6 +118,10 @@ class Chunk:
         self.end = end = self.data_end
         if begin + header.num_records > end - BLOCK_HEADER_SIZE:  # else rounding up cannot pass it
             self.end = max(end, layout.round_up(begin + header.num_records))
+
+    def holds(self, position: int) -> bool:
+        """Say whether this is the numeric position of one of its records, by its header."""
+        return self.begin <= position < self.begin + self.header.num_records
 
     def available(self, size: int | None) -> int:
         """Return how many bytes of its data a file of ``size`` bytes holds (None: all)."""
@@ -250,9 +265,8 @@ def parse_header(raw: bytes, begin: int, layout: Layout) -> Chunk | None:
     if len(raw) < size:
         return None
     end = begin + size
-    computed, stored = chunk_header_hash(packed), stored_hash(packed)
-    if computed != stored:
-        reason = f"chunk header hash mismatch (computed 0x{computed:016x}, stored 0x{stored:016x})"
+    reason = _mismatch("chunk header", chunk_header_hash(packed), stored_hash(packed))
+    if reason:
         raise ChunkError(invalid(f"{reason}, chunk at {begin}", begin), begin, end)
     chunk = Chunk(begin, ChunkHeader.unpack(packed), layout)
     if begin == 0 and not chunk.header.is_signature():
@@ -270,22 +284,39 @@ def check_block(raw: bytes | memoryview, at: int, boundary: int, begin: int, chu
 
     Raise `ChunkError` if it is invalid.
     """
-    computed, stored = block_header_hash(raw, at), stored_hash(raw, at)
     after = boundary + BLOCK_HEADER_SIZE
-    if computed != stored:
-        reason = f"block header hash mismatch (computed 0x{computed:016x}, stored 0x{stored:016x}), block at {boundary}"
+    reason = _mismatch("block header", block_header_hash(raw, at), stored_hash(raw, at))
+    if reason:
+        reason += f", block at {boundary}"
         if not boundary and raw[24:64] != FILE_SIGNATURE[24:]:
-            error = InvalidArgumentError(f"not a Riegeli/records file, or its beginning is lost: {reason}", offset=0)
-            raise ChunkError(error, begin, after, chunk=chunk)
+            reason = f"not a Riegeli/records file, or its beginning is lost: {reason}"
         raise ChunkError(invalid(reason, boundary), begin, after, chunk=chunk)
     previous_chunk, next_chunk = unpack_block(raw, at)
     if previous_chunk != boundary - begin:
         reason = f"the block header at {boundary} says that its chunk begins at {boundary - previous_chunk}"
-        error = invalid(f"{reason}, not at {begin}", boundary)
-        if next_chunk <= BLOCK_SIZE:
-            raise ChunkError(error, begin, boundary + next_chunk, have=True, chunk=chunk)
-        raise ChunkError(error, begin, after, chunk=chunk)
+        near = next_chunk <= BLOCK_SIZE
+        resume = boundary + next_chunk if near else after
+        raise ChunkError(invalid(f"{reason}, not at {begin}", boundary), begin, resume, have=near, chunk=chunk)
     return next_chunk
+
+
+def check_empty(chunk: Chunk) -> None:
+    """Check that a chunk of a type without records has none. Raise `ChunkError` if it is invalid or of unknown type."""
+    header, reason = chunk.header, ""
+    if header.chunk_type in (SIMPLE, TRANSPOSED):
+        return
+    if header.num_records:
+        if header.chunk_type not in TYPE_NAMES:
+            unknown = UnimplementedError(f"unknown chunk type {header.chunk_type}", offset=chunk.begin)
+            raise ChunkError.of(chunk, unknown)
+        reason = f"the {header.type_name} chunk says that it has records"
+    elif header.chunk_type == SIGNATURE and header.data_size:
+        reason = "the signature chunk has data"
+    elif header.chunk_type in (SIGNATURE, PADDING) and header.decoded_data_size:
+        reason = f"the {header.type_name} chunk says that it has decoded data"
+    if reason:
+        error = InvalidArgumentError(f"invalid Riegeli/records file: {reason}", offset=chunk.begin)
+        raise ChunkError.of(chunk, error)
 
 
 class ChunkReader:
@@ -363,11 +394,10 @@ class ChunkReader:
         if at >= 0 and at + length <= len(block):
             return block[at : at + length]
         sequential = 0 <= at <= len(block) and block
+        head = block[at:] if sequential else b""
         if length > LAST_BLOCK:
-            head = block[at:] if sequential else b""
             return head + self.source.pread(pos + len(head), length - len(head))
         self._ahead = min(self._ahead * 4, LAST_BLOCK) if sequential else FIRST_BLOCK
-        head = block[at:] if sequential else b""
         self._block = head + self.source.pread(pos + len(head), max(self._ahead, length - len(head)))
         self._block_at = pos
         return self._block[:length]
@@ -385,6 +415,19 @@ class ChunkReader:
             self._prove(begin, chunk.data_begin)
         return chunk
 
+    def last_boundary(self, begin: int) -> tuple[int, Chunk | None]:
+        """Return where the last whole chunk from ``begin`` on ends, and the chunk there, if the file ends in its data.
+
+        Raise `ChunkError` at the first one that is damaged.
+        """
+        size = self.source.size()
+        while begin < size:
+            chunk = self.header(begin)
+            if chunk is None or chunk.end > size:
+                return begin, chunk
+            begin = chunk.end
+        return begin, None
+
     def _short(self, begin: int, at: int) -> None:
         """Raise `ChunkError` if the source has a gap at ``at``; do nothing at the end of the file."""
         resume = self.source.gap_end(at)
@@ -401,15 +444,9 @@ class ChunkReader:
         """
         start, stop = chunk.data_begin, chunk.data_end
         raw = self.get_view(start, stop - start)
-        first = chunk.layout.next_block(start)
-        for boundary in range(first, stop, BLOCK_SIZE):
-            if start + len(raw) < boundary + BLOCK_HEADER_SIZE:
-                self._short(chunk.begin, start + len(raw))
-                return None
-            self._check_inner_block(raw, boundary - start, boundary, chunk)
-        if len(raw) < stop - start:
-            self._short(chunk.begin, start + len(raw))
+        if not self._check_piece(chunk, raw, start, stop):
             return None
+        first = chunk.layout.next_block(start)
         if first < stop:
             raw = _close_up(raw, first - start)
         if not self.has_padding(chunk):
@@ -417,6 +454,17 @@ class ChunkReader:
         if verify:
             self._compare(chunk, hash64(raw))
         return raw
+
+    def _check_piece(self, chunk: Chunk, raw: bytes | memoryview, at: int, until: int, *, blocks: bool = True) -> bool:
+        """Check the block headers in ``raw``, read at ``at``; say whether it reaches to ``until``, or the file ends."""
+        for boundary in range(chunk.layout.next_block(at), until if blocks else at, BLOCK_SIZE):
+            if at + len(raw) < boundary + BLOCK_HEADER_SIZE:
+                break
+            self._check_inner_block(raw, boundary - at, boundary, chunk)
+        if len(raw) < until - at:
+            self._short(chunk.begin, at + len(raw))
+            return False
+        return True
 
     def _check_inner_block(self, raw: bytes | memoryview, at: int, boundary: int, chunk: Chunk) -> None:
         next_chunk = check_block(raw, at, boundary, chunk.begin, chunk)
@@ -453,26 +501,26 @@ class ChunkReader:
             # Stop at block boundaries, so that no block header is cut in two.
             until = min(stop, chunk.layout.block_of(at) + STREAM_BLOCK)
             raw = self.source.pread(at, until - at)
-            for boundary in range(chunk.layout.next_block(at), until, BLOCK_SIZE):
-                if at + len(raw) < boundary + BLOCK_HEADER_SIZE:
-                    self._short(chunk.begin, at + len(raw))
-                    return False
-                if blocks:
-                    self._check_inner_block(raw, boundary - at, boundary, chunk)
-            if len(raw) < until - at:
-                self._short(chunk.begin, at + len(raw))
+            if not self._check_piece(chunk, raw, at, until, blocks=blocks):
                 return False
             digest.update(chunk.layout.strip(raw, at))
             at = until
         self._compare(chunk, digest.digest())
         return self.has_padding(chunk)
 
+    def damage_of(self, before: Chunk | None) -> ChunkError | None:
+        """Return what is wrong with the chunk ``before`` one that was not found: it may be shorter than it says."""
+        try:
+            if before is not None:
+                self.verify(before, blocks=False)
+        except ChunkError as error:
+            return error
+        return None
+
     def _compare(self, chunk: Chunk, computed: int) -> None:
-        stored = chunk.header.data_hash
-        if computed != stored:
-            reason = f"chunk data hash mismatch (computed 0x{computed:016x}, stored 0x{stored:016x})"
-            error = HashMismatchError(f"{reason}, chunk at {chunk.begin}", offset=chunk.begin)
-            raise ChunkError(error, chunk.begin, chunk.end, have=True, chunk=chunk)
+        reason = _mismatch("chunk data", computed, chunk.header.data_hash)
+        if reason:
+            raise ChunkError.of(chunk, HashMismatchError(f"{reason}, chunk at {chunk.begin}", offset=chunk.begin))
         if self.source.data.flawed:
             self.vouch(chunk)
 
@@ -504,32 +552,29 @@ class ChunkReader:
 
     # -- by position -------------------------------------------------------------------------------------------------
 
-    def start_for(self, pos: int) -> int:
-        """Return where a chunk begins at or before ``pos``; else the first chunk after the header of its block.
+    def start_for(self, block: int, pos: int) -> int:
+        """Return the later of the two chunk boundaries that the header of a block names that is not beyond ``pos``.
 
-        Reads once: the header of the block that holds ``pos``. Raise `ChunkError` if that header is damaged. Return the
-        offset of the block if the file ends before the header does.
+        Reads once. Raise `ChunkError` if that header is damaged. Return the offset of the block if a chunk begins
+        there, or if the file ends before the header does.
         """
-        layout = self.layout_at(pos)
-        block = max(0, layout.block_of(pos))
         raw = self.get(block, BLOCK_HEADER_SIZE)
         if len(raw) < BLOCK_HEADER_SIZE:
             return block
-        computed, stored = block_header_hash(raw), stored_hash(raw)
-        if computed != stored:
-            reason = f"block header hash mismatch (computed 0x{computed:016x}, stored 0x{stored:016x})"
-            error = invalid(f"{reason}, block at {block}", block)
-            raise ChunkError(error, block, block + BLOCK_HEADER_SIZE)
+        reason = _mismatch("block header", block_header_hash(raw), stored_hash(raw))
+        if reason:
+            reason += f", block at {block}"
         previous_chunk, next_chunk = unpack_block(raw)
-        if previous_chunk == 0:
-            return block
         if previous_chunk > block:
-            error = invalid(f"the block header at {block} points to a chunk before the beginning of the file", block)
-            raise ChunkError(error, block, block + BLOCK_HEADER_SIZE)
-        start = block - previous_chunk if block + next_chunk > pos else block + next_chunk
-        if not layout.can_begin(start):
+            reason = reason or f"the block header at {block} points to a chunk before the beginning of the file"
+        if reason:
+            raise ChunkError(invalid(reason, block), block, block + BLOCK_HEADER_SIZE)
+        if not previous_chunk or not next_chunk:
+            return block
+        start, following = block - previous_chunk, block + next_chunk
+        if not self.layout_at(block).can_begin(start):
             raise ChunkError(invalid(f"no chunk can begin at {start}", block), block, start)
-        return start
+        return following if following <= pos and self.layout_at(pos).can_begin(following) else start
 
 
 def _close_up(raw: bytes | memoryview, first: int) -> memoryview:
@@ -541,6 +586,11 @@ def _close_up(raw: bytes | memoryview, first: int) -> memoryview:
         view[end : end + len(piece)] = piece
         end += len(piece)
     return view[:end]
+
+
+def _mismatch(what: str, computed: int, stored: int) -> str:
+    """Return in words that a hash is wrong; "" if it is right."""
+    return "" if computed == stored else f"{what} hash mismatch (computed 0x{computed:016x}, stored 0x{stored:016x})"
 
 
 def invalid(reason: str, offset: int | None = None) -> InvalidArgumentError:

@@ -34,10 +34,9 @@ TYPE_NAMES: Final = {
 
 MAX_POSITION: Final = (1 << 64) - 1
 
-_BLOCK = Struct("<QQQ")
-_CHUNK = Struct("<QQQQQ")
-_BODY = Struct("<QQQQ")
-_PAIR = Struct("<QQ")
+# Chunk and block headers, behind their hash.
+_CHUNK = Struct("<QQQQ")
+_BLOCK = Struct("<QQ")
 
 
 class Layout:
@@ -86,10 +85,6 @@ class Layout:
             - BLOCK_HEADER_SIZE * ((self.block_of(pos) - self.block_of(begin)) // BLOCK_SIZE)
         )
 
-    def chunk_end(self, begin: int, header: ChunkHeader) -> int:
-        """Return where the chunk ends, including padding: a chunk occupies at least one byte of the file per record."""
-        return max(self.add(begin, CHUNK_HEADER_SIZE + header.data_size), self.round_up(begin + header.num_records))
-
     def strip(self, raw: bytes | memoryview, at: int) -> bytes:
         """Return ``raw``, read at offset ``at``, without the block headers in it."""
         first = self.next_block(at) - at
@@ -123,14 +118,13 @@ class ChunkHeader:
     @classmethod
     def unpack(cls, raw: bytes) -> ChunkHeader:
         """Parse a header from 40 bytes. Compare `stored_hash` with `chunk_header_hash` to know whether it is valid."""
-        _, data_size, data_hash, mixed, decoded = _CHUNK.unpack(raw)
+        data_size, data_hash, mixed, decoded = _CHUNK.unpack_from(raw, 8)
         return cls(mixed & 0xFF, data_size, data_hash, mixed >> 8, decoded)
 
     def pack(self) -> bytes:
         """Return the 40 bytes."""
-        body = _BODY.pack(
-            self.data_size, self.data_hash, self.chunk_type | self.num_records << 8, self.decoded_data_size
-        )
+        mixed = self.chunk_type | self.num_records << 8
+        body = _CHUNK.pack(self.data_size, self.data_hash, mixed, self.decoded_data_size)
         return hash64(body).to_bytes(8, "little") + body
 
     @property
@@ -147,10 +141,8 @@ class ChunkHeader:
         )
 
     def __repr__(self) -> str:
-        return (
-            f"ChunkHeader({self.type_name}, data_size={self.data_size}, num_records={self.num_records}, "
-            f"decoded_data_size={self.decoded_data_size})"
-        )
+        sizes = ", ".join(f"{name}={getattr(self, name)}" for name in ("data_size", "num_records", "decoded_data_size"))
+        return f"ChunkHeader({self.type_name}, {sizes})"
 
 
 def stored_hash(raw: bytes | memoryview, at: int = 0) -> int:
@@ -170,13 +162,13 @@ def block_header_hash(raw: bytes | memoryview, at: int = 0) -> int:
 
 def unpack_block(raw: bytes | memoryview, at: int = 0) -> tuple[int, int]:
     """Return ``previous_chunk`` and ``next_chunk`` of the block header at ``at``."""
-    _, previous, following = _BLOCK.unpack_from(raw, at)
+    previous, following = _BLOCK.unpack_from(raw, at + 8)
     return previous, following
 
 
 def pack_block(previous_chunk: int, next_chunk: int) -> bytes:
     """Return the 24 bytes of a block header."""
-    body = _PAIR.pack(previous_chunk, next_chunk)
+    body = _BLOCK.pack(previous_chunk, next_chunk)
     return hash64(body).to_bytes(8, "little") + body
 
 

@@ -58,7 +58,8 @@ MAX_COMPARED: Final = 4 << 20
 MAX_MOVED: Final = 16 << 20
 # Zeros allowed after the last chunk: less than a record of a tar archive.
 PADDING: Final = 512
-FILE_SIGNATURE_SIZE: Final = len(FILE_SIGNATURE)
+NOTHING_LOST: Final = "; the chunk's data are sound, and no record is lost"
+"""What is added to the reason of damage that a chunk survived."""
 
 
 class Outcome:
@@ -104,7 +105,7 @@ def resume(chunks: ChunkReader, error: ChunkError, *, salvage: bool = True, heal
     outcome = by_block_headers(chunks, error)
     if not salvage or not chunks.source.random_access:
         return outcome
-    if heal and error.begin + CHUNK_HEADER_SIZE < outcome_limit(chunks, outcome):
+    if heal and error.begin + CHUNK_HEADER_SIZE < max(outcome.end, end_of_file(chunks, outcome.end)):
         healed = _heal(chunks, error)
         if healed is not None:
             return healed
@@ -171,33 +172,29 @@ def end_of_file(chunks: ChunkReader, pos: int) -> int:
     return low
 
 
-def outcome_limit(chunks: ChunkReader, outcome: Outcome) -> int:
-    """Return the end of the bytes that can be searched."""
-    return max(outcome.end, end_of_file(chunks, outcome.end))
-
-
 def unpadded(chunks: ChunkReader, begin: int) -> tuple[Chunk, bytes] | None:
     """Return the chunk at ``begin`` and its data if only its padding is missing and the data's hash agrees."""
     try:
         chunk = chunks.header(begin)
     except ChunkError:
         return None
-    if chunk is None or chunk.header.data_size > MAX_HEALED:
-        return None
-    data = chunk_data(chunks, chunk)
-    return (chunk, data) if data is not None and hash64(data) == chunk.header.data_hash else None
+    data = sound_data(chunks, chunk) if chunk is not None else None
+    return (chunk, data) if chunk is not None and data is not None else None
 
 
 # -- the damaged chunk itself ----------------------------------------------------------------------------------------
 
 
-def read_header(chunks: ChunkReader, begin: int, layout: Layout) -> tuple[ChunkHeader, bool] | None:
-    """Return the chunk header at ``begin``, ignoring a block header in it, and whether its hash is right."""
+def read_header(chunks: ChunkReader, begin: int, layout: Layout) -> tuple[Chunk, bool] | None:
+    """Return the chunk at ``begin``, ignoring a block header in its own, and whether the hash of its header is right.
+
+    None if its header is not all there, or no chunk can begin there.
+    """
     end = layout.add(begin, CHUNK_HEADER_SIZE)
     packed = layout.strip(chunks.get(begin, end - begin), begin)
     if len(packed) < CHUNK_HEADER_SIZE or not layout.can_begin(begin):
         return None
-    return ChunkHeader.unpack(packed), chunk_header_hash(packed) == stored_hash(packed)
+    return Chunk(begin, ChunkHeader.unpack(packed), layout), chunk_header_hash(packed) == stored_hash(packed)
 
 
 def chunk_data(chunks: ChunkReader, chunk: Chunk) -> bytes | None:
@@ -210,6 +207,12 @@ def chunk_data(chunks: ChunkReader, chunk: Chunk) -> bytes | None:
     return chunk.layout.strip(raw, start) if len(raw) == stop - start else None
 
 
+def sound_data(chunks: ChunkReader, chunk: Chunk) -> bytes | None:
+    """Return the data of a chunk, as `chunk_data`, if their hash agrees; else None."""
+    data = chunk_data(chunks, chunk)
+    return data if data is not None and hash64(data) == chunk.header.data_hash else None
+
+
 def _heal(chunks: ChunkReader, error: ChunkError) -> Outcome | None:
     """Return the current chunk if the hash of its data proves it whole: on the grid, or on one that moved."""
     layout = chunks.layout_at(error.begin)
@@ -218,7 +221,7 @@ def _heal(chunks: ChunkReader, error: ChunkError) -> Outcome | None:
         if healed is not None:
             return healed
     whole_header = layout.can_begin(error.begin) and layout.next_block(error.begin) - error.begin >= CHUNK_HEADER_SIZE
-    if chunks.get(error.begin, FILE_SIGNATURE_SIZE) == FILE_SIGNATURE:  # another file, appended as it is
+    if chunks.get(error.begin, len(FILE_SIGNATURE)) == FILE_SIGNATURE:  # another file, appended as it is
         return _proven(chunks, error, Layout(error.begin), Layout(error.begin))
     if error.chunk is None and whole_header and error.begin:
         return None  # its header is not interrupted, here or on nearly any grid: it is damaged
@@ -238,12 +241,11 @@ def _proven(chunks: ChunkReader, error: ChunkError, layout: Layout, moved: Layou
     found = read_header(chunks, error.begin, layout)
     if found is None:
         return None
-    header, sound = found
-    if not sound and header.chunk_type not in (SIMPLE, TRANSPOSED):
+    chunk, sound = found
+    if not sound and chunk.header.chunk_type not in (SIMPLE, TRANSPOSED):
         return None
-    chunk = Chunk(error.begin, header, layout)
-    data = chunk_data(chunks, chunk)
-    if data is None or hash64(data) != header.data_hash:
+    data = sound_data(chunks, chunk)
+    if data is None:
         return None
     if sound and chunks.source.data.flawed:
         chunks.vouch(chunk)
@@ -323,11 +325,12 @@ def _without_grid(chunks: ChunkReader, error: ChunkError, stop: int, size: int) 
 
     For each candidate, a grid without block headers after it is tried.
     """
-    for tried, (pos, header) in enumerate(_candidates(chunks, error.begin, stop, Layout(size))):
+    for tried, chunk in enumerate(_candidates(chunks, error.begin, stop, Layout(size))):
+        pos = chunk.begin
         free = Layout(pos - CHUNK_HEADER_SIZE)
         if tried > MAX_ENDS:
             break
-        if _data_agrees(chunks, Chunk(pos, header, free)) and _leads_on(chunks, pos, size, free):
+        if _data_agrees(chunks, Chunk(pos, chunk.header, free)) and _leads_on(chunks, pos, size, free):
             return Outcome(pos, pos, error.error.reason, layout=free)
     return None
 
@@ -345,13 +348,10 @@ def _claimed_end(chunks: ChunkReader, error: ChunkError, size: int) -> tuple[int
     found = read_header(chunks, error.begin, chunks.layout_at(error.begin))
     if found is None:
         return None, False
-    header, sound = found
-    chunk = Chunk(error.begin, header, chunks.layout_at(error.begin))
-    if not sound and chunk.data_end <= size and header.data_size:
-        data = chunk_data(chunks, chunk)
-        if data is not None and hash64(data) == header.data_hash:
-            return chunk.data_end, True
+    chunk, sound = found
     if not sound:
+        if chunk.data_end <= size and chunk.header.data_size and sound_data(chunks, chunk) is not None:
+            return chunk.data_end, True
         end = _body_end(chunks, error.begin or len(FILE_SIGNATURE), size, chunk.layout)
         if end is not None:
             return end, True
@@ -383,8 +383,8 @@ def _body_end(chunks: ChunkReader, begin: int, size: int, layout: Layout) -> int
     return end if sizes and end <= size and (end == size or _is_sound(chunks, end, layout)) else None
 
 
-def _candidates(chunks: ChunkReader, begin: int, stop: int, layout: Layout) -> Iterator[tuple[int, ChunkHeader]]:
-    """Yield the offset and content of each chunk header in ``(begin, stop)`` with a valid hash."""
+def _candidates(chunks: ChunkReader, begin: int, stop: int, layout: Layout) -> Iterator[Chunk]:
+    """Yield the chunk of each chunk header in ``(begin, stop)`` with a valid hash."""
     size = end_of_file(chunks, stop)
 
     def look(at: int, until: int) -> tuple[int, list[int] | None]:
@@ -406,8 +406,8 @@ def _candidates(chunks: ChunkReader, begin: int, stop: int, layout: Layout) -> I
         if place <= begin:
             continue
         found = read_header(chunks, place, layout)
-        if found is not None and found[1] and found[0].data_size <= size:
-            yield place, found[0]
+        if found is not None and found[1] and found[0].header.data_size <= size:
+            yield found[0]
 
 
 def _first_chunk(
@@ -420,17 +420,15 @@ def _first_chunk(
     """
     size = end_of_file(chunks, stop)
     ends: list[int] = []
-    tried, first = 0, None
-    for pos, header in _candidates(chunks, begin, stop, layout):
-        chunk = Chunk(pos, header, layout)
-        tried += 1
-        if tried > MAX_TRIED or len(ends) >= MAX_ENDS:
+    first = None
+    for tried, chunk in enumerate(_candidates(chunks, begin, stop, layout)):
+        if tried >= MAX_TRIED or len(ends) >= MAX_ENDS:
             break
         if chunk.data_end <= size and not _data_agrees(chunks, chunk):
             continue
-        ends.append(pos)
-        if first is None and _leads_on(chunks, pos, stop, layout):
-            first = pos
+        ends.append(chunk.begin)
+        if first is None and _leads_on(chunks, chunk.begin, stop, layout):
+            first = chunk.begin
             if error.chunk is not None:
                 break
     proven = _true_end(chunks, error, ends + [stop], layout) if ends else None
@@ -462,7 +460,7 @@ def _leads_on(chunks: ChunkReader, pos: int, stop: int, layout: Layout, boundari
                 return True
             # A tar archive with wrong sizes adds the zeros that follow the file.
             return size - pos < PADDING and not any(chunks.get(pos, size - pos))
-        chunk = Chunk(pos, found[0], layout)
+        chunk = found[0]
         for block in range(layout.next_block(pos), min(chunk.end, size - BLOCK_HEADER_SIZE), BLOCK_SIZE):
             raw = chunks.get(block, BLOCK_HEADER_SIZE)
             if not block_is_sound(raw) or unpack_block(raw) != (block - pos, chunk.end - block):
@@ -499,7 +497,7 @@ def _true_end(chunks: ChunkReader, error: ChunkError, ends: list[int], layout: L
     found = read_header(chunks, error.begin, chunks.layout_at(error.begin))
     if found is None or error.chunk is not None:
         return None
-    wanted, digest = found[0].data_hash, Highway64()
+    wanted, digest = found[0].header.data_hash, Highway64()
     at = chunks.layout_at(error.begin).add(error.begin, CHUNK_HEADER_SIZE)
     for end in ends:
         if not 0 <= end - at <= MAX_COMPARED:

@@ -5,6 +5,7 @@ Exceptions of a file object are passed on unchanged.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 
@@ -19,7 +20,7 @@ from pparse.riegeli.layout import BLOCK_HEADER_SIZE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, BinaryIO, Final
+    from typing import Any, BinaryIO, Final, Self
 
     Sourcelike = str | os.PathLike[str] | bytes | bytearray | memoryview | Data | Reader | BinaryIO
 
@@ -33,6 +34,24 @@ _PIECE: Final = 1 << 16
 # Methods to read a file object with, best first: into a buffer, or by count.
 _INTO: Final = ("readinto1", "readinto")
 _METHODS: Final = (*_INTO, "read1", "read")
+
+
+class Closable:
+    """A reader or writer, closed at the end of a ``with`` block."""
+
+    def close(self) -> None:
+        """Release what is held. Raise what stopped it before."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            with contextlib.suppress(Exception):  # the exception being raised says more
+                self.close()
 
 
 def is_seekable(stream: Any) -> bool:
@@ -278,10 +297,7 @@ class Source:
         size = self.data.size
         if self._end is None and not self._start:
             return size
-        if size is not None:
-            size -= self._start
-        end = None if self._end is None else self._end - self._start
-        return end if size is None else size if end is None else min(size, end)
+        return min((end - self._start for end in (size, self._end) if end is not None), default=None)
 
     @property
     def end(self) -> int:

@@ -21,7 +21,7 @@ from pparse.kernels.transposed import is_canonical_message
 from pparse.kernels.varint import encode_varint, encode_varints, read_varint
 from pparse.lazy import lazy_pattern
 from pparse.riegeli.parts import NONE
-from pparse.riegeli.transposed_layout import (
+from pparse.riegeli.transposed import (
     END_GROUP,
     FIRST_FIELD,
     FIXED32,
@@ -93,22 +93,10 @@ def encode_transposed(
     buckets, lengths, buffers = _make_buckets(scanner, None if compressor.kind == NONE else bucket_size)
     machine = _Machine(scanner, buffers)
     parts = [compressor.part(bucket, pledged=True) for bucket in buckets]
-    header = b"".join(
-        (
-            encode_varints((len(parts), len(lengths))),
-            encode_varints(map(len, parts)),
-            encode_varints(lengths),
-            machine.header,
-        )
-    )
-    head = compressor.part(header, pledged=True)
+    counts = encode_varints((len(parts), len(lengths), *map(len, parts), *lengths))
+    head = compressor.part(counts + machine.header, pledged=True)
     transitions = compressor.part(machine.transitions)
     return b"".join((bytes((compressor.kind,)), encode_varint(len(head)), head, *parts, transitions))
-
-
-def encode_metadata(serialized: Buffer, compressor: PartCompressor) -> bytes:
-    """Return the data of a metadata chunk: a transposed chunk of one record, the serialized metadata."""
-    return encode_transposed([serialized], compressor)
 
 
 class _Scanner:
