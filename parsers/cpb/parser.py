@@ -32,7 +32,7 @@ from pparse.parsers.protobuf.fits import fits
 from pparse.parsers.protobuf.index import Lost, Origin, OverlayField
 from pparse.parsers.protobuf.parser import ProtobufParser
 from pparse.parsers.protobuf.schema import builtin_schema
-from pparse.riegeli.layout import FILE_SIGNATURE
+from pparse.riegeli.chunks import FILE_SIGNATURE
 from pparse.riegeli.lookup import RecordLookup
 from pparse.riegeli.verdicts import Verdicts
 from pparse.tree.entry import SCALAR, UNLOADED_VALUE, Entry

@@ -63,7 +63,7 @@ def _read(source: object, limits: Limits) -> tuple[Schema, str | None]:
     if isinstance(source, bytes):
         return Schema(source), None
     from pparse.data.local import open_file
-    from pparse.riegeli.layout import FILE_SIGNATURE
+    from pparse.riegeli.chunks import FILE_SIGNATURE
 
     with open_file(str(source)) as data:
         try:

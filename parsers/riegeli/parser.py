@@ -38,17 +38,23 @@ from pparse.findings import Finding, Severity, Status
 from pparse.kernels.riegeli_scan import block_headers, chunk_headers
 from pparse.limits import are, count_words
 from pparse.paths import KeyStep, OrdinalStep, format_path
-from pparse.riegeli.chunks import Chunk, ChunkData, ChunkError, ChunkReader, check_empty, header_size, parse_header
-from pparse.riegeli.errors import HashMismatchError, InvalidArgumentError, UnimplementedError
-from pparse.riegeli.layout import (
+from pparse.riegeli.chunks import (
     BLOCK_HEADER_SIZE,
     BLOCK_SIZE,
     CHUNK_HEADER_SIZE,
     FILE_SIGNATURE,
     MAX_POSITION,
     METADATA,
+    Chunk,
+    ChunkData,
+    ChunkError,
+    ChunkReader,
     block_is_sound,
+    check_empty,
+    header_size,
+    parse_header,
 )
+from pparse.riegeli.errors import HashMismatchError, InvalidArgumentError, UnimplementedError
 from pparse.riegeli.metadata import fields
 from pparse.riegeli.positions import RecordPosition
 from pparse.riegeli.records import check_room, open_records

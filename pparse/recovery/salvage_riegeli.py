@@ -8,8 +8,7 @@ from pparse.errors import PASSING, LimitError, PparseError
 from pparse.findings import Status
 from pparse.limits import KIB, MIB, count_words
 from pparse.recovery.salvage_job import Rest, text_of
-from pparse.riegeli.chunks import ChunkData, ChunkError
-from pparse.riegeli.layout import TRANSPOSED
+from pparse.riegeli.chunks import TRANSPOSED, ChunkData, ChunkError
 from pparse.riegeli.parts import BROTLI, NONE, SNAPPY, ZSTD, PartCompressor
 from pparse.riegeli.reader import RecordReader
 from pparse.riegeli.records import open_records

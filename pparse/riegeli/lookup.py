@@ -12,9 +12,8 @@ from collections import OrderedDict
 
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseError
 from pparse.locking import RLock, guard
-from pparse.riegeli.chunks import ChunkError
+from pparse.riegeli.chunks import BLOCK_HEADER_SIZE, ChunkError
 from pparse.riegeli.errors import HashMismatchError
-from pparse.riegeli.layout import BLOCK_HEADER_SIZE
 from pparse.riegeli.positions import RecordPosition, SkippedRegion
 from pparse.riegeli.reader import RecordReader
 from pparse.riegeli.records import open_records

@@ -12,7 +12,17 @@ from pparse.budget import MemoryBudget
 from pparse.data.base import BytesData
 from pparse.errors import EndOfDataError, LimitError, PparseError
 from pparse.limits import Limits
-from pparse.riegeli.chunks import Chunk, ChunkData, ChunkError, ChunkReader, check_empty
+from pparse.riegeli.chunks import (
+    METADATA,
+    SIGNATURE,
+    SIMPLE,
+    TRANSPOSED,
+    Chunk,
+    ChunkData,
+    ChunkError,
+    ChunkReader,
+    check_empty,
+)
 from pparse.riegeli.errors import (
     ClosedRecordsError,
     FailedPreconditionError,
@@ -20,7 +30,6 @@ from pparse.riegeli.errors import (
     RiegeliError,
     UnimplementedError,
 )
-from pparse.riegeli.layout import METADATA, SIGNATURE, SIMPLE, TRANSPOSED
 from pparse.riegeli.positions import RecordPosition, SkippedRegion
 from pparse.riegeli.records import SimpleRecords, check_room, decode_simple, decoding_weight
 from pparse.riegeli.source import Closable, Source

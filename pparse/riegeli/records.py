@@ -17,9 +17,8 @@ from pparse.data.identity import derived
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.kernels.varint import decode_varints, encode_varint, encode_varints, read_varint
 from pparse.locking import RLock
-from pparse.riegeli.chunks import Chunk, ChunkData
+from pparse.riegeli.chunks import METADATA, SIMPLE, TRANSPOSED, Chunk, ChunkData
 from pparse.riegeli.errors import InvalidArgumentError
-from pparse.riegeli.layout import METADATA, SIMPLE, TRANSPOSED
 from pparse.riegeli.parts import NONE, codec_of, read_part
 
 TYPE_CHECKING = False
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from pparse.data.reader import Range
     from pparse.data.scratch import Scratch
     from pparse.limits import Limits
-    from pparse.riegeli.layout import ChunkHeader
+    from pparse.riegeli.chunks import ChunkHeader
     from pparse.riegeli.parts import PartCompressor
     from pparse.riegeli.source import Source
     from pparse.riegeli.verdicts import Verdicts

@@ -20,8 +20,7 @@ from pparse.errors import MalformedError
 from pparse.kernels.highway import Highway64, hash64
 from pparse.kernels.riegeli_scan import block_headers, chunk_headers
 from pparse.kernels.varint import decode_varints, read_varint
-from pparse.riegeli.chunks import Chunk, ChunkError
-from pparse.riegeli.layout import (
+from pparse.riegeli.chunks import (
     BLOCK_HEADER_SIZE,
     BLOCK_SIZE,
     CHUNK_HEADER_SIZE,
@@ -29,6 +28,8 @@ from pparse.riegeli.layout import (
     MAX_POSITION,
     SIMPLE,
     TRANSPOSED,
+    Chunk,
+    ChunkError,
     ChunkHeader,
     Layout,
     block_is_sound,

@@ -15,7 +15,7 @@ from pparse.data.local import open_file
 from pparse.data.reader import Reader
 from pparse.errors import GapError, SourceError
 from pparse.locking import Lock
-from pparse.riegeli.layout import BLOCK_HEADER_SIZE
+from pparse.riegeli.chunks import BLOCK_HEADER_SIZE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -154,23 +154,20 @@ class ForwardData(Data):
 
     def _pread(self, offset: int, length: int) -> bytes:
         with self._lock:
-            return self._read_on(offset, length)
-
-    def _read_on(self, offset: int, length: int) -> bytes:
-        start = offset - self._held_at
-        if start < 0:
-            raise SourceError("the file object cannot seek backwards", source=self.name, offset=offset)
-        while len(self._held) < start + length:
-            chunk = self._file.some(start + length - len(self._held))
-            if not len(chunk):
-                break  # the end for now: the file may grow
-            self._held += chunk
-            surplus = min(start, len(self._held) - MAX_HELD)
-            if surplus > 0:  # far back: rarely asked for again, and an error then
-                del self._held[:surplus]
-                self._held_at += surplus
-                start -= surplus
-        return bytes(self._held[start : start + length])
+            start = offset - self._held_at
+            if start < 0:
+                raise SourceError("the file object cannot seek backwards", source=self.name, offset=offset)
+            while len(self._held) < start + length:
+                chunk = self._file.some(start + length - len(self._held))
+                if not len(chunk):
+                    break  # the end for now: the file may grow
+                self._held += chunk
+                surplus = min(start, len(self._held) - MAX_HELD)
+                if surplus > 0:  # far back: rarely asked for again, and an error then
+                    del self._held[:surplus]
+                    self._held_at += surplus
+                    start -= surplus
+            return bytes(self._held[start : start + length])
 
     def forget(self, offset: int) -> None:
         """Release the memory of the bytes before ``offset``."""
@@ -250,16 +247,10 @@ class Source:
             return 0
 
     def preadv(self, offset: int, views: list[memoryview]) -> int:
-        """Fill ``views``, one after the other, from ``offset``; return how many bytes were written, as `preadinto`."""
-        total = sum(map(len, views))
-        if self._end is not None and total > self._end - self._start - offset:
-            done = 0
-            for view in views:
-                got = self.preadinto(offset + done, view)
-                done += got
-                if got < len(view):
-                    break
-            return done
+        """Fill ``views``, one after the other, from ``offset``; return how many bytes were written, as `preadinto`.
+
+        They must not reach beyond the end of a source that is a part of its data.
+        """
         try:
             return self.data.preadv(self._start + offset, views)
         except GapError:

@@ -185,10 +185,9 @@ class Parts:
         pos += length
         self.buckets = []
         for length in self.header.bucket_lengths:
-            if length > len(data) - pos:
-                raise MalformedError(
-                    "a bucket extends beyond the chunk", offset=pos, wanted=length, got=len(data) - pos
-                )
+            left = len(data) - pos
+            if length > left:
+                raise MalformedError("a bucket extends beyond the chunk", offset=pos, wanted=length, got=left)
             self.buckets.append(data[pos : pos + length])
             pos += length
         # At most one byte per emitted byte or record, and some no-ops on the way.
@@ -396,9 +395,8 @@ def disprove(
         said = {size: decoded_data_size, count: num_records}
         wanted = said.get(error.wanted, error.wanted) if isinstance(error.wanted, int) else None
         return InvalidArgumentError(error.reason, wanted=wanted, got=error.got)
-    return InvalidArgumentError(
-        "invalid transposed chunk: it holds less than it says", wanted=decoded_data_size, got=size
-    )
+    reason = "invalid transposed chunk: it holds less than it says"
+    return InvalidArgumentError(reason, wanted=decoded_data_size, got=size)
 
 
 class _NewBlock:

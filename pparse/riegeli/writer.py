@@ -17,9 +17,7 @@ from collections import deque
 from pparse.data.base import Data
 from pparse.kernels.highway import Highway64, hash64
 from pparse.kernels.varint import encode_varint
-from pparse.riegeli.chunks import Chunk, ChunkError, ChunkReader
-from pparse.riegeli.errors import ClosedRecordsError, FailedPreconditionError, InternalError, InvalidArgumentError
-from pparse.riegeli.layout import (
+from pparse.riegeli.chunks import (
     BLOCK_HEADER_SIZE,
     BLOCK_SIZE,
     CHUNK_HEADER_SIZE,
@@ -28,10 +26,14 @@ from pparse.riegeli.layout import (
     PADDING,
     SIMPLE,
     TRANSPOSED,
+    Chunk,
+    ChunkError,
     ChunkHeader,
+    ChunkReader,
     Layout,
     pack_block,
 )
+from pparse.riegeli.errors import ClosedRecordsError, FailedPreconditionError, InternalError, InvalidArgumentError
 from pparse.riegeli.options import RecordWriterOptions, parse_options
 from pparse.riegeli.parts import BROTLI, NONE, SNAPPY, PartCompressor, codec_of
 from pparse.riegeli.positions import RecordPosition
