@@ -45,6 +45,7 @@ from pparse.riegeli.chunks import (
     FILE_SIGNATURE,
     MAX_POSITION,
     METADATA,
+    NOTHING_LOST,
     Chunk,
     ChunkData,
     ChunkError,
@@ -58,7 +59,7 @@ from pparse.riegeli.errors import HashMismatchError, InvalidArgumentError, Unimp
 from pparse.riegeli.metadata import fields
 from pparse.riegeli.positions import RecordPosition
 from pparse.riegeli.records import check_room, open_records
-from pparse.riegeli.salvage import NOTHING_LOST, read_header, resume
+from pparse.riegeli.salvage import resume
 from pparse.riegeli.source import Source
 from pparse.riegeli.verdicts import TOUCHED, VERIFY, Verdicts
 from pparse.tree.context import DONE, NodeContext
@@ -309,7 +310,7 @@ class RiegeliParser(Parser, Listing):
     def chunk(self, node: Node) -> Chunk:
         """Return the chunk of ``node``, a child of the root."""
         begin = node.start - self._start
-        found = read_header(self._chunks, begin, self._chunks.layout_at(begin))
+        found = self._chunks.read_header(begin, self._chunks.layout_at(begin))
         if found is None:
             raise MalformedError("no chunk begins here", offset=node.start, source=self.result.extraction.name)
         return found[0]
@@ -481,7 +482,7 @@ class RiegeliParser(Parser, Listing):
 
     def _hash_finding(self, start: int, problem: PparseError) -> Finding:
         begin = start - self._start
-        found = read_header(self._chunks, begin, self._chunks.layout_at(begin)) if begin == 64 else None
+        found = self._chunks.read_header(begin, self._chunks.layout_at(begin)) if begin == 64 else None
         is_metadata = found is not None and found[0].header.chunk_type == METADATA
         return self._finding(
             "hash", problem.reason, format_path([KeyStep("metadata" if is_metadata else begin)]), start

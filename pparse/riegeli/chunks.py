@@ -70,6 +70,10 @@ _BLOCK = Struct("<QQ")
 # Small reads are served from a block, which is small after a jump and grows while reading continues.
 FIRST_BLOCK: Final = 1 << 10
 LAST_BLOCK: Final = 64 << 10
+NOTHING_LOST: Final = "; the chunk's data are sound, and no record is lost"
+"""What is added to the reason of damage that a chunk survived."""
+# Chunks with more data than this are not healed: proving them whole would mean holding them in memory.
+MAX_HEALED: Final = 32 << 20
 # The most bytes that are read and hashed at a time when a chunk is verified without being held.
 STREAM_BLOCK: Final = 1 << 20
 
@@ -593,6 +597,31 @@ class ChunkReader:
         if verify:
             self._compare(chunk, hash64(raw))
         return raw
+
+    def read_header(self, begin: int, layout: Layout) -> tuple[Chunk, bool] | None:
+        """Return the chunk at ``begin``, and whether the hash of its header is right. A block header in it is ignored.
+
+        Return None if the header is not all there, or no chunk can begin there.
+        """
+        end = layout.add(begin, CHUNK_HEADER_SIZE)
+        packed = layout.strip(self.get(begin, end - begin), begin)
+        if len(packed) < CHUNK_HEADER_SIZE or not layout.can_begin(begin):
+            return None
+        return Chunk(begin, ChunkHeader.unpack(packed), layout), chunk_header_hash(packed) == stored_hash(packed)
+
+    def loose_data(self, chunk: Chunk) -> bytes | None:
+        """Return the data of a chunk, ignoring the block headers in them; None if they are not all there."""
+        start, stop = chunk.data_begin, chunk.data_end
+        size = self.source.known_size()
+        if chunk.header.data_size > MAX_HEALED or (size is not None and stop > size):
+            return None
+        raw = self.get(start, stop - start)
+        return chunk.layout.strip(raw, start) if len(raw) == stop - start else None
+
+    def sound_data(self, chunk: Chunk) -> bytes | None:
+        """Return the data of a chunk, as `loose_data`, if their hash agrees; else None."""
+        data = self.loose_data(chunk)
+        return data if data is not None and hash64(data) == chunk.header.data_hash else None
 
     def _check_piece(self, chunk: Chunk, raw: bytes | memoryview, at: int, until: int, *, blocks: bool = True) -> bool:
         """Check the block headers in ``raw``, read at ``at``; say whether it reaches to ``until``, or the file ends."""

@@ -12,12 +12,11 @@ from collections import OrderedDict
 
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseError
 from pparse.locking import RLock, guard
-from pparse.riegeli.chunks import BLOCK_HEADER_SIZE, ChunkError
+from pparse.riegeli.chunks import BLOCK_HEADER_SIZE, NOTHING_LOST, ChunkError
 from pparse.riegeli.errors import HashMismatchError
 from pparse.riegeli.positions import RecordPosition, SkippedRegion
 from pparse.riegeli.reader import RecordReader
 from pparse.riegeli.records import open_records
-from pparse.riegeli.salvage import NOTHING_LOST
 from pparse.riegeli.verdicts import TOUCHED, Verdicts
 
 TYPE_CHECKING = False

@@ -30,11 +30,8 @@ from pparse.riegeli.chunks import (
     TRANSPOSED,
     Chunk,
     ChunkError,
-    ChunkHeader,
     Layout,
     block_is_sound,
-    chunk_header_hash,
-    stored_hash,
     unpack_block,
 )
 
@@ -45,8 +42,6 @@ if TYPE_CHECKING:
 
     from pparse.riegeli.chunks import ChunkReader
 
-# Chunks with more data than this are not healed: proving them whole would mean holding them in memory.
-MAX_HEALED: Final = 32 << 20
 # How many possible ends are tried for a damaged chunk whose data hash may be right.
 MAX_ENDS: Final = 64
 # How many chunks between the damage and the next known chunk have their data checked.
@@ -59,8 +54,6 @@ MAX_COMPARED: Final = 4 << 20
 MAX_MOVED: Final = 16 << 20
 # Zeros allowed after the last chunk: less than a record of a tar archive.
 PADDING: Final = 512
-NOTHING_LOST: Final = "; the chunk's data are sound, and no record is lost"
-"""What is added to the reason of damage that a chunk survived."""
 
 
 class Outcome:
@@ -179,39 +172,11 @@ def unpadded(chunks: ChunkReader, begin: int) -> tuple[Chunk, bytes] | None:
         chunk = chunks.header(begin)
     except ChunkError:
         return None
-    data = sound_data(chunks, chunk) if chunk is not None else None
+    data = chunks.sound_data(chunk) if chunk is not None else None
     return (chunk, data) if chunk is not None and data is not None else None
 
 
 # -- the damaged chunk itself ----------------------------------------------------------------------------------------
-
-
-def read_header(chunks: ChunkReader, begin: int, layout: Layout) -> tuple[Chunk, bool] | None:
-    """Return the chunk at ``begin``, ignoring a block header in its own, and whether the hash of its header is right.
-
-    None if its header is not all there, or no chunk can begin there.
-    """
-    end = layout.add(begin, CHUNK_HEADER_SIZE)
-    packed = layout.strip(chunks.get(begin, end - begin), begin)
-    if len(packed) < CHUNK_HEADER_SIZE or not layout.can_begin(begin):
-        return None
-    return Chunk(begin, ChunkHeader.unpack(packed), layout), chunk_header_hash(packed) == stored_hash(packed)
-
-
-def chunk_data(chunks: ChunkReader, chunk: Chunk) -> bytes | None:
-    """Return the data of a chunk, ignoring the block headers in them; None if they are not all there."""
-    start, stop = chunk.data_begin, chunk.data_end
-    size = chunks.source.known_size()
-    if chunk.header.data_size > MAX_HEALED or (size is not None and stop > size):
-        return None
-    raw = chunks.get(start, stop - start)
-    return chunk.layout.strip(raw, start) if len(raw) == stop - start else None
-
-
-def sound_data(chunks: ChunkReader, chunk: Chunk) -> bytes | None:
-    """Return the data of a chunk, as `chunk_data`, if their hash agrees; else None."""
-    data = chunk_data(chunks, chunk)
-    return data if data is not None and hash64(data) == chunk.header.data_hash else None
 
 
 def _heal(chunks: ChunkReader, error: ChunkError) -> Outcome | None:
@@ -239,13 +204,13 @@ def _heal(chunks: ChunkReader, error: ChunkError) -> Outcome | None:
 
 
 def _proven(chunks: ChunkReader, error: ChunkError, layout: Layout, moved: Layout | None = None) -> Outcome | None:
-    found = read_header(chunks, error.begin, layout)
+    found = chunks.read_header(error.begin, layout)
     if found is None:
         return None
     chunk, sound = found
     if not sound and chunk.header.chunk_type not in (SIMPLE, TRANSPOSED):
         return None
-    data = sound_data(chunks, chunk)
+    data = chunks.sound_data(chunk)
     if data is None:
         return None
     if sound and chunks.source.data.flawed:
@@ -337,7 +302,7 @@ def _without_grid(chunks: ChunkReader, error: ChunkError, stop: int, size: int) 
 
 
 def _is_sound(chunks: ChunkReader, pos: int, layout: Layout) -> bool:
-    found = read_header(chunks, pos, layout)
+    found = chunks.read_header(pos, layout)
     return found is not None and found[1]
 
 
@@ -346,12 +311,12 @@ def _claimed_end(chunks: ChunkReader, error: ChunkError, size: int) -> tuple[int
 
     Also return whether that is certain: the header is sound, or its size is confirmed by the hash of the data.
     """
-    found = read_header(chunks, error.begin, chunks.layout_at(error.begin))
+    found = chunks.read_header(error.begin, chunks.layout_at(error.begin))
     if found is None:
         return None, False
     chunk, sound = found
     if not sound:
-        if chunk.data_end <= size and chunk.header.data_size and sound_data(chunks, chunk) is not None:
+        if chunk.data_end <= size and chunk.header.data_size and chunks.sound_data(chunk) is not None:
             return chunk.data_end, True
         end = _body_end(chunks, error.begin or len(FILE_SIGNATURE), size, chunk.layout)
         if end is not None:
@@ -406,7 +371,7 @@ def _candidates(chunks: ChunkReader, begin: int, stop: int, layout: Layout) -> I
         place = pos - BLOCK_HEADER_SIZE if not layout.can_begin(pos) else pos
         if place <= begin:
             continue
-        found = read_header(chunks, place, layout)
+        found = chunks.read_header(place, layout)
         if found is not None and found[1] and found[0].header.data_size <= size:
             yield found[0]
 
@@ -455,7 +420,7 @@ def _leads_on(chunks: ChunkReader, pos: int, stop: int, layout: Layout, boundari
     while pos != stop:
         if pos >= size:
             return True
-        found = read_header(chunks, pos, layout)
+        found = chunks.read_header(pos, layout)
         if pos > stop or found is None or not found[1]:
             if found is None and size - pos < CHUNK_HEADER_SIZE + BLOCK_HEADER_SIZE:
                 return True
@@ -477,7 +442,7 @@ def _data_agrees(chunks: ChunkReader, chunk: Chunk) -> bool:
     known = chunks.sightings.agrees(chunk.begin, chunk.layout.shift)
     if known is not None:
         return known
-    data = chunk_data(chunks, chunk)
+    data = chunks.loose_data(chunk)
     if data is not None:
         agrees = hash64(data) == chunk.header.data_hash
     else:
@@ -495,7 +460,7 @@ def _true_end(chunks: ChunkReader, error: ChunkError, ends: list[int], layout: L
 
     Earlier ones would lie inside it.
     """
-    found = read_header(chunks, error.begin, chunks.layout_at(error.begin))
+    found = chunks.read_header(error.begin, chunks.layout_at(error.begin))
     if found is None or error.chunk is not None:
         return None
     wanted, digest = found[0].header.data_hash, Highway64()
@@ -536,7 +501,7 @@ def _moved_grid(chunks: ChunkReader, error: ChunkError, stop: int) -> tuple[Layo
         if found is None:
             continue
         layout, crossing, behind = found
-        whole = read_header(chunks, crossing, layout) if crossing > begin or not begin else None
+        whole = chunks.read_header(crossing, layout) if crossing > begin or not begin else None
         from_here = crossing if whole is not None and whole[1] else behind
         if _has_partner(chunks, block) or _leads_on(chunks, from_here, size, layout, boundaries=2):
             return found

@@ -97,10 +97,8 @@ class Header:
     """The header of a transposed chunk: lengths of buckets and buffers, and the states of the machine.
 
     ``following`` is the base of the next move; for an implicit state, the next state + ``states``. ``subtypes`` and
-    ``buffers`` are 0 for states that have none.
+    ``buffers`` are 0 for states that have none. ``users`` tell how each buffer is read.
     """
-
-    __slots__ = ("bucket_lengths", "buffer_lengths", "buffers", "first", "following", "states", "subtypes", "tags")
 
     def __init__(self, raw: bytes) -> None:
         end = len(raw)
@@ -117,6 +115,7 @@ class Header:
         self.following = array("I", following)
         self.subtypes = bytearray(self.states)
         self.buffers = array("I", bytes(4 * self.states))
+        self.users = bytearray(num_buffers)
         pos = self._read_details(raw, self._read_subtypes(raw, pos))
         self.first, pos = read_varint(raw, pos, end, MAX_BYTES_32, "the first state")
         if self.first >= self.states:
@@ -145,15 +144,19 @@ class Header:
 
     def _read_details(self, raw: bytes, pos: int) -> int:
         """Read the buffer of each state that has one; return the position after them."""
-        end, count = len(raw), len(self.buffer_lengths)
+        end = len(raw)
         for state, tag in enumerate(self.tags):
-            if self.user_of(tag, state):
+            user = self._user_of(tag, state)
+            if user:
                 self.buffers[state], pos = read_varint(raw, pos, end, MAX_BYTES_32, "the buffer of a state")
-                if self.buffers[state] >= count:
+                if self.buffers[state] >= len(self.users):
                     raise MalformedError("a state reads a buffer that does not exist", offset=pos)
+                self.users[self.buffers[state]] |= user
+                if user == BY_LENGTH:
+                    self.users[-1] |= _LENGTHS
         return pos
 
-    def user_of(self, tag: int, state: int) -> int:
+    def _user_of(self, tag: int, state: int) -> int:
         """Return how the state reads its buffer; 0 if it has none."""
         if tag < FIRST_FIELD:
             return BY_LENGTH if tag == NON_PROTO else 0
@@ -216,13 +219,7 @@ class Buffers:
         self._places: list[tuple[int, int, int]] = []  # bucket, first byte, end
         self._streams: dict[int, BytesIO] = {}
         self._readers: dict[tuple[int, int, int], Iterator[Value]] = {}
-        self._users = bytearray(len(header.buffer_lengths))
-        for state, tag in enumerate(header.tags):
-            user = header.user_of(tag, state)
-            if user:
-                self._users[header.buffers[state]] |= user
-                if user == BY_LENGTH:
-                    self._users[-1] |= _LENGTHS
+        self._users = header.users
         self._lay_out(header.buffer_lengths, sparse)
 
     def _lay_out(self, lengths: list[int], sparse: bool) -> None:

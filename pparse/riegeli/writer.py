@@ -13,6 +13,7 @@ from __future__ import annotations
 import enum
 import os
 from collections import deque
+from itertools import chain
 
 from pparse.data.base import Data
 from pparse.kernels.highway import Highway64, hash64
@@ -38,7 +39,6 @@ from pparse.riegeli.options import RecordWriterOptions, parse_options
 from pparse.riegeli.parts import BROTLI, NONE, SNAPPY, PartCompressor, codec_of
 from pparse.riegeli.positions import RecordPosition
 from pparse.riegeli.records import encode_simple
-from pparse.riegeli.salvage import sound_data
 from pparse.riegeli.source import Closable, Source, is_seekable
 
 TYPE_CHECKING = False
@@ -518,26 +518,11 @@ class ChunkWriter:
 
     def write_chunk(self, header: ChunkHeader, pieces: Iterable[bytes]) -> None:
         """Write one chunk. ``pieces`` together must hold ``header.data_size`` bytes of data."""
-        begin = pos = self.pos
-        end = Chunk(begin, header, self._layout).end
-        for piece in self._padded(begin, end, header, pieces):
-            view = memoryview(piece)
-            while view:
-                boundary = self._layout.next_block(pos)
-                if boundary == pos:
-                    self._write(pack_block(pos - begin, end - pos))
-                    pos += BLOCK_HEADER_SIZE
-                    boundary += BLOCK_SIZE
-                take = min(len(view), boundary - pos)
-                self._write(view[:take] if take < len(piece) else piece)  # type: ignore[arg-type]
-                pos += take
-                view = view[take:]
-        self.pos = end
-
-    def _padded(self, begin: int, end: int, header: ChunkHeader, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        yield header.pack()
-        yield from pieces
-        yield from _zeros(self._layout.distance(begin, end) - CHUNK_HEADER_SIZE - header.data_size)
+        chunk = Chunk(self.pos, header, self._layout)
+        padding = self._layout.distance(chunk.begin, chunk.end) - CHUNK_HEADER_SIZE - header.data_size
+        for piece in _with_blocks(chunk, chunk.begin, chain((header.pack(),), pieces, _zeros(padding))):
+            self._write(piece)
+        self.pos = chunk.end
 
     def write_padding(self, multiple: int) -> None:
         """Write a padding chunk that ends at a multiple of ``multiple``; none if `pos` is such a multiple."""
@@ -564,6 +549,22 @@ def _zeros(count: int) -> Iterator[bytes]:
     while count > 0:
         yield _ZEROS[:count]
         count -= len(_ZEROS)
+
+
+def _with_blocks(chunk: Chunk, pos: int, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield ``pieces``, the bytes of a chunk from position ``pos`` on, with the block headers in between."""
+    for piece in pieces:
+        view = memoryview(piece)
+        while view:
+            boundary = chunk.layout.next_block(pos)
+            if boundary == pos:
+                yield pack_block(pos - chunk.begin, chunk.end - pos)
+                pos += BLOCK_HEADER_SIZE
+                boundary += BLOCK_SIZE
+            take = min(len(view), boundary - pos)
+            yield view[:take] if take < len(piece) else piece  # type: ignore[misc]
+            pos += take
+            view = view[take:]
 
 
 class Tail:
@@ -605,7 +606,7 @@ class Tail:
             block -= BLOCK_SIZE
         self.end, chunk = chunks.last_boundary(chunks.start_for(block, block))
         if chunk is not None and chunk.end - chunk.data_end <= MAX_PADDING:
-            self.unpadded = chunk if sound_data(chunks, chunk) is not None else None
+            self.unpadded = chunk if chunks.sound_data(chunk) is not None else None
 
     def refuse(self) -> None:
         """Raise `FailedPreconditionError` if the tail needs repair."""
@@ -621,23 +622,10 @@ class Tail:
         """Cut an incomplete chunk off the file, or write the padding that the last chunk lacks; seek to the end."""
         chunk = self.unpadded
         if chunk is not None:
-            stream.seek(self.size)
-            for piece in _padding(chunk, self.size):
+            zeros = chunk.layout.distance(chunk.begin, chunk.end) - CHUNK_HEADER_SIZE - chunk.header.data_size
+            stream.seek(chunk.data_end)
+            for piece in _with_blocks(chunk, chunk.data_end, _zeros(zeros)):
                 stream.write(piece)
         elif self.end != self.size:
             stream.truncate(self.end)
         stream.seek(0, os.SEEK_END)
-
-
-def _padding(chunk: Chunk, size: int) -> Iterator[bytes]:
-    """Yield the bytes that the file lacks from ``size`` to the end of the chunk: zeros and block headers."""
-    at = chunk.data_end
-    while at < chunk.end:
-        boundary = chunk.layout.next_block(at)
-        if boundary == at:
-            piece = pack_block(at - chunk.begin, chunk.end - at)
-        else:
-            piece = bytes(min(boundary, chunk.end) - at)
-        at += len(piece)
-        if at > size:
-            yield piece[max(0, size - (at - len(piece))) :]
