@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from pparse.kernels.highway import NATIVE, hash64
 from pparse.riegeli import RecordReader, RecordWriter, SkippedRegion
-from pparse.riegeli.layout import FILE_SIGNATURE, ChunkHeader
+from pparse.riegeli.chunks import FILE_SIGNATURE, ChunkHeader
 from tests.riegeli_fixtures import BLOCK, Chunk, chunk_table
 
 

@@ -24,10 +24,10 @@ from pparse.kernels.highway import hash64
 from pparse.proto_splitter.stream_split import split_file
 from pparse.protos import message_class
 from pparse.riegeli import RecordReader, RecordWriter
-from pparse.riegeli.chunk_writer import ChunkWriter
-from pparse.riegeli.layout import SIMPLE, ChunkHeader
+from pparse.riegeli.chunks import SIMPLE, ChunkHeader
 from pparse.riegeli.parts import ZSTD, PartCompressor
-from pparse.riegeli.simple import encode_simple
+from pparse.riegeli.records import encode_simple
+from pparse.riegeli.writer import ChunkWriter
 from tests import sweep
 from tests.riegeli_damage import apply, flip
 from tests.riegeli_fixtures import chunk_table

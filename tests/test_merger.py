@@ -910,11 +910,11 @@ def test_many_chunks_in_any_order(options: str) -> None:
 
 
 def test_each_riegeli_chunk_is_decoded_once_however_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    import pparse.riegeli.cursor
+    import pparse.riegeli.reader
 
     decoded = []
-    decode = pparse.riegeli.cursor.decode_simple
-    monkeypatch.setattr(pparse.riegeli.cursor, "decode_simple", lambda *args: decoded.append(1) or decode(*args))
+    decode = pparse.riegeli.reader.decode_simple
+    monkeypatch.setattr(pparse.riegeli.reader, "decode_simple", lambda *args: decoded.append(1) or decode(*args))
     chunks = [b"%d" % number * 20 for number in range(1000)]
     entries = [entry((4, At(number)), number * 7 % 1000) for number in range(1000)]
     data = write(chunks, *entries, options="brotli,chunk_size:5000")

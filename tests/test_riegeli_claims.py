@@ -12,11 +12,11 @@ from pparse.errors import LimitError
 from pparse.kernels.highway import hash64
 from pparse.kernels.varint import encode_varint
 from pparse.riegeli import RecordReader
-from pparse.riegeli.chunk_writer import ChunkWriter
-from pparse.riegeli.layout import METADATA, SIMPLE, TRANSPOSED, ChunkHeader
+from pparse.riegeli.chunks import METADATA, SIMPLE, TRANSPOSED, ChunkHeader
 from pparse.riegeli.parts import BROTLI, NONE, SNAPPY, ZSTD, PartCompressor
-from pparse.riegeli.simple import encode_simple
+from pparse.riegeli.records import encode_simple
 from pparse.riegeli.transposed_encoder import encode_transposed
+from pparse.riegeli.writer import ChunkWriter
 from tests.rows import rows
 
 COMPRESSIONS = {"none": NONE, "brotli": BROTLI, "zstd": ZSTD, "snappy": SNAPPY}

@@ -34,7 +34,7 @@ PRELUDE = """
 import json, sys, zlib
 import brotli, cramjam, numpy
 import pparse, pparse.codecs, pparse.compressed.inflated, pparse.data.spliced, pparse.parsers.riegeli.parser
-import pparse.riegeli.search, pparse.riegeli.salvage, pparse.riegeli.transposed, pparse.riegeli.transposed_encoder
+import pparse.riegeli.lookup, pparse.riegeli.salvage, pparse.riegeli.transposed, pparse.riegeli.transposed_encoder
 from pparse.budget import MemoryBudget
 from pparse.codecs.base import ZSTD, package
 from pparse.data.files import FileData
@@ -274,7 +274,7 @@ def test_a_window_above_the_budget_is_refused_by_name(tmp_path, options):
 CLAIMS = """
 from pparse.kernels.highway import hash64
 from pparse.kernels.varint import encode_varint
-from pparse.riegeli.layout import FILE_SIGNATURE, METADATA, PADDING, SIMPLE, TRANSPOSED, ChunkHeader
+from pparse.riegeli.chunks import FILE_SIGNATURE, METADATA, PADDING, SIMPLE, TRANSPOSED, ChunkHeader
 
 GIB2 = 2 << 30
 huge, zstd = encode_varint(GIB2), package(ZSTD).compress

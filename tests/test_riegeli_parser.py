@@ -15,7 +15,7 @@ from pparse.kernels.highway import hash64
 from pparse.kernels.varint import encode_varint, encode_varints
 from pparse.limits import Limits
 from pparse.riegeli import RecordReader, RecordsMetadata, RecordWriter
-from pparse.riegeli.layout import ChunkHeader, pack_block
+from pparse.riegeli.chunks import ChunkHeader, pack_block
 from pparse.riegeli.parts import BROTLI, NONE, SNAPPY, ZSTD, PartCompressor
 from pparse.riegeli.transposed_encoder import encode_transposed
 from pparse.testing.fakes import GappyData

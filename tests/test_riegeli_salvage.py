@@ -13,7 +13,7 @@ import random
 import pytest
 
 from pparse.riegeli import RecordPosition, RecordReader, RiegeliError
-from pparse.riegeli.layout import FILE_SIGNATURE, ChunkHeader, Layout, pack_block
+from pparse.riegeli.chunks import FILE_SIGNATURE, ChunkHeader, Layout, pack_block
 from pparse.testing.fakes import UnknownSizeData
 from tests import sweep
 from tests.riegeli_damage import (

@@ -11,9 +11,9 @@ import pytest
 from pparse.budget import MemoryBudget
 from pparse.kernels.highway import hash64
 from pparse.riegeli import RecordReader
-from pparse.riegeli.layout import BLOCK_HEADER_SIZE, CHUNK_HEADER_SIZE, FILE_SIGNATURE, ChunkHeader, Layout
+from pparse.riegeli.chunks import BLOCK_HEADER_SIZE, CHUNK_HEADER_SIZE, FILE_SIGNATURE, ChunkHeader, Layout
 from pparse.riegeli.lookup import RecordLookup
-from pparse.riegeli.sightings import Places
+from pparse.riegeli.verdicts import Places
 from pparse.testing.fakes import FakeData, GappyData
 from tests import sweep
 from tests.riegeli_damage import sound, written

@@ -32,9 +32,8 @@ from pparse.parsers.protobuf.fits import fits
 from pparse.parsers.protobuf.index import Lost, Origin, OverlayField
 from pparse.parsers.protobuf.parser import ProtobufParser
 from pparse.parsers.protobuf.schema import builtin_schema
-from pparse.riegeli.layout import FILE_SIGNATURE
+from pparse.riegeli.chunks import FILE_SIGNATURE
 from pparse.riegeli.lookup import RecordLookup
-from pparse.riegeli.sightings import Sightings
 from pparse.riegeli.verdicts import Verdicts
 from pparse.tree.entry import SCALAR, UNLOADED_VALUE, Entry
 from pparse.tree.parser import Confidence, Signature, bare_name, confidence_of
@@ -120,7 +119,6 @@ class CpbParser(ProtobufParser):
             raise OptionError(f"the option verify must be one of {', '.join(VERIFY)}, not {verify!r}")
         self.result = result
         self.verdicts = Verdicts()
-        self._sightings = Sightings()
         self._suspect_ranges: dict[str, Finding] = {}
         self._known: dict[int, Chunk] = {}  # chunks of a file in which bytes moved
         self.last_found: int | None = None  # position of its last record
@@ -147,7 +145,6 @@ class CpbParser(ProtobufParser):
             limits=session.limits,
             scratch=session.spools,
             verdicts=self.verdicts,
-            sightings=self._sightings,
         )
         lookup.known = self._known
         return lookup

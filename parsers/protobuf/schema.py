@@ -63,7 +63,7 @@ def _read(source: object, limits: Limits) -> tuple[Schema, str | None]:
     if isinstance(source, bytes):
         return Schema(source), None
     from pparse.data.files import open_file
-    from pparse.riegeli.layout import FILE_SIGNATURE
+    from pparse.riegeli.chunks import FILE_SIGNATURE
 
     with open_file(str(source)) as data:
         try:
@@ -76,8 +76,8 @@ def _read(source: object, limits: Limits) -> tuple[Schema, str | None]:
 
 
 def _from_riegeli(path: str) -> tuple[Schema, str | None]:
-    from pparse.parsers.riegeli.metadata import fields
     from pparse.riegeli import RecordReader
+    from pparse.riegeli.metadata import fields
 
     with RecordReader(path) as reader:
         metadata = reader.read_serialized_metadata() or b""

@@ -20,8 +20,12 @@ Hashes of data are checked as the option ``verify`` says, and all of them by `ch
 
 from __future__ import annotations
 
+from itertools import islice
+
 from pparse.data.range_status import cut_status
+from pparse.data.zero_runs import unwritten
 from pparse.errors import (
+    PASSING,
     GapError,
     LimitError,
     MalformedError,
@@ -30,35 +34,38 @@ from pparse.errors import (
     PparseError,
     UnsupportedError,
 )
-from pparse.findings import Finding, Status
+from pparse.findings import Finding, Severity, Status
 from pparse.kernels.riegeli_scan import block_headers, chunk_headers
-from pparse.limits import count_words
-from pparse.parsers.riegeli.chunks import ChunkParser
-from pparse.parsers.riegeli.metadata import metadata_entries
-from pparse.paths import KeyStep, OrdinalStep
-from pparse.riegeli.chunks import Chunk, ChunkError, ChunkReader
-from pparse.riegeli.cursor import check_empty
-from pparse.riegeli.errors import InvalidArgumentError, UnimplementedError
-from pparse.riegeli.layout import (
+from pparse.limits import are, count_words
+from pparse.paths import KeyStep, OrdinalStep, format_path
+from pparse.riegeli.chunks import (
     BLOCK_HEADER_SIZE,
     BLOCK_SIZE,
     CHUNK_HEADER_SIZE,
     FILE_SIGNATURE,
     MAX_POSITION,
     METADATA,
-    SIMPLE,
-    TRANSPOSED,
+    NOTHING_LOST,
+    Chunk,
+    ChunkData,
+    ChunkError,
+    ChunkReader,
     block_is_sound,
+    check_empty,
+    header_size,
+    parse_header,
 )
+from pparse.riegeli.errors import HashMismatchError, InvalidArgumentError, UnimplementedError
+from pparse.riegeli.metadata import fields
 from pparse.riegeli.positions import RecordPosition
-from pparse.riegeli.records import open_records
-from pparse.riegeli.salvage import read_header
+from pparse.riegeli.records import check_room, open_records
+from pparse.riegeli.salvage import resume
 from pparse.riegeli.source import Source
-from pparse.riegeli.verdicts import Verdicts
+from pparse.riegeli.verdicts import TOUCHED, VERIFY, Verdicts
 from pparse.tree.context import DONE, NodeContext
-from pparse.tree.entry import LIST, MAP, Entry
+from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
 from pparse.tree.listing import Listing
-from pparse.tree.parser import Confidence, Signature
+from pparse.tree.parser import Confidence, Parser, Signature
 from pparse.tree.visit import Member, Visit
 
 TYPE_CHECKING = False
@@ -68,22 +75,31 @@ if TYPE_CHECKING:
 
     from pparse.data.reader import Range
     from pparse.riegeli.records import ChunkRecords
+    from pparse.riegeli.salvage import Outcome
     from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
     from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
 
+# Fields of the metadata.
+_NAMES: Final = {1: "file_comment", 2: "record_type_name", 4: "record_writer_options", 5: "num_records"}
+_DESCRIPTORS: Final = 3
+# More than any real file has; each needs an entry in memory.
+_MAX_FIELDS: Final = 1 << 16
 RECORDS: Final = ("simple", "transposed")  # kinds of chunks that hold records
-VERIFY: Final = ("headers", "touched", "all")
 # The most blocks of a file without its beginning that are read before giving up.
 _BLOCKS_TRIED: Final = 64
-# With verify=touched, chunks of at most this many bytes are read completely when a record of them is loaded.
-TOUCHED: Final = 4 << 20
+_READ_ANYWAY: Final = "; read it anyway with -O verify=headers"
 
 
-class RiegeliParser(ChunkParser, Listing):
-    """A Riegeli/records file."""
+class RiegeliParser(Parser, Listing):
+    """A Riegeli/records file.
+
+    A chunk header is believed when its hash agrees; a damaged chunk that proves whole all the same is no gap. A hash
+    covers a whole chunk: once it is found wrong, in whatever way, the chunk's node and all its records are DAMAGED,
+    those listed later, and existing ones.
+    """
 
     name = "riegeli"
     description = "Riegeli records (array_record files too)"
@@ -123,6 +139,8 @@ class RiegeliParser(ChunkParser, Listing):
         self._source = Source(extraction.data.range(extraction.start, extraction.known_end()))
         self._chunks = ChunkReader(self._source)
         self._opened: tuple[int, ChunkRecords] | None = None
+        self._shown: Chunk | None = None  # the chunk added last
+        self._resolved = -1  # the last chunk whose hash was compared because the file around it is suspect
         self.verdicts = Verdicts()  # what is known of the chunks' hashes
         self.verdicts.listeners.append(self._tell_living)
 
@@ -142,6 +160,9 @@ class RiegeliParser(ChunkParser, Listing):
         """LIKELY by sound headers further in."""
         return Confidence.LIKELY if _has_headers(reader) else Confidence.NO
 
+    def _finding(self, code: str, reason: str, path: str, offset: int | None, **more: Any) -> Finding:
+        return Finding(code, reason, path=path, source=self.result.extraction.name, offset=offset, **more)
+
     # -- the root: chunks --------------------------------------------------------------------------------------------
 
     def begin(self, ctx: NodeContext) -> tuple[int, Any, int]:
@@ -156,35 +177,159 @@ class RiegeliParser(ChunkParser, Listing):
         """Return the path step; chunks are identified by their offsets."""
         return KeyStep(key) if isinstance(key, str | int) else super().step_to(parent, ordinal, key)
 
+    def expect_chunk(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
+        """Add the next chunk."""
+        begin = ctx.pos - self._start
+        raw = block[ctx.pos - base : ctx.pos - base + 64]
+        if ctx.is_at_end:
+            if not begin and ctx.collected is None:
+                reason = "the file is empty: Riegeli without records, or a download that never began"
+                self.result.findings.add(self._finding("empty", reason, "", ctx.pos, severity=Severity.WARNING))
+            return ctx.pos, DONE, 0
+        layout = self._chunks.layout_at(begin)
+        try:
+            need = header_size(begin, layout)
+            chunk = parse_header(raw[:need], begin, layout)
+        except ChunkError as error:
+            return self._go_on(ctx, error)
+        if chunk is None:
+            back = self._look_back(ctx, begin) if ctx.at_end else None
+            return back or (ctx.pos, self.expect_chunk, need)
+        return self._show(ctx, chunk)
+
+    def _show(self, ctx: NodeContext, chunk: Chunk, problem: Finding | None = None) -> tuple[int, Any, int]:
+        """Add a chunk; go to its end, or stop if the file ends inside it."""
+        size = self._source.size()
+        self._shown = chunk
+        end = self._start + chunk.end
+        key: str | int = "metadata" if chunk.begin == 64 and chunk.header.chunk_type == METADATA else chunk.begin
+        status = Status.COMPLETE
+        if chunk.end > size:
+            problem = self._cut_finding(chunk, size, format_path([KeyStep(key)]))
+            status = Status.TRUNCATED if chunk.data_end > size else Status.COMPLETE
+            if ctx.collected is None:
+                worse = ctx.node.known_status is Status.DAMAGED
+                self.result.close_node(ctx.node, cut_status(damaged=worse), problem)
+        ctx.emit(Entry(key, chunk.header.type_name, self._start + chunk.begin, end, status=status, finding=problem))
+        return (end, self.expect_chunk, 0) if chunk.end <= size else (self._start + size, DONE, 0)
+
+    def _cut_finding(self, chunk: Chunk, size: int, path: str) -> Finding:
+        if chunk.data_end <= size:
+            lost = "only padding is missing, no record"
+        else:
+            lost = f"{count_words(chunk.end - size, 'byte')} of it {are(chunk.end - size)} missing"
+        reason, wanted = f"the file ends inside the chunk at {chunk.begin}: {lost}", chunk.end - chunk.begin
+        return self._finding("truncated", reason, path, self._start + size, wanted=wanted, got=size - chunk.begin)
+
+    def _go_on(self, ctx: NodeContext, error: ChunkError) -> tuple[int, Any, int]:
+        """Skip damage, which becomes a gap; a damaged chunk that proves whole nevertheless is added."""
+        begin, size = error.begin, self._source.size()
+        outcome, damage = self._behind_the_last(begin)
+        if outcome is not None and damage is not None and damage.begin < outcome.pos < begin:
+            return self._go_back(ctx, outcome, damage)
+        if outcome is None or outcome.healed is not None or outcome.pos <= begin:
+            outcome = resume(self._chunks, error)
+        if outcome.healed is not None and not self._decodes(outcome.healed):
+            outcome = resume(self._chunks, error, heal=False)
+        healed = outcome.healed
+        offset = self._start + (error.error.offset if error.error.offset is not None else begin)
+        end = max(begin + 1, min(outcome.pos, size))
+        reason = error.error.reason + (NOTHING_LOST if healed is not None else "") + self._unwritten(begin, end)
+        length = end - begin if healed is None else None
+        problem = self._finding("malformed", reason, f"[{begin}]", offset, length=length)
+        if ctx.collected is None:
+            self.result.close_node(ctx.node, Status.DAMAGED, problem)
+        if outcome.layout is not None:
+            self._chunks.add_grid(begin if healed is not None else outcome.pos, outcome.layout)
+        if healed is not None:
+            return self._show(ctx, healed, problem)
+        ctx.emit(Entry(begin, "gap", self._start + begin, self._start + end, status=Status.DAMAGED, finding=problem))
+        return self._start + end, self.expect_chunk, 0
+
+    def _behind_the_last(self, begin: int) -> tuple[Outcome | None, ChunkError | None]:
+        """Return what is wrong with the chunk added last, if it ends at ``begin``, and where to continue after it.
+
+        If no chunk begins at its end, it may be shorter, or longer, than its header says.
+        """
+        before = self._shown
+        damage = self._chunks.damage_of(before) if before is not None and before.end == begin else None
+        return (None, None) if damage is None else (resume(self._chunks, damage), damage)
+
+    def _look_back(self, ctx: NodeContext, begin: int) -> tuple[int, Any, int] | None:
+        """Go back if the file ends inside a header because bytes of the previous chunk were lost; else None."""
+        outcome, damage = self._behind_the_last(begin)
+        if outcome is None or damage is None or not damage.begin < outcome.pos < begin:
+            return None
+        return self._go_back(ctx, outcome, damage)
+
+    def _go_back(self, ctx: NodeContext, outcome: Outcome, damage: ChunkError) -> tuple[int, Any, int]:
+        """Continue inside the bytes that the last chunk claims, since some of its own were lost."""
+        self._shown = None
+        if outcome.layout is not None:
+            self._chunks.add_grid(outcome.pos, outcome.layout)
+        if ctx.collected is None:
+            begin, reason = damage.begin, damage.error.reason
+            length = outcome.pos - begin
+            problem = self._finding("malformed", reason, f"[{begin}]", self._start + begin, length=length)
+            self.result.close_node(ctx.node, Status.DAMAGED, problem)
+        ctx.jump_back()
+        return self._start + outcome.pos, self.expect_chunk, 0
+
+    def _decodes(self, chunk: Chunk) -> bool:
+        """Say whether a chunk decodes as its header says, which may be wrong."""
+        try:
+            records = self._open(chunk)
+            return records is None or (records.error is None and records.count == chunk.header.num_records)
+        except PASSING:
+            raise
+        except (PparseError, EOFError):
+            return False
+
+    def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, Any, int] | None:
+        """Continue after a gap in the data."""
+        if ctx.node.parent is not None:
+            return None
+        begin = ctx.pos - self._start
+        beyond = error.offset if error.offset is not None else ctx.pos
+        resume_at = self._source.gap_end(beyond - self._start)
+        if resume_at is None or begin >= self._source.size():  # a gap up to the end: nothing follows
+            return None
+        return self._go_on(ctx, ChunkError(InvalidArgumentError(error.reason, offset=begin), begin, resume_at))
+
+    def cut(self, ctx: NodeContext) -> None:
+        """Handle a file that ends inside a chunk's header."""
+        begin, size = ctx.pos - self._start, self._source.size()
+        reason, end = f"the file ends inside the header of the chunk at {begin}", self._start + size
+        finding = self._finding("truncated", reason, ctx.node.path, end, wanted=ctx.need, got=size - begin)
+        worse = ctx.node.known_status is Status.DAMAGED
+        self.result.close_node(ctx.node, cut_status(damaged=worse), finding, end=end)
+
     # -- one chunk ---------------------------------------------------------------------------------------------------
 
     def chunk(self, node: Node) -> Chunk:
         """Return the chunk of ``node``, a child of the root."""
         begin = node.start - self._start
-        layout = self._chunks.layout_at(begin)
-        found = read_header(self._chunks, begin, layout)
+        found = self._chunks.read_header(begin, self._chunks.layout_at(begin))
         if found is None:
             raise MalformedError("no chunk begins here", offset=node.start, source=self.result.extraction.name)
-        return Chunk(begin, found[0], layout)
+        return found[0]
 
     def records(self, node: Node) -> ChunkRecords:
         """Return the records of the chunk of ``node``. Raise `MalformedError`, `LimitError`."""
         if self._opened is not None and self._opened[0] == node.start:
             return self._opened[1]
-        session = self.result.extraction.session
         chunk = self.chunk(node)
-        records = open_records(
-            self._source,
-            chunk,
-            budget=session.budget,
-            limits=session.limits,
-            scratch=session.spools,
-            verdicts=self.verdicts,
-        )
+        records = self._open(chunk)
         if records is None:
             raise MalformedError(f"a chunk of {chunk.header.type_name} holds no records", offset=node.start)
         self._opened = (node.start, records)
         return records
+
+    def _open(self, chunk: Chunk) -> ChunkRecords | None:
+        source, session, verdicts = self._source, self.result.extraction.session, self.verdicts
+        return open_records(
+            source, chunk, budget=session.budget, limits=session.limits, scratch=session.spools, verdicts=verdicts
+        )
 
     def expect_records(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
         """Add the records of a chunk."""
@@ -208,15 +353,7 @@ class RiegeliParser(ChunkParser, Listing):
         return end, DONE, 0
 
     def _close(self, node: Node, status: Status, code: str, error: PparseError) -> None:
-        finding = Finding(
-            code,
-            error.reason,
-            path=node.path,
-            source=self.result.extraction.name,
-            offset=node.start,
-            wanted=error.wanted,
-            got=error.got,
-        )
+        finding = self._finding(code, error.reason, node.path, node.start, wanted=error.wanted, got=error.got)
         self.result.close_node(node, status, finding)
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
@@ -225,7 +362,7 @@ class RiegeliParser(ChunkParser, Listing):
             found = super().entries(node, index, first, count)
             return [self._judged(entry) for entry in found] if self.verdicts.version else found
         if node.kind in ("metadata", "descriptors"):
-            return metadata_entries(node, self._metadata(node))[first : first + count]
+            return _metadata_entries(node, self._metadata(node))[first : first + count]
         self._resolve_suspect(node)
         records = self.records(node)
         # Also by its known bytes: stored data after a gap can be read, compressed data cannot.
@@ -244,13 +381,8 @@ class RiegeliParser(ChunkParser, Listing):
                 status, code = cut_status(got), "truncated"
                 if node.known_status is Status.COMPLETE:  # a gap inside the chunk, not its end
                     status, code = Status.DAMAGED, "malformed"
-                finding = Finding(
-                    code,
-                    "the record extends beyond its truncated chunk",
-                    offset=node.start,
-                    wanted=len(part),
-                    got=got,
-                )
+                beyond = "the record extends beyond its truncated chunk"
+                finding = Finding(code, beyond, offset=node.start, wanted=len(part), got=got)
         # If nothing is compressed, the record's own place in the file; else that of its chunk.
         start, end = node.start, node.end
         if records.stored and len(part) and status is Status.COMPLETE:
@@ -294,16 +426,23 @@ class RiegeliParser(ChunkParser, Listing):
         return super().open_scalar(node)
 
     def _check_touched(self, chunk_node: Node, path: str) -> None:
-        """Compare the hash of a chunk before bytes of it are returned, as the option ``verify`` says."""
-        if chunk_node.known_status is Status.COMPLETE and self.verify != "headers":
-            chunk = self.chunk(chunk_node)
-            if self.verify == "all" or chunk.header.data_size <= TOUCHED:
-                self.check_hash(chunk, path)
+        """Compare the hash of a chunk before bytes of it are returned, as the option ``verify`` says.
+
+        Raise `MalformedError` if it differs. If the chunk has a gap, or the file ends in it, nothing is compared: its
+        known bytes are read, unverified.
+        """
+        if chunk_node.known_status is not Status.COMPLETE or self.verify == "headers":
+            return
+        chunk = self.chunk(chunk_node)
+        if (self.verify != "all" and chunk.header.data_size > TOUCHED) or self.verdicts.is_sound(chunk.begin):
+            return
+        problem = self._hash_problem(chunk)
+        if isinstance(problem, HashMismatchError):
+            reason, name = problem.reason + _READ_ANYWAY, self.result.extraction.name
+            raise MalformedError(reason, offset=problem.offset, path=path, source=name)
 
     def _metadata(self, node: Node) -> bytes:
         """Return the serialized metadata. Raise `InvalidArgumentError` if they are invalid."""
-        from pparse.riegeli.chunks import ChunkData
-        from pparse.riegeli.records import check_room
         from pparse.riegeli.transposed import decode_transposed
 
         holder = node.parent if node.kind == "descriptors" and node.parent is not None else node
@@ -322,7 +461,7 @@ class RiegeliParser(ChunkParser, Listing):
         node = ctx.node
         end = node.end if node.end is not None else ctx.pos
         try:
-            for entry in metadata_entries(node, self._metadata(node)):
+            for entry in _metadata_entries(node, self._metadata(node)):
                 ctx.emit(entry)
         except (InvalidArgumentError, UnimplementedError) as error:
             if node.known_status is Status.COMPLETE:
@@ -330,6 +469,106 @@ class RiegeliParser(ChunkParser, Listing):
         except EOFError:
             pass  # the chunk is truncated, which is reported already
         return end, DONE, 0
+
+    # -- hashes --------------------------------------------------------------------------------------------------------
+
+    def _judged(self, entry: Entry) -> Entry:
+        """Return the entry of a chunk; DAMAGED if its hash was found wrong."""
+        problem = self.verdicts.error(entry.start - self._start) if entry.kind != "gap" else None
+        if problem is not None and entry.status is Status.COMPLETE:
+            entry.status, entry.finding = Status.DAMAGED, self._hash_finding(entry.start, problem)
+        return entry
+
+    def _hash_finding(self, start: int, problem: PparseError) -> Finding:
+        begin = start - self._start
+        found = self._chunks.read_header(begin, self._chunks.layout_at(begin)) if begin == 64 else None
+        is_metadata = found is not None and found[0].header.chunk_type == METADATA
+        return self._finding(
+            "hash", problem.reason, format_path([KeyStep("metadata" if is_metadata else begin)]), start
+        )
+
+    def _tell_living(self, begin: int) -> None:
+        """Update the node and the records of a chunk that was found wrong, those about to be made included."""
+        root = self.result._root
+        if root is None:
+            return
+        if root.index is not None and root.index.group is not None:
+            for entry in root.index.group[1]:
+                self._judged(entry)
+        for node in root.living():
+            problem = self.verdicts.error(begin)
+            if node.start - self._start != begin or node.kind == "gap" or problem is None:
+                continue
+            if node.known_status is Status.COMPLETE:
+                self.result.close_node(node, Status.DAMAGED, self._hash_finding(node.start, problem))
+            self._tell_below(node, self.record_finding(node))
+
+    def _tell_below(self, node: Node, finding: Finding | None) -> None:
+        """Make a node, and all below it that was taken for whole, DAMAGED with ``finding``."""
+        stack = [node]
+        while stack:
+            kid = stack.pop()
+            stack += kid.living()
+            if kid.index is not None and kid.index.group is not None:
+                for entry in kid.index.group[1]:
+                    if entry.status is None or entry.status is Status.COMPLETE:
+                        entry.status, entry.finding, entry.value = Status.DAMAGED, finding, UNLOADED_VALUE
+            if kid.known_status is None or kid.known_status is Status.COMPLETE:
+                self.result.close_node(kid, Status.DAMAGED, finding, told=True)
+                if kid.shape == SCALAR:
+                    kid.unload()
+
+    def record_finding(self, chunk: Node) -> Finding | None:
+        """Return the finding on a record of a damaged chunk: that of the chunk, and how to read the record anyway."""
+        found = chunk.finding
+        if found is None or found.code != "hash":
+            return found
+        return self._finding("hash", found.reason + _READ_ANYWAY, "", found.offset)
+
+    def _resolve_suspect(self, node: Node) -> None:
+        """Compare the hash of a chunk if the file around it is suspect: the hash is stronger evidence."""
+        data = self.result.extraction.data
+        if not data.flawed or self.verify == "headers" or node.known_status is not Status.COMPLETE or node.end is None:
+            return
+        if node.start != self._resolved and data.why_suspect(node.start, node.end) is not None:
+            self._resolved = node.start
+            self._hash_problem(self.chunk(node))
+
+    def _hash_problem(self, chunk: Chunk) -> PparseError | None:
+        known = self.verdicts.error(chunk.begin)
+        if known is not None:
+            return known
+        try:
+            if self._chunks.verify(chunk, blocks=False):
+                self.verdicts.note_sound(chunk.begin)
+        except ChunkError as error:
+            if self._moves(chunk, error):
+                return None
+            if isinstance(error.error, HashMismatchError):
+                error.error.reason += self._unwritten(chunk.begin, chunk.end)
+                self.verdicts.condemn(chunk.begin, error.error)
+            return error.error
+        return None
+
+    def _moves(self, chunk: Chunk, error: ChunkError) -> bool:
+        """Say whether a chunk is sound on another grid, since bytes were lost or inserted before it. Sets that grid."""
+        outcome = resume(self._chunks, error)
+        if outcome.healed is None or outcome.layout is None:
+            return False
+        self._chunks.add_grid(chunk.begin, outcome.layout)
+        self._opened = None
+        reason = "the block headers from here on are misplaced: bytes were lost or inserted"
+        offset = self._start + chunk.begin
+        self.result.findings.add(self._finding("malformed", reason, f"[{chunk.begin}]", offset))
+        return True
+
+    def _unwritten(self, begin: int, end: int) -> str:
+        """Describe the bytes of ``[begin, end)`` that were never written, as in a preallocated download."""
+        data, start = self._source.locate(begin)
+        hole = next(unwritten(data, start, start + end - begin), None)
+        if hole is None:
+            return ""
+        return f"; the bytes from {hole[0]} to {hole[1]} were never written (a file hole)"
 
     # -- everything --------------------------------------------------------------------------------------------------
 
@@ -366,16 +605,11 @@ class RiegeliParser(ChunkParser, Listing):
                 unknown = isinstance(error.error, UnimplementedError)
                 self._close(node, Status.UNSUPPORTED if unknown else Status.DAMAGED, "malformed", error.error)
                 return
-        if chunk.header.chunk_type == METADATA and node.kind == "metadata":
-            try:
-                node.index_to(None)
-            except LimitError as error:
-                self.result.note_limit(node, error)
-        if chunk.header.chunk_type not in (SIMPLE, TRANSPOSED):
+        if node.kind not in (*RECORDS, "metadata"):
             return
         try:
             node.index_to(None)
-            if node.known_status is Status.COMPLETE:
+            if node.kind in RECORDS and node.known_status is Status.COMPLETE:
                 self.records(node).conclude(whole=True)
         except LimitError as error:
             self.result.note_limit(node, error)
@@ -389,16 +623,8 @@ class RiegeliParser(ChunkParser, Listing):
         try:
             self._chunks.verify(chunk, data=False)
         except ChunkError as error:
-            self.result.findings.add(
-                Finding(
-                    "malformed",
-                    f"{error.error.reason}; the chunk's data are sound, and no record is lost",
-                    path=node.path,
-                    source=self.result.extraction.name,
-                    offset=self._start + (error.error.offset or chunk.begin),
-                    length=BLOCK_HEADER_SIZE,
-                )
-            )
+            reason, offset = error.error.reason + NOTHING_LOST, self._start + (error.error.offset or chunk.begin)
+            self.result.findings.add(self._finding("malformed", reason, node.path, offset, length=BLOCK_HEADER_SIZE))
 
     def members(self) -> Iterator[Member]:
         """Yield the metadata, the records (named by position), and the gaps."""
@@ -511,3 +737,36 @@ def _has_headers(reader: Range) -> bool:
 
 def _plain(value: object) -> object:
     return value.hex() if isinstance(value, bytes) else value
+
+
+def _metadata_entries(node: Node, serialized: bytes) -> list[Entry]:
+    """Return the children of the metadata node, or of its descriptors. Raise `InvalidArgumentError`."""
+    start, end = node.start, node.end
+    found = list(islice(fields(serialized), _MAX_FIELDS + 1))
+    if len(found) > _MAX_FIELDS:
+        raise InvalidArgumentError("the metadata have too many fields", got=_MAX_FIELDS)
+    if node.kind == "descriptors":
+        files = [value for number, value in found if number == _DESCRIPTORS and isinstance(value, bytes)]
+        return [
+            Entry(_file_name(value, ordinal), "descriptor", start, end, value) for ordinal, value in enumerate(files)
+        ]
+    entries: dict[str, Entry] = {}
+    for number, value in found:
+        name = _NAMES.get(number)
+        if number == _DESCRIPTORS:
+            entries["file_descriptor"] = Entry("file_descriptor", "descriptors", start, end)
+        elif number == 5 and isinstance(value, int):
+            entries["num_records"] = Entry("num_records", "int64", start, end, value - (value >> 63 << 64))
+        elif name is not None and isinstance(value, bytes):
+            entries[name] = Entry(name, "string", start, end, value.decode("utf-8", "replace"))
+        else:
+            entries[str(number)] = Entry(str(number), "extension", start, end, value)
+    return list(entries.values())
+
+
+def _file_name(descriptor: bytes, ordinal: int) -> str:
+    """Return the name in a FileDescriptorProto (field 1)."""
+    for number, value in fields(descriptor):
+        if number == 1 and isinstance(value, bytes):
+            return value.decode("utf-8", "replace")
+    return f"#{ordinal}"

@@ -11,8 +11,10 @@ States::
                           data are jumped over                          DONE at the end of the file, or of a cut record
     expect_fields, expect_end: those of a message, see `pparse.parsers.protobuf.parser`
 
-The root is a list. A record is a message if the type is known (by the options ``message`` and ``descriptor``, or as
-`pparse.parsers.tfrecord.examples` tells), else a scalar. What is damaged is a ``gap``, which takes one number.
+The root is a list. A record is a message if the type is known, else a scalar: by the options ``message`` and
+``descriptor``, or by the first records. A record tells nothing of its type; it is taken for an Example, or a
+SequenceExample, if all its fields are those of one, and it has a feature. What is damaged is a ``gap``, which takes one
+number.
 
 Rules: the checksum of a length is always compared, that of data as the option ``verify`` says, and by `check`. Behind a
 head that is damaged, `pparse.parsers.tfrecord.frames` finds the next record. If the bytes up to there prove to be one
@@ -27,14 +29,14 @@ from bisect import bisect_left
 
 from pparse.data.base import BytesData
 from pparse.data.range_status import cut_status
-from pparse.errors import MalformedError, OptionError
+from pparse.errors import GapError, MalformedError, OptionError
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.tfrecord_scan import FRAME_SIZE, HEAD_SIZE, chain, head_at
 from pparse.limits import KIB, MIB, are, count_words
 from pparse.parsers.protobuf.check import Checker
+from pparse.parsers.protobuf.fits import fits, fitting_tags
 from pparse.parsers.protobuf.index import MessageIndex, Origin
 from pparse.parsers.protobuf.parser import ProtobufParser
-from pparse.parsers.tfrecord.examples import example_type, holds_events
 from pparse.parsers.tfrecord.frames import Frames
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.engine import GROUP
@@ -57,6 +59,15 @@ if TYPE_CHECKING:
 VERIFY: Final = ("headers", "touched", "all")
 # With verify=touched, records of at most this many bytes are read completely when something in them is.
 TOUCHED: Final = 4 * MIB
+_TYPES: Final = ("tensorflow.Example", "tensorflow.SequenceExample")
+# How many records must fit, and how many are looked at: damaged ones tell nothing.
+_WANTED: Final = 4
+_TRIED: Final = 16
+# Of a larger record, the beginning must do.
+_WHOLE: Final = MIB
+_HEAD: Final = 64 * KIB
+# The features, the first of them, its name and its value.
+_FITTING: Final = 4
 # Where a record is looked for in a file that does not begin with one.
 _PROBED: Final = 64 * KIB
 _SEARCHED: Final = MIB
@@ -137,9 +148,12 @@ class TfrecordParser(ProtobufParser):
     def record_type(self) -> MessageType | None:
         """The message type of the records; None if they are bytes. The first call may read the first records."""
         if self._is_guessed:
-            self.root_type = example_type(self.frames, self.result.extraction.start)
+            self.root_type = _example_type(self.frames, self.result.extraction.start)
             self._is_guessed = False
         return self.root_type
+
+    def _finding(self, code: str, reason: str, path: str, offset: int, **more: Any) -> Finding:
+        return Finding(code, reason, path=path, source=self.result.extraction.name, offset=offset, **more)
 
     # -- recognising -------------------------------------------------------------------------------------------------
 
@@ -183,9 +197,7 @@ class TfrecordParser(ProtobufParser):
 
     def shape(self, kind: str) -> str:
         """Return the shape of nodes of ``kind``."""
-        if kind == self.name:
-            return LIST
-        return SCALAR if kind in ("record", "gap") else super().shape(kind)
+        return LIST if kind == self.name else SCALAR if kind in ("record", "gap") else super().shape(kind)
 
     def rereads(self, kind: str) -> bool:
         """Say whether children of a ``kind`` are read again by their state."""
@@ -193,9 +205,8 @@ class TfrecordParser(ProtobufParser):
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
         """Return the entries of records, or those below."""
-        if node.parent is None:
-            return Parser.entries(self, node, index, first, count)
-        return super().entries(node, index, first, count)
+        found = Parser.entries if node.parent is None else ProtobufParser.entries
+        return found(self, node, index, first, count)
 
     def fill(self, node: Node, index: ChildIndex) -> bool:
         """Index what needs no state: elements and keys in messages."""
@@ -258,12 +269,14 @@ class TfrecordParser(ProtobufParser):
             entry.status, entry.finding = Status.DAMAGED, self._close_lost(ctx, ctx.emitted, ctx.pos, inside)
             self._emit(ctx, entry)
             return inside, self.expect_record, 0
-        finding = self._cut_finding(entry.start, length, got, ctx.emitted)
+        lacks = length + 4 - got
+        reason = f"the file ends inside of a record: {count_words(lacks, 'byte')} {are(lacks)} missing"
+        finding = self._finding("truncated", reason, f"[{ctx.emitted}]", entry.start, wanted=length + 4, got=got)
         if got < length:  # else its data are there, and nothing to compare them with
             entry.status, entry.finding = cut_status(got), finding
         self._emit(ctx, entry)
         if ctx.collected is None:
-            self._missing = length + 4 - got
+            self._missing = lacks
             worse = ctx.node.known_status is Status.DAMAGED
             self.result.close_node(ctx.node, cut_status(damaged=worse), finding, end=entry.start + got)
         return entry.start + got, DONE, 0
@@ -308,15 +321,8 @@ class TfrecordParser(ProtobufParser):
 
     def _note_empty(self, ctx: NodeContext) -> None:
         if not ctx.emitted and ctx.collected is None and ctx.pos == ctx.node.start:
-            self.result.findings.add(
-                Finding(
-                    "empty",
-                    "the file is empty: TFRecord without records, or a download that never began",
-                    severity=Severity.WARNING,
-                    source=self.result.extraction.name,
-                    offset=ctx.pos,
-                )
-            )
+            reason = "the file is empty: TFRecord without records, or a download that never began"
+            self.result.findings.add(self._finding("empty", reason, "", ctx.pos, severity=Severity.WARNING))
 
     # -- damage ------------------------------------------------------------------------------------------------------
 
@@ -354,39 +360,18 @@ class TfrecordParser(ProtobufParser):
     def _close_damaged(
         self, ctx: NodeContext, ordinal: int, at: int, length: int | None, reason: str, code: str = "malformed"
     ) -> Finding:
-        name = self.result.extraction.name
-        finding = Finding(code, reason, path=f"[{ordinal}]", source=name, offset=at, length=length)
+        finding = self._finding(code, reason, f"[{ordinal}]", at, length=length)
         if ctx.collected is None:
             self.result.close_node(ctx.node, Status.DAMAGED, finding)
         return finding
-
-    def _cut_finding(self, start: int, length: int, got: int, ordinal: int) -> Finding:
-        """Describe the record that begins at ``start``, of which the file has only ``got`` bytes of data and CRC."""
-        lacks = length + 4 - got
-        return Finding(
-            "truncated",
-            f"the file ends inside of a record: {count_words(lacks, 'byte')} {are(lacks)} missing",
-            path=f"[{ordinal}]",
-            source=self.result.extraction.name,
-            offset=start,
-            wanted=length + 4,
-            got=got,
-        )
 
     def cut(self, ctx: NodeContext) -> tuple[int, Any, int] | None:
         """Close the root as the file ends inside of a head; or a message."""
         if ctx.node.parent is not None:
             return super().cut(ctx)
         end = self.result.extraction.known_end()
-        finding = Finding(
-            "truncated",
-            "the file ends inside the head of a record",
-            path=ctx.node.path,
-            source=self.result.extraction.name,
-            offset=end,
-            wanted=HEAD_SIZE,
-            got=max(0, end - ctx.pos),
-        )
+        reason, got = "the file ends inside the head of a record", max(0, end - ctx.pos)
+        finding = self._finding("truncated", reason, ctx.node.path, end, wanted=HEAD_SIZE, got=got)
         self._missing = HEAD_SIZE - (end - ctx.pos)
         worse = ctx.node.known_status is Status.DAMAGED
         self.result.close_node(ctx.node, cut_status(damaged=worse), finding, end=end)
@@ -432,7 +417,7 @@ class TfrecordParser(ProtobufParser):
             self.result.close_node(record, Status.DAMAGED, self._wrong_finding(record.start, record.path))
 
     def _wrong_finding(self, start: int, path: str = "") -> Finding:
-        return Finding("checksum", MISMATCH + _READ_ANYWAY, path=path, source=self.result.extraction.name, offset=start)
+        return self._finding("checksum", MISMATCH + _READ_ANYWAY, path, start)
 
     def _compare(self, start: int, end: int, content: bytes = b"") -> bool | None:
         """Compare the checksum of data, and remember what that tells; None if not all of them are there."""
@@ -449,9 +434,9 @@ class TfrecordParser(ProtobufParser):
         """Say whether a record can be returned: its checksum is not wrong, as far as the option ``verify`` asks."""
         if self.verify == "headers" or record.end is None:
             return True
-        if record.known_status not in (None, Status.COMPLETE) and not self._is_wrong(record.start):
-            return True  # what there is of it
         if not self._is_wrong(record.start):
+            if record.known_status not in (None, Status.COMPLETE):
+                return True  # what there is of it
             if record.end - record.start > TOUCHED and self.verify != "all":
                 return True
             if self._compare(record.start, record.end, content) is not False:
@@ -553,7 +538,7 @@ class TfrecordParser(ProtobufParser):
         if sizes.count:
             yield "data", f"{sizes.total:,} bytes; a record has {sizes.smallest:,} to {sizes.largest:,}"
         type = self.record_type
-        if type is None and holds_events(self.frames, self.result.extraction.start):
+        if type is None and _holds_events(self.frames, self.result.extraction.start):
             yield "message", "tensorflow.Event: a TensorBoard event file; records are bytes"
         else:
             yield "message", type.full_name if type is not None else "none known: records are bytes"
@@ -597,3 +582,56 @@ def _first_record(block: bytes) -> int | None:
     frames = Frames(BytesData(block), lambda: len(block), lambda: None)
     found = frames.find(0, len(block))
     return found if found < len(block) else None
+
+
+def _example_type(frames: Frames, start: int) -> MessageType | None:
+    """Return the type of the records from ``start`` on; None if they are something else."""
+    from pparse.protos import schema
+
+    samples = list(_samples(frames, start))
+    # The beginning of a record tells less than a whole one; where the file is cut, that may be next to nothing.
+    samples = [(raw, whole) for raw, whole in samples if whole] or samples
+    for name in _TYPES:
+        type = schema().message(name)
+        if all(_fits(raw, type, whole) for raw, whole in samples) and any(
+            fitting_tags(raw, type) >= _FITTING for raw, _ in samples
+        ):
+            return type
+    return None
+
+
+def _holds_events(frames: Frames, start: int) -> bool:
+    """Say whether the file is one of TensorBoard: its first record has a time, and the version of the event format."""
+    first = next(_samples(frames, start), (b"", True))[0]
+    return first[:1] == b"\x09" and first[9:10] == b"\x1a" and first.startswith(b"brain.Event:", 11)
+
+
+def _samples(frames: Frames, at: int) -> Iterator[tuple[bytes, bool]]:
+    """Yield the data of the first records, and whether that is all of each."""
+    found, end = 0, frames.end()
+    for _ in range(_TRIED):
+        if found == _WANTED or end - at < HEAD_SIZE:
+            return
+        length = frames.length(at)
+        if length is None:
+            at, _ = frames.behind(at)
+            continue
+        begin, following = at + HEAD_SIZE, at + FRAME_SIZE + length
+        if following > end or length > _WHOLE:
+            try:
+                yield frames.data.pread(begin, min(length, _HEAD)), False
+            except GapError:
+                pass
+            found += 1
+        elif frames.agrees(begin, following - 4):
+            yield frames.data.pread(begin, length), True
+            found += 1
+        at = following
+
+
+def _fits(raw: bytes, type: MessageType, whole: bool) -> bool:
+    """Say whether a record, or its beginning, can be a message of ``type``; an empty one can be any."""
+    if not whole:
+        return fitting_tags(raw, type) >= _FITTING
+    part = BytesData(raw).range(0, len(raw))
+    return not raw or (fits(raw, type, complete=True) and Checker(lambda: None).sound(part, type))

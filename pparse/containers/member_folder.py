@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from pparse.data.identity import derived
-from pparse.data.spliced import SplicedData
+from pparse.data.spliced import SplicedData, derived
 from pparse.document.folder import FILE, Folder, FolderItem, confine
 from pparse.errors import EndOfDataError, PathError, SourceError
 from pparse.findings import Status
@@ -44,8 +43,8 @@ class MemberFolder(Folder):
     @property
     def identity(self) -> object | None:  # type: ignore[override]
         """That of the archive, and where in it the folder is."""
-        extraction = self._parser.extraction
-        return derived("folder in an archive", [extraction.reader], self._prefix)
+        reader = self._parser.extraction.reader
+        return derived("folder in an archive", [(reader.data, reader.start, reader.end)], self._prefix)
 
     def list(self) -> Sequence[str]:
         """Return the names of the files in it."""

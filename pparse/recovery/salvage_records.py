@@ -13,8 +13,7 @@ from pparse.findings import Status
 from pparse.limits import KIB, MIB, count_words
 from pparse.parsers.tfrecord.parser import MISMATCH
 from pparse.recovery.salvage import SAVED, Rest, text_of
-from pparse.riegeli.chunks import ChunkData, ChunkError
-from pparse.riegeli.layout import TRANSPOSED
+from pparse.riegeli.chunks import TRANSPOSED, ChunkData, ChunkError
 from pparse.riegeli.parts import BROTLI, NONE, SNAPPY, ZSTD, PartCompressor
 from pparse.riegeli.reader import RecordReader
 from pparse.riegeli.records import open_records

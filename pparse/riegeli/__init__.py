@@ -40,43 +40,9 @@ if TYPE_CHECKING:
     from pparse.riegeli.metadata import RecordsMetadata, get_record_type, set_record_type
     from pparse.riegeli.options import RecordWriterOptions, parse_options
     from pparse.riegeli.positions import RecordPosition, SkippedRegion
-    from pparse.riegeli.projection import EXISTENCE_ONLY
     from pparse.riegeli.reader import RecordReader
+    from pparse.riegeli.transposed import EXISTENCE_ONLY
     from pparse.riegeli.writer import FlushType, RecordWriter
-
-_ERRORS = (
-    "AbortedError",
-    "AlreadyExistsError",
-    "CancelledError",
-    "DataLossError",
-    "DeadlineExceededError",
-    "FailedPreconditionError",
-    "InternalError",
-    "InvalidArgumentError",
-    "NotFoundError",
-    "OutOfRangeError",
-    "PermissionDeniedError",
-    "ResourceExhaustedError",
-    "RiegeliError",
-    "UnauthenticatedError",
-    "UnavailableError",
-    "UnimplementedError",
-    "UnknownError",
-)
-_WHERE = {
-    **dict.fromkeys(_ERRORS, "errors"),
-    "EXISTENCE_ONLY": "projection",
-    "FlushType": "writer",
-    "RecordPosition": "positions",
-    "RecordReader": "reader",
-    "RecordWriter": "writer",
-    "RecordWriterOptions": "options",
-    "RecordsMetadata": "metadata",
-    "SkippedRegion": "positions",
-    "get_record_type": "metadata",
-    "parse_options": "options",
-    "set_record_type": "metadata",
-}
 
 __all__ = [
     "EXISTENCE_ONLY",
@@ -109,8 +75,21 @@ __all__ = [
     "set_record_type",
 ]
 
-
-__getattr__ = lazy_names(__name__, _WHERE)
+_MODULES = {
+    "EXISTENCE_ONLY": "transposed",
+    "FlushType": "writer",
+    "RecordPosition": "positions",
+    "RecordReader": "reader",
+    "RecordWriter": "writer",
+    "RecordWriterOptions": "options",
+    "RecordsMetadata": "metadata",
+    "SkippedRegion": "positions",
+    "get_record_type": "metadata",
+    "parse_options": "options",
+    "set_record_type": "metadata",
+}
+# The other names are those of errors.
+__getattr__ = lazy_names(__name__, {name: _MODULES.get(name, "errors") for name in __all__})
 
 
 def __dir__() -> list[str]:

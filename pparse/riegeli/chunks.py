@@ -1,4 +1,7 @@
-"""Finds, checks and reads chunks.
+"""The layout of a Riegeli/records file; finds, checks and reads its chunks.
+
+A file is a sequence of chunks. A block header of 24 bytes stands at every multiple of 64 KiB; a chunk that reaches
+there continues after it (google/riegeli, doc/riegeli_records_file_format.md, "Block header" and "Chunk").
 
 `ChunkReader` goes from chunk header to chunk header. Errors in a file are raised as `ChunkError`, which also says
 where reading can continue by the rules of the reference implementation:
@@ -21,44 +24,196 @@ A file that *ends early* raises no error: it counts as the end of the file for n
 from __future__ import annotations
 
 from operator import itemgetter
+from struct import Struct
 
-from pparse.data.base import Data
-from pparse.data.identity import derived
 from pparse.data.reader import byte_view
+from pparse.data.spliced import DerivedData
 from pparse.kernels.highway import Highway64, hash64
-from pparse.riegeli.errors import HashMismatchError, InvalidArgumentError
-from pparse.riegeli.layout import (
-    BLOCK_HEADER_SIZE,
-    BLOCK_SIZE,
-    CHUNK_HEADER_SIZE,
-    FILE_SIGNATURE,
-    MAX_POSITION,
-    USABLE_SIZE,
-    ChunkHeader,
-    Layout,
-    block_header_hash,
-    block_is_sound,
-    chunk_header_hash,
-    stored_hash,
-    unpack_block,
-)
-from pparse.riegeli.sightings import Sightings
+from pparse.riegeli.errors import HashMismatchError, InvalidArgumentError, RiegeliError, UnimplementedError
+from pparse.riegeli.verdicts import Sightings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
-    from pparse.data.base import Buffer
-    from pparse.riegeli.errors import RiegeliError
+    from pparse.data.base import Buffer, Data
+    from pparse.errors import PparseError
     from pparse.riegeli.source import Source
     from pparse.riegeli.verdicts import Verdicts
+
+BLOCK_SIZE: Final = 1 << 16
+BLOCK_HEADER_SIZE: Final = 24
+USABLE_SIZE: Final = BLOCK_SIZE - BLOCK_HEADER_SIZE
+CHUNK_HEADER_SIZE: Final = 40
+
+SIGNATURE: Final = 0x73  # 's'
+METADATA: Final = 0x6D  # 'm'
+PADDING: Final = 0x70  # 'p'
+SIMPLE: Final = 0x72  # 'r'
+TRANSPOSED: Final = 0x74  # 't'
+TYPE_NAMES: Final = {
+    SIGNATURE: "signature",
+    METADATA: "metadata",
+    PADDING: "padding",
+    SIMPLE: "simple",
+    TRANSPOSED: "transposed",
+}
+
+MAX_POSITION: Final = (1 << 64) - 1
+
+# Chunk and block headers, behind their hash.
+_CHUNK = Struct("<QQQQ")
+_BLOCK = Struct("<QQ")
 
 # Small reads are served from a block, which is small after a jump and grows while reading continues.
 FIRST_BLOCK: Final = 1 << 10
 LAST_BLOCK: Final = 64 << 10
+NOTHING_LOST: Final = "; the chunk's data are sound, and no record is lost"
+"""What is added to the reason of damage that a chunk survived."""
+# Chunks with more data than this are not healed: proving them whole would mean holding them in memory.
+MAX_HEALED: Final = 32 << 20
 # The most bytes that are read and hashed at a time when a chunk is verified without being held.
 STREAM_BLOCK: Final = 1 << 20
+
+
+class Layout:
+    """The arithmetic of positions, for one grid of block headers.
+
+    Bytes lost from a damaged file, or inserted into it, move everything after them off the grid. A shift of ``s`` puts
+    the block headers at offsets ``s + n * 65536``.
+    """
+
+    __slots__ = ("shift",)
+
+    def __init__(self, shift: int = 0) -> None:
+        self.shift = shift % BLOCK_SIZE
+        """Offset of the first block header, below 64 KiB; 0 in a valid file."""
+
+    def block_of(self, pos: int) -> int:
+        """Return where the block that holds offset ``pos`` begins."""
+        return pos - (pos - self.shift) % BLOCK_SIZE
+
+    def next_block(self, pos: int) -> int:
+        """Return the first block boundary at or after ``pos``."""
+        return pos + (self.shift - pos) % BLOCK_SIZE
+
+    def can_begin(self, pos: int) -> bool:
+        """Say whether a chunk may begin at ``pos``: neither inside nor right after a block header."""
+        return (self.shift - pos) % BLOCK_SIZE < USABLE_SIZE
+
+    def round_up(self, pos: int) -> int:
+        """Return the first position at or after ``pos`` where a chunk may begin."""
+        return pos + max(0, (self.shift - pos) % BLOCK_SIZE - (USABLE_SIZE - 1))
+
+    def add(self, begin: int, length: int) -> int:
+        """Return the position after the first ``length`` bytes of a chunk that begins at ``begin``."""
+        within = (begin - self.shift + USABLE_SIZE - 1) % BLOCK_SIZE
+        return begin + length + BLOCK_HEADER_SIZE * ((length + within) // USABLE_SIZE)
+
+    def offset(self, begin: int, index: int) -> int:
+        """Return the file offset of byte ``index`` of a chunk (header included) that begins at ``begin``."""
+        return self.add(begin, index + 1) - 1
+
+    def distance(self, begin: int, pos: int) -> int:
+        """Return how many bytes of a chunk that begins at ``begin`` come before ``pos``: the inverse of `add`."""
+        return (
+            (pos - min((pos - self.shift) % BLOCK_SIZE, BLOCK_HEADER_SIZE))
+            - (begin - min((begin - self.shift) % BLOCK_SIZE, BLOCK_HEADER_SIZE))
+            - BLOCK_HEADER_SIZE * ((self.block_of(pos) - self.block_of(begin)) // BLOCK_SIZE)
+        )
+
+    def strip(self, raw: bytes | memoryview, at: int) -> bytes:
+        """Return ``raw``, read at offset ``at``, without the block headers in it."""
+        first = self.next_block(at) - at
+        if first >= len(raw):
+            return bytes(raw)
+        raw = memoryview(raw)
+        pieces = [raw[:first]] if first else []
+        pieces += [raw[b + BLOCK_HEADER_SIZE : b + BLOCK_SIZE] for b in range(first, len(raw), BLOCK_SIZE)]
+        return b"".join(pieces)
+
+
+class ChunkHeader:
+    """The 40 bytes at the head of a chunk."""
+
+    __slots__ = ("chunk_type", "data_hash", "data_size", "decoded_data_size", "num_records")
+
+    def __init__(
+        self, chunk_type: int, data_size: int, data_hash: int, num_records: int, decoded_data_size: int
+    ) -> None:
+        self.chunk_type = chunk_type
+        """Type of the chunk, as a byte: `SIMPLE`, `TRANSPOSED`, …"""
+        self.data_size = data_size
+        """Bytes of data, without the block headers in between."""
+        self.data_hash = data_hash
+        """Hash of the data."""
+        self.num_records = num_records
+        """Number of records."""
+        self.decoded_data_size = decoded_data_size
+        """Bytes of all records together, decoded."""
+
+    @classmethod
+    def unpack(cls, raw: bytes) -> ChunkHeader:
+        """Parse a header from 40 bytes. Compare `stored_hash` with `chunk_header_hash` to know whether it is valid."""
+        data_size, data_hash, mixed, decoded = _CHUNK.unpack_from(raw, 8)
+        return cls(mixed & 0xFF, data_size, data_hash, mixed >> 8, decoded)
+
+    def pack(self) -> bytes:
+        """Return the 40 bytes."""
+        mixed = self.chunk_type | self.num_records << 8
+        body = _CHUNK.pack(self.data_size, self.data_hash, mixed, self.decoded_data_size)
+        return hash64(body).to_bytes(8, "little") + body
+
+    @property
+    def type_name(self) -> str:
+        """The name of the type in the format."""
+        return TYPE_NAMES.get(self.chunk_type, f"type 0x{self.chunk_type:02x}")
+
+    def is_signature(self) -> bool:
+        """Say whether every field is that of the file signature."""
+        empty = self.data_size == self.num_records == self.decoded_data_size == 0
+        return self.chunk_type == SIGNATURE and empty and self.data_hash == hash64(b"")
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name}={getattr(self, name)}" for name in ("data_size", "num_records", "decoded_data_size"))
+        return f"ChunkHeader({self.type_name}, {sizes})"
+
+
+def stored_hash(raw: bytes | memoryview, at: int = 0) -> int:
+    """Return the hash stored in a block or chunk header."""
+    return int.from_bytes(raw[at : at + 8], "little")
+
+
+def chunk_header_hash(raw: bytes) -> int:
+    """Compute and return the hash of a chunk header of 40 bytes."""
+    return hash64(raw[8:CHUNK_HEADER_SIZE])
+
+
+def block_header_hash(raw: bytes | memoryview, at: int = 0) -> int:
+    """Compute and return the hash of the block header at ``at``."""
+    return hash64(raw[at + 8 : at + BLOCK_HEADER_SIZE])
+
+
+def unpack_block(raw: bytes | memoryview, at: int = 0) -> tuple[int, int]:
+    """Return ``previous_chunk`` and ``next_chunk`` of the block header at ``at``."""
+    previous, following = _BLOCK.unpack_from(raw, at + 8)
+    return previous, following
+
+
+def pack_block(previous_chunk: int, next_chunk: int) -> bytes:
+    """Return the 24 bytes of a block header."""
+    body = _BLOCK.pack(previous_chunk, next_chunk)
+    return hash64(body).to_bytes(8, "little") + body
+
+
+def block_is_sound(raw: bytes, at: int = 0) -> bool:
+    """Say whether ``raw`` has a whole block header with a valid hash at ``at``."""
+    return len(raw) - at >= BLOCK_HEADER_SIZE and block_header_hash(raw, at) == stored_hash(raw, at)
+
+
+SIGNATURE_HEADER: Final = ChunkHeader(SIGNATURE, 0, hash64(b""), 0, 0)
+FILE_SIGNATURE: Final = pack_block(0, 64) + SIGNATURE_HEADER.pack()
 
 
 class ChunkError(Exception):
@@ -81,6 +236,12 @@ class ChunkError(Exception):
         """Whether a chunk is expected to begin at `resume`."""
         self.chunk = chunk
         """The chunk, if its header has a valid hash; else None."""
+
+    @classmethod
+    def of(cls, chunk: Chunk, error: PparseError) -> ChunkError:
+        """Return what is wrong with a whole chunk, as an error of this package. The next one should follow it."""
+        known = error if isinstance(error, RiegeliError) else InvalidArgumentError(error.reason)
+        return cls(known, chunk.begin, chunk.end, have=True, chunk=chunk)
 
 
 class Chunk:
@@ -108,48 +269,55 @@ class Chunk:
         if begin + header.num_records > end - BLOCK_HEADER_SIZE:  # else rounding up cannot pass it
             self.end = max(end, layout.round_up(begin + header.num_records))
 
-    def available(self, size: int | None) -> int:
-        """Return how many bytes of its data a file of ``size`` bytes holds (None: all)."""
-        if size is None or size >= self.data_end:
-            return self.header.data_size
-        if size <= self.data_begin:
-            return 0
-        return min(self.header.data_size, self.layout.distance(self.begin, size) - CHUNK_HEADER_SIZE)
+    def holds(self, position: int) -> bool:
+        """Say whether this is the numeric position of one of its records, by its header."""
+        return self.begin <= position < self.begin + self.header.num_records
 
     def __repr__(self) -> str:
         return f"<Chunk [{self.begin}, {self.end}) {self.header!r}>"
 
 
-class ChunkData(Data):
+class ChunkData(DerivedData):
     """The data of a chunk without the block headers. Offsets are computed, so a slice costs only its own bytes.
 
-    ``size`` is the number of bytes available; ``whole`` says whether that is all of the chunk's data. ``verdicts``
-    hold what is known about the chunk's hash, and may learn it later.
+    ``size`` is the number of bytes available. ``verdicts`` hold what is known about the chunk's hash, and may learn it
+    later.
     """
 
     def __init__(self, source: Source, chunk: Chunk, verdicts: Verdicts | None = None) -> None:
-        data, _ = source.locate(0)
-        available = chunk.available(source.known_size())
+        data, end = source.data, source.known_size()
+        available = chunk.header.data_size
+        if end is not None:
+            available = max(0, min(available, chunk.layout.distance(chunk.begin, end) - CHUNK_HEADER_SIZE))
         super().__init__(f"{data.name} chunk at {chunk.begin}", available, data.stats)
         self.access = data.access
-        self.whole = available == chunk.header.data_size
-        """Whether all data of the chunk are there."""
+        self.sources = (data,)
         self._source = source
         self._chunk = chunk
         self._verdicts = verdicts
 
-    @property
-    def identity(self) -> object | None:  # type: ignore[override]
-        """That of the file, and where the chunk is in it."""
+    def pieces(self, start: int, end: int) -> Iterator[tuple[Data, int, int]]:
+        """Yield the stretches of the file that hold the bytes: one for each block that they lie in."""
+        layout = self._chunk.layout
+        while start < end:
+            at = self._offset(start)
+            take = min(end - start, layout.block_of(at) + BLOCK_SIZE - at)
+            data, first = self._source.locate(at)
+            yield data, first, first + take
+            start += take
+
+    def _how(self) -> tuple[object, ...]:
+        return (self._chunk.layout.shift,)
+
+    def _made_of(self) -> tuple[tuple[Data, int, int], ...]:
         data, start = self._source.locate(self._chunk.begin)
-        stretch = data.range(start, start + (self.size or 0))
-        return derived("riegeli chunk", [stretch], self._chunk.layout.shift)
+        return ((data, start, start + (self.size or 0)),)
 
     @property
     def flawed(self) -> bool:
         """Whether an error is known in the chunk, or in the file that it is in."""
         wrong = self._verdicts is not None and self._verdicts.error(self._chunk.begin) is not None
-        return wrong or super().flawed or self._source.data.flawed
+        return wrong or super().flawed
 
     def why_suspect(self, start: int, end: int) -> str | None:
         """Return why the bytes are suspect: its hash is wrong (for all of it), or the file is in doubt there."""
@@ -199,30 +367,6 @@ class ChunkData(Data):
         got = self._source.preadv(begin, views)
         return end if got == at - begin else self._chunk.layout.distance(begin, begin + got)
 
-    def locate(self, offset: int, length: int) -> list[tuple[Data, int, int]]:
-        """Return the ranges of the file that hold the bytes: one for each block that they lie in."""
-        layout, found = self._chunk.layout, []
-        while length > 0:
-            at = self._offset(offset)
-            take = min(length, layout.block_of(at) + BLOCK_SIZE - at)
-            data, start = self._source.locate(at)
-            found += data.locate(start, take)
-            offset += take
-            length -= take
-        return found
-
-    def check_unchanged(self) -> None:
-        """Check that the file has not changed."""
-        self._source.locate(0)[0].check_unchanged()
-
-    def holes(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield the file's holes within the bytes ``[start, end)``, as offsets of this data."""
-        offset = start
-        for data, at, take in self.locate(start, max(0, end - start)):
-            for first, last in data.holes(at, at + take):
-                yield offset + first - at, offset + last - at
-            offset += take
-
 
 def header_size(begin: int, layout: Layout) -> int:
     """Return how many bytes of the file the header of a chunk at ``begin`` occupies: 40, or 64 with a block header."""
@@ -250,9 +394,8 @@ def parse_header(raw: bytes, begin: int, layout: Layout) -> Chunk | None:
     if len(raw) < size:
         return None
     end = begin + size
-    computed, stored = chunk_header_hash(packed), stored_hash(packed)
-    if computed != stored:
-        reason = f"chunk header hash mismatch (computed 0x{computed:016x}, stored 0x{stored:016x})"
+    reason = _mismatch("chunk header", chunk_header_hash(packed), stored_hash(packed))
+    if reason:
         raise ChunkError(invalid(f"{reason}, chunk at {begin}", begin), begin, end)
     chunk = Chunk(begin, ChunkHeader.unpack(packed), layout)
     if begin == 0 and not chunk.header.is_signature():
@@ -270,22 +413,39 @@ def check_block(raw: bytes | memoryview, at: int, boundary: int, begin: int, chu
 
     Raise `ChunkError` if it is invalid.
     """
-    computed, stored = block_header_hash(raw, at), stored_hash(raw, at)
     after = boundary + BLOCK_HEADER_SIZE
-    if computed != stored:
-        reason = f"block header hash mismatch (computed 0x{computed:016x}, stored 0x{stored:016x}), block at {boundary}"
+    reason = _mismatch("block header", block_header_hash(raw, at), stored_hash(raw, at))
+    if reason:
+        reason += f", block at {boundary}"
         if not boundary and raw[24:64] != FILE_SIGNATURE[24:]:
-            error = InvalidArgumentError(f"not a Riegeli/records file, or its beginning is lost: {reason}", offset=0)
-            raise ChunkError(error, begin, after, chunk=chunk)
+            reason = f"not a Riegeli/records file, or its beginning is lost: {reason}"
         raise ChunkError(invalid(reason, boundary), begin, after, chunk=chunk)
     previous_chunk, next_chunk = unpack_block(raw, at)
     if previous_chunk != boundary - begin:
         reason = f"the block header at {boundary} says that its chunk begins at {boundary - previous_chunk}"
-        error = invalid(f"{reason}, not at {begin}", boundary)
-        if next_chunk <= BLOCK_SIZE:
-            raise ChunkError(error, begin, boundary + next_chunk, have=True, chunk=chunk)
-        raise ChunkError(error, begin, after, chunk=chunk)
+        near = next_chunk <= BLOCK_SIZE
+        resume = boundary + next_chunk if near else after
+        raise ChunkError(invalid(f"{reason}, not at {begin}", boundary), begin, resume, have=near, chunk=chunk)
     return next_chunk
+
+
+def check_empty(chunk: Chunk) -> None:
+    """Check that a chunk of a type without records has none. Raise `ChunkError` if it is invalid or of unknown type."""
+    header, reason = chunk.header, ""
+    if header.chunk_type in (SIMPLE, TRANSPOSED):
+        return
+    if header.num_records:
+        if header.chunk_type not in TYPE_NAMES:
+            unknown = UnimplementedError(f"unknown chunk type {header.chunk_type}", offset=chunk.begin)
+            raise ChunkError.of(chunk, unknown)
+        reason = f"the {header.type_name} chunk says that it has records"
+    elif header.chunk_type == SIGNATURE and header.data_size:
+        reason = "the signature chunk has data"
+    elif header.chunk_type in (SIGNATURE, PADDING) and header.decoded_data_size:
+        reason = f"the {header.type_name} chunk says that it has decoded data"
+    if reason:
+        error = InvalidArgumentError(f"invalid Riegeli/records file: {reason}", offset=chunk.begin)
+        raise ChunkError.of(chunk, error)
 
 
 class ChunkReader:
@@ -363,11 +523,10 @@ class ChunkReader:
         if at >= 0 and at + length <= len(block):
             return block[at : at + length]
         sequential = 0 <= at <= len(block) and block
+        head = block[at:] if sequential else b""
         if length > LAST_BLOCK:
-            head = block[at:] if sequential else b""
             return head + self.source.pread(pos + len(head), length - len(head))
         self._ahead = min(self._ahead * 4, LAST_BLOCK) if sequential else FIRST_BLOCK
-        head = block[at:] if sequential else b""
         self._block = head + self.source.pread(pos + len(head), max(self._ahead, length - len(head)))
         self._block_at = pos
         return self._block[:length]
@@ -385,6 +544,19 @@ class ChunkReader:
             self._prove(begin, chunk.data_begin)
         return chunk
 
+    def last_boundary(self, begin: int) -> tuple[int, Chunk | None]:
+        """Return where the last whole chunk from ``begin`` on ends, and the chunk there, if the file ends in its data.
+
+        Raise `ChunkError` at the first one that is damaged.
+        """
+        size = self.source.size()
+        while begin < size:
+            chunk = self.header(begin)
+            if chunk is None or chunk.end > size:
+                return begin, chunk
+            begin = chunk.end
+        return begin, None
+
     def _short(self, begin: int, at: int) -> None:
         """Raise `ChunkError` if the source has a gap at ``at``; do nothing at the end of the file."""
         resume = self.source.gap_end(at)
@@ -401,15 +573,9 @@ class ChunkReader:
         """
         start, stop = chunk.data_begin, chunk.data_end
         raw = self.get_view(start, stop - start)
-        first = chunk.layout.next_block(start)
-        for boundary in range(first, stop, BLOCK_SIZE):
-            if start + len(raw) < boundary + BLOCK_HEADER_SIZE:
-                self._short(chunk.begin, start + len(raw))
-                return None
-            self._check_inner_block(raw, boundary - start, boundary, chunk)
-        if len(raw) < stop - start:
-            self._short(chunk.begin, start + len(raw))
+        if not self._check_piece(chunk, raw, start, stop):
             return None
+        first = chunk.layout.next_block(start)
         if first < stop:
             raw = _close_up(raw, first - start)
         if not self.has_padding(chunk):
@@ -417,6 +583,42 @@ class ChunkReader:
         if verify:
             self._compare(chunk, hash64(raw))
         return raw
+
+    def read_header(self, begin: int, layout: Layout) -> tuple[Chunk, bool] | None:
+        """Return the chunk at ``begin``, and whether the hash of its header is right. A block header in it is ignored.
+
+        Return None if the header is not all there, or no chunk can begin there.
+        """
+        end = layout.add(begin, CHUNK_HEADER_SIZE)
+        packed = layout.strip(self.get(begin, end - begin), begin)
+        if len(packed) < CHUNK_HEADER_SIZE or not layout.can_begin(begin):
+            return None
+        return Chunk(begin, ChunkHeader.unpack(packed), layout), chunk_header_hash(packed) == stored_hash(packed)
+
+    def loose_data(self, chunk: Chunk) -> bytes | None:
+        """Return the data of a chunk, ignoring the block headers in them; None if they are not all there."""
+        start, stop = chunk.data_begin, chunk.data_end
+        size = self.source.known_size()
+        if chunk.header.data_size > MAX_HEALED or (size is not None and stop > size):
+            return None
+        raw = self.get(start, stop - start)
+        return chunk.layout.strip(raw, start) if len(raw) == stop - start else None
+
+    def sound_data(self, chunk: Chunk) -> bytes | None:
+        """Return the data of a chunk, as `loose_data`, if their hash agrees; else None."""
+        data = self.loose_data(chunk)
+        return data if data is not None and hash64(data) == chunk.header.data_hash else None
+
+    def _check_piece(self, chunk: Chunk, raw: bytes | memoryview, at: int, until: int, *, blocks: bool = True) -> bool:
+        """Check the block headers in ``raw``, read at ``at``; say whether it reaches to ``until``, or the file ends."""
+        for boundary in range(chunk.layout.next_block(at), until if blocks else at, BLOCK_SIZE):
+            if at + len(raw) < boundary + BLOCK_HEADER_SIZE:
+                break
+            self._check_inner_block(raw, boundary - at, boundary, chunk)
+        if len(raw) < until - at:
+            self._short(chunk.begin, at + len(raw))
+            return False
+        return True
 
     def _check_inner_block(self, raw: bytes | memoryview, at: int, boundary: int, chunk: Chunk) -> None:
         next_chunk = check_block(raw, at, boundary, chunk.begin, chunk)
@@ -453,26 +655,26 @@ class ChunkReader:
             # Stop at block boundaries, so that no block header is cut in two.
             until = min(stop, chunk.layout.block_of(at) + STREAM_BLOCK)
             raw = self.source.pread(at, until - at)
-            for boundary in range(chunk.layout.next_block(at), until, BLOCK_SIZE):
-                if at + len(raw) < boundary + BLOCK_HEADER_SIZE:
-                    self._short(chunk.begin, at + len(raw))
-                    return False
-                if blocks:
-                    self._check_inner_block(raw, boundary - at, boundary, chunk)
-            if len(raw) < until - at:
-                self._short(chunk.begin, at + len(raw))
+            if not self._check_piece(chunk, raw, at, until, blocks=blocks):
                 return False
             digest.update(chunk.layout.strip(raw, at))
             at = until
         self._compare(chunk, digest.digest())
         return self.has_padding(chunk)
 
+    def damage_of(self, before: Chunk | None) -> ChunkError | None:
+        """Return what is wrong with the chunk ``before`` one that was not found: it may be shorter than it says."""
+        try:
+            if before is not None:
+                self.verify(before, blocks=False)
+        except ChunkError as error:
+            return error
+        return None
+
     def _compare(self, chunk: Chunk, computed: int) -> None:
-        stored = chunk.header.data_hash
-        if computed != stored:
-            reason = f"chunk data hash mismatch (computed 0x{computed:016x}, stored 0x{stored:016x})"
-            error = HashMismatchError(f"{reason}, chunk at {chunk.begin}", offset=chunk.begin)
-            raise ChunkError(error, chunk.begin, chunk.end, have=True, chunk=chunk)
+        reason = _mismatch("chunk data", computed, chunk.header.data_hash)
+        if reason:
+            raise ChunkError.of(chunk, HashMismatchError(f"{reason}, chunk at {chunk.begin}", offset=chunk.begin))
         if self.source.data.flawed:
             self.vouch(chunk)
 
@@ -504,32 +706,29 @@ class ChunkReader:
 
     # -- by position -------------------------------------------------------------------------------------------------
 
-    def start_for(self, pos: int) -> int:
-        """Return where a chunk begins at or before ``pos``; else the first chunk after the header of its block.
+    def start_for(self, block: int, pos: int) -> int:
+        """Return the later of the two chunk boundaries that the header of a block names that is not beyond ``pos``.
 
-        Reads once: the header of the block that holds ``pos``. Raise `ChunkError` if that header is damaged. Return the
-        offset of the block if the file ends before the header does.
+        Reads once. Raise `ChunkError` if that header is damaged. Return the offset of the block if a chunk begins
+        there, or if the file ends before the header does.
         """
-        layout = self.layout_at(pos)
-        block = max(0, layout.block_of(pos))
         raw = self.get(block, BLOCK_HEADER_SIZE)
         if len(raw) < BLOCK_HEADER_SIZE:
             return block
-        computed, stored = block_header_hash(raw), stored_hash(raw)
-        if computed != stored:
-            reason = f"block header hash mismatch (computed 0x{computed:016x}, stored 0x{stored:016x})"
-            error = invalid(f"{reason}, block at {block}", block)
-            raise ChunkError(error, block, block + BLOCK_HEADER_SIZE)
+        reason = _mismatch("block header", block_header_hash(raw), stored_hash(raw))
+        if reason:
+            reason += f", block at {block}"
         previous_chunk, next_chunk = unpack_block(raw)
-        if previous_chunk == 0:
-            return block
         if previous_chunk > block:
-            error = invalid(f"the block header at {block} points to a chunk before the beginning of the file", block)
-            raise ChunkError(error, block, block + BLOCK_HEADER_SIZE)
-        start = block - previous_chunk if block + next_chunk > pos else block + next_chunk
-        if not layout.can_begin(start):
+            reason = reason or f"the block header at {block} points to a chunk before the beginning of the file"
+        if reason:
+            raise ChunkError(invalid(reason, block), block, block + BLOCK_HEADER_SIZE)
+        if not previous_chunk or not next_chunk:
+            return block
+        start, following = block - previous_chunk, block + next_chunk
+        if not self.layout_at(block).can_begin(start):
             raise ChunkError(invalid(f"no chunk can begin at {start}", block), block, start)
-        return start
+        return following if following <= pos and self.layout_at(pos).can_begin(following) else start
 
 
 def _close_up(raw: bytes | memoryview, first: int) -> memoryview:
@@ -541,6 +740,11 @@ def _close_up(raw: bytes | memoryview, first: int) -> memoryview:
         view[end : end + len(piece)] = piece
         end += len(piece)
     return view[:end]
+
+
+def _mismatch(what: str, computed: int, stored: int) -> str:
+    """Return in words that a hash is wrong; "" if it is right."""
+    return "" if computed == stored else f"{what} hash mismatch (computed 0x{computed:016x}, stored 0x{stored:016x})"
 
 
 def invalid(reason: str, offset: int | None = None) -> InvalidArgumentError:

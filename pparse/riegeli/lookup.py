@@ -1,18 +1,23 @@
-"""Records by numeric position, each as a range of bytes: for an index into a Riegeli file. Few chunks are kept open."""
+"""Access by position: for `RecordReader`, seeking to a number, going back, and binary search; `RecordLookup`.
+
+A block header says where the chunk that it interrupts begins and ends; from there on, chunk headers lead to the next
+chunk. So a position costs one small read, and one per chunk between the first of the block and the one wanted.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_right
 from collections import OrderedDict
 
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseError
 from pparse.locking import RLock, guard
-from pparse.riegeli.chunks import ChunkError, header_size, parse_header
-from pparse.riegeli.positions import SkippedRegion
+from pparse.riegeli.chunks import BLOCK_HEADER_SIZE, NOTHING_LOST, ChunkError
+from pparse.riegeli.errors import HashMismatchError
+from pparse.riegeli.positions import RecordPosition, SkippedRegion
+from pparse.riegeli.reader import RecordReader
 from pparse.riegeli.records import open_records
-from pparse.riegeli.search import chunk_at
-from pparse.riegeli.sightings import Sightings
-from pparse.riegeli.verdicts import Verdicts
+from pparse.riegeli.verdicts import TOUCHED, Verdicts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,39 +28,275 @@ if TYPE_CHECKING:
     from pparse.data.reader import Range
     from pparse.data.scratch import Scratch
     from pparse.limits import Limits
-    from pparse.riegeli.chunks import Chunk
-    from pparse.riegeli.reader import RecordReader
+    from pparse.riegeli.chunks import Chunk, ChunkReader
     from pparse.riegeli.records import ChunkRecords
+
+    OnLoss = Callable[[SkippedRegion], object]
+    Test = Callable[[RecordReader], int | None]
+    Best = tuple[RecordPosition, int]
 
 # Number of chunks whose record offsets and decoder are kept.
 _KEPT: Final = 16
-# With verify="touched", the hash of a chunk of at most this many bytes is checked when one of its records is looked up.
-_TOUCHED: Final = 4 << 20
 
 
-class _Tail:
-    """What follows the last whole chunk: nothing (``begin`` is the file's end), or ``chunk``, which is cut."""
+def seek_numeric(reader: RecordReader, pos: int) -> None:
+    """Go to numeric position ``pos``: its record, or the first chunk that begins there or after."""
+    chunk = reader._chunk
+    if chunk is not None and chunk.begin <= pos < chunk.begin + reader._count:
+        reader.seek(RecordPosition(chunk.begin, pos - chunk.begin))
+        return
+    if not reader._source.random_access:
+        _walk_to(reader, pos)
+        return
+    size = reader._source.size()
+    if pos > size:
+        reader._leave(reader._pos)
+        reader._fail_beyond(pos)
+        return
+    found, end = chunk_at(reader, pos)
+    reader._leave(end)
+    reader._last = None
+    if found is None:
+        return
+    if pos == size and found.end > size:  # the end of the file, though the chunk's padding should continue
+        reader._pos = found.end
+    elif pos == found.begin:
+        reader._pos = pos
+    elif found.holds(pos):
+        reader._enter_at(found.begin, pos - found.begin)
+    else:
+        reader._pos = found.end
 
-    __slots__ = ("begin", "chunk")
 
-    def __init__(self, begin: int, chunk: Chunk | None) -> None:
-        self.begin = begin
-        self.chunk = chunk
+def _walk_to(reader: RecordReader, pos: int) -> None:
+    """Go to numeric position ``pos``, as `seek_numeric`, chunk by chunk from the current one."""
+    reader._leave(reader._pos)
+    reader._last = None
+    while reader._pos < pos and not reader._stopped:
+        try:
+            chunk = reader._pull()
+        except ChunkError as error:
+            reader._fail(error)
+            continue
+        if chunk is not None and chunk.holds(pos):
+            reader._enter_at(chunk.begin, pos - chunk.begin)
+            return
+        if chunk is None or not reader._source.reaches(chunk.end):
+            if not reader._source.reaches(pos):
+                reader._fail_beyond(pos)
+            return
+        reader._pos = chunk.end
+        reader._source.forget(chunk.end)
 
-    def is_cut(self, size: int) -> bool:
-        """Say whether bytes of a chunk are missing; only padding may be."""
-        if self.chunk is None:
-            return self.begin < size
-        return self.chunk.data_end > size
+
+def chunk_at(reader: RecordReader, pos: int) -> tuple[Chunk | None, int]:
+    """Return the chunk that occupies offset ``pos``, and where it begins.
+
+    At the end of the file the chunk is None; the offset is then where the incomplete chunk begins, or the end. With a
+    recovery, damage on the way is skipped and reported; without one it raises.
+    """
+    end = start = _start_before(reader, pos)
+    for chunk in _hop(reader, start, pos + 1):
+        if chunk.begin > pos:
+            return None, chunk.begin  # what lies at ``pos`` was skipped
+        if pos < chunk.end and _is_there(reader, chunk):
+            return chunk, chunk.begin
+        end = chunk.end if _is_there(reader, chunk) else chunk.begin
+    return None, max(end, reader._pos) if end < pos and reader._recovery is not None else end
+
+
+def _is_there(reader: RecordReader, chunk: Chunk) -> bool:
+    """Say whether a chunk is whole, or lacks only its padding and can be saved."""
+    size = reader._source.size()
+    return chunk.end <= size or (reader._recovery is not None and reader._salvage and chunk.data_end <= size)
+
+
+def _hop(reader: RecordReader, start: int, stop: int) -> Iterator[Chunk]:
+    """Yield the chunks that begin in ``[start, stop)``: the first one even after damage, and one that is cut.
+
+    With a recovery, damage is skipped and reported; without one it raises.
+    """
+    chunks, before = reader._chunks, None
+    saving, size = reader._recovery is not None, reader._source.size()
+    while start < stop and not reader._stopped:
+        try:
+            chunk = chunks.header(start)
+            if chunk is None:
+                return
+            if saving and chunk.end >= stop and chunk.end < size and not _is_chunk(chunks, chunk.end):
+                damage = chunks.damage_of(chunk)
+                if damage is not None:
+                    raise damage
+        except ChunkError as error:
+            # No chunk begins where the previous one ends: perhaps the previous one is damaged, and shorter.
+            damage = chunks.damage_of(before) if saving else None
+            before, again = None, error.begin
+            if damage is not None:
+                again = damage.begin
+            reader._fail(damage or error)
+            chunk = reader._chunk  # healed, and entered
+            if chunk is None:
+                start = reader._pos if reader._pos > again else start + 1
+                continue
+            if chunk.end <= start and chunk.begin != start:
+                start = max(start, reader._pos) + (reader._pos <= start)
+                continue
+        yield chunk
+        before, start = chunk, chunk.end
+
+
+def _start_before(reader: RecordReader, pos: int) -> int:
+    """Return a chunk boundary at or before ``pos``, from the header of its block, or of an earlier block if damaged."""
+    chunks, at = reader._chunks, pos
+    size = reader._source.size()
+    while at >= 0:
+        first, layout = chunks.grid_at(at)
+        block = layout.block_of(at)
+        if block < first:
+            return first  # a grid begins at a chunk
+        at = block - 1
+        if block and size - block < BLOCK_HEADER_SIZE:
+            continue  # the last block header is cut: use the one before
+        try:
+            start = max(chunks.start_for(block, pos), first)
+        except ChunkError as error:
+            if reader._recovery is None:
+                reader._fail(error)
+            continue
+        if reader._recovery is not None and block and not _is_chunk(chunks, start):
+            continue  # the block header is wrong, or the chunk that it names is damaged
+        return start
+    return 0
+
+
+def _is_chunk(chunks: ChunkReader, pos: int) -> bool:
+    try:
+        return chunks.header(pos) is not None
+    except ChunkError:
+        return False
+
+
+def seek_back(reader: RecordReader) -> bool:
+    """Go to the record before the current one; False if there is none."""
+    if reader._chunk is not None and reader._index:
+        reader._index -= 1
+        reader._last = None
+        return True
+    pos = reader._chunk.begin if reader._chunk is not None else reader._pos
+    size = reader._source.size()
+    pos = min(pos, size)
+    while pos > 0:
+        chunk = _last_with_records(reader, pos)
+        if chunk is None:
+            break
+        reader._leave(chunk.begin)
+        reader._enter_at(chunk.begin, chunk.header.num_records - 1)
+        if reader._chunk is not None and reader._count and reader._chunk.begin == chunk.begin:
+            reader._last = None
+            return True
+        pos = chunk.begin  # it was damaged and skipped: search further back
+    reader._leave(0)
+    reader._last = None
+    try:
+        first = reader._chunks.header(0)
+    except ChunkError:
+        return False
+    if first is not None:
+        reader._pos = first.end
+    return False
+
+
+def _last_with_records(reader: RecordReader, pos: int) -> Chunk | None:
+    """Return the last chunk with records that begins before ``pos`` and is not cut by the end of the file."""
+    while pos > 0:
+        start = _start_before(reader, pos - 1)
+        found = None
+        for chunk in _hop(reader, start, pos):
+            if chunk.begin < pos and chunk.header.num_records and _is_there(reader, chunk):
+                found = chunk
+        if found is not None:
+            return found
+        pos = min(start, pos - 1)
+    return None
+
+
+def search(reader: RecordReader, test: Test) -> int | None:
+    """Binary search; see `RecordReader.search`."""
+    low, high = 0, reader._source.size()
+    less: int | None = None  # begin of the last chunk known to begin with a record that comes before
+    best: Best | None = None  # the first position known to be equal or greater
+    judged = False
+    while low < high:
+        middle = (low + high) // 2
+        chunk, begin = chunk_at(reader, middle)
+        # If the middle is cut or damaged, the next chunk after it is judged instead.
+        after = middle if chunk is None else chunk.end
+        if chunk is not None and begin < low:
+            low = max(after, low + 1)
+            continue
+        if chunk is None and begin >= high:
+            high = middle
+            continue
+        verdict, pos = _judge(reader, begin, high, test)
+        if verdict is None:
+            if chunk is not None and begin <= low:
+                low = max(pos.chunk_begin, after)
+            else:
+                high = middle if chunk is None else begin
+            continue
+        judged = True
+        if verdict < 0:
+            less = pos.chunk_begin
+            low = max(after, pos.chunk_begin + 1)
+        else:
+            best = (pos, verdict)
+            high = middle if chunk is None else begin
+    return _finish(reader, test, less, best, judged)
+
+
+def _records_from(reader: RecordReader, begin: int, stop: RecordPosition | None) -> Iterator[RecordPosition]:
+    """Stand at each record from the chunk at ``begin`` on, before ``stop``; whoever judges it may read it, or not."""
+    reader.seek(RecordPosition(begin, 0))
+    while reader._next_or_here():
+        pos = reader.pos
+        if stop is not None and pos >= stop:
+            return
+        yield pos
+        if reader.pos == pos:
+            reader.seek(RecordPosition(pos.chunk_begin, pos.record_index + 1))
+
+
+def _judge(reader: RecordReader, begin: int, high: int, test: Test) -> tuple[int | None, RecordPosition]:
+    """Return the first verdict on a record from the chunk at ``begin`` on and before ``high``, and its position."""
+    for pos in _records_from(reader, begin, RecordPosition(high)):
+        verdict = test(reader)
+        if verdict is not None:
+            return verdict, pos
+    return None, reader.pos
+
+
+def _finish(reader: RecordReader, test: Test, less: int | None, best: Best | None, judged: bool) -> int | None:
+    """Search the chunk that begins with less: it may hold the first record wanted. Go to the result."""
+    if less is not None:
+        for pos in _records_from(reader, less, best[0] if best is not None else None):
+            verdict = test(reader)
+            if verdict is not None and verdict >= 0:
+                reader.seek(pos)
+                return 1 if verdict else 0
+    if best is not None:
+        reader.seek(best[0])
+        return 1 if best[1] else 0
+    return -1 if judged else None
 
 
 class RecordLookup:
-    """Finds records of ``source`` by numeric position: the offset of the chunk plus the index of the record in it.
+    """Finds records of ``source`` by numeric position, for an index into a Riegeli file. Few chunks are kept open.
 
+    The position is the offset of the chunk plus the index of the record in it.
     A range that was returned stays valid as long as somebody holds it. Its data report what the hash of the chunk says,
-    now or later (`pparse.data.base.Data.why_suspect`). Several lookups of one file share ``verdicts`` and
-    ``sightings``. ``verify`` is as for `RecordReader`; with "headers", records of a chunk with a wrong hash are
-    returned all the same. Safe to use from several threads.
+    now or later (`pparse.data.base.Data.why_suspect`). Several lookups of one file share ``verdicts``.
+    ``verify`` is as for `RecordReader`; with "headers", records of a chunk with a wrong hash are returned all the same.
+    Safe to use from several threads.
     """
 
     def __init__(
@@ -67,7 +308,6 @@ class RecordLookup:
         limits: Limits | None = None,
         scratch: Scratch | None = None,
         verdicts: Verdicts | None = None,
-        sightings: Sightings | None = None,
     ) -> None:
         self.verdicts = Verdicts() if verdicts is None else verdicts
         """Which chunks are known to be sound or damaged."""
@@ -77,8 +317,6 @@ class RecordLookup:
         self._budget = budget
         self._limits = limits
         self._scratch = scratch
-        self.sightings = Sightings() if sightings is None else sightings
-        """Headers that searches of this file have found."""
         self._reader = self._new_reader()
         self._cut: Chunk | None = None
         # Chunks of a damaged file that `learn` found, by where they begin; the positions of records lead to them.
@@ -86,20 +324,16 @@ class RecordLookup:
         self._begins: list[int] | None = None
         self._opened: OrderedDict[int, tuple[Chunk, ChunkRecords]] = OrderedDict()
 
-    def _new_reader(
-        self, recovery: Callable[[SkippedRegion], object] | None = None, verify: str = "headers"
-    ) -> RecordReader:
-        from pparse.riegeli.reader import RecordReader
-
+    def _new_reader(self, on_loss: OnLoss | None = None, verify: str = "headers") -> RecordReader:
         reader = RecordReader(
             self._range.dup(),
+            recovery=on_loss,
             verify=verify,
             budget=self._budget,
             limits=self._limits,
             scratch=self._scratch,
-            recovery=recovery,
         )
-        reader._chunks.sightings = self.sightings
+        reader._chunks.sightings = self.verdicts.sightings
         return reader
 
     def last(self) -> int | None:
@@ -112,46 +346,35 @@ class RecordLookup:
         reader.check_file_format()
         size = reader.size()
         reader.seek_numeric(size)
-        found = reader.seek_back()
-        position = reader.pos.numeric if found else None
-        tail = self._tail(self._find(position).end if position is not None else 0)
-        if tail.is_cut(size):
-            reason = f"the file ends inside the chunk at {tail.begin}"
+        position = reader.pos.numeric if reader.seek_back() else None
+        begin, chunk = self._tail(self._find(position).end if position is not None else 0)
+        if begin < size if chunk is None else chunk.data_end > size:  # more than padding is missing
+            reason = f"the file ends inside the chunk at {begin}"
             raise EndOfDataError(reason, offset=size, source=self._range.data.name)
         return position
 
     def last_found(self) -> int | None:
         """Return the position of the last record that can be found in a damaged file; None if there is none."""
-        reader = self._new_reader(lambda _region: True)
+        reader = self._new_reader(lambda _region: None)
         reader.seek_numeric(reader.size())
         return reader.pos.numeric if reader.seek_back() else None
 
-    def learn(self, on_loss: Callable[[SkippedRegion], object], most: int) -> list[tuple[int, int]] | None:
+    def learn(self, on_loss: OnLoss, most: int) -> list[tuple[int, int]] | None:
         """Read a whole damaged file and compare every hash; return position and size of each record that is whole.
 
         Return None if there are more than ``most`` records. The chunks are in ``known`` afterwards, since other readers
         may not find them where bytes moved. ``on_loss`` is called for what was skipped and for damaged headers.
         """
-
-        def told(region: SkippedRegion) -> bool:
-            on_loss(region)
-            return True
-
-        reader = self._new_reader(told, verify="all")
+        reader = self._new_reader(on_loss, verify="all")
         found: list[tuple[int, int]] = []
-        while True:
-            try:
-                record = reader.open_record()
-            except MalformedError:
-                break
-            if record is None:
-                break
-            if len(found) >= most:
-                return None
-            chunk = reader._chunk
-            if chunk is not None:
-                self.known[chunk.begin] = chunk
-            found.append((reader.last_pos.numeric, len(record)))
+        with contextlib.suppress(MalformedError):  # nothing can be found behind it
+            while (record := reader.open_record()) is not None:
+                if len(found) >= most:
+                    return None
+                chunk = reader._chunk
+                if chunk is not None:
+                    self.known[chunk.begin] = chunk
+                found.append((reader.last_pos.numeric, len(record)))
         for region in reader.healed:
             on_loss(region)
         self._begins = None
@@ -165,25 +388,17 @@ class RecordLookup:
             self._begins = sorted(self.known)
         at = bisect_right(self._begins, position) - 1
         chunk = self.known[self._begins[at]] if at >= 0 else None
-        return chunk if chunk is not None and position < chunk.begin + chunk.header.num_records else None
+        return chunk if chunk is not None and chunk.holds(position) else None
 
-    def positions(self, on_loss: Callable[[SkippedRegion], object]) -> Iterator[int]:
+    def positions(self, on_loss: OnLoss) -> Iterator[int]:
         """Yield the positions of all records that can be found; ``on_loss`` is called for what was skipped."""
-
-        def told(region: SkippedRegion) -> bool:
-            on_loss(region)
-            return True
-
-        reader = self._new_reader(told)
-        while True:
-            try:
-                found = reader.open_record()
-            except MalformedError:
-                return
-            if found is None:
-                break
-            yield reader.last_pos.numeric
-        chunk = self._tail(reader.pos.numeric).chunk
+        reader = self._new_reader(on_loss)
+        try:
+            while reader.open_record() is not None:
+                yield reader.last_pos.numeric
+        except MalformedError:
+            return
+        _, chunk = self._tail(reader.pos.numeric)
         if chunk is not None:  # of a chunk that is cut, each record that begins before the end
             self._cut = chunk
             try:
@@ -197,71 +412,44 @@ class RecordLookup:
                     return
                 yield chunk.begin + index
 
-    def survey(self, on_loss: Callable[[SkippedRegion], object], on_limit: Callable[[LimitError], object]) -> None:
+    def survey(self, on_loss: OnLoss, on_limit: Callable[[LimitError], object]) -> None:
         """Go through the whole file as a recovery does: compare every hash and check every block header.
 
         ``on_loss`` is called for what was skipped, and for whole chunks with a damaged header in them; ``on_limit`` for
         chunks that cannot be checked within the budget.
         """
-
-        def told(region: SkippedRegion) -> bool:
-            on_loss(region)
-            return True
-
-        reader = self._new_reader(told, verify="all")
-        chunks = reader._chunks
-        healed = 0
-        while True:
+        reader = self._new_reader(on_loss, verify="all")
+        chunks, healed, more = reader._chunks, 0, True
+        while more:
             try:
-                if not reader._next_chunk(lazily=True):
-                    break
+                more = reader._next_chunk(lazily=True)
             except LimitError as error:
                 on_limit(error)
                 chunk = chunks.header(reader._pos)
-                if chunk is None:
-                    break
-                reader._leave(chunk.end)
-                continue
+                if chunk is not None:
+                    reader._leave(chunk.end)
+                    continue
+                more = False
             except MalformedError:  # reported already, or by the search for the last record
-                break
+                more = False
             for region in reader.healed[healed:]:
-                on_loss(
-                    SkippedRegion(
-                        region.begin, region.end, f"{region.message}; the chunk's data are sound, and no record is lost"
-                    )
-                )
-            # Where bytes moved, other readers may not find the chunk that was compared here.
-            if reader._chunk is not None and not reader.healed and chunks.layout_at(reader._pos).shift == 0:
-                self.verdicts.note_sound(reader._chunk.begin)
+                on_loss(SkippedRegion(region.begin, region.end, region.message + NOTHING_LOST))
             healed = len(reader.healed)
-        for region in reader.healed[healed:]:
-            on_loss(
-                SkippedRegion(
-                    region.begin, region.end, f"{region.message}; the chunk's data are sound, and no record is lost"
-                )
-            )
+            # Where bytes moved, other readers may not find the chunk that was compared here.
+            if more and reader._chunk is not None and not healed and chunks.layout_at(reader._pos).shift == 0:
+                self.verdicts.note_sound(reader._chunk.begin)
 
-    def _tail(self, begin: int) -> _Tail:
-        """Return what follows the last whole chunk: nothing, or a chunk that is cut."""
-        chunks = self._reader._chunks
-        size = self._reader.size()
-        while begin < size:
-            layout = chunks.layout_at(begin)
-            try:
-                need = header_size(begin, layout)
-                chunk = parse_header(chunks.get(begin, need), begin, layout)
-            except ChunkError:
-                return _Tail(begin, None)
-            if chunk is None or chunk.end > size:
-                return _Tail(begin, chunk)
-            begin = chunk.end
-        return _Tail(begin, None)
+    def _tail(self, begin: int) -> tuple[int, Chunk | None]:
+        """Return where the last whole chunk from ``begin`` on ends, and the chunk there, if it is cut."""
+        try:
+            return self._reader._chunks.last_boundary(begin)
+        except ChunkError as error:
+            return error.begin, None
 
     def missing(self) -> int:
         """Return how many bytes of a chunk are cut off by the end of the file, according to its header."""
-        tail = self._tail(0)
-        size = self._reader.size()
-        return tail.chunk.end - size if tail.chunk is not None else 0
+        _, chunk = self._tail(0)
+        return chunk.end - self._reader.size() if chunk is not None else 0
 
     def record(self, position: int) -> Range:
         """Return the record at ``position`` as a range, whose bytes are read on demand.
@@ -275,19 +463,15 @@ class RecordLookup:
     def _record(self, position: int) -> Range:
         for begin, (chunk, records) in self._opened.items():
             if begin <= position < begin + max(1, chunk.header.num_records):
-                wrong = self.verdicts.error(begin) if self._verify != "headers" else None
-                if wrong is not None:  # found since it was opened
-                    raise wrong
+                self._refuse_wrong(chunk)  # found since it was opened
                 self._opened.move_to_end(begin)
                 return self._range_of(records, chunk, position)
         cut = self._cut
-        if cut is not None and self.is_cut(position):
+        if cut is not None and cut.holds(position):
             return self._range_of(self._open(cut), cut, position)
         chunk = self._known_at(position) or self._find(position)
-        wrong = self.verdicts.error(chunk.begin) if self._verify != "headers" else None
-        if wrong is not None:
-            raise wrong
-        small = chunk.header.data_size <= _TOUCHED
+        self._refuse_wrong(chunk)
+        small = chunk.header.data_size <= TOUCHED
         if self._verify == "all" or (self._verify == "touched" and (small or self._is_suspect(chunk))):
             self._check(chunk)
         records = self._open(chunk)
@@ -296,11 +480,16 @@ class RecordLookup:
             self._opened.popitem(last=False)
         return self._range_of(records, chunk, position)
 
+    def _refuse_wrong(self, chunk: Chunk) -> None:
+        wrong = self.verdicts.error(chunk.begin) if self._verify != "headers" else None
+        if wrong is not None:
+            raise wrong
+
     def there(self, position: int) -> int:
         """Return how many bytes of a record are there, for a record of the chunk that is cut."""
         with self.lock:
             cut = self._cut
-            if cut is None or not self.is_cut(position):
+            if cut is None or not cut.holds(position):
                 return len(self._record(position))
             records = self._open(cut)
             part = records.range(position - cut.begin)
@@ -308,8 +497,7 @@ class RecordLookup:
 
     def is_cut(self, position: int) -> bool:
         """Say whether a record is in a chunk that is cut, as found by `positions`."""
-        cut = self._cut
-        return cut is not None and cut.begin <= position < cut.begin + cut.header.num_records
+        return self._cut is not None and self._cut.holds(position)
 
     def _find(self, position: int) -> Chunk:
         reader = self._reader
@@ -324,15 +512,15 @@ class RecordLookup:
             if found is None:
                 raise error
             return found
-        if chunk is None or not chunk.begin <= position < chunk.begin + chunk.header.num_records:
+        if chunk is None or not chunk.holds(position):
             raise MalformedError("there is no record at this position", wanted=position)
         return chunk
 
     def _find_beyond(self, position: int) -> Chunk | None:
         """Return the chunk of a position hidden by damage, if it is found and the hash of its data proves it whole."""
         try:
-            chunk, _ = chunk_at(self._new_reader(lambda _region: True), position)
-            if chunk is None or not chunk.begin <= position < chunk.begin + chunk.header.num_records:
+            chunk, _ = chunk_at(self._new_reader(lambda _region: None), position)
+            if chunk is None or not chunk.holds(position):
                 return None
             self._check(chunk)
         except (PparseError, EOFError):
@@ -345,17 +533,26 @@ class RecordLookup:
         return data.flawed and data.why_suspect(base + chunk.begin, base + chunk.data_end) is not None
 
     def _check(self, chunk: Chunk) -> None:
-        self.verdicts.check(self._reader._chunks, chunk)
+        """Compare the hash of a chunk's data, unless that was done before. Raise `HashMismatchError` if it differs.
+
+        If the file ends inside the chunk, or has a gap there, nothing is compared or recorded.
+        """
+        wrong = self.verdicts.error(chunk.begin)
+        if wrong is not None:
+            raise wrong
+        if self.verdicts.is_sound(chunk.begin):
+            return
+        try:
+            if self._reader._chunks.verify(chunk, blocks=False):
+                self.verdicts.note_sound(chunk.begin)
+        except ChunkError as error:
+            if isinstance(error.error, HashMismatchError):
+                self.verdicts.condemn(chunk.begin, error.error)
+            raise error.error from None
 
     def _open(self, chunk: Chunk) -> ChunkRecords:
-        records = open_records(
-            self._reader._source,
-            chunk,
-            budget=self._budget,
-            limits=self._limits,
-            scratch=self._scratch,
-            verdicts=self.verdicts,
-        )
+        source, budget, limits, scratch = self._reader._source, self._budget, self._limits, self._scratch
+        records = open_records(source, chunk, budget=budget, limits=limits, scratch=scratch, verdicts=self.verdicts)
         if records is None:
             raise MalformedError("the chunk at this position holds no records", offset=chunk.begin)
         return records

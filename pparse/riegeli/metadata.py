@@ -1,12 +1,22 @@
-"""The metadata of a file: ``RecordsMetadata``, and the type of its records."""
+"""The metadata of a file: ``RecordsMetadata``, and the type of its records.
+
+Fields: 1 file_comment, 2 record_type_name, 3 file_descriptor (repeated), 4 record_writer_options, 5 num_records;
+extensions of users from 1000 on (google/riegeli, riegeli/records/records_metadata.proto).
+"""
 
 from __future__ import annotations
 
+from pparse.kernels.varint import MAX_BYTES_32, read_varint
+from pparse.riegeli.errors import InvalidArgumentError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Iterator
+    from typing import Any, Final
 
     RecordsMetadata: Any
+
+_MAX_NESTING: Final = 100
 
 
 def __getattr__(name: str) -> Any:
@@ -49,8 +59,6 @@ def get_record_type(metadata: Any) -> Any:
         return None
     from google.protobuf import descriptor_pool, message_factory
 
-    from pparse.riegeli.errors import InvalidArgumentError
-
     pool = descriptor_pool.DescriptorPool()
     try:
         for file in metadata.file_descriptor:
@@ -59,3 +67,40 @@ def get_record_type(metadata: Any) -> Any:
     except (KeyError, TypeError) as error:
         name = metadata.record_type_name
         raise InvalidArgumentError(f"cannot build the type {name} from its descriptors: {error}") from error
+
+
+def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yield ``(number, value)`` of each field of a serialized message: an int, or bytes if it is length-delimited.
+
+    For metadata without a protobuf library. Groups are skipped. Raise `InvalidArgumentError` if it is not a message.
+    """
+    pos, end, nesting = 0, len(message), 0
+    try:
+        while pos < end:
+            tag, pos = read_varint(message, pos, end, MAX_BYTES_32)
+            number, wire = tag >> 3, tag & 7
+            value: int | bytes
+            if wire == 0:
+                value, pos = read_varint(message, pos, end)
+            elif wire in (1, 5):
+                size = 8 if wire == 1 else 4
+                value, pos = int.from_bytes(message[pos : pos + size], "little"), pos + size
+            elif wire == 2:
+                length, pos = read_varint(message, pos, end)
+                value, pos = message[pos : pos + length], pos + length
+            elif wire == 3 and nesting < _MAX_NESTING:
+                nesting += 1
+                continue
+            elif wire == 4 and nesting:
+                nesting -= 1
+                continue
+            else:
+                raise InvalidArgumentError(f"the metadata are not a message: wire type {wire}", offset=pos)
+            if pos > end or not number:
+                raise InvalidArgumentError("the metadata are not a message: a field extends beyond them", offset=pos)
+            if not nesting:
+                yield number, value
+    except ValueError as error:
+        if isinstance(error, InvalidArgumentError):
+            raise
+        raise InvalidArgumentError(f"the metadata are not a message: {error}") from error

@@ -17,23 +17,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-VALID: Final = (
-    "default",
-    "transpose",
-    "uncompressed",
-    "brotli",
-    "zstd",
-    "snappy",
-    "window_log",
-    "brotli_encoder",
-    "chunk_size",
-    "bucket_fraction",
-    "padding",
-    "initial_padding",
-    "final_padding",
-    "parallelism",
-)
 COMPRESSIONS: Final = {"uncompressed": NONE, "brotli": BROTLI, "zstd": ZSTD, "snappy": SNAPPY}
+_PADDINGS: Final = ("padding", "initial_padding", "final_padding")
+_OF_CHUNKS: Final = ("chunk_size", "bucket_fraction", *_PADDINGS, "parallelism")
+VALID: Final = ("default", "transpose", *COMPRESSIONS, "window_log", "brotli_encoder", *_OF_CHUNKS)
 LEVELS: Final = {"brotli": (0, 11, 6), "zstd": (-131072, 22, 3), "snappy": (1, 2, 1)}
 WINDOW_LOGS: Final = {"brotli": (10, 30), "zstd": (10, 31)}
 DEFAULT_PADDING: Final = 64 << 10
@@ -158,7 +145,7 @@ def _chunks(given: dict[str, str | None], options: RecordWriterOptions) -> None:
     if "parallelism" in given:
         options.parallelism = _integer("parallelism", given["parallelism"], 0, (1 << 31) - 1, "")
     for key, value in given.items():  # the later one wins, so keep the order
-        if key in ("padding", "initial_padding", "final_padding"):
+        if key in _PADDINGS:
             size = _size(key, value, "(empty), ") if value else DEFAULT_PADDING
             if key != "final_padding":
                 options.initial_padding = size

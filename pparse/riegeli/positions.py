@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import total_ordering
 from operator import index
 
+from pparse.riegeli.chunks import MAX_POSITION
 from pparse.riegeli.errors import BoundsError, InvalidArgumentError
-from pparse.riegeli.layout import MAX_POSITION
 
 
 @total_ordering

@@ -6,41 +6,49 @@ demand), ``verify``, ``budget``, and a recovery that saves more (see `pparse.rie
 
 from __future__ import annotations
 
-import contextlib
 from functools import partial
 
 from pparse.budget import MemoryBudget
 from pparse.data.base import BytesData
-from pparse.errors import EndOfDataError
+from pparse.errors import EndOfDataError, LimitError, PparseError
 from pparse.limits import Limits
-from pparse.riegeli.chunks import Chunk, ChunkError
-from pparse.riegeli.cursor import ChunkCursor
+from pparse.riegeli.chunks import (
+    METADATA,
+    SIGNATURE,
+    SIMPLE,
+    TRANSPOSED,
+    Chunk,
+    ChunkData,
+    ChunkError,
+    ChunkReader,
+    check_empty,
+)
 from pparse.riegeli.errors import (
+    ClosedRecordsError,
     FailedPreconditionError,
     InvalidArgumentError,
     RiegeliError,
     UnimplementedError,
 )
-from pparse.riegeli.layout import METADATA, TRANSPOSED
 from pparse.riegeli.positions import RecordPosition, SkippedRegion
-from pparse.riegeli.simple import SimpleRecords
-from pparse.riegeli.source import Source
+from pparse.riegeli.records import SimpleRecords, check_room, decode_simple, decoding_weight
+from pparse.riegeli.source import Closable, Source
+from pparse.riegeli.verdicts import VERIFY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from typing import Any, Final, Self
+    from typing import Any, Self
 
     from pparse.data.reader import Range
     from pparse.data.scratch import Scratch
     from pparse.riegeli.source import Sourcelike
+    from pparse.riegeli.transposed import FieldProjection
 
     Recovery = Callable[[SkippedRegion], object]
 
-VERIFY: Final = ("headers", "touched", "all")
 
-
-class RecordReader(ChunkCursor):
+class RecordReader(Closable):
     """Reads the records of a Riegeli file, in order or by position.
 
     ``src`` is a path, bytes, a `Data`, a `Reader`, or a binary file object, which is read from its current position and
@@ -76,16 +84,33 @@ class RecordReader(ChunkCursor):
     ) -> None:
         if verify not in VERIFY:
             raise ValueError(f"verify must be one of {', '.join(VERIFY)}, not {verify!r}")
-        super().__init__(
-            Source(src, owns=owns_src, assumed_pos=assumed_pos),
-            recovery=recovery,
-            salvage=salvage,
-            verify=verify,
-            budget=budget if isinstance(budget, MemoryBudget) else MemoryBudget(budget),
-            limits=limits or Limits(),
-            scratch=scratch,
-        )
+        self._source = Source(src, owns=owns_src, assumed_pos=assumed_pos)
+        self._chunks = ChunkReader(self._source)
+        self._recovery = recovery
+        self._salvage = salvage
+        self._verify = verify
+        self._budget = budget if isinstance(budget, MemoryBudget) else MemoryBudget(budget)
+        self._limits = limits or Limits()
+        self._scratch = scratch
+        # `_pos` is where the next chunk begins. Inside a chunk, `_chunk` is that chunk, `_records` its `_count`
+        # records, and `_index` the next of them.
+        self._pos = self._source.begin
+        self._chunk: Chunk | None = None
+        self._records: list[bytes] | SimpleRecords | None = None
+        self._index = 0
+        self._count = 0
+        self._last: RecordPosition | None = None
+        self._error: PparseError | None = None
+        self._truncated: int | None = None  # where an incomplete chunk begins
+        self._stopped = False
+        self._sought = False  # to a position from which no record was read yet
+        self._held = self._budget.charge(0, "a chunk and its records")
         self._at_close: RecordPosition | None = None
+        self.verified: bool | None = None
+        """True if the hash of the chunk of the last record was checked, None if not."""
+        self.closed = False
+        self.healed: list[SkippedRegion] = []
+        """The chunks that were damaged but returned whole."""
         self.set_field_projection(field_projection)
 
     # -- what it is --------------------------------------------------------------------------------------------------
@@ -116,11 +141,6 @@ class RecordReader(ChunkCursor):
             raise FailedPreconditionError("no record was read")
         return RecordPosition(self._chunk.begin, self._index - 1)
 
-    @property
-    def verified(self) -> bool | None:
-        """True if the hash of the chunk of the last record was checked, None if not."""
-        return self._verified
-
     def size(self) -> int:
         """Return the size of the file in bytes. Raise `UnimplementedError` without random access."""
         self._check_random_access()
@@ -128,9 +148,11 @@ class RecordReader(ChunkCursor):
 
     def set_field_projection(self, field_projection: Iterable[Iterable[int]] | None) -> None:
         """Keep only these fields of records in transposed chunks (None: all), from the current record on."""
-        from pparse.riegeli.projection import FieldProjection
+        self._projection: FieldProjection | None = None
+        if field_projection is not None:
+            from pparse.riegeli.transposed import FieldProjection
 
-        self._projection = None if field_projection is None else FieldProjection(field_projection)
+            self._projection = FieldProjection(field_projection)
         chunk, index, count = self._chunk, self._index, self._count
         if chunk is not None and chunk.header.chunk_type == TRANSPOSED:  # decoded with the fields of before
             self._leave(chunk.begin if index < count else chunk.end)
@@ -182,7 +204,7 @@ class RecordReader(ChunkCursor):
         except (EndOfDataError, InvalidArgumentError) as error:
             bad = error if isinstance(error, InvalidArgumentError) else InvalidArgumentError(str(error))
             assert chunk is not None  # noqa: S101 -- it is where the records came from
-            self._fail(ChunkError(bad, chunk.begin, chunk.end, have=True, chunk=chunk), begin=chunk.begin + index)
+            self._fail(ChunkError.of(chunk, bad), begin=chunk.begin + index)
             return None
 
     def open_record(self) -> Range | None:
@@ -263,22 +285,22 @@ class RecordReader(ChunkCursor):
                 return (b"" if chunk is not None else None), begin
             self._check_room(chunk)
             data = self._data_of(chunk)
-            return (None if data is None else self._decode_metadata(chunk, data)), begin
+            if data is None:
+                return None, begin
+            if chunk.header.num_records:
+                reason = "the metadata chunk says that it has records"
+                raise ChunkError.of(chunk, InvalidArgumentError(reason, offset=chunk.begin))
+            from pparse.riegeli.transposed import decode_transposed
+
+            try:
+                found = decode_transposed(data, 1, chunk.header.decoded_data_size)[0]
+            except RiegeliError as error:
+                raise ChunkError.of(chunk, error) from error
+            self._pos = chunk.end
+            return found, begin
         except ChunkError as error:
             self._fail(error)
             return (None if self._stopped else b""), begin
-
-    def _decode_metadata(self, chunk: Chunk, data: bytes | memoryview) -> bytes:
-        from pparse.riegeli.transposed import decode_transposed
-
-        try:
-            if chunk.header.num_records:
-                raise InvalidArgumentError("the metadata chunk says that it has records", offset=chunk.begin)
-            found = decode_transposed(data, 1, chunk.header.decoded_data_size)[0]
-        except RiegeliError as error:
-            raise ChunkError(error, chunk.begin, chunk.end, have=True, chunk=chunk) from error
-        self._pos = chunk.end
-        return found
 
     def read_metadata(self) -> Any:
         """Return the file's metadata as a ``RecordsMetadata`` message; None at the end of the file.
@@ -348,7 +370,7 @@ class RecordReader(ChunkCursor):
         Raise `InvalidArgumentError` beyond the end of the file (with a recovery: go to the end), and
         `UnimplementedError` if ``pos`` is before the current chunk and the source has no random access.
         """
-        from pparse.riegeli.search import seek_numeric
+        from pparse.riegeli.lookup import seek_numeric
 
         first = self._pos if self._chunk is None else self._chunk.begin
         self._check_seekable(forwards=pos >= first)
@@ -357,7 +379,7 @@ class RecordReader(ChunkCursor):
 
     def seek_back(self) -> bool:
         """Go to the record before the current one; return False, at the beginning, if there is none."""
-        from pparse.riegeli.search import seek_back
+        from pparse.riegeli.lookup import seek_back
 
         self._check_seekable()
         self._sought = True
@@ -371,10 +393,13 @@ class RecordReader(ChunkCursor):
         are less; or None if no record can be judged. ``StopIteration`` from ``test`` ends the search, which returns
         None.
         """
-        from pparse.riegeli.search import search
+        from pparse.riegeli.lookup import search
 
         self._check_seekable()
-        return search(self, test)
+        try:
+            return search(self, test)
+        except StopIteration:
+            return None
 
     def search_for_record(self, test: Callable[[bytes], int | None]) -> int | None:
         """Search as `search` does, by the bytes of records."""
@@ -397,6 +422,238 @@ class RecordReader(ChunkCursor):
         if not self._source.random_access:
             raise UnimplementedError("the source is only read forwards: it cannot seek back, and its size is not known")
 
+    # -- from chunk to chunk -----------------------------------------------------------------------------------------
+
+    def _next_chunk(self, lazily: bool = False) -> bool:
+        """Go to the next chunk with records; False at the end. Without a recovery, raise what is wrong."""
+        self._check_usable()
+        while not self._stopped:
+            if self._chunk is not None:
+                self._leave(self._chunk.end)
+            if not self._source.random_access:
+                self._source.forget(self._pos)
+            try:
+                chunk = self._pull()
+                entered = None if chunk is None else self._enter(chunk, lazily=lazily)
+                if entered:
+                    return True
+                if entered is None:
+                    if not self._source.grow():
+                        return self._salvage_tail()
+                    self._chunks.forget_block()
+            except ChunkError as error:
+                self._fail(error)
+                if self._count:
+                    return True
+        return False
+
+    def _next_or_here(self) -> bool:
+        """Stand at a record: the current one, or else the next. False at the end."""
+        return self._index < self._count or self._next_chunk()
+
+    def _pull(self) -> Chunk | None:
+        """Read the chunk header at the position. None at the end of the file; note where an incomplete chunk begins."""
+        chunk = self._chunks.header(self._pos)
+        self._truncated = None
+        if chunk is None:
+            size = self._source.known_size()
+            if (size is None and self._chunks.get(self._pos, 1)) or (size is not None and size > self._pos):
+                self._truncated = self._pos
+        return chunk
+
+    def _enter(self, chunk: Chunk, *, lazily: bool = False) -> bool | None:
+        """Read a chunk; say whether it has records, None if the file ends inside it. Raise `ChunkError`."""
+        chunk_type = chunk.header.chunk_type
+        self.verified = None
+        weight = _weight(chunk)
+        large = weight > self._budget.limit // 4
+        if (large and chunk_type != TRANSPOSED) or (lazily and chunk_type == SIMPLE):
+            return self._enter_large(chunk)
+        if large:  # it cannot be decoded piece by piece
+            size = self._source.known_size()
+            if size is not None and size < chunk.end:
+                self._truncated = chunk.begin
+                return None
+            self._held.resize(0)  # the charge of the chunk before
+            self._check_room(chunk)
+            weight = decoding_weight(chunk)
+        if weight > self._held.amount:
+            self._held.resize(weight)
+        data = self._data_of(chunk)
+        if data is None:
+            return None
+        self._take(chunk, data)
+        return self._count > 0
+
+    def _check_room(self, chunk: Chunk) -> None:
+        """Raise `LimitError` for a chunk beyond the budget; `ChunkError` if the chunk itself is damaged."""
+        try:
+            if self._verify != "headers" and not self._budget.fits(decoding_weight(chunk)):
+                self._chunks.verify(chunk)  # a wrong hash means damage, whatever the size
+            check_room(chunk, ChunkData(self._source, chunk), self._budget)
+        except (InvalidArgumentError, UnimplementedError) as error:
+            raise ChunkError.of(chunk, error) from error
+
+    def _data_of(self, chunk: Chunk) -> bytes | memoryview | None:
+        """Return a chunk's data, checked; None if the file ends inside it, which is noted."""
+        verify = self._verify != "headers" or chunk.header.chunk_type == SIGNATURE
+        data = self._chunks.data(chunk, verify=verify)
+        if data is None:
+            self._truncated = chunk.begin
+            return None
+        self.verified = True if verify else None
+        return data
+
+    def _enter_large(self, chunk: Chunk) -> bool | None:
+        """Open a chunk without holding it, as `_enter`. Its hash is checked only with ``verify="all"``."""
+        if self._verify == "all":
+            whole = self._chunks.verify(chunk)
+            self.verified = True
+        else:
+            whole = self._chunks.has_padding(chunk)
+        if not whole:
+            self._truncated = chunk.begin
+            return None
+        if chunk.header.chunk_type != SIMPLE:
+            check_empty(chunk)
+            self._pos = chunk.end
+            return False
+        self._set_lazily(chunk)
+        return self._count > 0
+
+    def _set_lazily(self, chunk: Chunk) -> None:
+        """Stand at the first record of a simple chunk that is not held in memory. Raise `ChunkError`."""
+        data, budget, limits = ChunkData(self._source, chunk), self._budget, self._limits
+        try:
+            records = SimpleRecords(data, chunk.header, budget=budget, limits=limits, scratch=self._scratch)
+        except (InvalidArgumentError, UnimplementedError, EndOfDataError) as error:
+            raise ChunkError.of(chunk, error) from error
+        if records.error is not None:
+            raise ChunkError.of(chunk, records.error)
+        self._set(chunk, records, records.count)
+
+    def _take(self, chunk: Chunk, data: bytes | memoryview) -> None:
+        """Decode a chunk and stand at its first record. Raise `ChunkError` if the chunk is invalid."""
+        check_empty(chunk)
+        header = chunk.header
+        try:
+            if header.chunk_type == SIMPLE:
+                records = decode_simple(data, header)
+            elif header.chunk_type == TRANSPOSED:
+                from pparse.riegeli.transposed import decode_transposed
+
+                records = decode_transposed(data, header.num_records, header.decoded_data_size, self._projection)
+            else:  # chunks of other types have no records
+                self._pos = chunk.end
+                return
+        except (InvalidArgumentError, UnimplementedError) as error:
+            raise ChunkError.of(chunk, error) from error
+        self._set(chunk, records, len(records))
+
+    def _set(self, chunk: Chunk, records: list[bytes] | SimpleRecords, count: int) -> None:
+        self._chunk, self._records, self._count, self._index = chunk, records, count, 0
+        self._pos = chunk.end
+
+    def _leave(self, pos: int) -> None:
+        """Leave the chunk and stand at ``pos``; remember which record was read last."""
+        if self._chunk is not None and self._index and self._last is None:
+            self._last = RecordPosition(self._chunk.begin, self._index - 1)
+        # A range that open_record() returned keeps its data; only the reader releases them.
+        self._chunk, self._records, self._count, self._index = None, None, 0, 0
+        self._pos = pos
+
+    # -- errors and recovery -----------------------------------------------------------------------------------------
+
+    def _fail(self, error: ChunkError, *, begin: int | None = None) -> None:
+        """Skip what is damaged and tell the recovery. Without a recovery, raise the error, now and at later calls."""
+        if self._recovery is None:
+            self._leave(error.begin)
+            raise self._keep(error.error) from None
+        from pparse.riegeli.salvage import resume
+
+        outcome = resume(self._chunks, error, salvage=self._salvage)
+        if outcome.healed is not None and outcome.data is not None and begin is None:
+            try:
+                self.verified = True
+                self._leave(outcome.healed.begin)
+                self._take_proven(outcome.healed, outcome.data)
+                self._note_healed(SkippedRegion(error.begin, outcome.healed.end, error.error.reason))
+                if outcome.layout is not None:
+                    self._chunks.add_grid(outcome.healed.begin, outcome.layout)
+                return
+            except ChunkError:
+                outcome = resume(self._chunks, error, salvage=self._salvage, heal=False)
+        self._leave(outcome.pos)
+        if outcome.layout is not None:
+            self._chunks.add_grid(outcome.pos, outcome.layout)
+        first = error.begin if begin is None else begin
+        if outcome.end > first:
+            self._report(SkippedRegion(first, outcome.end, outcome.message))
+
+    def _take_proven(self, chunk: Chunk, data: bytes) -> None:
+        """Stand at the first record of a chunk whose data are known to be right. Raise `ChunkError`."""
+        if _weight(chunk) > self._budget.limit // 4:
+            if chunk.header.chunk_type == SIMPLE:
+                self._set_lazily(chunk)
+                return
+            try:
+                check_room(chunk, ChunkData(self._source, chunk), self._budget)
+            except (LimitError, InvalidArgumentError) as error:  # or its damaged header only says so
+                raise ChunkError.of(chunk, InvalidArgumentError(error.reason, offset=chunk.begin)) from error
+        self._take(chunk, data)
+
+    def _note_healed(self, region: SkippedRegion) -> None:
+        if region not in self.healed:
+            self.healed.append(region)
+
+    def _report(self, region: SkippedRegion) -> bool:
+        """Tell the recovery of a region; False if there is none.
+
+        StopIteration from the recovery ends the current call as the end of the file does. The next call continues after
+        the region, as it would in a file that has grown.
+        """
+        if self._recovery is None:
+            return False
+        try:
+            self._recovery(region)
+        except StopIteration:
+            self._stopped = True
+        return True
+
+    def _keep(self, error: PparseError) -> PparseError:
+        """Remember ``error``: every later call raises the same."""
+        error.source = error.source or self._source.data.name
+        self._error = error
+        return error
+
+    def _salvage_tail(self) -> bool:
+        """Stand at the first record of a last chunk that lacks only its padding; False if there is none."""
+        if self._recovery is None or not self._salvage or self._truncated is None:
+            return False
+        from pparse.riegeli.salvage import unpadded
+
+        found = unpadded(self._chunks, self._truncated)
+        if found is None:
+            return False
+        chunk, data = found
+        try:
+            self._take_proven(chunk, data)
+        except ChunkError:
+            return False
+        self.verified = True
+        self._truncated = None
+        self._note_healed(SkippedRegion(chunk.data_end, chunk.end, "the padding of the last chunk is cut off"))
+        return self._count > 0
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ClosedRecordsError("the reader is closed")
+
+    def _check_usable(self) -> None:
+        self._check_open()
+        if self._error is not None:
+            raise self._error
+
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -418,16 +675,6 @@ class RecordReader(ChunkCursor):
         if self._error is not None:
             raise self._error
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            with contextlib.suppress(Exception):  # the exception being raised says more
-                self.close()
-
     def __repr__(self) -> str:
         return f"<RecordReader of {self._source.data.name!r} at {self.pos}>"
 
@@ -448,3 +695,10 @@ class _Iteration:
         if item is None:
             raise StopIteration
         return item
+
+
+def _weight(chunk: Chunk) -> int:
+    """Return about how much memory a chunk and its records take, in bytes."""
+    header = chunk.header
+    decoded = header.decoded_data_size if header.chunk_type in (SIMPLE, TRANSPOSED) else 0
+    return header.data_size + decoded + 64 * header.num_records

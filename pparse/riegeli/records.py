@@ -1,4 +1,10 @@
-"""The records of one chunk of any type. Each can be read by itself."""
+"""The records of one chunk. `ChunkRecords` gives each by itself, as a `Range`, whatever the size of the chunk.
+
+The data of a simple chunk are ``u8 compression | varint64 n | n bytes: part with the sizes | rest: part with the
+values``. `decode_simple` decodes one that fits in memory. `SimpleRecords` opens one of any size: places of records are
+computed from the sizes if nothing is compressed, else they are ranges of a decompressed stream. A transposed chunk
+(`pparse.riegeli.transposed`) is decoded as a whole.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +12,33 @@ from array import array
 from bisect import bisect_right
 from itertools import accumulate
 
-from pparse.data.base import Data
-from pparse.data.identity import derived
+from pparse.data.spliced import DerivedData
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError
+from pparse.kernels.varint import decode_varints, encode_varint, encode_varints, read_varint
 from pparse.locking import RLock
+from pparse.riegeli.chunks import METADATA, SIMPLE, TRANSPOSED, Chunk, ChunkData
 from pparse.riegeli.errors import InvalidArgumentError
-from pparse.riegeli.layout import METADATA, SIMPLE, TRANSPOSED
+from pparse.riegeli.parts import NONE, codec_of, read_part
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Final
 
     from pparse.budget import Charge, MemoryBudget
+    from pparse.data.base import Data
     from pparse.data.reader import Range
     from pparse.data.scratch import Scratch
     from pparse.limits import Limits
-    from pparse.riegeli.chunks import Chunk, ChunkData
-    from pparse.riegeli.projection import FieldProjection
+    from pparse.riegeli.chunks import ChunkHeader
+    from pparse.riegeli.parts import PartCompressor
     from pparse.riegeli.source import Source
     from pparse.riegeli.verdicts import Verdicts
 
 
+MAX_VARINT: Final = 10
+# From here on, cutting records out one by one costs less than copying the chunk first.
+_LARGE_RECORD: Final = 4 << 10
 _STEP: Final = 256 << 10
 # A chunk that declares more than so many times its own bytes is tested before it is believed: it is decoded
 # up to this fraction of the budget, which takes so many bytes of memory for each.
@@ -63,10 +75,6 @@ class ChunkRecords:
         """Bytes of all records whose size is known, together."""
         return self._ends[-1] if self._ends else 0
 
-    def size(self, index: int) -> int:
-        """Return the size of a record, in bytes."""
-        return self._ends[index] - (self._ends[index - 1] if index else 0)
-
     def range(self, index: int) -> Range:
         """Return the record as a `Range`, whose bytes are read on demand."""
         start = self.values_at + (self._ends[index - 1] if index else 0)
@@ -93,15 +101,10 @@ class ChunkRecords:
             return InvalidArgumentError(f"the values are damaged: {error.reason}", wanted=wanted, got=got)
         return EndOfDataError("the chunk ends here", offset=at, wanted=wanted, got=got, source=self.values.name)
 
-    def whole(self) -> int:
-        """Return how many records are known to be complete, without decoding."""
-        size = self.values.size
-        return self.count if size is None else bisect_right(self._ends, size - self.values_at)
-
     def extent(self) -> int:
         """Return the offset in ``values`` up to which bytes can be decoded; decodes all of them, a block at a time."""
         values = self.values
-        end = self._ends[-1] + self.values_at if self._ends else self.values_at
+        end = self.values_at + self.total
         if values.size is not None and not values.gaps and self.stored:
             return min(end, values.size)
         if self._extent is None:
@@ -129,6 +132,186 @@ class ChunkRecords:
         self.values.close()
 
 
+class SimpleRecords(ChunkRecords):
+    """The records of a simple chunk, opened one by one; ``data`` may end early, or be damaged.
+
+    The offsets (8 bytes a record) and the decoder's window are charged to the budget.
+    """
+
+    def __init__(
+        self,
+        data: Data,
+        header: ChunkHeader,
+        *,
+        budget: MemoryBudget,
+        limits: Limits | None = None,
+        scratch: Scratch | None = None,
+    ) -> None:
+        super().__init__()
+        self.header = header
+        """The chunk header."""
+        self._budget = budget
+        self._limits = limits
+        self._scratch = scratch
+        self._data = data
+        size = data.size or 0
+        self._charge: Charge | None = None
+        self.kind, begin, middle = _split(data.pread(0, 1 + MAX_VARINT), header.data_size)
+        self.stored = self.kind == NONE
+        """Whether the values are not compressed."""
+        if header.num_records:
+            self._read_sizes(begin, min(middle, size))
+        total = self.total
+        if self.error is None and total != header.decoded_data_size:
+            self.error = _wrong_total(total, header)
+        if self.error is None and self.stored and header.data_size - middle != total:
+            self.error = _wrong_size(header.data_size - middle, total)
+        self.values, self.values_at = self._part(middle, header.data_size, header.decoded_data_size)
+
+    def close(self) -> None:
+        """Release the memory."""
+        if self._charge is not None:
+            self._charge.release()
+        if self.values is not self._data:
+            self.values.close()
+
+    def _part(self, begin: int, end: int, size: int | None) -> tuple[Data, int]:
+        """Return the decompressed bytes of a part, as a Data and an offset in it."""
+        codec = codec_of(self.kind)
+        if codec is None:
+            return self._data, begin
+        from pparse.compressed.inflated import InflatedData
+
+        head = self._data.pread(begin, min(MAX_VARINT, end - begin)) if begin < (self._data.size or 0) else b""
+        try:
+            _, after = read_varint(head, 0, len(head))
+        except MalformedError:
+            if self.error is None:
+                self.error = InvalidArgumentError("reading the uncompressed size failed", offset=begin)
+            after = len(head)
+        part, name = self._data.range(min(begin + after, end), end), f"{self._data.name} values"
+        budget, limits, scratch = self._budget, self._limits, self._scratch
+        return InflatedData(part, codec, size=size, budget=budget, limits=limits, scratch=scratch, name=name), 0
+
+    def _read_small_sizes(self, begin: int, end: int, most: int) -> bool:
+        """Decode the sizes at once; False if they are cut or damaged, and are better streamed."""
+        try:
+            sizes = _sizes(read_part(self.kind, self._data.read_exact(begin, end - begin), most), most // MAX_VARINT)
+            self._charge = self._budget.charge(8 * len(sizes), "the offsets of a chunk's records")
+            self._ends.extend(accumulate(sizes))
+        except (EndOfDataError, GapError, MalformedError, OverflowError):
+            self._ends = array("Q")
+            return False
+        return True
+
+    def _read_sizes(self, begin: int, end: int) -> None:
+        count = self.header.num_records
+        # A few sizes are decoded at once: a streaming decoder would allocate its whole window for them.
+        most = count * MAX_VARINT
+        small = self.kind != NONE and max(most, end - begin) <= self._budget.limit // 16
+        if small and self._read_small_sizes(begin, end, most):
+            return
+        raw, at = self._part(begin, end, None)
+        stop = end if raw is self._data else None
+        rest, total, more = b"", 0, False
+        self._charge = self._budget.charge(0, "the offsets of a chunk's records")
+        try:
+            while len(self._ends) < count:
+                take = 1 << 16 if stop is None else min(1 << 16, stop - at)
+                block = rest + (raw.pread(at, take) if take else b"")
+                if len(block) == len(rest):
+                    raise EndOfDataError("the record sizes end early", wanted=count, got=len(self._ends))
+                at += len(block) - len(rest)
+                cut = len(block)
+                while cut and block[cut - 1] >= 0x80 and len(block) - cut < MAX_VARINT:
+                    cut -= 1
+                rest = block[cut:]
+                sizes = decode_varints(block[:cut], count - len(self._ends) + 1)
+                more = len(self._ends) + len(sizes) > count or bool(rest)
+                self._charge.resize(8 * (len(self._ends) + len(sizes)))
+                for size in sizes[: count - len(self._ends)]:
+                    total += size
+                    if total > self.header.decoded_data_size:
+                        raise _wrong_total(total, self.header)
+                    self._ends.append(total)
+            if more or (at < stop if stop is not None else raw.pread(at, 1)):
+                raise InvalidArgumentError("the number of sizes is not the number of records", wanted=count)
+            if isinstance(wrong := getattr(raw, "error", None), EndOfDataError | MalformedError):
+                raise wrong  # all sizes were decoded, but the stream is incomplete
+        except (EndOfDataError, GapError, MalformedError) as error:
+            cause = getattr(raw, "error", None) or error
+            self.error = cause if isinstance(cause, PparseError) else InvalidArgumentError(str(cause))
+        finally:
+            if raw is not self._data:
+                raw.close()
+
+
+def decode_simple(data: bytes | memoryview, header: ChunkHeader) -> list[bytes]:
+    """Return the records of a simple chunk. Raise `InvalidArgumentError`, `UnimplementedError`."""
+    kind, begin, middle = _split(bytes(data[: 1 + MAX_VARINT]), len(data))
+    packed = bytes(data[begin:middle])
+    if kind != NONE:
+        packed = read_part(kind, packed, header.num_records * MAX_VARINT)
+    ends = list(accumulate(_sizes(packed, header.num_records)))
+    total = ends[-1] if ends else 0
+    if total != header.decoded_data_size:
+        raise _wrong_total(total, header)
+    values: bytes | memoryview
+    if kind != NONE:
+        values = read_part(kind, memoryview(data)[middle:], total)
+    else:
+        values = bytes(data[middle:]) if total < _LARGE_RECORD * len(ends) else memoryview(data)[middle:]
+    if len(values) != total:
+        raise _wrong_size(len(values), total)
+    starts = [0, *ends]
+    if isinstance(values, memoryview):  # large records, cut out without copying the chunk first
+        return [bytes(values[a:b]) for a, b in zip(starts, ends)]  # noqa: B905 -- one start too many, on purpose
+    return [values[a:b] for a, b in zip(starts, ends)]  # noqa: B905
+
+
+def encode_simple(records: Sequence[bytes], compressor: PartCompressor) -> bytes:
+    """Return the data of a simple chunk that holds ``records``."""
+    sizes = compressor.part(encode_varints([len(record) for record in records]))
+    values = compressor.part(b"".join(records))
+    return b"".join((bytes((compressor.kind,)), encode_varint(len(sizes)), sizes, values))
+
+
+def _split(head: bytes, length: int) -> tuple[int, int, int]:
+    """Return the compression, and where the sizes and the values begin, from the chunk's first 11 bytes."""
+    if not length:
+        raise InvalidArgumentError("the chunk has no compression type")
+    if not head:
+        raise EndOfDataError("the chunk's data are missing", wanted=length, got=0)
+    kind = head[0]
+    codec_of(kind)  # raises if it is unknown
+    try:
+        size, at = read_varint(head, 1, len(head))
+    except MalformedError as error:
+        raise InvalidArgumentError("the size of the record sizes is not a valid varint") from error
+    if size > length - at:
+        raise InvalidArgumentError("the record sizes extend beyond the chunk", wanted=size, got=length - at)
+    return kind, at, at + size
+
+
+def _sizes(raw: bytes, count: int) -> list[int]:
+    try:
+        sizes = decode_varints(raw, count)
+    except MalformedError as error:
+        raise InvalidArgumentError(f"the record sizes are invalid: {error}") from error
+    if len(sizes) != count:
+        raise InvalidArgumentError("the number of sizes is not the number of records", wanted=count, got=len(sizes))
+    return sizes
+
+
+def _wrong_total(total: int, header: ChunkHeader) -> InvalidArgumentError:
+    reason = "the sizes of the records do not add up to the decoded size"
+    return InvalidArgumentError(reason, wanted=header.decoded_data_size, got=total)
+
+
+def _wrong_size(got: int, total: int) -> InvalidArgumentError:
+    return InvalidArgumentError("the length of the values is not the sum of the record sizes", wanted=total, got=got)
+
+
 class TransposedRecords(ChunkRecords):
     """The records of a transposed chunk, which is decoded as a whole.
 
@@ -136,38 +319,32 @@ class TransposedRecords(ChunkRecords):
     invalid.
     """
 
-    def __init__(
-        self, packed: ChunkData, chunk: Chunk, *, budget: MemoryBudget, projection: FieldProjection | None = None
-    ) -> None:
+    def __init__(self, packed: ChunkData, chunk: Chunk, budget: MemoryBudget) -> None:
         super().__init__()
-        self.values = decoded = _Decoded(packed, chunk, budget, projection)
-        self._ends = array("Q", accumulate(map(len, decoded.records())))
-        decoded.size = self._ends[-1] if self._ends else 0
-        decoded.ends = self._ends
+        self.values = decoded = _Decoded(packed, chunk, budget)
+        self._ends = decoded.ends
 
 
-class _Decoded(Data):
+class _Decoded(DerivedData):
     """Decoded records as one Data. They are dropped when others need the memory, and decoded again on demand."""
 
-    ends: array[int]
+    copies = False
 
-    def __init__(
-        self, packed: ChunkData, chunk: Chunk, budget: MemoryBudget, projection: FieldProjection | None
-    ) -> None:
+    def __init__(self, packed: ChunkData, chunk: Chunk, budget: MemoryBudget) -> None:
         super().__init__(f"{packed.name} records", None, packed.stats)
         self._packed = packed
+        self.sources = (packed,)
         self._chunk = chunk
         self._budget = budget
-        self._projection = projection
         self._lock = RLock()
         self._records: list[bytes] | None = None  # the budget may drop them at any time
         self._charge: Charge | None = None
+        self.ends = array("Q", accumulate(map(len, self.records())))
+        self.size = self.ends[-1] if self.ends else 0
 
-    @property
-    def identity(self) -> object | None:  # type: ignore[override]
-        """That of the chunk, and which fields of its records are kept."""
-        kept = None if self._projection is None else repr(self._projection.root)
-        return derived("riegeli records", [self._packed.range(0, self._packed.size or 0)], kept)
+    def pieces(self, start: int, end: int) -> tuple[tuple[Data, int, int], ...]:
+        """Return all data of the chunk: each record may depend on any byte of them."""
+        return ((self._packed, 0, self._chunk.header.data_size),)
 
     def records(self) -> list[bytes]:
         with self._lock:
@@ -181,7 +358,7 @@ class _Decoded(Data):
         check_room(self._chunk, self._packed, self._budget)
         with self._budget.charge(decoding_weight(self._chunk), "decoding a transposed chunk"):
             packed = self._packed.read_exact(0, header.data_size)
-            records = decode_transposed(packed, header.num_records, header.decoded_data_size, self._projection)
+            records = decode_transposed(packed, header.num_records, header.decoded_data_size)
         size = sum(map(len, records)) + 64 * len(records)
         self._charge = self._budget.charge(size, "the records of a chunk", self._drop)
         self._records = records
@@ -189,10 +366,6 @@ class _Decoded(Data):
 
     def _drop(self) -> None:
         self._records = None
-
-    def why_suspect(self, start: int, end: int) -> str | None:
-        """Return why the chunk's data are suspect: each record may depend on any byte of them."""
-        return self._packed.why_suspect(0, self._chunk.header.data_size)
 
     def _pread(self, offset: int, length: int) -> bytes:
         records = self.records()
@@ -257,20 +430,13 @@ def open_records(
     budget: MemoryBudget,
     limits: Limits | None = None,
     scratch: Scratch | None = None,
-    projection: FieldProjection | None = None,
     verdicts: Verdicts | None = None,
 ) -> ChunkRecords | None:
     """Open the records of a chunk; None if chunks of its type have none. The hash of its data is not checked.
 
     The data of the records report what ``verdicts`` know, now or later (`pparse.data.base.Data.why_suspect`).
     """
-    from pparse.riegeli.chunks import ChunkData
-
+    data = ChunkData(source, chunk, verdicts)
     if chunk.header.chunk_type == SIMPLE:
-        from pparse.riegeli.simple import SimpleRecords
-
-        data = ChunkData(source, chunk, verdicts)
         return SimpleRecords(data, chunk.header, budget=budget, limits=limits, scratch=scratch)
-    if chunk.header.chunk_type == TRANSPOSED:
-        return TransposedRecords(ChunkData(source, chunk, verdicts), chunk, budget=budget, projection=projection)
-    return None
+    return TransposedRecords(data, chunk, budget) if chunk.header.chunk_type == TRANSPOSED else None

@@ -20,8 +20,7 @@ from pparse.errors import MalformedError
 from pparse.kernels.highway import Highway64, hash64
 from pparse.kernels.riegeli_scan import block_headers, chunk_headers
 from pparse.kernels.varint import decode_varints, read_varint
-from pparse.riegeli.chunks import Chunk, ChunkError
-from pparse.riegeli.layout import (
+from pparse.riegeli.chunks import (
     BLOCK_HEADER_SIZE,
     BLOCK_SIZE,
     CHUNK_HEADER_SIZE,
@@ -29,11 +28,10 @@ from pparse.riegeli.layout import (
     MAX_POSITION,
     SIMPLE,
     TRANSPOSED,
-    ChunkHeader,
+    Chunk,
+    ChunkError,
     Layout,
     block_is_sound,
-    chunk_header_hash,
-    stored_hash,
     unpack_block,
 )
 
@@ -44,8 +42,6 @@ if TYPE_CHECKING:
 
     from pparse.riegeli.chunks import ChunkReader
 
-# Chunks with more data than this are not healed: proving them whole would mean holding them in memory.
-MAX_HEALED: Final = 32 << 20
 # How many possible ends are tried for a damaged chunk whose data hash may be right.
 MAX_ENDS: Final = 64
 # How many chunks between the damage and the next known chunk have their data checked.
@@ -58,7 +54,6 @@ MAX_COMPARED: Final = 4 << 20
 MAX_MOVED: Final = 16 << 20
 # Zeros allowed after the last chunk: less than a record of a tar archive.
 PADDING: Final = 512
-FILE_SIGNATURE_SIZE: Final = len(FILE_SIGNATURE)
 
 
 class Outcome:
@@ -104,7 +99,7 @@ def resume(chunks: ChunkReader, error: ChunkError, *, salvage: bool = True, heal
     outcome = by_block_headers(chunks, error)
     if not salvage or not chunks.source.random_access:
         return outcome
-    if heal and error.begin + CHUNK_HEADER_SIZE < outcome_limit(chunks, outcome):
+    if heal and error.begin + CHUNK_HEADER_SIZE < max(outcome.end, end_of_file(chunks, outcome.end)):
         healed = _heal(chunks, error)
         if healed is not None:
             return healed
@@ -171,43 +166,17 @@ def end_of_file(chunks: ChunkReader, pos: int) -> int:
     return low
 
 
-def outcome_limit(chunks: ChunkReader, outcome: Outcome) -> int:
-    """Return the end of the bytes that can be searched."""
-    return max(outcome.end, end_of_file(chunks, outcome.end))
-
-
 def unpadded(chunks: ChunkReader, begin: int) -> tuple[Chunk, bytes] | None:
     """Return the chunk at ``begin`` and its data if only its padding is missing and the data's hash agrees."""
     try:
         chunk = chunks.header(begin)
     except ChunkError:
         return None
-    if chunk is None or chunk.header.data_size > MAX_HEALED:
-        return None
-    data = chunk_data(chunks, chunk)
-    return (chunk, data) if data is not None and hash64(data) == chunk.header.data_hash else None
+    data = chunks.sound_data(chunk) if chunk is not None else None
+    return (chunk, data) if chunk is not None and data is not None else None
 
 
 # -- the damaged chunk itself ----------------------------------------------------------------------------------------
-
-
-def read_header(chunks: ChunkReader, begin: int, layout: Layout) -> tuple[ChunkHeader, bool] | None:
-    """Return the chunk header at ``begin``, ignoring a block header in it, and whether its hash is right."""
-    end = layout.add(begin, CHUNK_HEADER_SIZE)
-    packed = layout.strip(chunks.get(begin, end - begin), begin)
-    if len(packed) < CHUNK_HEADER_SIZE or not layout.can_begin(begin):
-        return None
-    return ChunkHeader.unpack(packed), chunk_header_hash(packed) == stored_hash(packed)
-
-
-def chunk_data(chunks: ChunkReader, chunk: Chunk) -> bytes | None:
-    """Return the data of a chunk, ignoring the block headers in them; None if they are not all there."""
-    start, stop = chunk.data_begin, chunk.data_end
-    size = chunks.source.known_size()
-    if chunk.header.data_size > MAX_HEALED or (size is not None and stop > size):
-        return None
-    raw = chunks.get(start, stop - start)
-    return chunk.layout.strip(raw, start) if len(raw) == stop - start else None
 
 
 def _heal(chunks: ChunkReader, error: ChunkError) -> Outcome | None:
@@ -218,7 +187,7 @@ def _heal(chunks: ChunkReader, error: ChunkError) -> Outcome | None:
         if healed is not None:
             return healed
     whole_header = layout.can_begin(error.begin) and layout.next_block(error.begin) - error.begin >= CHUNK_HEADER_SIZE
-    if chunks.get(error.begin, FILE_SIGNATURE_SIZE) == FILE_SIGNATURE:  # another file, appended as it is
+    if chunks.get(error.begin, len(FILE_SIGNATURE)) == FILE_SIGNATURE:  # another file, appended as it is
         return _proven(chunks, error, Layout(error.begin), Layout(error.begin))
     if error.chunk is None and whole_header and error.begin:
         return None  # its header is not interrupted, here or on nearly any grid: it is damaged
@@ -235,15 +204,14 @@ def _heal(chunks: ChunkReader, error: ChunkError) -> Outcome | None:
 
 
 def _proven(chunks: ChunkReader, error: ChunkError, layout: Layout, moved: Layout | None = None) -> Outcome | None:
-    found = read_header(chunks, error.begin, layout)
+    found = chunks.read_header(error.begin, layout)
     if found is None:
         return None
-    header, sound = found
-    if not sound and header.chunk_type not in (SIMPLE, TRANSPOSED):
+    chunk, sound = found
+    if not sound and chunk.header.chunk_type not in (SIMPLE, TRANSPOSED):
         return None
-    chunk = Chunk(error.begin, header, layout)
-    data = chunk_data(chunks, chunk)
-    if data is None or hash64(data) != header.data_hash:
+    data = chunks.sound_data(chunk)
+    if data is None:
         return None
     if sound and chunks.source.data.flawed:
         chunks.vouch(chunk)
@@ -323,17 +291,18 @@ def _without_grid(chunks: ChunkReader, error: ChunkError, stop: int, size: int) 
 
     For each candidate, a grid without block headers after it is tried.
     """
-    for tried, (pos, header) in enumerate(_candidates(chunks, error.begin, stop, Layout(size))):
+    for tried, chunk in enumerate(_candidates(chunks, error.begin, stop, Layout(size))):
+        pos = chunk.begin
         free = Layout(pos - CHUNK_HEADER_SIZE)
         if tried > MAX_ENDS:
             break
-        if _data_agrees(chunks, Chunk(pos, header, free)) and _leads_on(chunks, pos, size, free):
+        if _data_agrees(chunks, Chunk(pos, chunk.header, free)) and _leads_on(chunks, pos, size, free):
             return Outcome(pos, pos, error.error.reason, layout=free)
     return None
 
 
 def _is_sound(chunks: ChunkReader, pos: int, layout: Layout) -> bool:
-    found = read_header(chunks, pos, layout)
+    found = chunks.read_header(pos, layout)
     return found is not None and found[1]
 
 
@@ -342,16 +311,13 @@ def _claimed_end(chunks: ChunkReader, error: ChunkError, size: int) -> tuple[int
 
     Also return whether that is certain: the header is sound, or its size is confirmed by the hash of the data.
     """
-    found = read_header(chunks, error.begin, chunks.layout_at(error.begin))
+    found = chunks.read_header(error.begin, chunks.layout_at(error.begin))
     if found is None:
         return None, False
-    header, sound = found
-    chunk = Chunk(error.begin, header, chunks.layout_at(error.begin))
-    if not sound and chunk.data_end <= size and header.data_size:
-        data = chunk_data(chunks, chunk)
-        if data is not None and hash64(data) == header.data_hash:
-            return chunk.data_end, True
+    chunk, sound = found
     if not sound:
+        if chunk.data_end <= size and chunk.header.data_size and chunks.sound_data(chunk) is not None:
+            return chunk.data_end, True
         end = _body_end(chunks, error.begin or len(FILE_SIGNATURE), size, chunk.layout)
         if end is not None:
             return end, True
@@ -383,8 +349,8 @@ def _body_end(chunks: ChunkReader, begin: int, size: int, layout: Layout) -> int
     return end if sizes and end <= size and (end == size or _is_sound(chunks, end, layout)) else None
 
 
-def _candidates(chunks: ChunkReader, begin: int, stop: int, layout: Layout) -> Iterator[tuple[int, ChunkHeader]]:
-    """Yield the offset and content of each chunk header in ``(begin, stop)`` with a valid hash."""
+def _candidates(chunks: ChunkReader, begin: int, stop: int, layout: Layout) -> Iterator[Chunk]:
+    """Yield the chunk of each chunk header in ``(begin, stop)`` with a valid hash."""
     size = end_of_file(chunks, stop)
 
     def look(at: int, until: int) -> tuple[int, list[int] | None]:
@@ -405,9 +371,9 @@ def _candidates(chunks: ChunkReader, begin: int, stop: int, layout: Layout) -> I
         place = pos - BLOCK_HEADER_SIZE if not layout.can_begin(pos) else pos
         if place <= begin:
             continue
-        found = read_header(chunks, place, layout)
-        if found is not None and found[1] and found[0].data_size <= size:
-            yield place, found[0]
+        found = chunks.read_header(place, layout)
+        if found is not None and found[1] and found[0].header.data_size <= size:
+            yield found[0]
 
 
 def _first_chunk(
@@ -420,17 +386,15 @@ def _first_chunk(
     """
     size = end_of_file(chunks, stop)
     ends: list[int] = []
-    tried, first = 0, None
-    for pos, header in _candidates(chunks, begin, stop, layout):
-        chunk = Chunk(pos, header, layout)
-        tried += 1
-        if tried > MAX_TRIED or len(ends) >= MAX_ENDS:
+    first = None
+    for tried, chunk in enumerate(_candidates(chunks, begin, stop, layout)):
+        if tried >= MAX_TRIED or len(ends) >= MAX_ENDS:
             break
         if chunk.data_end <= size and not _data_agrees(chunks, chunk):
             continue
-        ends.append(pos)
-        if first is None and _leads_on(chunks, pos, stop, layout):
-            first = pos
+        ends.append(chunk.begin)
+        if first is None and _leads_on(chunks, chunk.begin, stop, layout):
+            first = chunk.begin
             if error.chunk is not None:
                 break
     proven = _true_end(chunks, error, ends + [stop], layout) if ends else None
@@ -456,13 +420,13 @@ def _leads_on(chunks: ChunkReader, pos: int, stop: int, layout: Layout, boundari
     while pos != stop:
         if pos >= size:
             return True
-        found = read_header(chunks, pos, layout)
+        found = chunks.read_header(pos, layout)
         if pos > stop or found is None or not found[1]:
             if found is None and size - pos < CHUNK_HEADER_SIZE + BLOCK_HEADER_SIZE:
                 return True
             # A tar archive with wrong sizes adds the zeros that follow the file.
             return size - pos < PADDING and not any(chunks.get(pos, size - pos))
-        chunk = Chunk(pos, found[0], layout)
+        chunk = found[0]
         for block in range(layout.next_block(pos), min(chunk.end, size - BLOCK_HEADER_SIZE), BLOCK_SIZE):
             raw = chunks.get(block, BLOCK_HEADER_SIZE)
             if not block_is_sound(raw) or unpack_block(raw) != (block - pos, chunk.end - block):
@@ -478,7 +442,7 @@ def _data_agrees(chunks: ChunkReader, chunk: Chunk) -> bool:
     known = chunks.sightings.agrees(chunk.begin, chunk.layout.shift)
     if known is not None:
         return known
-    data = chunk_data(chunks, chunk)
+    data = chunks.loose_data(chunk)
     if data is not None:
         agrees = hash64(data) == chunk.header.data_hash
     else:
@@ -496,10 +460,10 @@ def _true_end(chunks: ChunkReader, error: ChunkError, ends: list[int], layout: L
 
     Earlier ones would lie inside it.
     """
-    found = read_header(chunks, error.begin, chunks.layout_at(error.begin))
+    found = chunks.read_header(error.begin, chunks.layout_at(error.begin))
     if found is None or error.chunk is not None:
         return None
-    wanted, digest = found[0].data_hash, Highway64()
+    wanted, digest = found[0].header.data_hash, Highway64()
     at = chunks.layout_at(error.begin).add(error.begin, CHUNK_HEADER_SIZE)
     for end in ends:
         if not 0 <= end - at <= MAX_COMPARED:
@@ -537,7 +501,7 @@ def _moved_grid(chunks: ChunkReader, error: ChunkError, stop: int) -> tuple[Layo
         if found is None:
             continue
         layout, crossing, behind = found
-        whole = read_header(chunks, crossing, layout) if crossing > begin or not begin else None
+        whole = chunks.read_header(crossing, layout) if crossing > begin or not begin else None
         from_here = crossing if whole is not None and whole[1] else behind
         if _has_partner(chunks, block) or _leads_on(chunks, from_here, size, layout, boundaries=2):
             return found

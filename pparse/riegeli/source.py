@@ -5,6 +5,7 @@ Exceptions of a file object are passed on unchanged.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 
@@ -14,12 +15,12 @@ from pparse.data.files import open_file
 from pparse.data.reader import Reader
 from pparse.errors import GapError, SourceError
 from pparse.locking import Lock
-from pparse.riegeli.layout import BLOCK_HEADER_SIZE
+from pparse.riegeli.chunks import BLOCK_HEADER_SIZE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, BinaryIO, Final
+    from typing import Any, BinaryIO, Final, Self
 
     Sourcelike = str | os.PathLike[str] | bytes | bytearray | memoryview | Data | Reader | BinaryIO
 
@@ -33,6 +34,24 @@ _PIECE: Final = 1 << 16
 # Methods to read a file object with, best first: into a buffer, or by count.
 _INTO: Final = ("readinto1", "readinto")
 _METHODS: Final = (*_INTO, "read1", "read")
+
+
+class Closable:
+    """A reader or writer, closed at the end of a ``with`` block."""
+
+    def close(self) -> None:
+        """Release what is held. Raise what stopped it before."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            with contextlib.suppress(Exception):  # the exception being raised says more
+                self.close()
 
 
 def is_seekable(stream: Any) -> bool:
@@ -135,23 +154,20 @@ class ForwardData(Data):
 
     def _pread(self, offset: int, length: int) -> bytes:
         with self._lock:
-            return self._read_on(offset, length)
-
-    def _read_on(self, offset: int, length: int) -> bytes:
-        start = offset - self._held_at
-        if start < 0:
-            raise SourceError("the file object cannot seek backwards", source=self.name, offset=offset)
-        while len(self._held) < start + length:
-            chunk = self._file.some(start + length - len(self._held))
-            if not len(chunk):
-                break  # the end for now: the file may grow
-            self._held += chunk
-            surplus = min(start, len(self._held) - MAX_HELD)
-            if surplus > 0:  # far back: rarely asked for again, and an error then
-                del self._held[:surplus]
-                self._held_at += surplus
-                start -= surplus
-        return bytes(self._held[start : start + length])
+            start = offset - self._held_at
+            if start < 0:
+                raise SourceError("the file object cannot seek backwards", source=self.name, offset=offset)
+            while len(self._held) < start + length:
+                chunk = self._file.some(start + length - len(self._held))
+                if not len(chunk):
+                    break  # the end for now: the file may grow
+                self._held += chunk
+                surplus = min(start, len(self._held) - MAX_HELD)
+                if surplus > 0:  # far back: rarely asked for again, and an error then
+                    del self._held[:surplus]
+                    self._held_at += surplus
+                    start -= surplus
+            return bytes(self._held[start : start + length])
 
     def forget(self, offset: int) -> None:
         """Release the memory of the bytes before ``offset``."""
@@ -231,16 +247,10 @@ class Source:
             return 0
 
     def preadv(self, offset: int, views: list[memoryview]) -> int:
-        """Fill ``views``, one after the other, from ``offset``; return how many bytes were written, as `preadinto`."""
-        total = sum(map(len, views))
-        if self._end is not None and total > self._end - self._start - offset:
-            done = 0
-            for view in views:
-                got = self.preadinto(offset + done, view)
-                done += got
-                if got < len(view):
-                    break
-            return done
+        """Fill ``views``, one after the other, from ``offset``; return how many bytes were written, as `preadinto`.
+
+        They must not reach beyond the end of a source that is a part of its data.
+        """
         try:
             return self.data.preadv(self._start + offset, views)
         except GapError:
@@ -278,10 +288,7 @@ class Source:
         size = self.data.size
         if self._end is None and not self._start:
             return size
-        if size is not None:
-            size -= self._start
-        end = None if self._end is None else self._end - self._start
-        return end if size is None else size if end is None else min(size, end)
+        return min((end - self._start for end in (size, self._end) if end is not None), default=None)
 
     @property
     def end(self) -> int:

@@ -21,7 +21,7 @@ from pparse.kernels.transposed import is_canonical_message
 from pparse.kernels.varint import encode_varint, encode_varints, read_varint
 from pparse.lazy import lazy_pattern
 from pparse.riegeli.parts import NONE
-from pparse.riegeli.transposed_layout import (
+from pparse.riegeli.transposed import (
     END_GROUP,
     FIRST_FIELD,
     FIXED32,
@@ -93,22 +93,10 @@ def encode_transposed(
     buckets, lengths, buffers = _make_buckets(scanner, None if compressor.kind == NONE else bucket_size)
     machine = _Machine(scanner, buffers)
     parts = [compressor.part(bucket, pledged=True) for bucket in buckets]
-    header = b"".join(
-        (
-            encode_varints((len(parts), len(lengths))),
-            encode_varints(map(len, parts)),
-            encode_varints(lengths),
-            machine.header,
-        )
-    )
-    head = compressor.part(header, pledged=True)
+    counts = encode_varints((len(parts), len(lengths), *map(len, parts), *lengths))
+    head = compressor.part(counts + machine.header, pledged=True)
     transitions = compressor.part(machine.transitions)
     return b"".join((bytes((compressor.kind,)), encode_varint(len(head)), head, *parts, transitions))
-
-
-def encode_metadata(serialized: Buffer, compressor: PartCompressor) -> bytes:
-    """Return the data of a metadata chunk: a transposed chunk of one record, the serialized metadata."""
-    return encode_transposed([serialized], compressor)
 
 
 class _Scanner:
@@ -255,17 +243,32 @@ def _fill(buffers: list[bytes], bucket_size: int | None) -> list[bytes]:
     return [b"".join(reversed(bucket)) for bucket in reversed(buckets)]
 
 
-class _Lists:
-    """Lists of states that moves lead to: up to 64 each; longer ones become trees.
+class _Machine:
+    """The states for a sequence of steps: ``header``, its part of the chunk header, and ``transitions``.
 
-    An entry is a step, or ~list for a no-op that leads on to that list.
+    Moves lead to lists of up to 64 states; longer ones become trees. An entry of a list is a step, or ~list for a no-op
+    that leads on to that list.
     """
 
-    def __init__(self) -> None:
-        self.lists: list[list[int]] = []
+    def __init__(self, scanner: _Scanner, buffers: dict[int, int]) -> None:
+        steps = scanner.steps
+        steps.reverse()
+        self._tags = scanner.tags
+        self._buffers = buffers
+        self._lists: list[list[int]] = []
         self._known: dict[tuple[int, ...], int] = {}
+        self._followers: dict[int, dict[int, int]] = {step: {} for step in dict.fromkeys(steps)}
+        for (step, following), count in Counter(zip(steps, islice(steps, 1, None))).items():  # noqa: B905
+            self._followers[step][following] = count
+        # The last step must ask for a move, and so find the end of the transitions.
+        explicit = [step for step, after in self._followers.items() if len(after) > 1 or step == steps[-1]]
+        roots, routes = self._route(explicit)
+        pairs = zip(steps, islice(steps, 1, None))  # noqa: B905
+        offsets = b"".join(map(routes.get, pairs, repeat(b"")))
+        self.transitions = bytes(map(_MOVES.__getitem__, _MOVE.findall(offsets)))
+        self.header = self._header(roots, steps)
 
-    def add(self, weights: dict[int, int]) -> int:
+    def _add_list(self, weights: dict[int, int]) -> int:
         """Make a tree of these entries that minimizes the sum of weight × moves; return its root.
 
         It is a Huffman tree with 64 branches per node; only the first, lowest list may have fewer.
@@ -286,55 +289,33 @@ class _Lists:
         entries = [entry for _, _, entry in reversed(ascending)]
         key = tuple(entries)
         if key not in self._known:
-            self._known[key] = len(self.lists)
-            self.lists.append(entries)
+            self._known[key] = len(self._lists)
+            self._lists.append(entries)
         return self._known[key]
 
-    def paths(self, root: int, leaf: int | None = None) -> dict[int, bytes]:
+    def _paths(self, root: int, leaf: int | None = None) -> dict[int, bytes]:
         """Return the offsets from ``root`` to each step below it, and to the list ``leaf``, which is not entered."""
         found: dict[int, bytes] = {}
         todo = [(root, b"")]
         while todo:
             number, path = todo.pop()
-            for offset, entry in enumerate(self.lists[number]):
+            for offset, entry in enumerate(self._lists[number]):
                 if entry >= 0 or entry == leaf:
                     found[entry] = path + bytes((offset,))
                 else:
                     todo.append((~entry, path + bytes((offset,))))
         return found
 
-
-class _Machine:
-    """The states for a sequence of steps: ``header``, its part of the chunk header, and ``transitions``."""
-
-    def __init__(self, scanner: _Scanner, buffers: dict[int, int]) -> None:
-        steps = scanner.steps
-        steps.reverse()
-        self._tags = scanner.tags
-        self._buffers = buffers
-        followers: dict[int, dict[int, int]] = {step: {} for step in dict.fromkeys(steps)}
-        for (step, following), count in Counter(zip(steps, islice(steps, 1, None))).items():  # noqa: B905
-            followers[step][following] = count
-        # The last step must ask for a move, and so find the end of the transitions.
-        explicit = [step for step, after in followers.items() if len(after) > 1 or step == steps[-1]]
-        lists = _Lists()
-        roots, routes = self._route(lists, followers, explicit)
-        pairs = zip(steps, islice(steps, 1, None))  # noqa: B905
-        offsets = b"".join(map(routes.get, pairs, repeat(b"")))
-        self.transitions = bytes(map(_MOVES.__getitem__, _MOVE.findall(offsets)))
-        self.header = self._header(lists, followers, roots, steps)
-
-    def _route(
-        self, lists: _Lists, followers: dict[int, dict[int, int]], explicit: list[int]
-    ) -> tuple[dict[int, int], dict[tuple[int, int], bytes]]:
+    def _route(self, explicit: list[int]) -> tuple[dict[int, int], dict[tuple[int, int], bytes]]:
         """Make the lists; return the list that each explicit step leads to, and the offsets from step to step."""
+        followers = self._followers
         public: Counter[int] = Counter()
         private: dict[int, dict[int, int]] = {}
         for step in explicit:
             private[step] = {after: count for after, count in followers[step].items() if count >= _PRIVATE}
             public.update({after: count for after, count in followers[step].items() if count < _PRIVATE})
-        shared = lists.add(public)
-        shared_paths = lists.paths(shared)
+        shared = self._add_list(public)
+        shared_paths = self._paths(shared)
         roots: dict[int, int] = {}
         routes: dict[tuple[int, int], bytes] = {}
         for step in explicit:
@@ -346,23 +327,21 @@ class _Machine:
             else:
                 if others:
                     weights[~shared] = sum(followers[step][after] for after in others)
-                roots[step] = lists.add(weights)
-                paths = lists.paths(roots[step], ~shared)
+                roots[step] = self._add_list(weights)
+                paths = self._paths(roots[step], ~shared)
                 detour = paths.pop(~shared, b"")
                 routes.update(((step, after), path) for after, path in paths.items())
             routes.update(((step, after), detour + shared_paths[after]) for after in others)
         return roots, routes
 
-    def _header(
-        self, lists: _Lists, followers: dict[int, dict[int, int]], roots: dict[int, int], steps: list[int]
-    ) -> bytes:
+    def _header(self, roots: dict[int, int], steps: list[int]) -> bytes:
         starts: list[int] = []
         slots: list[int] = []
-        for entries in lists.lists:
+        for entries in self._lists:
             starts.append(len(slots))
             slots += entries
         places = {step: place for place, step in enumerate(slots)}
-        for step in followers:
+        for step in self._followers:
             # States that are only reached implicitly, and maybe the first.
             if step not in places:
                 places[step] = len(slots)
@@ -385,7 +364,7 @@ class _Machine:
             if slot in roots:
                 following.append(starts[roots[slot]])
             else:
-                following.append(len(slots) + places[next(iter(followers[slot]))])
+                following.append(len(slots) + places[next(iter(self._followers[slot]))])
         numbers = [encode_varints(column) for column in ((len(slots),), tags, following)]
         return b"".join((*numbers, subtypes, encode_varints(buffers), encode_varint(places[steps[0]])))
 

@@ -1,45 +1,66 @@
 """`RecordWriter`: writes records to a Riegeli/records file, with the names and behaviour of the reference's bindings.
 
 Additions to the reference: `RecordWriter.write_record_from` writes a record of any size without holding it in memory,
-and appending (``append=True``, or a file opened with ``ab``) checks the file's tail first.
+and appending (``append=True``, or a file opened with ``ab``) checks the file's tail first: records appended after an
+incomplete chunk would be lost, since the header of that chunk counts them as part of it.
+
+A block header says where its chunk ends, so the size of a chunk must be known before its first byte is written. The
+data of a chunk arrive in pieces, which may be read from a file: the chunk is never held as a whole (`ChunkWriter`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import os
+from collections import deque
+from itertools import chain
 
 from pparse.data.base import Data
-from pparse.kernels.highway import hash64
+from pparse.kernels.highway import Highway64, hash64
 from pparse.kernels.varint import encode_varint
-from pparse.riegeli.chunk_writer import ChunkWriter, hash_of
+from pparse.riegeli.chunks import (
+    BLOCK_HEADER_SIZE,
+    BLOCK_SIZE,
+    CHUNK_HEADER_SIZE,
+    FILE_SIGNATURE,
+    METADATA,
+    PADDING,
+    SIMPLE,
+    TRANSPOSED,
+    Chunk,
+    ChunkError,
+    ChunkHeader,
+    ChunkReader,
+    Layout,
+    pack_block,
+)
 from pparse.riegeli.errors import ClosedRecordsError, FailedPreconditionError, InternalError, InvalidArgumentError
-from pparse.riegeli.layout import SIMPLE, TRANSPOSED, ChunkHeader
 from pparse.riegeli.options import RecordWriterOptions, parse_options
-from pparse.riegeli.parts import NONE, SNAPPY, PartCompressor, codec_of
+from pparse.riegeli.parts import BROTLI, NONE, SNAPPY, PartCompressor, codec_of
 from pparse.riegeli.positions import RecordPosition
-from pparse.riegeli.simple import encode_simple
-from pparse.riegeli.source import is_seekable
-from pparse.riegeli.tail import examine_tail
+from pparse.riegeli.records import encode_simple
+from pparse.riegeli.source import Closable, Source, is_seekable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections import deque
     from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future, ThreadPoolExecutor
-    from typing import Any, BinaryIO, Final, Self
+    from typing import Any, BinaryIO, Final
 
     from pparse.data.reader import Reader
     from pparse.data.scratch import Scratch, Spool
 
+    Write = Callable[[bytes], object]
     Encoded = tuple[ChunkHeader, bytes]
     Buffer = bytes | bytearray | memoryview
 
 # What a record counts beside its bytes when chunks are filled (as in the reference).
 RECORD_COST: Final = 8
 MAX_BROTLI_WINDOW: Final = 24
+# The most padding that is rewritten: a chunk has at least as many bytes as records.
+MAX_PADDING: Final = 1 << 30
 _PIECE: Final = 1 << 20
+_ZEROS: Final = bytes(1 << 16)
 _MAX_SNAPPY: Final = (1 << 32) - 1
 
 
@@ -60,7 +81,7 @@ class _Ticket:
         self.begin: int | None = None
 
 
-class RecordWriter:
+class RecordWriter(Closable):
     """Writes records to ``dest``: a path, or a binary file object (closed with the writer if ``owns_dest``).
 
     ``options`` is text as `parse_options` takes it, or its result. At position 0 the file signature is written, and the
@@ -101,7 +122,7 @@ class RecordWriter:
         self._size = 0  # of the open chunk, as counted against chunk_size
         self._ticket = _Ticket()
         self._last: tuple[_Ticket, int] | None = None
-        self._pending: deque[tuple[_Ticket, Future[Encoded]]] | None = None
+        self._pending: deque[tuple[_Ticket, Future[Encoded]]] = deque()
         self._pool: ThreadPoolExecutor | None = None
         self._failed: BaseException | None = None
         self._unwritten = bytearray()
@@ -138,9 +159,10 @@ class RecordWriter:
         if pos == 0:
             self._chunks.begin_file()
             if metadata:
-                from pparse.riegeli.transposed_encoder import encode_metadata
+                from pparse.riegeli.transposed_encoder import encode_transposed
 
-                self._chunks.write_metadata(metadata, encode_metadata(metadata, self._compressor))
+                data = encode_transposed([metadata], self._compressor)
+                self._chunks.write_chunk(ChunkHeader(METADATA, len(data), hash64(data), 0, len(metadata)), [data])
         else:
             self._chunks.align()
             self._chunks.write_padding(self._options.initial_padding)
@@ -310,13 +332,10 @@ class RecordWriter:
             self._guarded(lambda: self._write(ticket, encode_chunk(records, options, self._compressor)))
             return
         if self._pool is None:
-            from collections import deque
             from concurrent.futures import ThreadPoolExecutor
 
             self._pool = ThreadPoolExecutor(min(options.parallelism, (os.cpu_count() or 1) + 4), "riegeli")
-            self._pending = deque()
         pending = self._pending
-        assert pending is not None  # noqa: S101 -- made together with the pool
         pending.append((ticket, self._pool.submit(encode_chunk, records, options, self._compressor)))
         while len(pending) > options.parallelism or (pending and pending[0][1].done()):
             self._write_first()
@@ -396,16 +415,6 @@ class RecordWriter:
             if self._owns:
                 self._stream.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, *exc: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            with contextlib.suppress(Exception):  # the exception being raised says more
-                self.close()
-
     def __repr__(self) -> str:
         return f"<RecordWriter of {getattr(self._stream, 'name', self._stream)!r} at {self._chunks.pos}>"
 
@@ -430,17 +439,17 @@ def check_tail(stream: Any, size: int) -> None:
     readable = getattr(stream, "readable", None)
     if readable is not None and readable():
         at = stream.tell()
-        tail = examine_tail(stream)
+        tail = Tail(stream)
         stream.seek(at)
         tail.refuse()
     elif isinstance(path, str) and os.path.isfile(path) and os.path.getsize(path) == size:
-        examine_tail(path).refuse()
+        Tail(path).refuse()
 
 
 def _open(path: str, append: bool, repair: bool) -> BinaryIO:
     if not append or not os.path.exists(path) or not os.path.getsize(path):
         return open(path, "wb")
-    tail = examine_tail(path)
+    tail = Tail(path)
     if not repair:
         tail.refuse()
     stream = open(path, "r+b")  # noqa: SIM115 -- the writer closes it
@@ -454,7 +463,7 @@ def _open(path: str, append: bool, repair: bool) -> BinaryIO:
 
 def _compressor(options: RecordWriterOptions) -> PartCompressor:
     window = options.window_log
-    if window is not None and options.compression == 0x62:
+    if window is not None and options.compression == BROTLI:
         window = min(window, MAX_BROTLI_WINDOW)
     return PartCompressor(options.compression, options.level if options.compression else None, window)
 
@@ -484,3 +493,139 @@ def _snappy(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
         block = compress("snappy", piece)
         _, at = read_varint(block, 0, len(block))
         yield block[at:]
+
+
+class ChunkWriter:
+    """Writes chunks one after the other from position ``pos`` on, through the function ``write``."""
+
+    def __init__(self, write: Write, pos: int) -> None:
+        self._write = write
+        self._layout = Layout()
+        self.pos = pos
+        """Offset in the file at which the next byte is written."""
+
+    def begin_file(self) -> None:
+        """Write the file signature."""
+        self._write(FILE_SIGNATURE)
+        self.pos += len(FILE_SIGNATURE)
+
+    def align(self) -> None:
+        """Write zeros up to the next position where a chunk can begin, if none can begin here."""
+        if not self._layout.can_begin(self.pos):
+            end = self._layout.next_block(self.pos)
+            self._write(bytes(end - self.pos))
+            self.pos = end
+
+    def write_chunk(self, header: ChunkHeader, pieces: Iterable[bytes]) -> None:
+        """Write one chunk. ``pieces`` together must hold ``header.data_size`` bytes of data."""
+        chunk = Chunk(self.pos, header, self._layout)
+        padding = self._layout.distance(chunk.begin, chunk.end) - CHUNK_HEADER_SIZE - header.data_size
+        for piece in _with_blocks(chunk, chunk.begin, chain((header.pack(),), pieces, _zeros(padding))):
+            self._write(piece)
+        self.pos = chunk.end
+
+    def write_padding(self, multiple: int) -> None:
+        """Write a padding chunk that ends at a multiple of ``multiple``; none if `pos` is such a multiple."""
+        begin = self.pos
+        if multiple <= 1 or begin % multiple == 0:
+            return
+        end = begin + -begin % multiple
+        while not self._layout.can_begin(end) or self._layout.distance(begin, end) < CHUNK_HEADER_SIZE:
+            end += multiple
+        size = self._layout.distance(begin, end) - CHUNK_HEADER_SIZE
+        header = ChunkHeader(PADDING, size, hash_of(_zeros(size)), 0, 0)
+        self.write_chunk(header, _zeros(size))
+
+
+def hash_of(pieces: Iterable[bytes]) -> int:
+    """Return the hash of ``pieces`` taken together."""
+    digest = Highway64()
+    for piece in pieces:
+        digest.update(piece)
+    return digest.digest()
+
+
+def _zeros(count: int) -> Iterator[bytes]:
+    while count > 0:
+        yield _ZEROS[:count]
+        count -= len(_ZEROS)
+
+
+def _with_blocks(chunk: Chunk, pos: int, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield ``pieces``, the bytes of a chunk from position ``pos`` on, with the block headers in between."""
+    for piece in pieces:
+        view = memoryview(piece)
+        while view:
+            boundary = chunk.layout.next_block(pos)
+            if boundary == pos:
+                yield pack_block(pos - chunk.begin, chunk.end - pos)
+                pos += BLOCK_HEADER_SIZE
+                boundary += BLOCK_SIZE
+            take = min(len(view), boundary - pos)
+            yield view[:take] if take < len(piece) else piece  # type: ignore[misc]
+            pos += take
+            view = view[take:]
+
+
+class Tail:
+    """The state of the end of a Riegeli file ``src``: a path, or a binary file that can be read.
+
+    Reads the header of the last block, and the chunk headers from there on. Raise `FailedPreconditionError` if it is
+    not a Riegeli file, or damaged (not just cut) there.
+    """
+
+    __slots__ = ("end", "name", "size", "unpadded")
+
+    def __init__(self, src: Any) -> None:
+        source = Source(src, owns=False)
+        self.end = 0
+        """Offset at which the last whole chunk ends."""
+        self.unpadded: Chunk | None = None
+        """The chunk at `end`, if it lacks only its padding."""
+        try:
+            self.size = source.size()
+            """Size of the file, in bytes."""
+            self.name = source.data.name
+            """Name of the file."""
+            self._examine(ChunkReader(source))
+        except ChunkError as error:
+            reason = f"cannot append to a file that is damaged at its end: {error.error.reason}"
+            raise FailedPreconditionError(reason, offset=error.error.offset, source=source.data.name) from error
+        finally:
+            if isinstance(src, str | os.PathLike):
+                source.close(0)
+
+    def _examine(self, chunks: ChunkReader) -> None:
+        head, size = chunks.get(0, len(FILE_SIGNATURE)), self.size
+        if not FILE_SIGNATURE.startswith(head):
+            raise FailedPreconditionError("not a Riegeli file: cannot append to it", offset=0)
+        if len(head) < len(FILE_SIGNATURE):
+            return
+        block = chunks.layout_at(size - 1).block_of(size - 1)
+        if block and size - block < BLOCK_HEADER_SIZE:  # the last block header is cut: use the one before
+            block -= BLOCK_SIZE
+        self.end, chunk = chunks.last_boundary(chunks.start_for(block, block))
+        if chunk is not None and chunk.end - chunk.data_end <= MAX_PADDING:
+            self.unpadded = chunk if chunks.sound_data(chunk) is not None else None
+
+    def refuse(self) -> None:
+        """Raise `FailedPreconditionError` if the tail needs repair."""
+        if self.end == self.size:
+            return
+        wanted, reason = self.end, f"the file's last {self.size - self.end:,} bytes are not a whole chunk"
+        if self.unpadded is not None:
+            wanted, reason = self.unpadded.end, f"the padding of the file's last chunk, at {self.end}, is cut off"
+        reason += "; records appended after it would be lost. repair=True repairs it"
+        raise FailedPreconditionError(reason, offset=self.end, wanted=wanted, got=self.size, source=self.name)
+
+    def mend(self, stream: BinaryIO) -> None:
+        """Cut an incomplete chunk off the file, or write the padding that the last chunk lacks; seek to the end."""
+        chunk = self.unpadded
+        if chunk is not None:
+            zeros = chunk.layout.distance(chunk.begin, chunk.end) - CHUNK_HEADER_SIZE - chunk.header.data_size
+            stream.seek(chunk.data_end)
+            for piece in _with_blocks(chunk, chunk.data_end, _zeros(zeros)):
+                stream.write(piece)
+        elif self.end != self.size:
+            stream.truncate(self.end)
+        stream.seek(0, os.SEEK_END)

@@ -13,7 +13,7 @@ from pparse import PparseError, Status
 from pparse.errors import EngineError
 from pparse.kernels.varint import encode_varint
 from pparse.riegeli import RecordReader, SkippedRegion
-from pparse.riegeli.layout import FILE_SIGNATURE, pack_block
+from pparse.riegeli.chunks import FILE_SIGNATURE, pack_block
 from tests import sweep
 from tests.riegeli_damage import bounded, forged, written
 from tests.riegeli_fixtures import BLOCK, Pipe, raw
