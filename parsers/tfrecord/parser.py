@@ -192,8 +192,7 @@ class TfrecordParser(ProtobufParser):
 
     def root_entry(self) -> Entry:
         """Describe the root, a list of records."""
-        extraction = self.result.extraction
-        return Entry(None, self.name, extraction.start, extraction.end, status=None)
+        return Parser.root_entry(self)
 
     def shape(self, kind: str) -> str:
         """Return the shape of nodes of ``kind``."""
