@@ -9,7 +9,7 @@ it, or the command line. Exit code 2 if there is no digest to compare with.
 
 from __future__ import annotations
 
-from pparse.cli.common import add_files, add_json, each_file, open_file, row_of
+from pparse.cli.common import add_files, add_json, add_option, each_file, open_file, row_of
 from pparse.cli.exit_codes import DAMAGED, OK, USAGE
 from pparse.cli.output import cut_to_dict, report_cut, report_document_cut
 from pparse.display.text import safe
@@ -53,21 +53,21 @@ EXAMPLES: Final = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_files(parser)
-    parser.add_argument(
+    add_option(
+        parser,
         "--strict",
-        action="store_true",
-        help="warnings count as errors, and so does what the format's own reader would refuse, if its rules are known",
+        "warnings count as errors, and so does what the format's own reader would refuse, if its rules are known",
     )
-    parser.add_argument(
-        "--sha256",
+    add_option(
+        parser,
+        "--sha256 EXPECTED",
+        "compare the digest: with one found beside the file, or with EXPECTED (64 hex digits, "
+        "or the path of an LFS pointer or SHA256SUMS file; a path needs --sha256=PATH)",
         nargs="?",
         const="",
-        metavar="EXPECTED",
-        help="compare the digest: with one found beside the file, or with EXPECTED (64 hex digits, "
-        "or the path of an LFS pointer or SHA256SUMS file; a path needs --sha256=PATH)",
     )
-    parser.add_argument("-R", "--recursive", action="store_true", help="also check the documents inside an archive")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no output, only the exit code")
+    add_option(parser, "-R --recursive", "also check the documents inside an archive")
+    add_option(parser, "-q --quiet", "no output, only the exit code")
     add_json(parser, lines="findings")
 
 

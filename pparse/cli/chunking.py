@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from pparse.cli.common import add_option
 from pparse.data.files import is_folder, same_file
 from pparse.display.text import safe
 from pparse.errors import OptionError
@@ -23,13 +24,11 @@ SUFFIXES: Final = (".cpb", ".pb")
 
 def add_folder_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments that the two commands share."""
-    parser.add_argument("--type", metavar="NAME", help="the message type, if the file does not show it")
-    parser.add_argument("--force", action="store_true", help="replace an existing output")
-    parser.add_argument(
-        "--follow-links", action="store_true", help="of a folder: copy the targets of links that lead out of it"
-    )
-    parser.add_argument("--no-fingerprint", action="store_true", help="of a folder: write no fingerprint.pb")
-    parser.add_argument("--json", action="store_true", help='one JSON document ("schema": 1)')
+    add_option(parser, "--type NAME", "the message type, if the file does not show it")
+    add_option(parser, "--force", "replace an existing output")
+    add_option(parser, "--follow-links", "of a folder: copy the targets of links that lead out of it")
+    add_option(parser, "--no-fingerprint", "of a folder: write no fingerprint.pb")
+    add_option(parser, "--json", 'one JSON document ("schema": 1)')
     parser.set_defaults(jsonl=False)
 
 

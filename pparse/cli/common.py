@@ -127,6 +127,22 @@ def _parse(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Na
     return options
 
 
+def add_option(parser: argparse._ActionsContainer, words: str, text: str, **more: Any) -> None:
+    """Declare an option as the help shows it: ``-o --output OUT``; without a word for a value, it is a switch.
+
+    ``--include GLOB ...`` may be given several times. ``text`` is its help.
+    """
+    flags = [word for word in words.split() if word.startswith("-")]
+    values = words.split()[len(flags) :]
+    if values:
+        more["metavar"] = values[0]
+    elif "choices" not in more:
+        more["action"] = "store_true"
+    if values[1:]:
+        more |= {"action": "append", "default": []}
+    parser.add_argument(*flags, help=text, **more)
+
+
 def add_files(parser: argparse.ArgumentParser, more: str = "") -> None:
     """Declare FILE, one or more; ``more`` describes arguments that are not files."""
     parser.add_argument("files", metavar="FILE", nargs="+", help=f"files, folders, or outer::inner{more}")
@@ -224,35 +240,20 @@ def size(text: str) -> int:
 def add_common(parser: argparse.ArgumentParser) -> None:
     """Add the options shared by all commands on a file."""
     group = parser.add_argument_group("common options")
-    group.add_argument("-f", "--format", metavar="NAME", help="read it as this format (see 'pparse formats')")
-    group.add_argument(
-        "-O",
-        dest="options",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        type=_key_value,
-        help="an option of the format; repeatable",
+    add_option(group, "-f --format NAME", "read it as this format (see 'pparse formats')")
+    add_option(group, "-O KEY=VALUE ...", "an option of the format; repeatable", dest="options", type=_key_value)
+    add_option(group, "--budget SIZE", "memory for caches and buffers (64MiB)", type=_budget, default=64 * MIB)
+    add_option(group, "--scratch DIR", "folder for scratch files, if a format needs them")
+    add_option(
+        group, "--limit NAME=N ...", "lift a limit that an error message named; repeatable", dest="limits", type=_limit
     )
-    group.add_argument(
-        "--budget", metavar="SIZE", type=_budget, default=64 * MIB, help="memory for caches and buffers (64MiB)"
-    )
-    group.add_argument("--scratch", metavar="DIR", help="folder for scratch files, if a format needs them")
-    group.add_argument(
-        "--limit",
-        dest="limits",
-        metavar="NAME=N",
-        action="append",
-        default=[],
-        type=_limit,
-        help="lift a limit that an error message named; repeatable",
-    )
-    group.add_argument("--trace-io", action="store_true", help="report on stderr which bytes were read")
-    group.add_argument(
+    add_option(group, "--trace-io", "report on stderr which bytes were read")
+    add_option(
+        group,
         "--color",
+        "colour status words (auto: on a terminal, unless NO_COLOR is set)",
         choices=("auto", "always", "never"),
         default="auto",
-        help="colour status words (auto: on a terminal, unless NO_COLOR is set)",
     )
 
 
@@ -291,12 +292,12 @@ def open_file(options: Any, out: Any) -> Extraction:
 
 def add_strict(parser: argparse.ArgumentParser) -> None:
     """Add ``--strict``, for commands that do not apply the rules of a reference reader."""
-    parser.add_argument("--strict", action="store_true", help="exit code 4 for warnings, too")
+    add_option(parser, "--strict", "exit code 4 for warnings, too")
 
 
 def add_json(parser: argparse.ArgumentParser, *, lines: str | None = None) -> None:
     """Add ``--json``, and ``--jsonl`` if ``lines`` says what its lines are."""
     group = parser.add_mutually_exclusive_group()
-    group.add_argument("--json", action="store_true", help='one JSON document ("schema": 1)')
+    add_option(group, "--json", 'one JSON document ("schema": 1)')
     if lines is not None:
-        group.add_argument("--jsonl", action="store_true", help=f"one JSON object a line: {lines}")
+        add_option(group, "--jsonl", f"one JSON object a line: {lines}")

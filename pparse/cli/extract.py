@@ -7,7 +7,7 @@ members are written. If it is stopped, the same command continues.
 
 from __future__ import annotations
 
-from pparse.cli.common import add_strict, open_file
+from pparse.cli.common import add_option, add_strict, open_file
 from pparse.cli.exit_codes import USAGE
 from pparse.cli.recover import (
     FileTable,
@@ -45,13 +45,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "members", metavar="MEMBER", nargs="*", help="only these members: names as 'pparse ls' prints them, or globs"
     )
-    parser.add_argument("-o", "--output", metavar="DIR", required=True, help="the folder to write to, new or empty")
-    parser.add_argument("-R", "-r", "--recursive", action="store_true", help="enter archives inside the archive")
+    add_option(parser, "-o --output DIR", "the folder to write to, new or empty", required=True)
+    add_option(parser, "-R -r --recursive", "enter archives inside the archive")
     add_target_arguments(parser)
     add_strict(parser)
-    parser.add_argument("-v", "--verbose", action="store_true", help="show every file, not only incomplete ones")
-    parser.add_argument("-q", "--quiet", action="store_true", help="print only errors")
-    parser.add_argument("--json", action="store_true", help='print the summary as one JSON document ("schema": 1)')
+    add_option(parser, "-v --verbose", "show every file, not only incomplete ones")
+    add_option(parser, "-q --quiet", "print only errors")
+    add_option(parser, "--json", 'print the summary as one JSON document ("schema": 1)')
 
 
 def run(options: Any, out: Output) -> int:

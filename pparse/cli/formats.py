@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse.cli.common import add_json
+from pparse.cli.common import add_json, add_option
 from pparse.cli.exit_codes import OK, UNKNOWN_FORMAT
 from pparse.cli.output import Table
 from pparse.display.text import safe
@@ -28,8 +28,8 @@ EXAMPLES: Final = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("name", metavar="NAME", nargs="?", help="show everything about one format (name or extension)")
-    parser.add_argument("-q", "--quiet", action="store_true", help="names only")
-    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colours")
+    add_option(parser, "-q --quiet", "names only")
+    add_option(parser, "--color", "colours", choices=("auto", "always", "never"), default="auto")
     add_json(parser)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from pparse.cli.common import open_file
+from pparse.cli.common import add_option, open_file
 from pparse.cli.exit_codes import OK
 from pparse.cli.export import form_of, kept_metadata, refuse_cast
 from pparse.cli.get_node import StreamMember, give_member, give_node, give_slice
@@ -57,38 +57,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE", help="a file, a folder, or outer::inner")
     parser.add_argument("path", metavar="PATH", nargs="?", help="a tensor, a slice of one, or a node")
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="OUT",
-        help="write to this file, completely or not at all; archive members as far as readable. The extension gives "
+    add_option(
+        parser,
+        "-o --output OUT",
+        "write to this file, completely or not at all; archive members as far as readable. The extension gives "
         "the form of a tensor: .npy .npz .safetensors .json .csv; a node is .json or else text; other names need --raw",
     )
-    parser.add_argument(
-        "-p",
-        "--pattern",
-        metavar="GLOB",
-        action="append",
-        default=[],
+    add_option(
+        parser,
+        "-p --pattern GLOB ...",
+        "write all tensors that match to one .npz or .safetensors (-o); repeatable",
         dest="patterns",
-        help="write all tensors that match to one .npz or .safetensors (-o); repeatable",
     )
-    parser.add_argument("--dtype", metavar="TYPE", help="convert a tensor to this type, for example float32")
-    parser.add_argument(
+    add_option(parser, "--dtype TYPE", "convert a tensor to this type, for example float32")
+    add_option(
+        parser,
         "--dequantize",
-        action="store_true",
-        help="what quantised tensors stand for, as float32: codes multiplied by the scales that the file has for them",
+        "what quantised tensors stand for, as float32: codes multiplied by the scales that the file has for them",
     )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--raw", action="store_true", help="the bytes as stored; of one text of a tensor, its own")
-    form.add_argument("--npy", action="store_true", help="a numpy .npy file")
-    form.add_argument("--json", action="store_true", help="JSON")
-    parser.add_argument("--bare", action="store_true", help="with --json: the value, without what is said about it")
-    parser.add_argument(
+    add_option(form, "--raw", "the bytes as stored; of one text of a tensor, its own")
+    add_option(form, "--npy", "a numpy .npy file")
+    add_option(form, "--json", "JSON")
+    add_option(parser, "--bare", "with --json: the value, without what is said about it")
+    add_option(
+        parser,
         "--partial",
-        choices=("prefix", "fill"),
-        help="of a truncated tensor, the complete rows, or the full shape with zeros; of a truncated "
+        "of a truncated tensor, the complete rows, or the full shape with zeros; of a truncated "
         "record, the bytes that are there",
+        choices=("prefix", "fill"),
     )
     parser.set_defaults(jsonl=False)
 

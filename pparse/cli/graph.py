@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from pparse.cli.common import open_file
+from pparse.cli.common import add_option, open_file
 from pparse.cli.exit_codes import DAMAGED, exit_code_for
 from pparse.cli.graph_values import MOST, SHOWN, described, inputs_of, listed, outputs_of, typed_names
 from pparse.display.text import safe
@@ -43,39 +43,20 @@ EXAMPLES: Final = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE", help="a file, a folder, or outer::inner")
-    parser.add_argument("--outputs", metavar="NAME,...", help="only the nodes that these need (ports are ignored)")
-    parser.add_argument("--inputs", action="store_true", help="only the names of the inputs to feed, one a line")
-    parser.add_argument(
-        "--body", "--function", metavar="NAME", dest="body", help="this function or body of a node instead of the graph"
-    )
-    parser.add_argument(
-        "--all",
-        action="store_true",
-        help="also what saves and restores variables, and stored values in --dot and --svg",
-    )
-    parser.add_argument("--meta-graph", metavar="N", type=_number_of, default=0, help="which one of a SavedModel (0)")
-    parser.add_argument(
-        "--max-nodes", metavar="N", type=_number_of, default=None, help="refuse graphs with more nodes (500000)"
-    )
-    parser.add_argument(
-        "--depth",
-        metavar="N",
-        type=_number_of,
-        default=None,
-        help="cut names in --svg behind N scopes (about 200 boxes)",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="OUT",
-        help="write a model, or the result of --dot, --svg, --json, --jsonl, to this file",
-    )
-    parser.add_argument("-q", "--quiet", action="store_true", help="names of nodes only")
+    add_option(parser, "--outputs NAME,...", "only the nodes that these need (ports are ignored)")
+    add_option(parser, "--inputs", "only the names of the inputs to feed, one a line")
+    add_option(parser, "--body --function NAME", "this function or body of a node instead of the graph", dest="body")
+    add_option(parser, "--all", "also what saves and restores variables, and stored values in --dot and --svg")
+    add_option(parser, "--meta-graph N", "which one of a SavedModel (0)", type=_number_of, default=0)
+    add_option(parser, "--max-nodes N", "refuse graphs with more nodes (500000)", type=_number_of)
+    add_option(parser, "--depth N", "cut names in --svg behind N scopes (about 200 boxes)", type=_number_of)
+    add_option(parser, "-o --output OUT", "write a model, or the result of --dot, --svg, --json, --jsonl, to this file")
+    add_option(parser, "-q --quiet", "names of nodes only")
     group = parser.add_mutually_exclusive_group()
-    group.add_argument("--json", action="store_true", help='one JSON document ("schema": 1)')
-    group.add_argument("--jsonl", action="store_true", help="one JSON object a line: nodes, then edges")
-    group.add_argument("--dot", action="store_true", help="for Graphviz")
-    group.add_argument("--svg", action="store_true", help="a drawing, scopes of names as boxes")
+    add_option(group, "--json", 'one JSON document ("schema": 1)')
+    add_option(group, "--jsonl", "one JSON object a line: nodes, then edges")
+    add_option(group, "--dot", "for Graphviz")
+    add_option(group, "--svg", "a drawing, scopes of names as boxes")
 
 
 def _number_of(text: str) -> int:

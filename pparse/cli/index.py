@@ -12,7 +12,7 @@ import argparse
 import os
 from copy import copy
 
-from pparse.cli.common import size
+from pparse.cli.common import add_option, size
 from pparse.cli.exit_codes import DAMAGED, OK
 from pparse.display.text import safe
 from pparse.errors import FormatError, OptionError, PathError, SourceError
@@ -39,24 +39,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE", help="a gzip file")
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("-o", "--output", metavar="OUT", help="the index to write (FILE.pindex)")
-    where.add_argument(
-        "--cache",
-        action="store_true",
-        help="write it to the cache ($XDG_CACHE_HOME or ~/.cache), where it is also found",
-    )
-    parser.add_argument(
-        "--spacing",
-        metavar="SIZE",
+    add_option(where, "-o --output OUT", "the index to write (FILE.pindex)")
+    add_option(where, "--cache", "write it to the cache ($XDG_CACHE_HOME or ~/.cache), where it is also found")
+    add_option(
+        parser,
+        "--spacing SIZE",
+        f"content between two places; smaller: faster reads, larger index ({_SPACING})",
         type=_spacing,
         default=_spacing(_SPACING),
-        help=f"content between two places; smaller: faster reads, larger index ({_SPACING})",
     )
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; compare the existing index with all of FILE"
-    )
-    parser.add_argument("--force", action="store_true", help="replace an existing file, even if it is not an index")
-    parser.add_argument("--json", action="store_true", help='one JSON document ("schema": 1)')
+    add_option(parser, "--check", "write nothing; compare the existing index with all of FILE")
+    add_option(parser, "--force", "replace an existing file, even if it is not an index")
+    add_option(parser, "--json", 'one JSON document ("schema": 1)')
 
 
 def _spacing(text: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from pparse.cli.common import add_files, add_json, add_strict, each_file, open_file
+from pparse.cli.common import add_files, add_json, add_option, add_strict, each_file, open_file
 from pparse.cli.exit_codes import OK, exit_code_for
 from pparse.cli.graph_values import graph_facts, graph_words
 from pparse.cli.output import cut_to_dict, parameters_words, report_cut, report_document_cut, report_findings
@@ -41,7 +41,7 @@ EXAMPLES: Final = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_files(parser)
-    parser.add_argument("-q", "--quiet", action="store_true", help="format and status only")
+    add_option(parser, "-q --quiet", "format and status only")
     add_strict(parser)
     add_json(parser)
 

@@ -10,7 +10,7 @@ import re
 from operator import methodcaller
 from sys import getsizeof
 
-from pparse.cli.common import add_files, add_json, add_strict, each_file, open_file, row_of, split_files
+from pparse.cli.common import add_files, add_json, add_option, add_strict, each_file, open_file, row_of, split_files
 from pparse.cli.exit_codes import BUG, USAGE, exit_code_for
 from pparse.cli.matching import Matcher
 from pparse.cli.output import Table, parameters_words, report_cut, report_document_cut, report_findings
@@ -58,32 +58,28 @@ _MOST_KINDS: Final = 4096
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_files(parser, "; after the first, an argument that is not a file is a PATTERN")
-    parser.add_argument(
-        "-p",
-        "--pattern",
-        metavar="PATTERN",
-        action="append",
-        default=[],
+    add_option(
+        parser,
+        "-p --pattern PATTERN ...",
+        "only names, or keys of variables, that match this glob; repeatable",
         dest="patterns",
-        help="only names, or keys of variables, that match this glob; repeatable",
     )
-    parser.add_argument("--regex", action="store_true", help="PATTERN is a regular expression, matched anywhere")
-    parser.add_argument(
+    add_option(parser, "--regex", "PATTERN is a regular expression, matched anywhere")
+    add_option(
+        parser,
         "--sort",
+        f"order of rows (by name, numbers by value; unsorted above {SORT_UP_TO:,} rows or a quarter of --budget)",
         choices=("name", "size", "offset", "none"),
-        default=None,
-        help=f"order of rows (by name, numbers by value; unsorted above {SORT_UP_TO:,} rows or a quarter of --budget)",
     )
-    parser.add_argument("--group", action="store_true", help="collapse names that differ only in numbers")
-    parser.add_argument("-R", "--recursive", action="store_true", help="also list archives inside an archive")
-    parser.add_argument(
-        "-l",
-        "--long",
-        action="store_true",
-        help="mode, time, method and compressed size of members; of a checkpoint of TensorFlow, keys of variables",
+    add_option(parser, "--group", "collapse names that differ only in numbers")
+    add_option(parser, "-R --recursive", "also list archives inside an archive")
+    add_option(
+        parser,
+        "-l --long",
+        "mode, time, method and compressed size of members; of a checkpoint of TensorFlow, keys of variables",
     )
-    parser.add_argument("-q", "--quiet", action="store_true", help="names only")
-    parser.add_argument("--bytes", action="store_true", help="sizes in bytes")
+    add_option(parser, "-q --quiet", "names only")
+    add_option(parser, "--bytes", "sizes in bytes")
     add_strict(parser)
     add_json(parser, lines="tensors or members")
 

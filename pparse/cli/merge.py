@@ -20,7 +20,7 @@ from pparse.cli.chunking import (
     tell_folder,
     tell_notes,
 )
-from pparse.cli.common import open_file
+from pparse.cli.common import add_option, open_file
 from pparse.cli.exit_codes import DAMAGED, OK, USAGE, exit_code_of
 from pparse.display.text import safe
 from pparse.errors import Fault, FormatError, MalformedError, OptionError, PparseError, SourceError
@@ -47,12 +47,12 @@ EXAMPLES: Final = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE|FOLDER", help="a .cpb, a SavedModel folder with one, or outer::inner")
-    parser.add_argument("-o", "--output", metavar="OUT", required=True, help="the message file, or the folder")
-    parser.add_argument(
+    add_option(parser, "-o --output OUT", "the message file, or the folder", required=True)
+    add_option(
+        parser,
         "--verify",
+        "which hashes of chunks are checked: all (the default), those of up to 4 MiB, none",
         choices=("all", "touched", "headers"),
-        default=None,
-        help="which hashes of chunks are checked: all (the default), those of up to 4 MiB, none",
     )
     add_folder_arguments(parser)
 

@@ -8,7 +8,7 @@ stopped, the same command continues.
 
 from __future__ import annotations
 
-from pparse.cli.common import add_strict, open_file, size
+from pparse.cli.common import add_option, add_strict, open_file, size
 from pparse.cli.exit_codes import DAMAGED, OK, exit_code_of
 from pparse.cli.output import Table, to_resume
 from pparse.cli.streams import without_waiting
@@ -46,23 +46,22 @@ _SHOWN_LOST: Final = 3
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE", help="a file, or outer::inner")
-    parser.add_argument("-o", "--output", metavar="DIR", required=True, help="the folder to write to, new or empty")
+    add_option(parser, "-o --output DIR", "the folder to write to, new or empty", required=True)
     add_target_arguments(parser)
     add_strict(parser)
-    parser.add_argument("-v", "--verbose", action="store_true", help="a line for each file and tensor, however many")
-    parser.add_argument("-q", "--quiet", action="store_true", help="print only errors")
-    parser.add_argument("--json", action="store_true", help='print the summary as one JSON document ("schema": 1)')
+    add_option(parser, "-v --verbose", "a line for each file and tensor, however many")
+    add_option(parser, "-q --quiet", "print only errors")
+    add_option(parser, "--json", 'print the summary as one JSON document ("schema": 1)')
 
 
 def add_target_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments that `pparse extract` shares."""
-    parser.add_argument("--force", action="store_true", help="write into a folder that holds files (none is replaced)")
-    parser.add_argument(
-        "--max-output",
-        metavar="SIZE",
+    add_option(parser, "--force", "write into a folder that holds files (none is replaced)")
+    add_option(
+        parser,
+        "--max-output SIZE",
+        "the most bytes to write (16GiB, or 200 times the input + 64MiB if less)",
         type=size,
-        default=None,
-        help="the most bytes to write (16GiB, or 200 times the input + 64MiB if less)",
     )
 
 

@@ -22,7 +22,7 @@ from pparse.cli.chunking import (
     tell_folder,
     tell_notes,
 )
-from pparse.cli.common import open_file, size
+from pparse.cli.common import add_option, open_file, size
 from pparse.cli.exit_codes import OK, USAGE
 from pparse.display.text import safe
 from pparse.errors import FormatError, OptionError, PparseError, SplitError
@@ -53,27 +53,22 @@ _TYPE_HINT: Final = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE|FOLDER", help="a message file, a SavedModel folder, or outer::inner")
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="PREFIX",
-        required=True,
-        help="write PREFIX.cpb (a suffix .cpb is dropped), or the folder PREFIX",
+    add_option(
+        parser, "-o --output PREFIX", "write PREFIX.cpb (a suffix .cpb is dropped), or the folder PREFIX", required=True
     )
-    parser.add_argument(
-        "--max-size",
-        metavar="SIZE",
+    add_option(
+        parser,
+        "--max-size SIZE",
+        f"the largest message chunk ({_DEFAULT})",
         type=_max_size,
         default=_max_size(_DEFAULT),
-        help=f"the largest message chunk ({_DEFAULT})",
     )
-    parser.add_argument(
-        "--compression",
-        metavar="OPTIONS",
+    add_option(
+        parser,
+        "--compression OPTIONS",
+        "brotli:6 (the default), zstd, snappy, uncompressed, or other options of Riegeli, such as transpose,zstd:9",
         default="",
         type=_riegeli_options,
-        help="brotli:6 (the default), zstd, snappy, uncompressed, or other options of Riegeli, "
-        "such as transpose,zstd:9",
     )
     add_folder_arguments(parser)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from pparse.cli.common import add_files, add_json, each_file, open_file, row_of, split_files
+from pparse.cli.common import add_files, add_json, add_option, each_file, open_file, row_of, split_files
 from pparse.cli.exit_codes import exit_code_for
 from pparse.display.text import safe
 from pparse.document.registry import viewer_for
@@ -52,16 +52,15 @@ def _count(text: str) -> int:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_files(parser, "; after the first, an argument that is not a file is a PATH: a node, or a tensor's name")
-    parser.add_argument("-d", "--depth", type=_depth, default=2, metavar="N", help="levels to show, or 'all' (2)")
-    parser.add_argument(
-        "-n",
-        "--children",
+    add_option(parser, "-d --depth N", "levels to show, or 'all' (2)", type=_depth, default=2)
+    add_option(
+        parser,
+        "-n --children N",
+        "children to show of each node; 0 for all (50; with -d all: all)",
         type=_count,
         default=50,
-        metavar="N",
-        help="children to show of each node; 0 for all (50; with -d all: all)",
     )
-    parser.add_argument("-q", "--quiet", action="store_true", help="paths only")
+    add_option(parser, "-q --quiet", "paths only")
     add_json(parser, lines="nodes")
 
 
