@@ -255,7 +255,7 @@ OWN_PATHS = {
     "pparse.cli.get_tensor": "-o of get",
     "pparse.cli.index": "-o of index",
     "pparse.cli.split": "-o of split",
-    "pparse.cli.writing": "-o of any command",
+    "pparse.cli.output": "-o of any command",
     "pparse.compressed.gzip_index": "where the cache of indexes is",
     "pparse.conversion.workspace": "writes the files of a conversion",
     "pparse.proto_splitter.fingerprint": "writes fingerprint.pb",

@@ -89,13 +89,7 @@ def tell_folder(report: FolderReport, out: Output) -> None:
     files = f"{report.files:,} other file{'s' if report.files != 1 else ''}, {format_size(report.bytes)}, copied"
     values = report.fingerprint
     out.line(f"{safe(report.path)}: {files}; " + (f"fingerprint {values.singleprint}" if values else "no fingerprint"))
-    tell_notes(report.notes, out)
-
-
-def tell_notes(notes: Iterable[str], out: Output) -> None:
-    """Write notes, a line each."""
-    for note in notes:
-        out.line(f"{out.paint('note', 'dim')}    {safe(note)}")
+    out.notes(report.notes)
 
 
 def folder_to_dict(report: FolderReport | None) -> dict[str, object]:

@@ -7,18 +7,64 @@ import gc
 import os
 import sys
 
-from pparse.cli.exit_codes import BUG, USAGE, exit_code_of, exit_code_of_several
-from pparse.errors import PparseError, SourceError
+from pparse.errors import (
+    CancelledError,
+    ClosedError,
+    EngineError,
+    FormatError,
+    LimitError,
+    NothingThereError,
+    OptionError,
+    PathError,
+    PparseError,
+    SourceError,
+    UnsupportedError,
+)
+from pparse.findings import Severity
 from pparse.limits import MIB, Limits, parse_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterable
     from types import ModuleType
-    from typing import Any
+    from typing import Any, Final
 
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
+    from pparse.findings import Finding
+
+# -- The exit codes of the command line, and which error or finding leads to which -------------------------------------
+
+OK: Final = 0
+BUG: Final = 1
+USAGE: Final = 2
+UNKNOWN_FORMAT: Final = 3
+DAMAGED: Final = 4
+
+# Of several files: the first of these that one of them has.
+_WORST: Final = (BUG, USAGE, UNKNOWN_FORMAT, DAMAGED)
+
+
+def exit_code_of(error: PparseError) -> int:
+    """Return the exit code for an error that ended a command."""
+    if isinstance(error, NothingThereError):
+        return DAMAGED
+    if isinstance(error, FormatError):
+        return UNKNOWN_FORMAT
+    if isinstance(error, SourceError | PathError | OptionError | LimitError | UnsupportedError | CancelledError):
+        return USAGE
+    return BUG if isinstance(error, EngineError | ClosedError) else DAMAGED
+
+
+def exit_code_for(findings: Iterable[Finding], *, damaged: bool = False, strict: bool = False) -> int:
+    """Return 4 if something is wrong with the file, else 0. With ``strict``, warnings count, too."""
+    counted = (Severity.ERROR, Severity.WARNING) if strict else (Severity.ERROR,)
+    return DAMAGED if damaged or any(finding.severity in counted for finding in findings) else OK
+
+
+def exit_code_of_several(codes: Collection[int]) -> int:
+    """Return the exit code of a command for several files from the ``codes`` of each."""
+    return next((code for code in _WORST if code in codes), OK)
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -222,13 +268,6 @@ def _limit(text: str) -> tuple[str, int]:
     return name, found
 
 
-def _budget(text: str) -> int:
-    found = size(text)
-    if found < MIB:
-        raise argparse.ArgumentTypeError(f"must be at least 1MiB, not {text!r}")
-    return found
-
-
 def size(text: str) -> int:
     """Parse a size for argparse."""
     try:
@@ -237,12 +276,26 @@ def size(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+def size_from(least: int, words: str) -> Callable[[str], int]:
+    """Return what parses a size for argparse that is at least so many bytes."""
+
+    def parse(text: str) -> int:
+        found = size(text)
+        if found < least:
+            raise argparse.ArgumentTypeError(f"must be at least {words}, not {text!r}")
+        return found
+
+    return parse
+
+
 def add_common(parser: argparse.ArgumentParser) -> None:
     """Add the options shared by all commands on a file."""
     group = parser.add_argument_group("common options")
     add_option(group, "-f --format NAME", "read it as this format (see 'pparse formats')")
     add_option(group, "-O KEY=VALUE ...", "an option of the format; repeatable", dest="options", type=_key_value)
-    add_option(group, "--budget SIZE", "memory for caches and buffers (64MiB)", type=_budget, default=64 * MIB)
+    add_option(
+        group, "--budget SIZE", "memory for caches and buffers (64MiB)", type=size_from(MIB, "1MiB"), default=64 * MIB
+    )
     add_option(group, "--scratch DIR", "folder for scratch files, if a format needs them")
     add_option(
         group, "--limit NAME=N ...", "lift a limit that an error message named; repeatable", dest="limits", type=_limit

@@ -8,8 +8,7 @@ has its name before everything is written and found to be whole. If it is stoppe
 
 from __future__ import annotations
 
-from pparse.cli.common import add_json, add_option, open_file, size
-from pparse.cli.exit_codes import DAMAGED, OK
+from pparse.cli.common import DAMAGED, OK, add_json, add_option, open_file, size
 from pparse.cli.matching import Matcher
 from pparse.cli.output import to_resume
 from pparse.cli.streams import without_waiting
@@ -166,11 +165,9 @@ def run(options: Any, out: Output) -> int:
 def _tell_refused(error: NotWholeError, document: Extraction, options: Any, out: Output) -> None:
     """Say why nothing was written, and name the tensors that stand in the way."""
     if options.json:
-        from json import dumps
-
         lost = [{"name": name, "status": status, "reason": reason} for name, status, reason in error.lost]
-        known = {"schema": 1, "file": options.file, "output": options.output}
-        out.line(dumps({**known, "error": error.reason, "code": DAMAGED, "left_out": lost}))
+        known = {"file": options.file, "output": options.output}
+        out.json({**known, "error": error.reason, "code": DAMAGED, "left_out": lost})
         return
     out.error(str(error))
     for name, status, reason in error.lost[:_NAMED]:
@@ -184,9 +181,7 @@ def _tell_refused(error: NotWholeError, document: Extraction, options: Any, out:
 def _tell(report: Report, document: Extraction, options: Any, out: Output) -> None:
     """Report what was written."""
     if options.json:
-        from json import dumps
-
-        out.line(dumps({"schema": 1, "file": options.file, "output": options.output, **report.to_dict()}))
+        out.json({"file": options.file, "output": options.output, **report.to_dict()})
         return
     for file in report.files:
         what = f"{count_words(file.tensors, 'tensor')}, " if file.tensors or len(report.files) == 1 else ""
@@ -204,8 +199,7 @@ def _tell(report: Report, document: Extraction, options: Any, out: Output) -> No
     if report.aliases:
         count = count_words(len(report.aliases), "name")
         notes.append(f"{count} of tensors with the same bytes: only in the metadata, with the name that was kept")
-    for note in notes:
-        out.line(f"{out.paint('note', 'dim')}    {safe(note)}")
+    out.notes(notes)
     for rule in report.unused_renames:
         out.error(f"warning: --rename {rule} changed no name: no tensor fits that an earlier rule did not take")
     _tell_left_out(report.left_out, out)

@@ -7,19 +7,17 @@ members are written. If it is stopped, the same command continues.
 
 from __future__ import annotations
 
-from pparse.cli.common import add_option, add_strict, open_file
-from pparse.cli.exit_codes import USAGE
+from pparse.cli.common import USAGE, add_option, open_file
 from pparse.cli.recover import (
     FileTable,
     add_target_arguments,
     exit_code,
     outcome_to_dict,
     tell_course,
-    tell_full,
-    tell_interrupted,
+    telling_how_to_go_on,
 )
 from pparse.display.text import safe
-from pparse.errors import LimitError, SourceError, UnsupportedError
+from pparse.errors import UnsupportedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,11 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_option(parser, "-o --output DIR", "the folder to write to, new or empty", required=True)
     add_option(parser, "-R -r --recursive", "enter archives inside the archive")
-    add_target_arguments(parser)
-    add_strict(parser)
-    add_option(parser, "-v --verbose", "show every file, not only incomplete ones")
-    add_option(parser, "-q --quiet", "print only errors")
-    add_option(parser, "--json", 'print the summary as one JSON document ("schema": 1)')
+    add_target_arguments(parser, "show every file, not only incomplete ones")
 
 
 def run(options: Any, out: Output) -> int:
@@ -60,9 +54,9 @@ def run(options: Any, out: Output) -> int:
 
     with open_file(options, out) as document:
         _refuse_others(document)
-        listing = FileTable(out, quiet=options.quiet or options.json, every=options.verbose, keep=options.json)
+        listing = FileTable(out, options)
         wanted = _Wanted(options.members)
-        try:
+        with telling_how_to_go_on(options, out, listing):
             outcome = extract(
                 document,
                 options.output,
@@ -73,22 +67,10 @@ def run(options: Any, out: Output) -> int:
                 tell=listing.add,
                 begin_again=listing.begin_again,
             )
-        except LimitError:
-            listing.close()
-            out.error(f"stopped at a limit; the files written so far are in {options.output}")
-            raise
-        except KeyboardInterrupt:
-            tell_interrupted(options, out, listing)
-            raise
-        except SourceError as error:
-            tell_full(options, out, listing, error)
-            raise
         listing.confirm(outcome.confirmed)
         listing.close()
         if options.json:
-            from json import dumps
-
-            out.line(dumps(outcome_to_dict(options, outcome, document.findings, listing.kept)))
+            out.json(outcome_to_dict(options, outcome, document.findings, listing.kept))
         elif not options.quiet:
             out.line(f"{outcome.summary} in {safe(options.output)}")
             out.findings(document.findings, limit=10)

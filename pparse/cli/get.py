@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from itertools import islice
 
-from pparse.cli.common import add_option, open_file
-from pparse.cli.exit_codes import OK
+from pparse.cli.common import OK, add_option, open_file
 from pparse.cli.export import form_of, kept_metadata, refuse_cast
 from pparse.cli.get_node import StreamMember, give_member, give_node, give_slice
-from pparse.cli.get_tensor import give_tensor
+from pparse.cli.get_tensor import give_many, give_tensor
 from pparse.containers.archive import CUT_BEFORE, ArchiveParser
 from pparse.containers.stream import StreamParser
 from pparse.display.text import safe, unescaped
@@ -96,8 +95,6 @@ def run(options: Any, out: Output) -> int:
     with open_file(options, out) as document:
         _refuse_own_input(document, options.output)
         if options.patterns:
-            from pparse.cli.get_many import give_many
-
             return give_many(document, options, out)
         if options.path is None and document.origin is not None and not (options.json or options.npy):
             return give_member(*document.origin, document.path, options, out)

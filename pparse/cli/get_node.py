@@ -6,9 +6,9 @@ import os
 import shlex
 import sys
 
-from pparse.cli.exit_codes import DAMAGED, OK
+from pparse.cli.common import DAMAGED, OK
 from pparse.cli.export import form_of
-from pparse.cli.writing import copy, pieces, refuse_terminal, write, write_binary, write_lines
+from pparse.cli.output import copy, pieces, refuse_terminal, write, write_binary, write_lines
 from pparse.compressed.resumed import ResumedData
 from pparse.containers.archive import ArchiveMember, ArchiveParser
 from pparse.display.text import safe

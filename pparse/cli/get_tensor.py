@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
+from json import dumps
 from math import prod
 
-from pparse.cli.exit_codes import DAMAGED, OK
-from pparse.cli.export import Chosen, dtype_named, file_of, form_of, notes_of, tensor_of, write_one
-from pparse.cli.writing import refuse_terminal, write, write_binary
+from pparse.cli.common import DAMAGED, OK, USAGE
+from pparse.cli.export import (
+    Chosen,
+    dtype_named,
+    file_of,
+    form_of,
+    kept_metadata,
+    notes_of,
+    refuse_cast,
+    tensor_of,
+    write_one,
+)
+from pparse.cli.matching import Matcher
+from pparse.cli.output import refuse_terminal, write, write_binary
+from pparse.conversion.plan import flaw_of
+from pparse.conversion.report import LeftOut
 from pparse.display.text import safe
+from pparse.document.registry import viewer_for
 from pparse.errors import (
     DamagedTensorError,
     MalformedError,
@@ -21,14 +37,17 @@ from pparse.errors import (
 )
 from pparse.findings import Status
 from pparse.limits import LITTLE, MIB, count_words, format_size
+from pparse.tensors.scales import codes_of, is_scale, quantisation_of
+from pparse.tensors.selection import boxes
 from pparse.tensors.status import status_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any, BinaryIO, Final
 
     from pparse.cli.output import Output
+    from pparse.document.extraction import Extraction
     from pparse.tensors.tensor import Tensor
 
 # As text, at most so much of a tensor is read; the middle of a larger one is left out.
@@ -284,8 +303,6 @@ def _tensor_json(
 ) -> int:
     from json import dumps
 
-    from pparse.cli.tensor_json import json_of
-
     shape, parts = _to_read(tensor, index, options)
     form = None
     for part in parts():  # all is read before anything is written: only then its status is known
@@ -382,3 +399,215 @@ def _filled_up(blocks: Iterator[Any], there: int, total: int, dtype: Any) -> Ite
     step = max(1, LITTLE // dtype.itemsize)
     for first in range(at, total, step):
         yield np.ma.MaskedArray(np.zeros(min(step, total - first), dtype), mask=True)
+
+
+# -- Tensors as JSON, a piece at a time: as Python's numbers, elements take dozens of times their bytes ----------------
+
+# Elements that are Python's numbers at a time.
+_PIECE: Final = 1 << 15
+# Bytes of structures that are kept.
+_MOST_KEPT: Final = 64 << 20
+# Lists without elements that are written: nothing but a shape makes them.
+_MOST_EMPTY: Final = 1 << 24
+
+
+def json_of(shape: Sequence[int], dtype: Any, parts: Callable[[], Iterator[Any]]) -> Iterator[str]:
+    """Yield an array as nested lists; ``parts`` returns its elements in C order, as flat arrays of any length.
+
+    Complex numbers are pairs; NaN, infinities and long doubles are texts. A structure is an object with the lists of
+    each field, for each of which all parts are gone through once.
+    """
+    if dtype.names is None:
+        yield from _lists(shape, parts())
+        return
+    parts = _kept(parts)
+    for number, name in enumerate(dtype.names):
+        base, inner = dtype[name].subdtype or (dtype[name], ())
+        yield ("{" if not number else ", ") + f"{dumps(name)}: "
+        yield from json_of((*shape, *inner), base, partial(_field, name, parts))
+    yield "}"
+
+
+def _kept(parts: Callable[[], Iterator[Any]]) -> Callable[[], Iterator[Any]]:
+    """Return what gives the same parts, from memory if they take little: else each field reads all of them again."""
+    found, size = [], 0
+    for part in parts():
+        size += part.nbytes
+        if size > _MOST_KEPT:
+            return parts
+        found.append(part)
+    return lambda: iter(found)
+
+
+def _field(name: str, parts: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+    return (part[name].reshape(-1) for part in parts())
+
+
+def _lists(shape: Sequence[int], parts: Iterator[Any]) -> Iterator[str]:
+    import numpy as np
+
+    inside: tuple[int, ...] = ()
+    if 0 in shape:  # its elements are the empty lists
+        shape, inside = shape[: shape.index(0)], (0,)
+        total = prod(shape)
+        if total > _MOST_EMPTY:
+            raise UnsupportedError(f"the tensor has no elements, but {total:,} empty lists: more than {_MOST_EMPTY:,}")
+        parts = (np.zeros((min(_PIECE, total - at), 0)) for at in range(0, total, _PIECE))
+    inner = [prod(shape[axis:]) for axis in range(len(shape))]  # the elements of a list, for each depth
+    at = deep = 0
+    for part in parts:
+        for first in range(0, len(part), _PIECE):
+            piece = part[first : first + _PIECE]
+            text, done = [], 0
+            for box in boxes(at, at + len(piece), shape):
+                if not box:  # no dimensions
+                    yield dumps(_plain(piece.reshape(inside)))
+                    return
+                depth = next(axis for axis, item in enumerate(box) if isinstance(item, slice))
+                form = [box[depth].stop - box[depth].start, *shape[depth + 1 :]]  # type: ignore[union-attr]
+                count = prod(form)
+                ended = sum(not at % size for size in inner[1 : deep + 1]) if at else 0
+                begun = sum(not at % size for size in inner[1 : depth + 1]) + (not at)
+                text.append("]" * ended + ", " * bool(at) + "[" * begun)
+                text.append(dumps(_plain(piece[done : done + count].reshape(*form, *inside)))[1:-1])
+                at, done, deep = at + count, done + count, depth
+            yield "".join(text)
+    yield "]" * (deep + 1)
+
+
+def _plain(array: Any) -> Any:
+    """Return an array as nested lists for JSON: complex numbers as pairs, NaN, infinities and long doubles as text."""
+    import numpy as np
+
+    if np.ma.isMaskedArray(array):  # missing values are null, not a number
+        whole = np.array(_plain(np.ma.getdata(array)), dtype=object)
+        mask = np.asarray(array.mask).reshape(array.shape + (1,) * (whole.ndim - array.ndim))
+        whole[np.broadcast_to(mask, whole.shape)] = None
+        return whole.tolist()
+    if array.dtype == object:  # texts
+        return np.array([_text_or_hex(text) for text in array.reshape(-1)], object).reshape(array.shape).tolist()
+    if array.dtype.kind in "SUMm" or (array.dtype.isbuiltin != 2 and array.dtype.kind == "V"):
+        return _of_no_numbers(array)
+    if array.dtype.kind not in "biufc" or array.dtype.name.startswith(("bfloat", "float8")):
+        array = array.astype(np.complex64 if array.dtype.name in ("complex32", "bcomplex32") else np.float64)
+    if array.dtype.kind == "c":
+        array = np.stack((array.real, array.imag), -1)
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:  # more digits than a number of JSON has
+        return array.astype(str).tolist()
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        flat = [
+            value if np.isfinite(value) else ("NaN" if np.isnan(value) else "Infinity" if value > 0 else "-Infinity")
+            for value in array.reshape(-1).tolist()
+        ]
+        return np.array(flat, dtype=object).reshape(array.shape).tolist()
+    return array.tolist()
+
+
+def _of_no_numbers(array: Any) -> Any:
+    """Return an array of texts, times or bytes for JSON: times as text, spans of time as numbers of their unit."""
+    import numpy as np
+
+    if array.dtype.kind in "Mm":
+        has_unit = array.dtype.kind == "M" and np.datetime_data(array.dtype)[0] != "generic"
+        return np.datetime_as_string(array).tolist() if has_unit else array.astype("i8").tolist()
+    flat = array.reshape(-1).tolist()
+    if array.dtype.kind != "U":
+        flat = [_text_or_hex(value) if array.dtype.kind == "S" else {"hex": value.hex()} for value in flat]
+    made = np.empty(len(flat), object)
+    made[:] = flat
+    return made.reshape(array.shape).tolist()
+
+
+def _text_or_hex(text: bytes) -> str | dict[str, str]:
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return {"hex": text.hex()}
+
+
+# -- ``pparse get -p``: writes all tensors that match to one file ------------------------------------------------------
+
+# The most left-out tensors that are named one by one.
+_NAMED: Final = 10
+
+
+def give_many(document: Extraction, options: Any, out: Output) -> int:
+    """Write every complete tensor that matches a pattern; name the incomplete ones."""
+    form = form_of(options.output)
+    if options.path is not None or form is None or options.raw or options.npy or options.json:
+        raise OptionError("-p writes tensors to one file: use -o x.npz or -o x.safetensors, without PATH and --raw")
+    viewer = viewer_for(document)
+    if viewer is None:
+        raise PathError(f"{document.format} has no tensors", path=options.patterns[0])
+    dtype = dtype_named(options.dtype)
+    matches = Matcher(options.patterns)
+    whole: list[Tensor] = []
+    texts: list[Tensor] = []
+    lost: list[LeftOut] = []
+    kept: set[str] = set()  # scales: they keep their type
+    viewer.settle()  # what is written must be known to be whole
+    for tensor in viewer.tensors():
+        if matches.takes(viewer, tensor):
+            scaled = quantisation_of(viewer, tensor)
+            of = codes_of(viewer, tensor) if scaled is None else None
+            if options.dequantize:
+                if of is not None and matches.takes(viewer, of.codes):
+                    continue  # the codes are multiplied by it
+                tensor = tensor if scaled is None else scaled.tensor()
+            elif scaled is not None:
+                refuse_cast(scaled, options.dtype)
+            if scaled is None and is_scale(viewer, tensor):
+                kept.add(tensor.name)
+            entry = _left_out(tensor)
+            if entry is not None:
+                lost.append(entry)
+            else:
+                (texts if tensor.is_text else whole).append(tensor)
+    code = USAGE if _complain(matches, out) else DAMAGED if lost else OK
+    if whole:
+        items = [Chosen(tensor, None if tensor.name in kept else dtype) for tensor in whole]
+        write_chosen(items, form, options, out, kept_metadata(viewer, form))
+    _tell_lost(lost, len(whole), out)
+    if texts:
+        _tell_texts(texts, out, only=len(whole) + len(lost) == 0)
+    return code
+
+
+def _left_out(tensor: Tensor) -> LeftOut | None:
+    """Return why a tensor is not written; None if it is whole."""
+    tensor._confirm()
+    flaw = flaw_of(tensor)
+    if flaw is None and tensor.status is Status.UNSUPPORTED:
+        flaw = tensor.status, "it cannot be read" if tensor.finding is None else tensor.finding.reason
+    return None if flaw is None else LeftOut(tensor.name, *flaw)
+
+
+def _tell_texts(texts: list[Tensor], out: Output, *, only: bool) -> None:
+    """Name the tensors of texts, which no such file holds. Raises `UnsupportedError` if ``only`` they match."""
+    if only:
+        raise UnsupportedError(
+            "only tensors of texts match, which are not arrays of numbers: 'pparse get FILE NAME --json' "
+            "shows one of them",
+            path=texts[0].name,
+        )
+    names = ", ".join(tensor.name for tensor in texts[:_NAMED])
+    more = f", and {len(texts) - _NAMED:,} more" if len(texts) > _NAMED else ""
+    out.error(f"note: {count_words(len(texts), 'tensor')} of texts left out: {names}{more}")
+
+
+def _complain(matches: Matcher, out: Output) -> bool:
+    complaints = list(matches.complaints())
+    for complaint in complaints:
+        out.error(complaint)
+    return bool(complaints)
+
+
+def _tell_lost(lost: list[LeftOut], whole: int, out: Output) -> None:
+    """Name the tensors that are not complete."""
+    for entry in lost[:_NAMED]:
+        out.error(f"{entry.name}: {entry.status}: {entry.reason}; left out")
+    if len(lost) > _NAMED:
+        out.error(f"not complete, and left out: {count_words(len(lost) - _NAMED, 'other tensor')}")
+    if lost:
+        written = f"{whole:,} of {count_words(whole + len(lost), 'tensor')} written"
+        out.error(written if whole else "none of the matching tensors is complete: nothing was written")

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from pparse.cli.common import add_option, open_file
-from pparse.cli.exit_codes import DAMAGED, exit_code_for
+from pparse.cli.common import DAMAGED, add_option, exit_code_for, open_file
 from pparse.cli.graph_values import MOST, SHOWN, described, inputs_of, listed, outputs_of, typed_names
 from pparse.display.text import safe
 from pparse.errors import LimitError, UnsupportedError
@@ -159,10 +158,6 @@ def _emit(pieces: Iterable[str], options: Any, out: Output) -> None:
 # -- for people ------------------------------------------------------------------------------------------------------
 
 
-def _field(out: Output, name: str, value: str) -> None:
-    out.line(f"{out.paint(f'{name:11}', 'dim')} {value}")
-
-
 def _nodes(graph: Graph, part: Graph | Selection) -> str:
     count = f"{len(graph.source):,}"
     if isinstance(part, Graph):
@@ -175,29 +170,29 @@ def _summary(
 ) -> None:
     """Print a summary, one field a line."""
     parser = document.parse().parser
-    _field(out, "file", safe(document.path))
-    _field(out, "format", f"{parser.name}: {parser.description}")
+    out.field("file", safe(document.path))
+    out.field("format", f"{parser.name}: {parser.description}")
     if graph is not whole:
-        _field(out, graph.kind, safe(graph.name))
-    _field(out, "nodes", _nodes(graph, part))
+        out.field(graph.kind, safe(graph.name))
+    out.field("nodes", _nodes(graph, part))
     if part is not graph and options.outputs is None:
         hidden = f"{count_words(graph.hidden_count, 'node')} that only save and restore variables (--all shows them)"
-        _field(out, "hidden", hidden)
+        out.field("hidden", hidden)
     operations, edges, control = _counts(graph, part)
-    _field(out, "edges", f"{edges:,}" + (f" ({control:,} of control)" if control else ""))
+    out.field("edges", f"{edges:,}" + (f" ({control:,} of control)" if control else ""))
     shown = [f"{safe(op)} {count:,}" for op, count in list(operations.items())[:SHOWN]]
-    _field(out, "operations", listed(shown, len(operations)))
+    out.field("operations", listed(shown, len(operations)))
     constants = sum(1 for _ in part.constants())
     if constants:
-        _field(out, "constants", f"{constants:,}")
-    _field(out, "inputs", typed_names(graph, inputs_of(graph, part)))
+        out.field("constants", f"{constants:,}")
+    out.field("inputs", typed_names(graph, inputs_of(graph, part)))
     if part is graph and graph.kind == "function":
         _names(out, "results", (f"{name}={text}" if name != text else name for name, text in graph.results.items()))
     else:
-        _field(out, "outputs", typed_names(graph, outputs_of(graph, part)))
+        out.field("outputs", typed_names(graph, outputs_of(graph, part)))
     if graph is whole and options.outputs is None:
         _around(whole, options, out)
-    _field(out, "status", out.status(_status(document, graph)))
+    out.field("status", out.status(_status(document, graph)))
     out.findings([*document.findings, *graph.findings], limit=10)
 
 
@@ -208,7 +203,7 @@ def _around(whole: Graph, options: Any, out: Output) -> None:
             ", ".join(f"{safe(key)}={safe(text)}" for key, text in found.items()) or "nothing"
             for found in (signature.inputs, signature.outputs)
         )
-        _field(out, "signature", f"{safe(name)}: {takes} → {makes}")
+        out.field("signature", f"{safe(name)}: {takes} → {makes}")
     functions = whole.functions
     if functions:
         _names(out, "functions", _shown(whole, functions, options))
@@ -245,7 +240,7 @@ def _names(out: Output, label: str, names: Iterable[str]) -> None:
         count += 1
         if count <= SHOWN:
             shown.append(safe(name))
-    _field(out, label, listed(shown, count))
+    out.field(label, listed(shown, count))
 
 
 # -- for programs ----------------------------------------------------------------------------------------------------

@@ -8,18 +8,17 @@ if FILE has changed, the index is ignored. Other commands use an index elsewhere
 
 from __future__ import annotations
 
-import argparse
 import os
 from copy import copy
 
-from pparse.cli.common import add_option, size
-from pparse.cli.exit_codes import DAMAGED, OK
+from pparse.cli.common import DAMAGED, OK, add_option, size_from
 from pparse.display.text import safe
 from pparse.errors import FormatError, OptionError, PathError, SourceError
 from pparse.limits import Limits, count_words, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import argparse
     from typing import Any, Final
 
     from pparse.cli.output import Output
@@ -45,19 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "--spacing SIZE",
         f"content between two places; smaller: faster reads, larger index ({_SPACING})",
-        type=_spacing,
-        default=_spacing(_SPACING),
+        type=size_from(64 << 10, "64KiB"),  # what gzip_indexing allows, which is not imported here
+        default=_SPACING,
     )
     add_option(parser, "--check", "write nothing; compare the existing index with all of FILE")
     add_option(parser, "--force", "replace an existing file, even if it is not an index")
     add_option(parser, "--json", 'one JSON document ("schema": 1)')
-
-
-def _spacing(text: str) -> int:
-    found = size(text)
-    if found < 64 << 10:  # what gzip_indexing allows, which is not imported here
-        raise argparse.ArgumentTypeError(f"must be at least 64KiB, not {text!r}")
-    return found
 
 
 def run(options: Any, out: Output) -> int:
@@ -147,27 +139,21 @@ def _tell(options: Any, out: Output, path: str, report: IndexReport) -> None:
     """Report what was written."""
     error = report.error
     if options.json:
-        from json import dumps
-
-        out.line(
-            dumps(
-                {
-                    "schema": 1,
-                    "file": options.file,
-                    "output": path,
-                    "points": report.points,
-                    "spacing": options.spacing,
-                    "members": report.members,
-                    "content_size": report.size,
-                    "indexed_bytes": report.end,
-                    "size": report.source,
-                    "index_size": report.file_size,
-                    "complete": error is None,
-                    "reason": None if error is None else error.reason,
-                    "offset": None if error is None else error.offset,
-                }
-            )
-        )
+        found = {
+            "file": options.file,
+            "output": path,
+            "points": report.points,
+            "spacing": options.spacing,
+            "members": report.members,
+            "content_size": report.size,
+            "indexed_bytes": report.end,
+            "size": report.source,
+            "index_size": report.file_size,
+            "complete": error is None,
+            "reason": None if error is None else error.reason,
+            "offset": None if error is None else error.offset,
+        }
+        out.json(found)
         return
     share = f"{100 * report.file_size / report.size:.2f}%" if report.size else "0%"
     out.line(
@@ -180,10 +166,8 @@ def _tell(options: Any, out: Output, path: str, report: IndexReport) -> None:
         error.source = options.file
         out.error(f"{error}; the index of the part before that was written{left}")
     elif report.size > 2 * options.spacing and report.size // report.points > 2 * options.spacing:
-        out.line(
-            f"{out.paint('note', 'dim')}    points are {format_size(report.size // report.points)} apart, since the "
-            "file has few places where decoding can begin"
-        )
+        apart = format_size(report.size // report.points)
+        out.notes([f"points are {apart} apart, since the file has few places where decoding can begin"])
 
 
 def _check(options: Any, out: Output, source: Range) -> int:
@@ -204,22 +188,16 @@ def _check(options: Any, out: Output, source: Range) -> int:
     finally:
         out.progress.clear()
     if options.json:
-        from json import dumps
-
-        out.line(
-            dumps(
-                {
-                    "schema": 1,
-                    "file": options.file,
-                    "index": index.name,
-                    "points": index.points,
-                    "content_size": index.size,
-                    "index_size": index.file_size,
-                    "complete": index.complete,
-                    "sound": True,
-                }
-            )
-        )
+        told = {
+            "file": options.file,
+            "index": index.name,
+            "points": index.points,
+            "content_size": index.size,
+            "index_size": index.file_size,
+            "complete": index.complete,
+            "sound": True,
+        }
+        out.json(told)
     else:
         part = "" if index.complete else f" of the first {index.size:,} bytes"
         out.line(f"{safe(index.name)}: {count_words(index.points, 'point')}{part}, all correct")

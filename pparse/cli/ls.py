@@ -10,13 +10,24 @@ import re
 from operator import methodcaller
 from sys import getsizeof
 
-from pparse.cli.common import add_files, add_json, add_option, add_strict, each_file, open_file, row_of, split_files
-from pparse.cli.exit_codes import BUG, USAGE, exit_code_for
+from pparse.cli.common import (
+    BUG,
+    USAGE,
+    add_files,
+    add_json,
+    add_option,
+    add_strict,
+    each_file,
+    exit_code_for,
+    open_file,
+    split_files,
+)
 from pparse.cli.matching import Matcher
-from pparse.cli.output import Table, parameters_words, report_cut, report_document_cut, report_findings
-from pparse.cli.rows import SORT_UP_TO, Held, in_order, member_weight, tensor_weight
+from pparse.cli.output import JsonRows, Table, parameters_words, report_cut, report_document_cut, report_findings
 from pparse.display.text import safe, shorten
+from pparse.errors import LimitError
 from pparse.findings import Status
+from pparse.lazy import lazy_pattern
 from pparse.limits import count_words, format_size
 from pparse.recovery.document_verdict import all_findings, document_status, findings_of
 from pparse.tensors.status import COMPLETE_WORDS, status_words
@@ -36,6 +47,119 @@ if TYPE_CHECKING:
     from pparse.tree.visit import Member
 
     Row = tuple[Tensor, Status, bool | None]
+
+    from pparse.budget import MemoryBudget
+    from pparse.tensors.tensor import Tensor
+
+# -- Sorted rows of a listing: held and sorted while they are few and small, else streamed in file order ---------------
+
+# Up to this number rows are held and sorted; more are streamed in file order.
+SORT_UP_TO: Final = 20_000
+# Rows may take a quarter of the budget; three quarters if the user asked for an order.
+_PARTS: Final = 4
+# Memory of a member without its name and the data of its format.
+_MEMBER: Final = 600
+
+_NUMBERS: Final = lazy_pattern(r"([0-9]{1,18})")
+
+
+def natural(name: str) -> list[str | int]:
+    """Return a sort key that puts layer 2 before layer 10."""
+    # Text and numbers alternate, so that numbers are only compared with numbers.
+    parts: list[str | int] = list(_NUMBERS.split(name))
+    parts[1::2] = map(int, parts[1::2])
+    return parts
+
+
+def member_weight(member: Member) -> int:
+    """Return about how many bytes of memory a member takes; its format may hold the raw name, too."""
+    return _MEMBER + 2 * getsizeof(member.name)
+
+
+def tensor_weight(tensor: Tensor, each: int) -> int:
+    """Return about how many bytes of memory a tensor takes; ``each`` is the least for its format."""
+    return each + 2 * getsizeof(tensor.name) + 160 * len(tensor.spans) + 32 * len(tensor.shape)
+
+
+class Held:
+    """Rows that are held in ``items``, charged to ``budget`` by their ``weight``, as many as its share has room for.
+
+    At most `SORT_UP_TO` rows, unless the user ``asked`` for an order, which also allows more of the budget.
+    """
+
+    def __init__(self, budget: MemoryBudget, weight: Callable[[Any], int], *, asked: bool = False) -> None:
+        self.items: list[Any] = []
+        self._weight = weight
+        self._asked = asked
+        self._most = budget.limit // _PARTS * (_PARTS - 1 if asked else 1)
+        self._taken = 0
+        self._charge: Charge = budget.charge(0, "the rows that are held to be sorted")
+
+    def fill(self, rows: Iterator[Any]) -> bool:
+        """Take rows while there is room, and one more; return whether those were all."""
+        for row in rows:
+            self.items.append(row)
+            self._taken += self._weight(row)
+            if not self._has_room():
+                return False
+        return True
+
+    def _has_room(self) -> bool:
+        if len(self.items) > SORT_UP_TO and not self._asked:
+            return False
+        if self._taken <= self._charge.amount:
+            return True
+        if self._taken > self._most:
+            return False
+        try:
+            self._charge.resize(self._taken + _STEP)
+        except LimitError:
+            return False
+        return True
+
+    def drain(self) -> Iterator[Any]:
+        """Yield the rows, and release their memory."""
+        self.items.reverse()
+        while self.items:
+            yield self.items.pop()
+        self._charge.release()
+
+
+def in_order(
+    rows: Iterable[Any],
+    how: str | None,
+    held: Held,
+    out: Output,
+    *,
+    name: Any,
+    size: Any,
+    offset: Any,
+    rank: Callable[[Any], int] = lambda item: 0,
+) -> Iterator[Any]:
+    """Return ``rows`` sorted (``how`` None: by rank and name); if they cannot be held, in file order with a note."""
+    stream = iter(rows)
+    if how == "none":
+        return stream
+    key: dict[str | None, Callable[[Any], Any]] = {
+        "size": lambda item: (-size(item), natural(name(item))),
+        "offset": offset,
+        "name": lambda item: natural(name(item)),
+        None: lambda item: (rank(item), natural(name(item))),
+    }
+    return _sorted(stream, key[how], held, out, asked=how is not None)
+
+
+def _sorted(stream: Iterator[Any], key: Callable[[Any], Any], held: Held, out: Output, *, asked: bool) -> Iterator[Any]:
+    if held.fill(stream):
+        held.items.sort(key=key)
+    elif asked:
+        out.error(
+            f"note: more than {len(held.items):,} rows, too many to sort in the memory budget: they are in the "
+            "order of the file; a larger --budget sorts more"
+        )
+    yield from held.drain()
+    yield from stream
+
 
 EXAMPLES: Final = """examples:
   pparse ls model.safetensors
@@ -275,23 +399,13 @@ def tensor_to_dict(tensor: Tensor) -> dict[str, object]:
 
 
 def _tensors_as_json(viewer: Viewer, listing: _Listing, tensors: Iterable[Tensor], options: Any, out: Output) -> int:
-    from json import dumps
-
-    if options.jsonl:
-        for tensor in tensors:
-            out.line(dumps(row_of(options, tensor_to_dict(tensor))))
-    else:
-        out.write(f'{{"schema": 1, "file": {dumps(options.file)}, "format": {dumps(viewer.format)}, "tensors": [')
-        comma = "\n"
-        for tensor in tensors:
-            out.write(f"{comma}{dumps(tensor_to_dict(tensor))}")
-            comma = ",\n"
+    shown = JsonRows(out, options, {"format": viewer.format}, "tensors")
+    for tensor in tensors:
+        shown.add(tensor_to_dict(tensor))
     extent = listing.close()
-    if not options.jsonl:
-        out.line(
-            f'\n], "members": [], "status": "{extent.status}", "extent": {dumps(extent.to_dict())}, '
-            f'"findings": {dumps([finding.to_dict() for finding in findings_of(viewer, extent)])}}}'
-        )
+    if options.json:
+        found = [finding.to_dict() for finding in findings_of(viewer, extent)]
+        shown.end({"members": [], "status": extent.status.value, "extent": extent.to_dict(), "findings": found})
     return exit_code_for(viewer.findings, damaged=not extent.is_sound, strict=options.strict)
 
 
@@ -465,14 +579,7 @@ def archive_member_to_dict(note: Any) -> dict[str, object]:
 
 
 def _members_as_json(document: Extraction, rows: Iterable[Member], counted: _Counted, options: Any, out: Output) -> int:
-    from json import dumps
-
-    if not options.jsonl:
-        out.write(
-            f'{{"schema": 1, "file": {dumps(options.file)}, "format": {dumps(document.format)}, '
-            '"tensors": [], "members": ['
-        )
-    comma = "\n"
+    shown = JsonRows(out, options, {"format": document.format, "tensors": []}, "members")
     for member in rows:
         row: dict[str, object] = {
             "name": member.name,
@@ -481,17 +588,12 @@ def _members_as_json(document: Extraction, rows: Iterable[Member], counted: _Cou
             "kind": member.kind,
             **archive_member_to_dict(member.note),
         }
-        reason = member.reason
-        if reason:
-            row["reason"] = reason
-        if options.jsonl:
-            out.line(dumps(row_of(options, row)))
-        else:
-            out.write(f"{comma}{dumps(row)}")
-            comma = ",\n"
+        if member.reason:
+            row["reason"] = member.reason
+        shown.add(row)
     status = _status_of(document, counted)
-    if not options.jsonl:
-        found = dumps([finding.to_dict() for finding in all_findings(document, status)])
-        out.line(f'\n], "status": "{status}", "findings": {found}}}')
+    if options.json:
+        found = [finding.to_dict() for finding in all_findings(document, status)]
+        shown.end({"status": status.value, "findings": found})
     damaged = counted.damaged or status in (Status.TRUNCATED, Status.DAMAGED)
     return exit_code_for(document.findings, damaged=damaged, strict=options.strict)

@@ -18,10 +18,8 @@ from pparse.cli.chunking import (
     is_special,
     refuse_existing,
     tell_folder,
-    tell_notes,
 )
-from pparse.cli.common import add_option, open_file
-from pparse.cli.exit_codes import DAMAGED, OK, USAGE, exit_code_of
+from pparse.cli.common import DAMAGED, OK, USAGE, add_option, exit_code_of, open_file
 from pparse.display.text import safe
 from pparse.errors import Fault, FormatError, MalformedError, OptionError, PparseError, SourceError
 from pparse.limits import count_words, format_size
@@ -179,10 +177,7 @@ def _warnings(report: MergeReport) -> list[str]:
 def _tell(options: Any, out: Output, report: MergeReport, folder: FolderReport | None, notes: list[str]) -> None:
     """Report what was written."""
     if options.json:
-        from json import dumps
-
         found = {
-            "schema": 1,
             "file": options.file,
             "output": report.path,
             "type": report.type,
@@ -194,12 +189,12 @@ def _tell(options: Any, out: Output, report: MergeReport, folder: FolderReport |
             **folder_to_dict(folder),
             "notes": notes,
         }
-        out.write(dumps(found) + "\n")
+        out.json(found)
         return
     chunks = count_words(report.chunks, "chunk")
     out.line(f"{safe(report.path)}: {safe(report.type)}, {format_size(report.size)}, of {chunks}")
     if folder is not None:
         tell_folder(folder, out)
-        tell_notes(_warnings(report), out)
+        out.notes(_warnings(report))
     else:
-        tell_notes(notes, out)
+        out.notes(notes)

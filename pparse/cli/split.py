@@ -20,10 +20,8 @@ from pparse.cli.chunking import (
     refuse_existing,
     share,
     tell_folder,
-    tell_notes,
 )
-from pparse.cli.common import add_option, open_file, size
-from pparse.cli.exit_codes import OK, USAGE
+from pparse.cli.common import OK, USAGE, add_option, open_file, size_from
 from pparse.display.text import safe
 from pparse.errors import FormatError, OptionError, PparseError, SplitError
 from pparse.limits import count_words, format_size
@@ -60,8 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "--max-size SIZE",
         f"the largest message chunk ({_DEFAULT})",
-        type=_max_size,
-        default=_max_size(_DEFAULT),
+        type=size_from(1, "one byte"),
+        default=_DEFAULT,
     )
     add_option(
         parser,
@@ -71,13 +69,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_riegeli_options,
     )
     add_folder_arguments(parser)
-
-
-def _max_size(text: str) -> int:
-    found = size(text)
-    if found < 1:
-        raise argparse.ArgumentTypeError(f"must be at least one byte, not {text!r}")
-    return found
 
 
 def _riegeli_options(text: str) -> str:
@@ -213,10 +204,7 @@ def _tell(options: Any, out: Output, report: SplitReport, folder: FolderReport |
         lowered = f"--max-size was lowered to {report.limit:,} (2 GiB - 1): protobuf cannot parse a larger message"
         notes.append(lowered)
     if options.json:
-        from json import dumps
-
         found = {
-            "schema": 1,
             "file": options.file,
             "output": report.path,
             "type": report.type,
@@ -231,7 +219,7 @@ def _tell(options: Any, out: Output, report: SplitReport, folder: FolderReport |
             **folder_to_dict(folder),
             "notes": notes,
         }
-        out.write(dumps(found) + "\n")
+        out.json(found)
         return
     whole = f"{safe(report.path)}: {safe(report.type)}, {format_size(report.message_size)}"
     if report.chunked:
@@ -249,4 +237,4 @@ def _tell(options: Any, out: Output, report: SplitReport, folder: FolderReport |
     if folder is not None:
         tell_folder(folder, out)
     else:
-        tell_notes(notes, out)
+        out.notes(notes)
