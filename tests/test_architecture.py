@@ -250,12 +250,12 @@ def test_library_code_neither_prints_nor_swallows() -> None:
 # them is read and what stands in a folder are the business of `pparse.data` (`local`, and the members of `Data`).
 OWN_PATHS = {
     "pparse": "finds its parsers and viewers in a clone",
-    "pparse.cli.chunking": "-o of split and merge",
+    "pparse.cli.merge": "-o of split and merge",
     "pparse.cli.get_node": "-o of get",
     "pparse.cli.get_tensor": "-o of get",
     "pparse.cli.index": "-o of index",
     "pparse.cli.split": "-o of split",
-    "pparse.cli.writing": "-o of any command",
+    "pparse.cli.output": "-o of any command",
     "pparse.compressed.gzip_index": "where the cache of indexes is",
     "pparse.conversion.workspace": "writes the files of a conversion",
     "pparse.proto_splitter.fingerprint": "writes fingerprint.pb",

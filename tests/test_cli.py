@@ -566,8 +566,7 @@ def test_ls_sorts_numbers_as_numbers(run, model):
 
 
 def test_ls_streams_long_lists_in_file_order(run, several, monkeypatch):
-    for module in ("ls", "rows"):
-        monkeypatch.setattr(f"pparse.cli.{module}.SORT_UP_TO", 5_000)
+    monkeypatch.setattr("pparse.cli.ls.SORT_UP_TO", 5_000)
     ran = run("ls", several, "-q")
     assert ran.lines == [f"layers.{(number * 7919) % 6_000}.weight" for number in range(6_000)]
     assert run("ls", several, "-q", "--sort", "name").lines == [f"layers.{number}.weight" for number in range(6_000)]
@@ -1095,13 +1094,13 @@ def test_a_folder_format_on_a_file_and_the_reverse(run, model):
 def test_progress_is_for_terminals_and_for_the_patient(capsys, monkeypatch, model):
     import sys
 
-    from pparse.cli import progress
+    from pparse.cli import output
 
     now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    silent = progress.Progress()
+    monkeypatch.setattr(output.time, "monotonic", lambda: now[0])
+    silent = output.Progress()
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    shown = progress.Progress()
+    shown = output.Progress()
     for second, done in ((0.1, 1 << 20), (0.4, 2 << 20), (0.6, 3 << 20), (0.65, 4 << 20), (0.8, 5 << 20)):
         now[0] = second
         silent(done, 8 << 20, "reading")

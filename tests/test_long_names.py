@@ -9,7 +9,7 @@ import tracemalloc
 import pytest
 
 import pparse
-from pparse.cli.rows import Held, in_order
+from pparse.cli.ls import Held, in_order
 from pparse.data.file_object import StreamData
 from pparse.errors import PathError, SourceError
 from pparse.findings import KEPT_PATH, KEPT_REASON, Finding, FindingList

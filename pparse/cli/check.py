@@ -9,15 +9,18 @@ it, or the command line. Exit code 2 if there is no digest to compare with.
 
 from __future__ import annotations
 
-from pparse.cli.common import add_files, add_json, each_file, open_file, row_of
-from pparse.cli.exit_codes import DAMAGED, OK, USAGE
+import re
+
+from pparse.cli.common import DAMAGED, OK, USAGE, add_files, add_json, add_option, each_file, open_file, row_of
 from pparse.cli.output import cut_to_dict, report_cut, report_document_cut
+from pparse.data import files
 from pparse.display.text import safe
 from pparse.document.beside import not_looked_at, unfinished
 from pparse.document.opening import outermost_file
 from pparse.document.registry import model_extensions, viewer_for
-from pparse.errors import OptionError
+from pparse.errors import OptionError, PathError, PparseError
 from pparse.findings import Finding, Severity, Status
+from pparse.lazy import lazy_pattern
 from pparse.limits import count_words
 from pparse.recovery.document_verdict import BROKEN, all_findings, compared, document_status, findings_of
 
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.cli.output import Output
+    from pparse.data.base import Data
     from pparse.document.extraction import Extraction
 
 # What the last line says.
@@ -53,21 +57,21 @@ EXAMPLES: Final = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_files(parser)
-    parser.add_argument(
+    add_option(
+        parser,
         "--strict",
-        action="store_true",
-        help="warnings count as errors, and so does what the format's own reader would refuse, if its rules are known",
+        "warnings count as errors, and so does what the format's own reader would refuse, if its rules are known",
     )
-    parser.add_argument(
-        "--sha256",
+    add_option(
+        parser,
+        "--sha256 EXPECTED",
+        "compare the digest: with one found beside the file, or with EXPECTED (64 hex digits, "
+        "or the path of an LFS pointer or SHA256SUMS file; a path needs --sha256=PATH)",
         nargs="?",
         const="",
-        metavar="EXPECTED",
-        help="compare the digest: with one found beside the file, or with EXPECTED (64 hex digits, "
-        "or the path of an LFS pointer or SHA256SUMS file; a path needs --sha256=PATH)",
     )
-    parser.add_argument("-R", "--recursive", action="store_true", help="also check the documents inside an archive")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no output, only the exit code")
+    add_option(parser, "-R --recursive", "also check the documents inside an archive")
+    add_option(parser, "-q --quiet", "no output, only the exit code")
     add_json(parser, lines="findings")
 
 
@@ -88,18 +92,17 @@ def run(options: Any, out: Output) -> int:
 
     if len(options.files) > 1 and options.sha256 and len(options.sha256) == 64 and not exists(options.sha256):
         raise OptionError("one digest cannot match several files; name one file, or a list of digests")
-    options.verdicts = []
-    code = each_file(options, out, _check)
+    codes = []
+
+    def check_one(options: Any, out: Output) -> int:
+        codes.append(_check(options, out))
+        return codes[-1]
+
+    code = each_file(options, out, check_one)
     if options.several and not (options.quiet or options.json or options.jsonl):
-        good = options.verdicts.count(OK)
+        good = codes.count(OK)
         out.line()
         out.line(f"{count_words(len(options.files), 'file')}: {good:,} ok, {len(options.files) - good:,} not")
-    return code
-
-
-def _check(options: Any, out: Output) -> int:
-    code = _check_one(options, out)
-    options.verdicts.append(code)
     return code
 
 
@@ -146,7 +149,7 @@ class _Tally:
         return f" ({', '.join(found)})" if found else ""
 
 
-def _check_one(options: Any, out: Output) -> int:
+def _check(options: Any, out: Output) -> int:
     if not options.recursive:  # everything is decoded in order anyway: jumping ahead with an index would add to that
         options.options = [("index", "none"), *options.options]
     with open_file(options, out) as document:
@@ -169,25 +172,18 @@ def _check_one(options: Any, out: Output) -> int:
         damaged = tally.is_broken or odd or status in BROKEN
         rules = viewer.rules if options.strict and viewer is not None else ""
         if options.json:
-            from json import dumps
-
-            out.line(
-                dumps(
-                    {
-                        "schema": 1,
-                        "file": options.file,
-                        "format": document.format,
-                        "strict": options.strict,
-                        "rules": rules or None,
-                        "status": status.value,
-                        "ok": not damaged and not tally.limits and not tally.unasked,
-                        "extent": extent.to_dict() if extent is not None else None,
-                        **(cut_to_dict(document, status) if extent is None else {}),
-                        "findings": shown,
-                    },
-                    indent=2,
-                )
-            )
+            found = {
+                "file": options.file,
+                "format": document.format,
+                "strict": options.strict,
+                "rules": rules or None,
+                "status": status.value,
+                "ok": not damaged and not tally.limits and not tally.unasked,
+                "extent": extent.to_dict() if extent is not None else None,
+                **(cut_to_dict(document, status) if extent is None else {}),
+                "findings": shown,
+            }
+            out.json(found, indent=2)
         elif not options.quiet and not options.jsonl:
             if extent is not None:
                 report_cut(out, extent, document, most=None)
@@ -231,6 +227,145 @@ def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
 
         yield from findings_below(document, strict=options.strict)
     if options.sha256 is not None:
-        from pparse.cli.digest import check_digests
-
         yield from check_digests(document, options.sha256)
+
+
+# -- SHA-256 of whole files, and where to find the expected digest -----------------------------------------------------
+
+# Sources, in this order: the command line; the blob's name in a Hugging Face cache (a symbolic link to
+# ``blobs/<sha256>``); the metadata that ``huggingface_hub`` keeps for a download (second line of
+# ``.cache/huggingface/download/NAME.metadata``); ``NAME.sha256`` beside the file; a line of ``SHA256SUMS`` (or the
+# other usual names) there; an LFS pointer ``NAME.pointer`` there.
+
+_HEX: Final = lazy_pattern(r"[0-9a-fA-F]{64}")
+_POINTER: Final = lazy_pattern(r"^oid sha256:([0-9a-f]{64})\s*$", re.MULTILINE)
+_POINTER_SIZE: Final = lazy_pattern(r"^size (\d{1,18})\s*$", re.MULTILINE)
+_SUM_LINE: Final = lazy_pattern(r"^\\?([0-9a-fA-F]{64})[ \t]+[ *]?(.+?)\s*$", re.MULTILINE)
+_BSD_LINE: Final = lazy_pattern(r"^SHA256 \((.+)\) = ([0-9a-fA-F]{64})\s*$", re.MULTILINE)
+_SUM_FILES: Final = (
+    "SHA256SUMS",
+    "SHA256SUMS.txt",
+    "SHA256SUM",
+    "sha256sums.txt",
+    "sha256sum.txt",
+    "checksums.sha256",
+    "checksums.txt",
+)
+_MAX_TEXT: Final = 16 << 20
+
+
+def check_digests(document: Extraction, expected: str) -> Iterator[Finding]:
+    """Compare the file of the document, or each of its shards, with its digest; yield one finding per file."""
+    files = _files(document)
+    if expected and _HEX.fullmatch(expected) and len(files) > 1:
+        raise PathError("one digest cannot match several shards; give a SHA256SUMS file", path=expected)
+    for name, data in files:
+        yield _compare(document, name, data, expected)
+
+
+def _files(document: Extraction) -> list[tuple[str, Data | None]]:
+    container = document.parse().container
+    if container is None or not container.is_set:
+        data = document.data
+        whole = data.is_file and (document.start, document.end) == (0, data.size)
+        return [(document.name, data if whole else None)]
+    found: list[tuple[str, Data | None]] = []
+    for name in container.shard_names():
+        try:
+            shard = container.shard(name).data
+        except PparseError:
+            continue  # a missing shard is a finding already
+        found.append((name, shard if shard.is_file else None))
+    return found
+
+
+def _compare(document: Extraction, name: str, data: Data | None, expected: str) -> Finding:
+    if data is None or data.path is None:
+        return Finding("no-digest", "there is no file to hash", severity=Severity.WARNING, source=name)
+    wanted, origin, size = _expected(data.path, expected)
+    if wanted is None and expected:
+        return Finding("no-digest", f"{expected} has no digest for this file", source=name)
+    if wanted is None:
+        reason = "no digest was found: no cache blob name, SHA256SUMS line, .sha256 file or LFS pointer"
+        return Finding("no-digest", reason, severity=Severity.WARNING, source=name)
+    if size is not None and size != data.size:
+        return Finding("digest", f"the size differs from that of {origin}", source=name, wanted=size, got=data.size)
+    got = digest(document, data)
+    if got != wanted:
+        reason = f"the SHA-256 differs from that of {origin}"
+        return Finding("digest", reason, source=name, wanted=wanted, got=got, offset=0, length=data.size)
+    return Finding("digest", f"the SHA-256 is that of {origin}", severity=Severity.NOTE, source=name, got=got)
+
+
+def digest(document: Extraction, data: Data) -> str:
+    """Return the SHA-256 of a whole file, read as a stream."""
+    import hashlib
+
+    session = document.session
+    sha = hashlib.sha256()
+    total = data.size or 0
+    buffer = bytearray(1 << 20)
+    view = memoryview(buffer)
+    done = 0
+    while done < total:
+        session.check_cancelled()
+        got = data.preadinto(done, view)
+        sha.update(view[:got])
+        done += got
+        if session.progress is not None:
+            session.progress(done, total, f"SHA-256 of {files.name_of(data.name)}")
+    data.check_unchanged()
+    return sha.hexdigest()
+
+
+def _expected(path: str, said: str) -> tuple[str | None, str, int | None]:
+    """Return the expected digest, where it comes from, and the expected size if known."""
+    if said:
+        if _HEX.fullmatch(said):
+            return said.lower(), "the command line", None
+        text = _read_text(said)
+        if text is None:
+            raise PathError("neither 64 hex digits nor a file that can be read", path=said)
+        return _from_text(text, files.name_of(path), said)
+    blob = files.linked_name(path)
+    if blob is not None and _HEX.fullmatch(blob):
+        return blob.lower(), "its name in the cache", None
+    folder, name = files.split(path)
+    text = _read_text(files.inside(folder, ".cache", "huggingface", "download", name + ".metadata"))
+    lines = text.splitlines() if text else []
+    if len(lines) > 1 and _HEX.fullmatch(lines[1].strip()):
+        return lines[1].strip().lower(), "the metadata of the download", None
+    for candidate in (name + ".sha256", *_SUM_FILES, name + ".pointer"):
+        text = _read_text(files.inside(folder, candidate))
+        if text is not None:
+            found = _from_text(text, name, candidate)
+            if found[0] is not None:
+                return found
+    return None, "", None
+
+
+def _read_text(path: str) -> str | None:
+    try:
+        with files.open_file(path) as data:
+            size = data.size or 0
+            if size > _MAX_TEXT:
+                return None
+            text = data.read_exact(0, size).decode("utf-8", "replace")
+    except PparseError:  # there is none, or it changes just now
+        return None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _from_text(text: str, name: str, origin: str) -> tuple[str | None, str, int | None]:
+    pointer = _POINTER.search(text)
+    if text.startswith("version https://git-lfs") and pointer is not None:
+        size = _POINTER_SIZE.search(text)
+        return pointer[1], f"the LFS pointer {origin}", int(size[1]) if size is not None else None
+    lines = [(match[2], match[1]) for match in _SUM_LINE.finditer(text)]
+    lines += [(match[1], match[2]) for match in _BSD_LINE.finditer(text)]
+    for listed, value in lines:
+        if listed == name or listed.endswith("/" + name):
+            return value.lower(), f"its line in {origin}", None
+    if _HEX.fullmatch(text.strip()):
+        return text.strip().lower(), origin, None
+    return None, "", None

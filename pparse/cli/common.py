@@ -7,18 +7,64 @@ import gc
 import os
 import sys
 
-from pparse.cli.exit_codes import BUG, USAGE, exit_code_of, exit_code_of_several
-from pparse.errors import PparseError, SourceError
+from pparse.errors import (
+    CancelledError,
+    ClosedError,
+    EngineError,
+    FormatError,
+    LimitError,
+    NothingThereError,
+    OptionError,
+    PathError,
+    PparseError,
+    SourceError,
+    UnsupportedError,
+)
+from pparse.findings import Severity
 from pparse.limits import MIB, Limits, parse_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterable
     from types import ModuleType
-    from typing import Any
+    from typing import Any, Final
 
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
+    from pparse.findings import Finding
+
+# -- The exit codes of the command line, and which error or finding leads to which -------------------------------------
+
+OK: Final = 0
+BUG: Final = 1
+USAGE: Final = 2
+UNKNOWN_FORMAT: Final = 3
+DAMAGED: Final = 4
+
+# Of several files: the first of these that one of them has.
+_WORST: Final = (BUG, USAGE, UNKNOWN_FORMAT, DAMAGED)
+
+
+def exit_code_of(error: PparseError) -> int:
+    """Return the exit code for an error that ended a command."""
+    if isinstance(error, NothingThereError):
+        return DAMAGED
+    if isinstance(error, FormatError):
+        return UNKNOWN_FORMAT
+    if isinstance(error, SourceError | PathError | OptionError | LimitError | UnsupportedError | CancelledError):
+        return USAGE
+    return BUG if isinstance(error, EngineError | ClosedError) else DAMAGED
+
+
+def exit_code_for(findings: Iterable[Finding], *, damaged: bool = False, strict: bool = False) -> int:
+    """Return 4 if something is wrong with the file, else 0. With ``strict``, warnings count, too."""
+    counted = (Severity.ERROR, Severity.WARNING) if strict else (Severity.ERROR,)
+    return DAMAGED if damaged or any(finding.severity in counted for finding in findings) else OK
+
+
+def exit_code_of_several(codes: Collection[int]) -> int:
+    """Return the exit code of a command for several files from the ``codes`` of each."""
+    return next((code for code in _WORST if code in codes), OK)
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -127,6 +173,22 @@ def _parse(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Na
     return options
 
 
+def add_option(parser: argparse._ActionsContainer, words: str, text: str, **more: Any) -> None:
+    """Declare an option as the help shows it: ``-o --output OUT``; without a word for a value, it is a switch.
+
+    ``--include GLOB ...`` may be given several times. ``text`` is its help.
+    """
+    flags = [word for word in words.split() if word.startswith("-")]
+    values = words.split()[len(flags) :]
+    if values:
+        more["metavar"] = values[0]
+    elif "choices" not in more:
+        more["action"] = "store_true"
+    if values[1:]:
+        more |= {"action": "append", "default": []}
+    parser.add_argument(*flags, help=text, **more)
+
+
 def add_files(parser: argparse.ArgumentParser, more: str = "") -> None:
     """Declare FILE, one or more; ``more`` describes arguments that are not files."""
     parser.add_argument("files", metavar="FILE", nargs="+", help=f"files, folders, or outer::inner{more}")
@@ -206,13 +268,6 @@ def _limit(text: str) -> tuple[str, int]:
     return name, found
 
 
-def _budget(text: str) -> int:
-    found = size(text)
-    if found < MIB:
-        raise argparse.ArgumentTypeError(f"must be at least 1MiB, not {text!r}")
-    return found
-
-
 def size(text: str) -> int:
     """Parse a size for argparse."""
     try:
@@ -221,38 +276,37 @@ def size(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+def size_from(least: int, words: str) -> Callable[[str], int]:
+    """Return what parses a size for argparse that is at least so many bytes."""
+
+    def parse(text: str) -> int:
+        found = size(text)
+        if found < least:
+            raise argparse.ArgumentTypeError(f"must be at least {words}, not {text!r}")
+        return found
+
+    return parse
+
+
 def add_common(parser: argparse.ArgumentParser) -> None:
     """Add the options shared by all commands on a file."""
     group = parser.add_argument_group("common options")
-    group.add_argument("-f", "--format", metavar="NAME", help="read it as this format (see 'pparse formats')")
-    group.add_argument(
-        "-O",
-        dest="options",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        type=_key_value,
-        help="an option of the format; repeatable",
+    add_option(group, "-f --format NAME", "read it as this format (see 'pparse formats')")
+    add_option(group, "-O KEY=VALUE ...", "an option of the format; repeatable", dest="options", type=_key_value)
+    add_option(
+        group, "--budget SIZE", "memory for caches and buffers (64MiB)", type=size_from(MIB, "1MiB"), default=64 * MIB
     )
-    group.add_argument(
-        "--budget", metavar="SIZE", type=_budget, default=64 * MIB, help="memory for caches and buffers (64MiB)"
+    add_option(group, "--scratch DIR", "folder for scratch files, if a format needs them")
+    add_option(
+        group, "--limit NAME=N ...", "lift a limit that an error message named; repeatable", dest="limits", type=_limit
     )
-    group.add_argument("--scratch", metavar="DIR", help="folder for scratch files, if a format needs them")
-    group.add_argument(
-        "--limit",
-        dest="limits",
-        metavar="NAME=N",
-        action="append",
-        default=[],
-        type=_limit,
-        help="lift a limit that an error message named; repeatable",
-    )
-    group.add_argument("--trace-io", action="store_true", help="report on stderr which bytes were read")
-    group.add_argument(
+    add_option(group, "--trace-io", "report on stderr which bytes were read")
+    add_option(
+        group,
         "--color",
+        "colour status words (auto: on a terminal, unless NO_COLOR is set)",
         choices=("auto", "always", "never"),
         default="auto",
-        help="colour status words (auto: on a terminal, unless NO_COLOR is set)",
     )
 
 
@@ -291,12 +345,12 @@ def open_file(options: Any, out: Any) -> Extraction:
 
 def add_strict(parser: argparse.ArgumentParser) -> None:
     """Add ``--strict``, for commands that do not apply the rules of a reference reader."""
-    parser.add_argument("--strict", action="store_true", help="exit code 4 for warnings, too")
+    add_option(parser, "--strict", "exit code 4 for warnings, too")
 
 
 def add_json(parser: argparse.ArgumentParser, *, lines: str | None = None) -> None:
     """Add ``--json``, and ``--jsonl`` if ``lines`` says what its lines are."""
     group = parser.add_mutually_exclusive_group()
-    group.add_argument("--json", action="store_true", help='one JSON document ("schema": 1)')
+    add_option(group, "--json", 'one JSON document ("schema": 1)')
     if lines is not None:
-        group.add_argument("--jsonl", action="store_true", help=f"one JSON object a line: {lines}")
+        add_option(group, "--jsonl", f"one JSON object a line: {lines}")

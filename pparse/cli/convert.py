@@ -8,8 +8,7 @@ has its name before everything is written and found to be whole. If it is stoppe
 
 from __future__ import annotations
 
-from pparse.cli.common import add_json, open_file, size
-from pparse.cli.exit_codes import DAMAGED, OK
+from pparse.cli.common import DAMAGED, OK, add_json, add_option, open_file, size
 from pparse.cli.matching import Matcher
 from pparse.cli.output import to_resume
 from pparse.cli.streams import without_waiting
@@ -49,62 +48,50 @@ _NAMED: Final = 20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", metavar="SOURCE", help="a file, a folder, an index of shards, or outer::inner")
-    parser.add_argument("-o", "--output", metavar="TARGET", required=True, help="the file to write")
-    parser.add_argument(
-        "--to",
-        choices=("safetensors", "npz", "gguf"),
-        default=None,
-        help="what to write, if the extension does not say it",
+    add_option(parser, "-o --output TARGET", "the file to write", required=True)
+    add_option(
+        parser, "--to", "what to write, if the extension does not say it", choices=("safetensors", "npz", "gguf")
     )
-    parser.add_argument(
-        "--max-shard-size",
-        metavar="SIZE",
+    add_option(
+        parser,
+        "--max-shard-size SIZE",
+        "write a set of files NAME-00001-of-00003.safetensors with an index, with at most SIZE of tensors in each",
         type=size,
-        default=None,
-        help="write a set of files NAME-00001-of-00003.safetensors with an index, with at most SIZE of tensors in each",
     )
-    parser.add_argument(
-        "--dtype",
-        metavar="TYPE",
-        help="cast floating tensors (to the nearest, ties to even): float64, float32, float16, bfloat16; for "
+    add_option(
+        parser,
+        "--dtype TYPE",
+        "cast floating tensors (to the nearest, ties to even): float64, float32, float16, bfloat16; for "
         "safetensors and npz also float8_e4m3fn, float8_e5m2 and their fnuz; for GGUF also Q8_0, for tensors with rows "
         "that 32 divides",
     )
-    parser.add_argument(
+    add_option(
+        parser,
         "--dequantize",
-        action="store_true",
-        help="write what quantised tensors stand for, as float32 or --dtype: codes multiplied by the scales that the "
+        "write what quantised tensors stand for, as float32 or --dtype: codes multiplied by the scales that the "
         "source has for them, which are left out. Without it, codes and scales stay as they are",
     )
-    parser.add_argument(
-        "--rename",
-        metavar="OLD=NEW",
-        action="append",
-        default=[],
-        help="names that begin with OLD begin with NEW; or with one * on both sides, for whole names. The first that "
+    add_option(
+        parser,
+        "--rename OLD=NEW ...",
+        "names that begin with OLD begin with NEW; or with one * on both sides, for whole names. The first that "
         "fits a name counts; repeatable",
     )
-    parser.add_argument(
-        "--include", metavar="GLOB", action="append", default=[], help="only tensors that match; repeatable"
-    )
-    parser.add_argument(
-        "--exclude", metavar="GLOB", action="append", default=[], help="no tensors that match; repeatable"
-    )
-    parser.add_argument(
+    add_option(parser, "--include GLOB ...", "only tensors that match; repeatable")
+    add_option(parser, "--exclude GLOB ...", "no tensors that match; repeatable")
+    add_option(
+        parser,
         "--skip-damaged",
-        action="store_true",
-        help="leave out tensors that are damaged, truncated or missing, instead of writing nothing (exit code 4)",
+        "leave out tensors that are damaged, truncated or missing, instead of writing nothing (exit code 4)",
     )
-    parser.add_argument(
+    add_option(
+        parser,
         "--skip-unsupported",
-        action="store_true",
-        help="leave out tensors that the target cannot hold, such as texts, instead of writing nothing",
+        "leave out tensors that the target cannot hold, such as texts, instead of writing nothing",
     )
-    parser.add_argument(
-        "--dedupe", action="store_true", help="write tensors with the same bytes once; the metadata names the others"
-    )
-    parser.add_argument("--force", action="store_true", help="replace existing files")
-    parser.add_argument("-n", "--dry-run", action="store_true", help="only say what would be written")
+    add_option(parser, "--dedupe", "write tensors with the same bytes once; the metadata names the others")
+    add_option(parser, "--force", "replace existing files")
+    add_option(parser, "-n --dry-run", "only say what would be written")
     add_json(parser)
     parser.set_defaults(jsonl=False)
 
@@ -177,11 +164,9 @@ def run(options: Any, out: Output) -> int:
 def _tell_refused(error: NotWholeError, document: Extraction, options: Any, out: Output) -> None:
     """Say why nothing was written, and name the tensors that stand in the way."""
     if options.json:
-        from json import dumps
-
         lost = [{"name": name, "status": status, "reason": reason} for name, status, reason in error.lost]
-        known = {"schema": 1, "file": options.file, "output": options.output}
-        out.line(dumps({**known, "error": error.reason, "code": DAMAGED, "left_out": lost}))
+        known = {"file": options.file, "output": options.output}
+        out.json({**known, "error": error.reason, "code": DAMAGED, "left_out": lost})
         return
     out.error(str(error))
     for name, status, reason in error.lost[:_NAMED]:
@@ -195,9 +180,7 @@ def _tell_refused(error: NotWholeError, document: Extraction, options: Any, out:
 def _tell(report: Report, document: Extraction, options: Any, out: Output) -> None:
     """Report what was written."""
     if options.json:
-        from json import dumps
-
-        out.line(dumps({"schema": 1, "file": options.file, "output": options.output, **report.to_dict()}))
+        out.json({"file": options.file, "output": options.output, **report.to_dict()})
         return
     for file in report.files:
         what = f"{count_words(file.tensors, 'tensor')}, " if file.tensors or len(report.files) == 1 else ""
@@ -215,8 +198,7 @@ def _tell(report: Report, document: Extraction, options: Any, out: Output) -> No
     if report.aliases:
         count = count_words(len(report.aliases), "name")
         notes.append(f"{count} of tensors with the same bytes: only in the metadata, with the name that was kept")
-    for note in notes:
-        out.line(f"{out.paint('note', 'dim')}    {safe(note)}")
+    out.notes(notes)
     for rule in report.unused_renames:
         out.error(f"warning: --rename {rule} changed no name: no tensor fits that an earlier rule did not take")
     _tell_left_out(report.left_out, out)

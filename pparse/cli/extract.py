@@ -7,19 +7,17 @@ members are written. If it is stopped, the same command continues.
 
 from __future__ import annotations
 
-from pparse.cli.common import add_strict, open_file
-from pparse.cli.exit_codes import USAGE
+from pparse.cli.common import USAGE, add_option, open_file
 from pparse.cli.recover import (
     FileTable,
     add_target_arguments,
     exit_code,
     outcome_to_dict,
     tell_course,
-    tell_full,
-    tell_interrupted,
+    telling_how_to_go_on,
 )
 from pparse.display.text import safe
-from pparse.errors import LimitError, SourceError, UnsupportedError
+from pparse.errors import UnsupportedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,13 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "members", metavar="MEMBER", nargs="*", help="only these members: names as 'pparse ls' prints them, or globs"
     )
-    parser.add_argument("-o", "--output", metavar="DIR", required=True, help="the folder to write to, new or empty")
-    parser.add_argument("-R", "-r", "--recursive", action="store_true", help="enter archives inside the archive")
-    add_target_arguments(parser)
-    add_strict(parser)
-    parser.add_argument("-v", "--verbose", action="store_true", help="show every file, not only incomplete ones")
-    parser.add_argument("-q", "--quiet", action="store_true", help="print only errors")
-    parser.add_argument("--json", action="store_true", help='print the summary as one JSON document ("schema": 1)')
+    add_option(parser, "-o --output DIR", "the folder to write to, new or empty", required=True)
+    add_option(parser, "-R -r --recursive", "enter archives inside the archive")
+    add_target_arguments(parser, "show every file, not only incomplete ones")
 
 
 def run(options: Any, out: Output) -> int:
@@ -60,9 +54,9 @@ def run(options: Any, out: Output) -> int:
 
     with open_file(options, out) as document:
         _refuse_others(document)
-        listing = FileTable(out, quiet=options.quiet or options.json, every=options.verbose, keep=options.json)
+        listing = FileTable(out, options)
         wanted = _Wanted(options.members)
-        try:
+        with telling_how_to_go_on(options, out, listing):
             outcome = extract(
                 document,
                 options.output,
@@ -73,22 +67,10 @@ def run(options: Any, out: Output) -> int:
                 tell=listing.add,
                 begin_again=listing.begin_again,
             )
-        except LimitError:
-            listing.close()
-            out.error(f"stopped at a limit; the files written so far are in {options.output}")
-            raise
-        except KeyboardInterrupt:
-            tell_interrupted(options, out, listing)
-            raise
-        except SourceError as error:
-            tell_full(options, out, listing, error)
-            raise
         listing.confirm(outcome.confirmed)
         listing.close()
         if options.json:
-            from json import dumps
-
-            out.line(dumps(outcome_to_dict(options, outcome, document.findings, listing.kept)))
+            out.json(outcome_to_dict(options, outcome, document.findings, listing.kept))
         elif not options.quiet:
             out.line(f"{outcome.summary} in {safe(options.output)}")
             out.findings(document.findings, limit=10)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pparse.cli.common import add_json
-from pparse.cli.exit_codes import OK, UNKNOWN_FORMAT
+from pparse.cli.common import OK, UNKNOWN_FORMAT, add_json, add_option
 from pparse.cli.output import Table
 from pparse.display.text import safe
 from pparse.document.named_formats import NAMED, NOT_YET, Named, named_as, named_by
@@ -28,8 +27,8 @@ EXAMPLES: Final = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("name", metavar="NAME", nargs="?", help="show everything about one format (name or extension)")
-    parser.add_argument("-q", "--quiet", action="store_true", help="names only")
-    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colours")
+    add_option(parser, "-q --quiet", "names only")
+    add_option(parser, "--color", "colours", choices=("auto", "always", "never"), default="auto")
     add_json(parser)
 
 
@@ -43,19 +42,8 @@ def run(options: Any, out: Output) -> int:
     names = [options.name] if options.name is not None else registry.names()
     rows = [_describe(parser_class(registry, name)) for name in names]
     if options.json:
-        from json import dumps
-
-        out.line(
-            dumps(
-                {
-                    "schema": 1,
-                    "formats": rows,
-                    "named": [known.to_dict() for known in NAMED],
-                    "failed": registry.failed,
-                },
-                indent=2,
-            )
-        )
+        named = [known.to_dict() for known in NAMED]
+        out.json({"formats": rows, "named": named, "failed": registry.failed}, indent=2)
         return OK
     if options.name is not None and not options.quiet:
         _show_one(rows[0], out)
@@ -92,9 +80,7 @@ def _looked_up(registry: Registry, word: str) -> tuple[str, Named | None]:
 def _tell_named(known: Named, options: Any, out: Output) -> int:
     """Describe a format that is recognised but not read, and what reads it."""
     if options.json:
-        from json import dumps
-
-        out.line(dumps({"schema": 1, "formats": [], "named": [known.to_dict()], "failed": {}}, indent=2))
+        out.json({"formats": [], "named": [known.to_dict()], "failed": {}}, indent=2)
     elif options.quiet:
         out.line(known.name)
     else:

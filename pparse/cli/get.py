@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from itertools import islice
 
-from pparse.cli.common import open_file
-from pparse.cli.exit_codes import OK
-from pparse.cli.export import form_of, kept_metadata, refuse_cast
+from pparse.cli.common import OK, add_option, open_file
 from pparse.cli.get_node import StreamMember, give_member, give_node, give_slice
-from pparse.cli.get_tensor import give_tensor
+from pparse.cli.get_tensor import form_of, give_many, give_tensor, refuse_cast
 from pparse.containers.archive import CUT_BEFORE, ArchiveParser
 from pparse.containers.stream import StreamParser
 from pparse.display.text import safe, unescaped
@@ -38,6 +36,9 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.tensors.tensor import Tensor
 
+    # What a path names, and what of it is asked for: None for all of it.
+    _Found = tuple[Tensor | Node, tuple[Any, ...] | None]
+
 # Names that an error shows.
 _SHOWN: Final = 3
 EXAMPLES: Final = """examples:
@@ -57,38 +58,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE", help="a file, a folder, or outer::inner")
     parser.add_argument("path", metavar="PATH", nargs="?", help="a tensor, a slice of one, or a node")
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="OUT",
-        help="write to this file, completely or not at all; archive members as far as readable. The extension gives "
+    add_option(
+        parser,
+        "-o --output OUT",
+        "write to this file, completely or not at all; archive members as far as readable. The extension gives "
         "the form of a tensor: .npy .npz .safetensors .json .csv; a node is .json or else text; other names need --raw",
     )
-    parser.add_argument(
-        "-p",
-        "--pattern",
-        metavar="GLOB",
-        action="append",
-        default=[],
+    add_option(
+        parser,
+        "-p --pattern GLOB ...",
+        "write all tensors that match to one .npz or .safetensors (-o); repeatable",
         dest="patterns",
-        help="write all tensors that match to one .npz or .safetensors (-o); repeatable",
     )
-    parser.add_argument("--dtype", metavar="TYPE", help="convert a tensor to this type, for example float32")
-    parser.add_argument(
+    add_option(parser, "--dtype TYPE", "convert a tensor to this type, for example float32")
+    add_option(
+        parser,
         "--dequantize",
-        action="store_true",
-        help="what quantised tensors stand for, as float32: codes multiplied by the scales that the file has for them",
+        "what quantised tensors stand for, as float32: codes multiplied by the scales that the file has for them",
     )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--raw", action="store_true", help="the bytes as stored; of one text of a tensor, its own")
-    form.add_argument("--npy", action="store_true", help="a numpy .npy file")
-    form.add_argument("--json", action="store_true", help="JSON")
-    parser.add_argument("--bare", action="store_true", help="with --json: the value, without what is said about it")
-    parser.add_argument(
+    add_option(form, "--raw", "the bytes as stored; of one text of a tensor, its own")
+    add_option(form, "--npy", "a numpy .npy file")
+    add_option(form, "--json", "JSON")
+    add_option(parser, "--bare", "with --json: the value, without what is said about it")
+    add_option(
+        parser,
         "--partial",
-        choices=("prefix", "fill"),
-        help="of a truncated tensor, the complete rows, or the full shape with zeros; of a truncated "
+        "of a truncated tensor, the complete rows, or the full shape with zeros; of a truncated "
         "record, the bytes that are there",
+        choices=("prefix", "fill"),
     )
     parser.set_defaults(jsonl=False)
 
@@ -99,8 +97,6 @@ def run(options: Any, out: Output) -> int:
     with open_file(options, out) as document:
         _refuse_own_input(document, options.output)
         if options.patterns:
-            from pparse.cli.get_many import give_many
-
             return give_many(document, options, out)
         if options.path is None and document.origin is not None and not (options.json or options.npy):
             return give_member(*document.origin, document.path, options, out)
@@ -115,15 +111,12 @@ def run(options: Any, out: Output) -> int:
             if code is None:
                 raise
             return code
-        if not isinstance(found, tuple):
-            return give_node(found, options, out)
         thing, index = found
-        if not isinstance(thing, Node):
-            _tell_of_names(document, thing, out)
-            thing, told = _as_meant(document, thing, options, out)
-            metadata = lambda form: kept_metadata(viewer_for(document), form)  # noqa: E731
-            return give_tensor(thing, index, options, out, metadata, told)
-        return give_slice(thing, index or (), options, out)
+        if isinstance(thing, Node):
+            return give_node(thing, options, out) if index is None else give_slice(thing, index, options, out)
+        _tell_of_names(document, thing, out)
+        thing, told = _as_meant(document, thing, options, out)
+        return give_tensor(thing, index, options, out, viewer_for(document), told)
 
 
 def _give_fact(document: Extraction, options: Any, out: Output) -> int | None:
@@ -196,7 +189,7 @@ def _refuse_own_input(document: Extraction, output: str | None) -> None:
         raise PathError("is the file being read; name another one", path=output)
 
 
-def _find(document: Extraction, path: str | None) -> tuple[Tensor | Node, tuple[Any, ...] | None] | Node:
+def _find(document: Extraction, path: str | None) -> _Found:
     viewer = viewer_for(document)
     if path is None:
         tensor = _only_tensor(viewer) if viewer is not None else None
@@ -210,7 +203,7 @@ def _find(document: Extraction, path: str | None) -> tuple[Tensor | Node, tuple[
                 else "there is nothing to get: the file has no tensors",
                 path=document.name,
             )
-        return document.root if viewer is None else viewer.default_node
+        return document.root if viewer is None else viewer.default_node, None
     return _find_member(document, path) if viewer is None else _find_tensor(document, viewer, path)
 
 
@@ -219,21 +212,19 @@ def _only_tensor(viewer: Viewer) -> Tensor | None:
     return viewer.find(viewer.default_name or "")
 
 
-def _find_member(document: Extraction, path: str) -> tuple[Node, tuple[Any, ...]] | Node:
+def _find_member(document: Extraction, path: str) -> _Found:
     """Return the node that is listed as ``path``, or stands there, and what of it is asked for."""
     member = document.result.listing.find_member(path)
     if member is not None:
-        return member
+        return member, None
     parts = split_slice(path)
     sliced = document.result.listing.find_member(parts[0]) if parts is not None else None
     if sliced is None and parts is not None:
         sliced = _sliced_at(document, *parts)
-    return _find_node(document, path) if sliced is None or parts is None else (sliced, parts[1])
+    return (_find_node(document, path), None) if sliced is None or parts is None else (sliced, parts[1])
 
 
-def _find_tensor(
-    document: Extraction, viewer: Viewer, path: str
-) -> tuple[Tensor | Node, tuple[Any, ...] | None] | Node:
+def _find_tensor(document: Extraction, viewer: Viewer, path: str) -> _Found:
     """Return the tensor, or else the node, at ``path``, and what of it is asked for."""
     # The name as it is, and as `ls` shows unprintable characters; one that no sound file has only if no node is there.
     asked: list[tuple[str, tuple[Any, ...] | None]] = []
@@ -249,7 +240,7 @@ def _find_tensor(
     if only is not None and sliced is not None and sliced[0] == "_":
         return only, sliced[1]
     try:
-        return document.node(path)
+        return document.node(path), None
     except PathError as error:
         parts = split_slice(path)
         if parts is not None and (node := _sliced_at(document, *parts)) is not None:

@@ -6,12 +6,15 @@ import os
 import sys
 from math import prod
 
-from pparse.cli.exit_codes import DAMAGED, OK
-from pparse.cli.export import Chosen, dtype_named, file_of, form_of, notes_of, tensor_of, write_one
-from pparse.cli.writing import refuse_terminal, write, write_binary
-from pparse.display.text import safe
+from pparse.cli.common import DAMAGED, OK, USAGE
+from pparse.cli.matching import Matcher
+from pparse.cli.output import refuse_terminal, write, write_binary
+from pparse.conversion.cast import as_type
+from pparse.display.text import safe, shorten
+from pparse.document.registry import viewer_for
 from pparse.errors import (
     DamagedTensorError,
+    EngineError,
     MalformedError,
     OptionError,
     PathError,
@@ -21,15 +24,24 @@ from pparse.errors import (
 )
 from pparse.findings import Status
 from pparse.limits import LITTLE, MIB, count_words, format_size
+from pparse.recovery.reader_rules import why_no_name
+from pparse.tensors.dtype import DTYPES, DType
+from pparse.tensors.scales import codes_of, is_scale, quantisation_of
 from pparse.tensors.status import status_words
+from pparse.tensors.tensor import Span, Tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any, BinaryIO, Final
 
     from pparse.cli.output import Output
-    from pparse.tensors.tensor import Tensor
+    from pparse.conversion.forms import Item
+    from pparse.conversion.plan import OutputFile
+    from pparse.conversion.report import LeftOut
+    from pparse.document.extraction import Extraction
+    from pparse.tensors.scales import Quantisation
+    from pparse.tensors.viewer import Viewer
 
 # As text, at most so much of a tensor is read; the middle of a larger one is left out.
 _TEXT_LIMIT: Final = 64 * MIB
@@ -63,16 +75,15 @@ def give_tensor(
     index: tuple[Any, ...] | None,
     options: Any,
     out: Output,
-    metadata: Callable[[str], dict[str, str]],
+    viewer: Viewer | None,
     told: Mapping[str, object],
 ) -> int:
     """Write a tensor or a slice of it: as text, as bytes, or in the form that the extension names.
 
-    ``metadata`` returns the metadata of the source that a file of that form keeps; ``told`` is what JSON says of what
-    the elements mean.
+    A file may keep the metadata of the ``viewer``; ``told`` is what JSON says of what the elements mean.
     """
     try:
-        code = _give_tensor(tensor, index, options, out, metadata, told)
+        code = _give_tensor(tensor, index, options, out, viewer, told)
         told_there = not (options.output or options.npy or options.raw)  # beside the values, or in JSON
         if code == DAMAGED and tensor.finding is not None and not told_there:
             out.error(f"{tensor.name}: {tensor.finding.reason}")
@@ -100,7 +111,7 @@ def _give_tensor(
     index: tuple[Any, ...] | None,
     options: Any,
     out: Output,
-    metadata: Callable[[str], dict[str, str]],
+    viewer: Viewer | None,
     told: Mapping[str, object],
 ) -> int:
     if tensor.status is not Status.COMPLETE:
@@ -128,12 +139,12 @@ def _give_tensor(
         tensor._refuse_if_not_whole()
         raise UnsupportedError(f"texts are not arrays of numbers like {form}; --json writes texts", path=tensor.name)
     as_npy = form == ".npy"
-    if form is not None and (not as_npy or options.dtype is not None or _is_foreign(tensor)):
+    whole = index is None and options.partial is None
+    if form is not None and (whole or not as_npy or options.dtype is not None or _is_foreign(tensor)):
         if options.output is None and sys.stdout.isatty():
             return refuse_terminal(out)
-        whole = index is None and options.partial is None
         part = tensor if whole else tensor_of(tensor, _filled(_array(tensor, index, options.partial)))
-        write_chosen([Chosen(part, dtype_named(options.dtype))], form, options, out, metadata(form))
+        write_chosen([Chosen(part, dtype_named(options.dtype))], form, options, out, kept_metadata(viewer, form))
         return code
     if as_npy or options.raw or options.output:
         return write_binary(
@@ -212,18 +223,12 @@ def _tensor_bytes(
     tensor: Tensor, index: tuple[Any, ...] | None, as_npy: bool, partial: str | None, stream: BinaryIO
 ) -> None:
     if index is None and (partial is None or tensor.is_text):
-        if as_npy:
-            from pparse.writers.npy import write_npy
-
-            write_npy(tensor, stream)
-        else:
-            for block in tensor.raw_blocks():
-                stream.write(block)
+        for block in tensor.raw_blocks():
+            stream.write(block)
         return
     import numpy as np
 
-    array = _array(tensor, index, partial)
-    array = np.ma.getdata(array)
+    array = np.ma.getdata(_array(tensor, index, partial))
     if array.dtype.hasobject:  # its bytes are addresses of this process
         if array.shape:
             reason = "--raw gives one of the texts, or without a slice all of them as stored; --json gives several"
@@ -284,7 +289,7 @@ def _tensor_json(
 ) -> int:
     from json import dumps
 
-    from pparse.cli.tensor_json import json_of
+    from pparse.cli.json_text import json_of
 
     shape, parts = _to_read(tensor, index, options)
     form = None
@@ -382,3 +387,254 @@ def _filled_up(blocks: Iterator[Any], there: int, total: int, dtype: Any) -> Ite
     step = max(1, LITTLE // dtype.itemsize)
     for first in range(at, total, step):
         yield np.ma.MaskedArray(np.zeros(min(step, total - first), dtype), mask=True)
+
+
+# -- ``pparse get -p``: writes all tensors that match to one file ------------------------------------------------------
+
+# The most left-out tensors that are named one by one.
+_NAMED: Final = 10
+
+
+def give_many(document: Extraction, options: Any, out: Output) -> int:
+    """Write every complete tensor that matches a pattern; name the incomplete ones."""
+    form = form_of(options.output)
+    if options.path is not None or form is None or options.raw or options.npy or options.json:
+        raise OptionError("-p writes tensors to one file: use -o x.npz or -o x.safetensors, without PATH and --raw")
+    viewer = viewer_for(document)
+    if viewer is None:
+        raise PathError(f"{document.format} has no tensors", path=options.patterns[0])
+    dtype = dtype_named(options.dtype)
+    matches = Matcher(options.patterns)
+    whole: list[Tensor] = []
+    texts: list[Tensor] = []
+    lost: list[LeftOut] = []
+    kept: set[str] = set()  # scales: they keep their type
+    viewer.settle()  # what is written must be known to be whole
+    for tensor in viewer.tensors():
+        if matches.takes(viewer, tensor):
+            scaled = quantisation_of(viewer, tensor)
+            of = codes_of(viewer, tensor) if scaled is None else None
+            if options.dequantize:
+                if of is not None and matches.takes(viewer, of.codes):
+                    continue  # the codes are multiplied by it
+                tensor = tensor if scaled is None else scaled.tensor()
+            elif scaled is not None:
+                refuse_cast(scaled, options.dtype)
+            if scaled is None and is_scale(viewer, tensor):
+                kept.add(tensor.name)
+            entry = _left_out(tensor)
+            if entry is not None:
+                lost.append(entry)
+            else:
+                (texts if tensor.is_text else whole).append(tensor)
+    code = USAGE if _complain(matches, out) else DAMAGED if lost else OK
+    if whole:
+        items = [Chosen(tensor, None if tensor.name in kept else dtype) for tensor in whole]
+        write_chosen(items, form, options, out, kept_metadata(viewer, form))
+    _tell_lost(lost, len(whole), out)
+    if texts:
+        _tell_texts(texts, out, only=len(whole) + len(lost) == 0)
+    return code
+
+
+def _left_out(tensor: Tensor) -> LeftOut | None:
+    """Return why a tensor is not written; None if it is whole."""
+    from pparse.conversion.plan import flaw_of
+    from pparse.conversion.report import LeftOut
+
+    tensor._confirm()
+    flaw = flaw_of(tensor)
+    if flaw is None and tensor.status is Status.UNSUPPORTED:
+        flaw = tensor.status, "it cannot be read" if tensor.finding is None else tensor.finding.reason
+    return None if flaw is None else LeftOut(tensor.name, *flaw)
+
+
+def _tell_texts(texts: list[Tensor], out: Output, *, only: bool) -> None:
+    """Name the tensors of texts, which no such file holds. Raises `UnsupportedError` if ``only`` they match."""
+    if only:
+        raise UnsupportedError(
+            "only tensors of texts match, which are not arrays of numbers: 'pparse get FILE NAME --json' "
+            "shows one of them",
+            path=texts[0].name,
+        )
+    names = ", ".join(tensor.name for tensor in texts[:_NAMED])
+    more = f", and {len(texts) - _NAMED:,} more" if len(texts) > _NAMED else ""
+    out.error(f"note: {count_words(len(texts), 'tensor')} of texts left out: {names}{more}")
+
+
+def _complain(matches: Matcher, out: Output) -> bool:
+    complaints = list(matches.complaints())
+    for complaint in complaints:
+        out.error(complaint)
+    return bool(complaints)
+
+
+def _tell_lost(lost: list[LeftOut], whole: int, out: Output) -> None:
+    """Name the tensors that are not complete."""
+    for entry in lost[:_NAMED]:
+        out.error(f"{entry.name}: {entry.status}: {entry.reason}; left out")
+    if len(lost) > _NAMED:
+        out.error(f"not complete, and left out: {count_words(len(lost) - _NAMED, 'other tensor')}")
+    if lost:
+        written = f"{whole:,} of {count_words(whole + len(lost), 'tensor')} written"
+        out.error(written if whole else "none of the matching tensors is complete: nothing was written")
+
+
+# -- Writes tensors to files for other programs: .npy, .npz, .safetensors and .csv, a block at a time ------------------
+
+FORMS: Final = (".npy", ".npz", ".safetensors", ".json", ".csv")
+_BLOCK: Final = 4 << 20
+_RENAME: Final = "'pparse convert --rename' writes it under another name"
+
+
+def form_of(path: str | None) -> str | None:
+    """Return the file type of the extension of ``path``; None if it is not one of these."""
+    return None if path is None else next((form for form in FORMS if path.lower().endswith(form)), None)
+
+
+class Chosen:
+    """A tensor to write, as ``dtype``."""
+
+    __slots__ = ("dtype", "lost", "tensor")
+
+    def __init__(self, tensor: Tensor, dtype: DType | None = None) -> None:
+        own = tensor._known_dtype()
+        if dtype is not None and not own.is_number:
+            raise OptionError(f"{own.numpy} is no type of numbers: --dtype cannot convert it", path=tensor.name)
+        self.tensor = tensor
+        self.dtype = own if dtype is None else dtype
+        self.lost = 0
+        """How many of its numbers, so far, the type asked for cannot hold."""
+
+    def blocks(self) -> Iterator[Any]:
+        """Yield its elements in C order, as flat arrays."""
+        for part in self.tensor.blocks(_BLOCK):
+            if self.dtype != self.tensor.dtype:
+                part, lost = as_type(part, self.dtype)
+                self.lost += lost
+            yield part
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether numpy does not know the type, and reads it back as plain bytes."""
+        return self.dtype.numpy.isbuiltin == 2
+
+
+def tensor_of(tensor: Tensor, array: Any) -> Tensor:
+    """Return ``array``, a slice or what else there is of ``tensor``, as a tensor of its name."""
+    import numpy as np
+
+    from pparse.data.base import BytesData
+
+    dtype = tensor._known_dtype()
+    if array.dtype != dtype.numpy:
+        raise EngineError(f"a part of a tensor of {dtype} has the type {array.dtype}")
+    if dtype.packed:  # an array has a byte for each element
+        array, dtype = array.view(np.uint8), DTYPES["uint8"]
+    content = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else b""
+    span = Span(BytesData(content, tensor.name), 0, array.nbytes, tensor.name)
+    order = "little" if array.dtype.isnative else "big"
+    return Tensor(tensor.name, dtype, array.shape, (span,), byteorder=order, stored_dtype=str(dtype))
+
+
+def refuse_cast(found: Quantisation, dtype: str | None) -> None:
+    """Raise `OptionError` if codes are to be cast to the type of ``--dtype``, without their scales."""
+    if dtype is not None and (found.codes.dtype is None or dtype_named(dtype) != found.codes.dtype):
+        raise OptionError(
+            f"--dtype {dtype} would cast codes without {found.parts[0].name}: --dequantize multiplies them by it",
+            path=found.codes.name,
+        )
+
+
+def notes_of(items: Sequence[Chosen], form: str) -> Iterator[str]:
+    """Yield what is to be told of types that numpy cannot read back."""
+    names = sorted({str(item.dtype) for item in items if item.is_foreign})
+    if names and form == ".npy":
+        yield f"numpy reads {', '.join(names)} back as bytes without a type (V2, V1); --dtype float32 writes numbers"
+    if names and form == ".npz":
+        from pparse.conversion.forms import bits_note
+
+        yield from (f"{bits_note(DTYPES[name])}; --dtype float32 writes numbers" for name in names)
+
+
+def kept_metadata(viewer: Any, form: str) -> dict[str, str]:
+    """Return the ``__metadata__`` of a safetensors source for a file of type ``form``; of a set, the first shard's."""
+    if form != ".safetensors" or viewer is None:
+        return {}
+    found: Mapping[str, Any] = viewer.metadata if viewer.format == "safetensors" else {}
+    if viewer.is_set:
+        for name in viewer.parser.shard_names():
+            try:
+                found = viewer.shard_viewer(name).metadata
+                break
+            except PparseError:  # the status of this shard is reported elsewhere
+                continue
+    return {key: value for key, value in found.items() if isinstance(value, str)}
+
+
+def file_of(items: Sequence[Chosen], form: str, path: str, metadata: Mapping[str, str]) -> OutputFile | None:
+    """Return the .npz or .safetensors file to write; None if ``form`` is another, which holds one tensor.
+
+    Raises `UnsupportedError` for a name or a type that it cannot hold, `OptionError` for tensors that could not be told
+    apart in it, several in a file for one, and a header that is too long.
+    """
+    from pparse.conversion.forms import NpzForm, SafetensorsForm
+    from pparse.conversion.plan import OutputFile, refuse_collisions
+
+    if form not in (".npz", ".safetensors"):
+        if len(items) != 1:
+            raise OptionError(f"a {form} file holds one tensor, and {len(items)} match; write .npz or .safetensors")
+        return None
+    holder = NpzForm() if form == ".npz" else SafetensorsForm()
+    found: list[Item] = []
+    for number, item in enumerate(items):
+        tensor, dtype = item.tensor, item.dtype
+        why = holder.refusal(tensor.name, dtype, tensor.shape, tensor.size)
+        if why is not None:
+            advice = "--dtype float32 writes numbers" if dtype.is_number else "write .npy or .npz"
+            advice = advice if why_no_name(tensor.name, form[1:]) is None else _RENAME
+            raise UnsupportedError(f"{why}: nothing was written; {advice}", path=shorten(tensor.name, 80))
+        found.append(holder.item(tensor, tensor.name, dtype, number))
+    refuse_collisions(found, holder.name, f"; {_RENAME}")
+    return OutputFile(holder, path, found, metadata)
+
+
+def write_one(item: Chosen, form: str, stream: BinaryIO) -> None:
+    """Write a .npy or a .csv file. Raise the errors of `Tensor.blocks`."""
+    if form == ".csv":
+        _write_csv(item, stream)
+        return
+    from pparse.writers.npy import npy_header
+
+    stream.write(npy_header(item.dtype.numpy, item.tensor.shape))
+    for part in item.blocks():
+        stream.write(part.tobytes())
+
+
+def _write_csv(item: Chosen, stream: BinaryIO) -> None:
+    """Write a line for each row along the last dimension; with one dimension, a line for each value."""
+    shape, name = item.tensor.shape, item.tensor.name
+    if not item.dtype.is_number:
+        raise OptionError(f"a .csv holds numbers, and these are {item.dtype}: write .json or .npy", path=name)
+    width = shape[-1] if len(shape) > 1 else 1
+    row: list[str] = []
+    for part in item.blocks():
+        numbers = part.astype("f4") if part.dtype.isbuiltin == 2 else part
+        for value in numbers.tolist():
+            row.append(str(int(value)) if isinstance(value, bool) else repr(value))
+            if len(row) == width:
+                stream.write(",".join(row).encode() + b"\n")
+                row.clear()
+
+
+def dtype_named(name: str | None) -> DType | None:
+    """Return the type of ``--dtype``. Raise `OptionError` if there is none."""
+    if name is None:
+        return None
+    try:
+        dtype = DType.of(name)
+    except ValueError as error:
+        raise OptionError(f"--dtype {name}: not an element type; use float32, float16 or int64, for example") from error
+    if not dtype.is_number:
+        raise OptionError(f"--dtype {name}: no type of numbers; use float32, float16 or int64, for example")
+    return dtype

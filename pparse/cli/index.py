@@ -8,18 +8,17 @@ if FILE has changed, the index is ignored. Other commands use an index elsewhere
 
 from __future__ import annotations
 
-import argparse
 import os
 from copy import copy
 
-from pparse.cli.common import size
-from pparse.cli.exit_codes import DAMAGED, OK
+from pparse.cli.common import DAMAGED, OK, add_option, size_from
 from pparse.display.text import safe
 from pparse.errors import FormatError, OptionError, PathError, SourceError
 from pparse.limits import Limits, count_words, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import argparse
     from typing import Any, Final
 
     from pparse.cli.output import Output
@@ -39,31 +38,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE", help="a gzip file")
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("-o", "--output", metavar="OUT", help="the index to write (FILE.pindex)")
-    where.add_argument(
-        "--cache",
-        action="store_true",
-        help="write it to the cache ($XDG_CACHE_HOME or ~/.cache), where it is also found",
+    add_option(where, "-o --output OUT", "the index to write (FILE.pindex)")
+    add_option(where, "--cache", "write it to the cache ($XDG_CACHE_HOME or ~/.cache), where it is also found")
+    add_option(
+        parser,
+        "--spacing SIZE",
+        f"content between two places; smaller: faster reads, larger index ({_SPACING})",
+        type=size_from(64 << 10, "64KiB"),  # what gzip_indexing allows, which is not imported here
+        default=_SPACING,
     )
-    parser.add_argument(
-        "--spacing",
-        metavar="SIZE",
-        type=_spacing,
-        default=_spacing(_SPACING),
-        help=f"content between two places; smaller: faster reads, larger index ({_SPACING})",
-    )
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; compare the existing index with all of FILE"
-    )
-    parser.add_argument("--force", action="store_true", help="replace an existing file, even if it is not an index")
-    parser.add_argument("--json", action="store_true", help='one JSON document ("schema": 1)')
-
-
-def _spacing(text: str) -> int:
-    found = size(text)
-    if found < 64 << 10:  # what gzip_indexing allows, which is not imported here
-        raise argparse.ArgumentTypeError(f"must be at least 64KiB, not {text!r}")
-    return found
+    add_option(parser, "--check", "write nothing; compare the existing index with all of FILE")
+    add_option(parser, "--force", "replace an existing file, even if it is not an index")
+    add_option(parser, "--json", 'one JSON document ("schema": 1)')
 
 
 def run(options: Any, out: Output) -> int:
@@ -81,7 +67,10 @@ def run(options: Any, out: Output) -> int:
     with open_file(options.file, stats=out.stats) as data:
         source = data.range(0, data.size or 0)
         _refuse_others(source)
-        return _check(options, out, source) if options.check else _build(options, out, source)
+        try:
+            return _check(options, out, source) if options.check else _build(options, out, source)
+        finally:
+            out.progress.clear()
 
 
 def _refuse_others(source: Range) -> None:
@@ -128,23 +117,21 @@ def _build(options: Any, out: Output, source: Range) -> int:
         except OSError as error:
             reason = f"cannot create the folder: {error.strerror or error}"
             raise SourceError(reason, errno=error.errno, source=os.path.dirname(path)) from error
-    try:
-        with AtomicFile(path) as file:
-            report = build_index(
-                source,
-                file.stream,
-                spacing=options.spacing,
-                budget=MemoryBudget(options.budget),
-                limits=Limits(**dict(options.limits)),
-                progress=out.progress,
-            )
-            if report.error is not None and not report.size:  # nothing to write
-                failed = copy(report.error)
-                failed.reason = f"{failed.reason}; no index was written"
-                failed.source = source.data.name
-                raise failed from report.error
-    finally:
-        out.progress.clear()
+    with AtomicFile(path) as file:
+        report = build_index(
+            source,
+            file.stream,
+            spacing=options.spacing,
+            budget=MemoryBudget(options.budget),
+            limits=Limits(**dict(options.limits)),
+            progress=out.progress,
+        )
+        if report.error is not None and not report.size:  # nothing to write
+            failed = copy(report.error)
+            failed.reason = f"{failed.reason}; no index was written"
+            failed.source = source.data.name
+            raise failed from report.error
+    out.progress.clear()
     _tell(options, out, path, report)
     return DAMAGED if report.error is not None else OK
 
@@ -153,27 +140,21 @@ def _tell(options: Any, out: Output, path: str, report: IndexReport) -> None:
     """Report what was written."""
     error = report.error
     if options.json:
-        from json import dumps
-
-        out.line(
-            dumps(
-                {
-                    "schema": 1,
-                    "file": options.file,
-                    "output": path,
-                    "points": report.points,
-                    "spacing": options.spacing,
-                    "members": report.members,
-                    "content_size": report.size,
-                    "indexed_bytes": report.end,
-                    "size": report.source,
-                    "index_size": report.file_size,
-                    "complete": error is None,
-                    "reason": None if error is None else error.reason,
-                    "offset": None if error is None else error.offset,
-                }
-            )
-        )
+        found = {
+            "file": options.file,
+            "output": path,
+            "points": report.points,
+            "spacing": options.spacing,
+            "members": report.members,
+            "content_size": report.size,
+            "indexed_bytes": report.end,
+            "size": report.source,
+            "index_size": report.file_size,
+            "complete": error is None,
+            "reason": None if error is None else error.reason,
+            "offset": None if error is None else error.offset,
+        }
+        out.json(found)
         return
     share = f"{100 * report.file_size / report.size:.2f}%" if report.size else "0%"
     out.line(
@@ -186,10 +167,8 @@ def _tell(options: Any, out: Output, path: str, report: IndexReport) -> None:
         error.source = options.file
         out.error(f"{error}; the index of the part before that was written{left}")
     elif report.size > 2 * options.spacing and report.size // report.points > 2 * options.spacing:
-        out.line(
-            f"{out.paint('note', 'dim')}    points are {format_size(report.size // report.points)} apart, since the "
-            "file has few places where decoding can begin"
-        )
+        apart = format_size(report.size // report.points)
+        out.notes([f"points are {apart} apart, since the file has few places where decoding can begin"])
 
 
 def _check(options: Any, out: Output, source: Range) -> int:
@@ -205,27 +184,19 @@ def _check(options: Any, out: Output, source: Range) -> int:
         if found is None:
             raise errors[0] if errors else SourceError("it has no index", source=options.file)
         index = found
-    try:
-        check_index(index, source, budget=budget, limits=Limits(**dict(options.limits)), progress=out.progress)
-    finally:
-        out.progress.clear()
+    check_index(index, source, budget=budget, limits=Limits(**dict(options.limits)), progress=out.progress)
+    out.progress.clear()
     if options.json:
-        from json import dumps
-
-        out.line(
-            dumps(
-                {
-                    "schema": 1,
-                    "file": options.file,
-                    "index": index.name,
-                    "points": index.points,
-                    "content_size": index.size,
-                    "index_size": index.file_size,
-                    "complete": index.complete,
-                    "sound": True,
-                }
-            )
-        )
+        told = {
+            "file": options.file,
+            "index": index.name,
+            "points": index.points,
+            "content_size": index.size,
+            "index_size": index.file_size,
+            "complete": index.complete,
+            "sound": True,
+        }
+        out.json(told)
     else:
         part = "" if index.complete else f" of the first {index.size:,} bytes"
         out.line(f"{safe(index.name)}: {count_words(index.points, 'point')}{part}, all correct")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from itertools import islice
 
-from pparse.cli.common import add_files, add_json, add_strict, each_file, open_file
-from pparse.cli.exit_codes import OK, exit_code_for
-from pparse.cli.graph_values import graph_facts, graph_words
+from pparse.cli.common import OK, add_files, add_json, add_option, add_strict, each_file, exit_code_for, open_file
+from pparse.cli.graph import graph_facts, graph_words
 from pparse.cli.output import cut_to_dict, parameters_words, report_cut, report_document_cut, report_findings
 from pparse.display.text import safe
 from pparse.document.registry import viewer_for
@@ -41,7 +40,7 @@ EXAMPLES: Final = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_files(parser)
-    parser.add_argument("-q", "--quiet", action="store_true", help="format and status only")
+    add_option(parser, "-q --quiet", "format and status only")
     add_strict(parser)
     add_json(parser)
 
@@ -63,23 +62,19 @@ def _in_short(options: Any, text: str) -> str:
     return f"{safe(options.file)}: {text}" if options.several else text
 
 
-def _field(out: Output, name: str, value: str) -> None:
-    out.line(f"{out.paint(f'{name:11}', 'dim')} {value}")
-
-
 def _head(document: Extraction, out: Output) -> None:
     parser = document.parse().parser
-    _field(out, "file", safe(document.path))
-    _field(out, "format", f"{parser.name}: {parser.description}")
+    out.field("file", safe(document.path))
+    out.field("format", f"{parser.name}: {parser.description}")
     around = document.parsed
     wrappings = []
     while around.implicit and around.parent is not None:
         around = around.parent
         wrappings += [name for name, result in around.results.items() if result.extraction is around]
     if wrappings:
-        _field(out, "inside", ", in ".join(wrappings))
+        out.field("inside", ", in ".join(wrappings))
     if not document.is_folder and document.size is not None:
-        _field(out, "size", f"{document.size:,} bytes ({format_size(document.size)})")
+        out.field("size", f"{document.size:,} bytes ({format_size(document.size)})")
 
 
 def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> int:
@@ -87,58 +82,50 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
     metadata = dict(viewer.metadata)
     code = exit_code_for(viewer.findings, damaged=not extent.is_sound, strict=options.strict)
     if options.json:
-        from json import dumps
-
-        out.line(
-            dumps(
-                {
-                    "schema": 1,
-                    "file": options.file,
-                    "format": viewer.format,
-                    "description": document.parse().parser.description,
-                    "status": extent.status.value,
-                    "size": extent.actual,
-                    "extent": extent.to_dict(),
-                    "graph": graph_facts(viewer),
-                    "interface": viewer.interface(),
-                    "metadata": metadata,
-                    "globals": _globals(viewer.parser),
-                    "findings": [finding.to_dict() for finding in findings_of(viewer, extent)],
-                },
-                indent=2,
-                default=str,  # what a plug-in's metadata may hold
-            )
-        )
+        found = {
+            "file": options.file,
+            "format": viewer.format,
+            "description": document.parse().parser.description,
+            "status": extent.status.value,
+            "size": extent.actual,
+            "extent": extent.to_dict(),
+            "graph": graph_facts(viewer),
+            "interface": viewer.interface(),
+            "metadata": metadata,
+            "globals": _globals(viewer.parser),
+            "findings": [finding.to_dict() for finding in findings_of(viewer, extent)],
+        }
+        out.json(found, indent=2)
         return code
     if options.quiet:
         out.line(_in_short(options, f"{viewer.format} {extent.status}"))
         return code
     _head(document, out)
     for label, value in _details(viewer):
-        _field(out, label, value)
-    _field(out, "tensors", f"{extent.count:,} in {format_size(extent.listed_bytes)}")
-    _field(out, "parameters", parameters_words(extent.parameters, noun=False))
+        out.field(label, value)
+    out.field("tensors", f"{extent.count:,} in {format_size(extent.listed_bytes)}")
+    out.field("parameters", parameters_words(extent.parameters, noun=False))
     calls = list(islice(viewer.interface_lines(), _CALLS + 1))
     for label, value in graph_words(viewer):
         if not calls or label == "graph":  # signatures say more than the ends of the graph
-            _field(out, label, value)
+            out.field(label, value)
     for label, value in calls[:_CALLS]:
-        _field(out, label, safe(value))
+        out.field(label, safe(value))
     if len(calls) > _CALLS:
-        _field(out, "…", "'pparse info FILE --json' shows all signatures and functions")
+        out.field("…", "'pparse info FILE --json' shows all signatures and functions")
     facts = sorted(_facts(metadata), key=_rank)
     for name, value in facts[:_SHOWN]:
         text = safe(value)
-        _field(out, "metadata", f"{safe(str(name))} = {text[:200]}{'…' if len(text) > 200 else ''}")
+        out.field("metadata", f"{safe(str(name))} = {text[:200]}{'…' if len(text) > 200 else ''}")
     if len(facts) > _SHOWN:
         is_node = len(facts) == len(metadata) and viewer.root.find("metadata") is not None
         how = "get FILE metadata" if is_node else "info FILE --json"
         more = f"{len(facts) - _SHOWN:,}"
         if viewer.most_facts is not None and len(metadata) >= viewer.most_facts:
-            _field(out, "metadata", f"… at least {more} more; 'pparse {how}' shows those")
+            out.field("metadata", f"… at least {more} more; 'pparse {how}' shows those")
         else:
-            _field(out, "metadata", f"… {more} more; 'pparse {how}' shows all")
-    _field(out, "status", out.status(extent.status, extent.all_verified))
+            out.field("metadata", f"… {more} more; 'pparse {how}' shows all")
+    out.field("status", out.status(extent.status, extent.all_verified))
     hit = viewer.find(extent.first_hit) if extent.first_hit is not None else None
     report_cut(out, extent, document, hit if hit is not None and hit.status is Status.TRUNCATED else None)
     report_findings(out, viewer, extent)
@@ -203,40 +190,32 @@ def _document(document: Extraction, options: Any, out: Output) -> int:
     damaged = status in (Status.TRUNCATED, Status.DAMAGED)
     code = exit_code_for(document.findings, damaged=damaged, strict=options.strict)
     if options.json:
-        from json import dumps
-
         shown = {label: text for label, text in details if label not in ("metadata", "global")}  # keys of their own
-        out.line(
-            dumps(
-                {
-                    "schema": 1,
-                    "file": options.file,
-                    "format": document.format,
-                    "description": document.parse().parser.description,
-                    "status": status.value,
-                    "size": document.size,
-                    "kind": root.kind,
-                    "members": count,
-                    "metadata": listing.metadata(),
-                    "details": shown,
-                    "globals": _globals(listing),
-                    **cut_to_dict(document, status),
-                    "findings": [finding.to_dict() for finding in all_findings(document, status)],
-                },
-                indent=2,
-                default=str,  # what a plug-in's metadata may hold
-            )
-        )
+        found = {
+            "file": options.file,
+            "format": document.format,
+            "description": document.parse().parser.description,
+            "status": status.value,
+            "size": document.size,
+            "kind": root.kind,
+            "members": count,
+            "metadata": listing.metadata(),
+            "details": shown,
+            "globals": _globals(listing),
+            **cut_to_dict(document, status),
+            "findings": [finding.to_dict() for finding in all_findings(document, status)],
+        }
+        out.json(found, indent=2)
         return code
     if options.quiet:
         out.line(_in_short(options, f"{document.format} {status}"))
         return code
     _head(document, out)
     if not details:
-        _field(out, "root", root.kind + (f" of {count_words(count, 'member')}" if count is not None else ""))
+        out.field("root", root.kind + (f" of {count_words(count, 'member')}" if count is not None else ""))
     for label, value in details:
-        _field(out, label, safe(value))
-    _field(out, "status", out.status(status))
+        out.field(label, safe(value))
+    out.field("status", out.status(status))
     report_document_cut(out, document, status)
     out.findings(all_findings(document, status), limit=10)
     return code

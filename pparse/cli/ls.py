@@ -10,13 +10,24 @@ import re
 from operator import methodcaller
 from sys import getsizeof
 
-from pparse.cli.common import add_files, add_json, add_strict, each_file, open_file, row_of, split_files
-from pparse.cli.exit_codes import BUG, USAGE, exit_code_for
+from pparse.cli.common import (
+    BUG,
+    USAGE,
+    add_files,
+    add_json,
+    add_option,
+    add_strict,
+    each_file,
+    exit_code_for,
+    open_file,
+    split_files,
+)
 from pparse.cli.matching import Matcher
-from pparse.cli.output import Table, parameters_words, report_cut, report_document_cut, report_findings
-from pparse.cli.rows import SORT_UP_TO, Held, in_order, member_weight, tensor_weight
+from pparse.cli.output import JsonRows, Table, parameters_words, report_cut, report_document_cut, report_findings
 from pparse.display.text import safe, shorten
+from pparse.errors import LimitError
 from pparse.findings import Status
+from pparse.lazy import lazy_pattern
 from pparse.limits import count_words, format_size
 from pparse.recovery.document_verdict import all_findings, document_status, findings_of
 from pparse.tensors.status import COMPLETE_WORDS, status_words
@@ -37,6 +48,9 @@ if TYPE_CHECKING:
 
     Row = tuple[Tensor, Status, bool | None]
 
+    from pparse.budget import MemoryBudget
+    from pparse.tensors.tensor import Tensor
+
 EXAMPLES: Final = """examples:
   pparse ls model.safetensors
   pparse ls model.safetensors '*.attn.*' --sort size
@@ -47,6 +61,8 @@ EXAMPLES: Final = """examples:
   pparse ls backup.tar.gz -R
 """
 
+# Up to this number rows are held and sorted; more are streamed in file order.
+SORT_UP_TO: Final = 20_000
 # The most letters of a reason beside a status.
 _REASON: Final = 160
 # Memory of a group without its name; groups are charged in steps.
@@ -58,32 +74,28 @@ _MOST_KINDS: Final = 4096
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_files(parser, "; after the first, an argument that is not a file is a PATTERN")
-    parser.add_argument(
-        "-p",
-        "--pattern",
-        metavar="PATTERN",
-        action="append",
-        default=[],
+    add_option(
+        parser,
+        "-p --pattern PATTERN ...",
+        "only names, or keys of variables, that match this glob; repeatable",
         dest="patterns",
-        help="only names, or keys of variables, that match this glob; repeatable",
     )
-    parser.add_argument("--regex", action="store_true", help="PATTERN is a regular expression, matched anywhere")
-    parser.add_argument(
+    add_option(parser, "--regex", "PATTERN is a regular expression, matched anywhere")
+    add_option(
+        parser,
         "--sort",
+        f"order of rows (by name, numbers by value; unsorted above {SORT_UP_TO:,} rows or a quarter of --budget)",
         choices=("name", "size", "offset", "none"),
-        default=None,
-        help=f"order of rows (by name, numbers by value; unsorted above {SORT_UP_TO:,} rows or a quarter of --budget)",
     )
-    parser.add_argument("--group", action="store_true", help="collapse names that differ only in numbers")
-    parser.add_argument("-R", "--recursive", action="store_true", help="also list archives inside an archive")
-    parser.add_argument(
-        "-l",
-        "--long",
-        action="store_true",
-        help="mode, time, method and compressed size of members; of a checkpoint of TensorFlow, keys of variables",
+    add_option(parser, "--group", "collapse names that differ only in numbers")
+    add_option(parser, "-R --recursive", "also list archives inside an archive")
+    add_option(
+        parser,
+        "-l --long",
+        "mode, time, method and compressed size of members; of a checkpoint of TensorFlow, keys of variables",
     )
-    parser.add_argument("-q", "--quiet", action="store_true", help="names only")
-    parser.add_argument("--bytes", action="store_true", help="sizes in bytes")
+    add_option(parser, "-q --quiet", "names only")
+    add_option(parser, "--bytes", "sizes in bytes")
     add_strict(parser)
     add_json(parser, lines="tensors or members")
 
@@ -107,8 +119,8 @@ def _list(options: Any, out: Output) -> int:
 
         viewer = viewer_for(document)
         if viewer is None:
-            return _list_members(document, options, options.matches, out)
-        return _list_tensors(viewer, options, options.matches, out)
+            return _list_members(document, options, out)
+        return _list_tensors(viewer, options, out)
 
 
 def _tensor_offset(tensor: Tensor) -> tuple[str, int]:
@@ -145,8 +157,8 @@ class _Listing:
         return self.viewer.extent()
 
 
-def _list_tensors(viewer: Viewer, options: Any, matches: Matcher, out: Output) -> int:
-    listing = _Listing(viewer, matches)
+def _list_tensors(viewer: Viewer, options: Any, out: Output) -> int:
+    listing = _Listing(viewer, options.matches)
     how = options.sort
     if how is None and viewer.has_more_than(SORT_UP_TO):
         how = "none"
@@ -164,10 +176,12 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Matcher, out: Output) -
     )
     if how != "none":  # what was known of each when it was read is out of date
         rows = ((tensor, *tensor.as_listed()) for tensor, _, _ in rows)
-    if options.json or options.jsonl:
-        return _tensors_as_json(viewer, listing, (row[0] for row in rows), options, out)
     size: Callable[[int], str] = str if options.bytes else format_size
-    if options.quiet:
+    if options.json or options.jsonl:
+        shown = JsonRows(out, options, {"format": viewer.format}, "tensors")
+        for tensor, _, _ in rows:
+            shown.add(tensor_to_dict(tensor))
+    elif options.quiet:
         for tensor, _, _ in rows:
             out.line(safe(tensor.name))
     elif options.group:
@@ -175,10 +189,12 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Matcher, out: Output) -
     else:
         _show_tensors(rows, size, out, keys=options.long and viewer.has_keys)
     extent = listing.close()
-    damaged = not extent.is_sound
-    if not options.quiet:
+    if options.json:
+        found = [finding.to_dict() for finding in findings_of(viewer, extent)]
+        shown.end({"members": [], "status": extent.status.value, "extent": extent.to_dict(), "findings": found})
+    elif not (options.jsonl or options.quiet):
         _sum_up(listing, extent, size, out)
-    return exit_code_for(viewer.findings, damaged=damaged, strict=options.strict)
+    return exit_code_for(viewer.findings, damaged=not extent.is_sound, strict=options.strict)
 
 
 def _show_tensors(rows: Iterable[Row], size: Callable[[int], str], out: Output, *, keys: bool) -> None:
@@ -278,42 +294,34 @@ def tensor_to_dict(tensor: Tensor) -> dict[str, object]:
     return found
 
 
-def _tensors_as_json(viewer: Viewer, listing: _Listing, tensors: Iterable[Tensor], options: Any, out: Output) -> int:
-    from json import dumps
-
-    if options.jsonl:
-        for tensor in tensors:
-            out.line(dumps(row_of(options, tensor_to_dict(tensor))))
-    else:
-        out.write(f'{{"schema": 1, "file": {dumps(options.file)}, "format": {dumps(viewer.format)}, "tensors": [')
-        comma = "\n"
-        for tensor in tensors:
-            out.write(f"{comma}{dumps(tensor_to_dict(tensor))}")
-            comma = ",\n"
-    extent = listing.close()
-    if not options.jsonl:
-        out.line(
-            f'\n], "members": [], "status": "{extent.status}", "extent": {dumps(extent.to_dict())}, '
-            f'"findings": {dumps([finding.to_dict() for finding in findings_of(viewer, extent)])}}}'
-        )
-    return exit_code_for(viewer.findings, damaged=not extent.is_sound, strict=options.strict)
-
-
 # -- documents without tensors ---------------------------------------------------------------------------------------
 
 
-def _list_members(document: Extraction, options: Any, matches: Callable[[str], bool], out: Output) -> int:
+def _list_members(document: Extraction, options: Any, out: Output) -> int:
     counted = _Counted(_drained_members(document, options), document.result.listing.member_word)
-    chosen = (member for member in counted if matches(member.name))
+    chosen = (member for member in counted if options.matches(member.name))
     held = Held(document.session.budget, member_weight, asked=True)
     how = options.sort or "none"
     rows = in_order(chosen, how, held, out, name=lambda m: m.name, size=lambda m: m.size, offset=lambda m: m.start)
     if options.json or options.jsonl:
-        return _members_as_json(document, rows, counted, options, out)
+        shown = JsonRows(out, options, {"format": document.format, "tensors": []}, "members")
+        for member in rows:
+            shown.add(_member_to_dict(member))
+    else:
+        _show_members(document, rows, counted, options, out)
+    status = _status_of(document, counted)
+    if options.json:
+        shown.end({"status": status.value, "findings": [item.to_dict() for item in all_findings(document, status)]})
+    damaged = counted.damaged or status in (Status.TRUNCATED, Status.DAMAGED)
+    return exit_code_for(document.findings, damaged=damaged, strict=options.strict)
+
+
+def _show_members(document: Extraction, rows: Iterable[Member], counted: _Counted, options: Any, out: Output) -> None:
     size: Callable[[int], str] = str if options.bytes else format_size
     shown = 0
     reasons: dict[str, None] = {}  # why members are unsupported
-    table = _long_table(out) if options.long else Table(out, ("NAME", "KIND", "SIZE", "STATUS"), "<<><")
+    long = ("MODE", "MODIFIED (UTC)", "METHOD", "PACKED") if options.long else ()
+    table = Table(out, ("NAME", "KIND", *long, "SIZE", "STATUS"), "<<<<<>><" if long else "<<><")
     for member in rows:
         status = member.status
         shown += 1
@@ -337,9 +345,6 @@ def _list_members(document: Extraction, options: Any, matches: Callable[[str], b
         _close_members(document, counted, size, out)
         for reason in reasons:
             out.line(f"unsupported: {safe(reason)}")
-    frame = document_status(document)
-    damaged = counted.damaged or frame in (Status.TRUNCATED, Status.DAMAGED)
-    return exit_code_for(document.findings, damaged=damaged, strict=options.strict)
 
 
 class _Counted:
@@ -404,10 +409,6 @@ def _members(document: Extraction, options: Any) -> Iterator[Member]:
             document.findings.extend(extraction.findings)
 
 
-def _long_table(out: Output) -> Table:
-    return Table(out, ("NAME", "KIND", "MODE", "MODIFIED (UTC)", "METHOD", "PACKED", "SIZE", "STATUS"), "<<<<<>><")
-
-
 def _long_cells(member: Member, size: Callable[[int], str]) -> tuple[str, str, str, str]:
     """Return mode, time, method and compressed size of an archive's member, as far as it has them."""
     import time
@@ -420,12 +421,7 @@ def _long_cells(member: Member, size: Callable[[int], str]) -> tuple[str, str, s
         when = "-" if mtime is None else time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(mtime))
     except (OverflowError, OSError, ValueError):
         when = "?"
-    return (
-        "-" if mode is None else f"{mode & 0o7777:04o}",
-        when,
-        note.method,
-        size(note.compressed_size),
-    )
+    return "-" if mode is None else f"{mode & 0o7777:04o}", when, note.method, size(note.compressed_size)
 
 
 def _close_members(document: Extraction, counted: _Counted, size: Callable[[int], str], out: Output) -> None:
@@ -452,50 +448,124 @@ def _status_of(document: Extraction, counted: _Counted) -> Status:
     return document_status(document, damaged=counted.damaged or any(finding.is_fault for finding in document.findings))
 
 
-def archive_member_to_dict(note: Any) -> dict[str, object]:
-    """Return the archive attributes of a member as plain data for JSON; empty for members of other formats."""
-    if note is None:
-        return {}
-    checksum = note.checksum
-    return {
-        "packed": note.compressed_size,
-        "offset": note.start,
-        "method": note.method,
-        "mtime": note.mtime,
-        "mode": note.mode,
-        "link": note.link,
-        "crc32": f"{checksum[1]:08x}" if checksum and checksum[0] == "crc32" else None,
-    }
-
-
-def _members_as_json(document: Extraction, rows: Iterable[Member], counted: _Counted, options: Any, out: Output) -> int:
-    from json import dumps
-
-    if not options.jsonl:
-        out.write(
-            f'{{"schema": 1, "file": {dumps(options.file)}, "format": {dumps(document.format)}, '
-            '"tensors": [], "members": ['
-        )
-    comma = "\n"
-    for member in rows:
-        row: dict[str, object] = {
-            "name": member.name,
-            "size": member.size,
-            "status": member.status.value,
-            "kind": member.kind,
-            **archive_member_to_dict(member.note),
+def _member_to_dict(member: Member) -> dict[str, object]:
+    """Return a member as plain data, for JSON; of an archive, with what that says of it."""
+    row = {"name": member.name, "size": member.size, "status": member.status.value, "kind": member.kind}
+    note = member.note
+    if note is not None:
+        checksum = note.checksum
+        row |= {
+            "packed": note.compressed_size,
+            "offset": note.start,
+            "method": note.method,
+            "mtime": note.mtime,
+            "mode": note.mode,
+            "link": note.link,
+            "crc32": f"{checksum[1]:08x}" if checksum and checksum[0] == "crc32" else None,
         }
-        reason = member.reason
-        if reason:
-            row["reason"] = reason
-        if options.jsonl:
-            out.line(dumps(row_of(options, row)))
-        else:
-            out.write(f"{comma}{dumps(row)}")
-            comma = ",\n"
-    status = _status_of(document, counted)
-    if not options.jsonl:
-        found = dumps([finding.to_dict() for finding in all_findings(document, status)])
-        out.line(f'\n], "status": "{status}", "findings": {found}}}')
-    damaged = counted.damaged or status in (Status.TRUNCATED, Status.DAMAGED)
-    return exit_code_for(document.findings, damaged=damaged, strict=options.strict)
+    if member.reason:
+        row["reason"] = member.reason
+    return row
+
+
+# -- sorted rows: held while they are few and small, else streamed in file order -------------------------------------
+
+# Rows may take a quarter of the budget; three quarters if the user asked for an order.
+_PARTS: Final = 4
+# Memory of a member without its name and the data of its format.
+_MEMBER: Final = 600
+
+_NUMBERS: Final = lazy_pattern(r"([0-9]{1,18})")
+
+
+def natural(name: str) -> list[str | int]:
+    """Return a sort key that puts layer 2 before layer 10."""
+    # Text and numbers alternate, so that numbers are only compared with numbers.
+    parts: list[str | int] = list(_NUMBERS.split(name))
+    parts[1::2] = map(int, parts[1::2])
+    return parts
+
+
+def member_weight(member: Member) -> int:
+    """Return about how many bytes of memory a member takes; its format may hold the raw name, too."""
+    return _MEMBER + 2 * getsizeof(member.name)
+
+
+def tensor_weight(tensor: Tensor, each: int) -> int:
+    """Return about how many bytes of memory a tensor takes; ``each`` is the least for its format."""
+    return each + 2 * getsizeof(tensor.name) + 160 * len(tensor.spans) + 32 * len(tensor.shape)
+
+
+class Held:
+    """Rows that are held in ``items``, charged to ``budget`` by their ``weight``, as many as its share has room for.
+
+    At most `SORT_UP_TO` rows, unless the user ``asked`` for an order, which also allows more of the budget.
+    """
+
+    def __init__(self, budget: MemoryBudget, weight: Callable[[Any], int], *, asked: bool = False) -> None:
+        self.items: list[Any] = []
+        self._weight = weight
+        self._asked = asked
+        self._most = budget.limit // _PARTS * (_PARTS - 1 if asked else 1)
+        self._taken = 0
+        self._charge: Charge = budget.charge(0, "the rows that are held to be sorted")
+
+    def fill(self, rows: Iterator[Any]) -> bool:
+        """Take rows while there is room, and one more; return whether those were all."""
+        for row in rows:
+            self.items.append(row)
+            self._taken += self._weight(row)
+            if not self._has_room():
+                return False
+        return True
+
+    def _has_room(self) -> bool:
+        if len(self.items) > SORT_UP_TO and not self._asked:
+            return False
+        if self._taken <= self._charge.amount:
+            return True
+        if self._taken > self._most:
+            return False
+        try:
+            self._charge.resize(self._taken + _STEP)
+        except LimitError:
+            return False
+        return True
+
+    def drain(self) -> Iterator[Any]:
+        """Yield the rows, and release their memory."""
+        self.items.reverse()
+        while self.items:
+            yield self.items.pop()
+        self._charge.release()
+
+
+def in_order(
+    rows: Iterable[Any],
+    how: str | None,
+    held: Held,
+    out: Output,
+    *,
+    name: Any,
+    size: Any,
+    offset: Any,
+    rank: Callable[[Any], int] = lambda item: 0,
+) -> Iterator[Any]:
+    """Return ``rows`` sorted (``how`` None: by rank and name); if they cannot be held, in file order with a note."""
+    stream = iter(rows)
+    if how != "none":
+        key: dict[str | None, Callable[[Any], Any]] = {
+            "size": lambda item: (-size(item), natural(name(item))),
+            "offset": offset,
+            "name": lambda item: natural(name(item)),
+            None: lambda item: (rank(item), natural(name(item))),
+        }
+        if held.fill(stream):
+            held.items.sort(key=key[how])
+        elif how is not None:
+            out.error(
+                f"note: more than {len(held.items):,} rows, too many to sort in the memory budget: they are in the "
+                "order of the file; a larger --budget sorts more"
+            )
+        yield from held.drain()
+    yield from stream

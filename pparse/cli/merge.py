@@ -8,33 +8,27 @@ message need not fit into memory.
 
 from __future__ import annotations
 
+import os
 import sys
 
-from pparse.cli.chunking import (
-    add_folder_arguments,
-    folder_options,
-    folder_to_dict,
-    is_folder_job,
-    is_special,
-    refuse_existing,
-    tell_folder,
-    tell_notes,
-)
-from pparse.cli.common import open_file
-from pparse.cli.exit_codes import DAMAGED, OK, USAGE, exit_code_of
+from pparse.cli.common import DAMAGED, OK, add_option, exit_code_of, open_file
+from pparse.cli.output import refuse_terminal
+from pparse.data.files import is_folder, same_file
 from pparse.display.text import safe
-from pparse.errors import Fault, FormatError, MalformedError, OptionError, PparseError, SourceError
+from pparse.errors import Fault, FormatError, MalformedError, OptionError, PparseError
 from pparse.limits import count_words, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterable
     from typing import Any, Final
 
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
     from pparse.proto_splitter.folders import FolderReport
     from pparse.proto_splitter.stream_merge import MergeReport
+
 
 EXAMPLES: Final = """examples:
   pparse merge saved_model.cpb -o saved_model.pb
@@ -47,12 +41,12 @@ EXAMPLES: Final = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE|FOLDER", help="a .cpb, a SavedModel folder with one, or outer::inner")
-    parser.add_argument("-o", "--output", metavar="OUT", required=True, help="the message file, or the folder")
-    parser.add_argument(
+    add_option(parser, "-o --output OUT", "the message file, or the folder", required=True)
+    add_option(
+        parser,
         "--verify",
+        "which hashes of chunks are checked: all (the default), those of up to 4 MiB, none",
         choices=("all", "touched", "headers"),
-        default=None,
-        help="which hashes of chunks are checked: all (the default), those of up to 4 MiB, none",
     )
     add_folder_arguments(parser)
 
@@ -85,7 +79,7 @@ def _merge_folder(options: Any, out: Output) -> int:
     from pparse.proto_splitter.folders import merge_folder
 
     report = merge_folder(options.file, options.output, verify=options.verify, **folder_options(options, out))
-    _tell(options, out, report.model, report, _warnings(report.model) + report.notes)  # type: ignore[arg-type]
+    _tell(options, out, report.model, report)  # type: ignore[arg-type]
     return OK
 
 
@@ -96,8 +90,7 @@ def _merge_file(options: Any, out: Output) -> int:
     if to_stdout and options.json:
         raise OptionError("--json and the message cannot both go to standard output; name a file with -o")
     if to_stdout and sys.stdout.isatty():
-        out.error("binary data is not for a terminal; use -o FILE or a pipe")
-        return USAGE
+        return refuse_terminal(out)
     special = is_special(options.output)
     options.options = [*options.options, ("verify", options.verify)]
     if options.type is not None:
@@ -114,17 +107,17 @@ def _merge_file(options: Any, out: Output) -> int:
             report = _merge_to_device(document, options.output, out)
         else:
             report = merge_document(document, options.output, out.progress)
-    if to_stdout:
-        for warning in _warnings(report):
-            out.error(warning)
-        return OK
-    _tell(options, out, report, None, _warnings(report))
+    if not to_stdout:
+        _tell(options, out, report)
+    for warning in _warnings(report) if to_stdout else ():
+        out.error(warning)
     return OK
 
 
 def _merge_to_device(document: Extraction, path: str, out: Output) -> MergeReport:
     """Merge into a device or a pipe, which is written to and not replaced."""
     from pparse.proto_splitter.stream_merge import merge_to_stream
+    from pparse.writers.files import cannot_write
 
     try:
         with open(path, "wb") as device:
@@ -132,7 +125,7 @@ def _merge_to_device(document: Extraction, path: str, out: Output) -> MergeRepor
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise SourceError(f"cannot write: {error.strerror or error}", errno=error.errno, source=path) from error
+        raise cannot_write(error, path) from error
     report.path = path
     return report
 
@@ -167,22 +160,17 @@ def _refuse_unmergeable(document: Extraction, options: Any) -> None:
 
 
 def _warnings(report: MergeReport) -> list[str]:
-    if not report.too_large:
-        return []
     warning = (
         f"the message takes {report.size:,} bytes: protobuf, and so TensorFlow, cannot parse more than 2,147,483,647 "
         "(2 GiB - 1); pparse can read it"
     )
-    return [warning]
+    return [warning] if report.too_large else []
 
 
-def _tell(options: Any, out: Output, report: MergeReport, folder: FolderReport | None, notes: list[str]) -> None:
+def _tell(options: Any, out: Output, report: MergeReport, folder: FolderReport | None = None) -> None:
     """Report what was written."""
     if options.json:
-        from json import dumps
-
         found = {
-            "schema": 1,
             "file": options.file,
             "output": report.path,
             "type": report.type,
@@ -192,14 +180,91 @@ def _tell(options: Any, out: Output, report: MergeReport, folder: FolderReport |
             "verify": options.verify,
             "too_large_for_protobuf": report.too_large,
             **folder_to_dict(folder),
-            "notes": notes,
+            "notes": _warnings(report) + (folder.notes if folder is not None else []),
         }
-        out.write(dumps(found) + "\n")
+        out.json(found)
         return
     chunks = count_words(report.chunks, "chunk")
     out.line(f"{safe(report.path)}: {safe(report.type)}, {format_size(report.size)}, of {chunks}")
     if folder is not None:
         tell_folder(folder, out)
-        tell_notes(_warnings(report), out)
-    else:
-        tell_notes(notes, out)
+    out.notes(_warnings(report))
+
+
+# -- What ``split`` and ``merge`` share: outputs, notes, and errors ----------------------------------------------------
+
+SUFFIXES: Final = (".cpb", ".pb")
+
+
+def add_folder_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments that the two commands share."""
+    add_option(parser, "--type NAME", "the message type, if the file does not show it")
+    add_option(parser, "--force", "replace an existing output")
+    add_option(parser, "--follow-links", "of a folder: copy the targets of links that lead out of it")
+    add_option(parser, "--no-fingerprint", "of a folder: write no fingerprint.pb")
+    add_option(parser, "--json", 'one JSON document ("schema": 1)')
+    parser.set_defaults(jsonl=False)
+
+
+def is_folder_job(options: Any) -> bool:
+    """Say whether to write a whole folder: the input is one, and the output is not named as a file."""
+    output = options.output
+    return is_folder(options.file) and not (output.endswith(SUFFIXES) or output == "-" or is_special(output))
+
+
+def is_special(path: str) -> bool:
+    """Say whether a path is a device or a pipe, which is written to and not replaced."""
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+
+
+def folder_options(options: Any, out: Output) -> dict[str, Any]:
+    """Return the keyword arguments of `pparse.proto_splitter.folders.FolderOptions`."""
+    from pparse.data.base import IoStats
+    from pparse.limits import Limits
+
+    given = {name for name, _ in options.options} - {"verify"}
+    if options.type not in (None, "tensorflow.SavedModel") or given or options.format:
+        raise OptionError(
+            "a folder is split and merged as a SavedModel, without --type, -f and -O; name a file in it to use these"
+        )
+    out.stats = IoStats(log=True) if options.trace_io else None
+    return {
+        "overwrite": options.force,
+        "follow_links": options.follow_links,
+        "fingerprint": not options.no_fingerprint,
+        "budget": options.budget,
+        "limits": Limits(**dict(options.limits)),
+        "scratch": options.scratch,
+        "progress": out.progress,
+        "stats": out.stats,
+    }
+
+
+def refuse_existing(paths: Iterable[str], options: Any) -> None:
+    """Raise `OptionError` for outputs that exist, or that are the input."""
+    for path in paths:
+        if not os.path.lexists(path):
+            continue
+        if same_file(path, options.file):
+            raise OptionError(f"the output {path} is the file being read; name another one")
+        if os.path.isdir(path):
+            raise OptionError(f"the output {path} is a folder")
+        if not options.force:
+            raise OptionError(f"{path} exists already; name another output, or replace it with --force")
+
+
+def tell_folder(report: FolderReport, out: Output) -> None:
+    """Report what else is in the folder that was written."""
+    files = f"{report.files:,} other file{'s' if report.files != 1 else ''}, {format_size(report.bytes)}, copied"
+    values = report.fingerprint
+    out.line(f"{safe(report.path)}: {files}; " + (f"fingerprint {values.singleprint}" if values else "no fingerprint"))
+    out.notes(report.notes)
+
+
+def folder_to_dict(report: FolderReport | None) -> dict[str, object]:
+    """Return the report on a folder as plain data for JSON; for a file, that there is none."""
+    if report is None:
+        return {"folder": None, "copied_files": 0, "copied_bytes": 0, "fingerprint": None}
+    print_of = report.fingerprint.singleprint if report.fingerprint is not None else None
+    counts = {"copied_files": report.files, "copied_bytes": report.bytes}
+    return {"folder": report.path, **counts, "fingerprint": print_of}

@@ -4,29 +4,71 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
-from pparse.cli.progress import Progress
+from pparse.cli.common import USAGE, row_of
 from pparse.cli.streams import tell
 from pparse.display.text import safe, shorten
 from pparse.document.beside import advise
 from pparse.document.opening import Resume, downloads, first_hole, is_inside, outermost_file, outside, resume_lines
-from pparse.errors import PASSING, PparseError
+from pparse.errors import PASSING, PathError, PparseError
 from pparse.findings import Severity, Status
-from pparse.limits import are, count_words, format_size
+from pparse.limits import MIB, are, count_words, format_size
 from pparse.recovery.document_verdict import BROKEN, document_status, findings_of, whole_words
 from pparse.tensors.status import status_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any, Final
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any, BinaryIO, Final
 
     from pparse.data.base import IoStats
+    from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
     from pparse.findings import Finding
     from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
+
+# -- The one progress line: on stderr, only on a terminal, only after half a second ------------------------------------
+
+_AFTER = 0.5
+_EVERY = 0.1
+
+
+class Progress:
+    """Called with ``(done, total, what)``; draws one line that is wiped at the end."""
+
+    def __init__(self) -> None:
+        self._enabled = sys.stderr.isatty()
+        self._begun = time.monotonic()
+        self._next = self._begun + _AFTER
+        self._drawn = False
+
+    def __call__(self, done: int, total: int | None, what: str) -> None:
+        """Draw, if it is time."""
+        if not self._enabled:
+            return
+        now = time.monotonic()
+        if total is not None and done >= total:
+            self.clear()
+            return
+        if now < self._next:
+            return
+        self._next = now + _EVERY
+        share = f"{100 * done // total:3d}% " if total else ""
+        amount = f" ({format_size(done)} of {format_size(total)})" if total and total > 1 << 20 else ""
+        sys.stderr.write(f"\r\x1b[K{share}{what}{amount}"[:200])
+        sys.stderr.flush()
+        self._drawn = True
+
+    def clear(self) -> None:
+        """Wipe the line."""
+        if self._drawn:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+            self._drawn = False
+
 
 _COLORS: Final = {"red": "31", "yellow": "33", "green": "32", "dim": "2", "bold": "1"}
 
@@ -53,6 +95,26 @@ class Output:
         if self.terminal:
             self.progress.clear()
         self._out.write(text)
+
+    def json(self, found: dict[str, object], *, indent: int | None = None) -> None:
+        """Write a JSON document, in a line if there is no ``indent``."""
+        from json import dumps
+
+        self.line(dumps({"schema": 1, **found}, indent=indent, default=str))  # what a plug-in's metadata may hold
+
+    def field(self, name: str, value: str) -> None:
+        """Write a name and a value."""
+        self.line(f"{self.paint(f'{name:11}', 'dim')} {value}")
+
+    def notes(self, notes: Iterable[str]) -> None:
+        """Write notes, a line each."""
+        for note in notes:
+            self.line(f"{self.paint('note', 'dim')}    {safe(note)}")
+
+    def lines(self, lines: Iterable[str]) -> None:
+        """Write lines of any text."""
+        for line in lines:
+            self.line(safe(line))
 
     def binary(self) -> Any:
         """Return the stream for bytes."""
@@ -105,6 +167,32 @@ class Output:
         self.line(f"{self.paint(f'{finding.severity!s:7}', color)} {source}{shorten(safe(str(finding)))}")
 
 
+class JsonRows:
+    """Writes rows as ``--json`` does, in one document that begins with ``head``, or as ``--jsonl``, one a line."""
+
+    def __init__(self, out: Output, options: Any, head: dict[str, object], label: str) -> None:
+        from json import dumps
+
+        self._out = out
+        self._options = options
+        self._dumps = dumps
+        self._comma = "\n"
+        if options.json:
+            out.write(f'{dumps({"schema": 1, "file": options.file, **head})[:-1]}, "{label}": [')
+
+    def add(self, row: dict[str, object]) -> None:
+        """Write a row."""
+        if self._options.jsonl:
+            self._out.line(self._dumps(row_of(self._options, row)))
+        else:
+            self._out.write(f"{self._comma}{self._dumps(row)}")
+            self._comma = ",\n"
+
+    def end(self, tail: dict[str, object]) -> None:
+        """End the document with what is known only now."""
+        self._out.line(f"\n], {self._dumps(tail)[1:]}")
+
+
 class Table:
     """Rows with aligned columns, not kept in memory: widths come from the first rows and grow when needed.
 
@@ -117,21 +205,16 @@ class Table:
     def __init__(self, out: Output, header: Sequence[str], align: str) -> None:
         self._out = out
         self._align = align
-        self._header: Sequence[str] | None = header
-        self._widths = [len(title) for title in header]
+        self._header = header
         self._waiting: list[tuple[str, ...]] = []
         self._letters = 0
-        self._started = False
-        self._pattern = ""
-
-    @property
-    def has_written(self) -> bool:
+        self.has_written = False
         """Whether any row was written."""
-        return self._started
+        self._pattern = ""
 
     def row(self, *cells: str) -> None:
         """Add a row of safe text."""
-        if self._started:
+        if self.has_written:
             self._out.line(self._pattern % cells)
             return
         self._waiting.append(cells)
@@ -141,28 +224,23 @@ class Table:
 
     def close(self) -> None:
         """Write the waiting rows."""
-        if not self._started:
-            self._started = True
-            for cells in self._waiting:
-                self._widen(cells)
-            self._pattern = self._make_pattern()
-            if self._waiting and self._header is not None:
-                self._out.line(self._out.paint(self._pattern % tuple(self._header), "dim"))
-            for cells in self._waiting:
-                self._out.line(self._pattern % cells)
-            self._waiting = []
-
-    def _widen(self, cells: Sequence[str]) -> None:
-        # One very long name must not push the other columns off the screen.
-        for column, cell in enumerate(cells):
-            if self._widths[column] < len(cell) <= 80:
-                self._widths[column] = len(cell)
+        if self.has_written:
+            return
+        self.has_written = True
+        self._pattern = self._make_pattern()
+        if self._waiting:
+            self._out.line(self._out.paint(self._pattern % tuple(self._header), "dim"))
+        for cells in self._waiting:
+            self._out.line(self._pattern % cells)
+        self._waiting = []
 
     def _make_pattern(self) -> str:
         """Return the row as a %-pattern: half the time of padding cell by cell."""
-        columns = [
-            f"%{'-' if side == '<' else ''}{width}s" for side, width in zip(self._align, self._widths, strict=True)
-        ]
+        columns = []
+        for side, *cells in zip(self._align, self._header, *self._waiting, strict=True):
+            # One very long name must not push the other columns off the screen.
+            width = max(len(cells[0]), *(len(cell) for cell in cells if len(cell) <= 80), 0)
+            columns.append(f"%{'-' if side == '<' else ''}{width}s")
         if self._align[-1] == "<":
             columns[-1] = "%s"
         return "  ".join(columns)
@@ -225,8 +303,7 @@ def report_document_cut(out: Output, document: Extraction, status: Status) -> No
         )
         return
     if status is not Status.TRUNCATED:
-        for line in resume_lines(files):
-            out.line(safe(line))
+        out.lines(resume_lines(files))
         return
     size, kind = document.size or 0, document.root.kind
     missing = document.result.listing.missing()
@@ -243,8 +320,7 @@ def report_document_cut(out: Output, document: Extraction, status: Status) -> No
     cut = f"the document ends at byte {size}{inside}" if missing is None else f"the file ends at byte {size}"
     first, *more = resume_lines(files)
     out.line(f"{out.paint('truncated', 'red')}: {cut}; {known}; {safe(first)}")
-    for line in more:
-        out.line(safe(line))
+    out.lines(more)
 
 
 def _is_packed(document: Extraction) -> bool:
@@ -298,8 +374,7 @@ def report_cut(
             detail = f" ({have:,} of its {count_words(tensor.stored_nbytes, 'byte')} {are(have)} there)"
         out.line(f"first tensor hit: {safe(extent.first_hit)}{detail}")
     out.line(f"whole: {whole_words(extent)}")
-    for line in resume_lines(extent.resume, most):
-        out.line(safe(line))
+    out.lines(resume_lines(extent.resume, most))
     if not extent.resume and is_inside(document) and extent.status is Status.TRUNCATED:
         _report_whole_around(out, document)
 
@@ -314,13 +389,65 @@ def _report_hit(out: Output, extent: Extent, document: Extraction, most: int | N
             + f": {has} full size, but parts of it, with {count_words(extent.unwritten, 'tensor')}, "
             + f"were never written and read as zeros; {safe(where)}"
         )
-        for line in more:
-            out.line(safe(line))
+        out.lines(more)
     elif extent.resume and extent.status in (Status.TRUNCATED, Status.DAMAGED):
         if extent.status is Status.TRUNCATED and _is_packed(document):
             end = f"the compressed data end early, after {count_words(extent.actual or 0, 'byte')} of content"
             out.line(f"{out.paint('truncated', 'red')}: {end}")
-        for line in resume_lines(extent.resume, most):
-            out.line(safe(line))
+        out.lines(resume_lines(extent.resume, most))
     if extent.status in BROKEN and extent.whole < extent.count + extent.unlisted:
         out.line(f"whole: {whole_words(extent)}")
+
+
+# -- Writes results: to standard output, to a file (completely or not at all), or to a pipe ----------------------------
+
+
+def write(path: str | None, out: Output, give: Callable[[BinaryIO], object]) -> None:
+    """Let ``give`` write to a file, completely or not at all; without ``path``, to standard output."""
+    if path is None:
+        give(out.binary())
+        out.binary().flush()
+        return
+    if os.path.exists(path) and not os.path.isfile(path):
+        if os.path.isdir(path):
+            raise PathError("is a folder; name a file in it", path=path)
+        with open(path, "wb") as device:  # a pipe or a device must not be replaced
+            give(device)
+        return
+    from pparse.writers.files import AtomicFile
+
+    with AtomicFile(path) as file:
+        give(file.stream)
+
+
+def write_binary(path: str | None, out: Output, give: Callable[[BinaryIO], object], code: int) -> int:
+    """`write` binary data, and return ``code``; refuse to write to a terminal."""
+    if path is None and sys.stdout.isatty():
+        return refuse_terminal(out)
+    write(path, out, give)
+    return code
+
+
+def refuse_terminal(out: Output, instead: str = "") -> int:
+    """Report that binary data do not go to a terminal, and what else to do ``instead``; return the exit code."""
+    out.error("binary data is not for a terminal; use -o FILE or a pipe" + (f", or {instead}" if instead else ""))
+    return USAGE
+
+
+def copy(reader: Range, stream: BinaryIO) -> None:
+    """Write the rest of ``reader``, a mebibyte at a time."""
+    while chunk := reader.read(MIB):
+        stream.write(chunk)
+
+
+def pieces(text: str) -> Iterator[str]:
+    """Yield a text and a line break, encoded, a mebibyte at a time: encoded as a whole it would be in memory twice."""
+    for at in range(0, len(text), MIB):
+        yield text[at : at + MIB]
+    yield "\n"
+
+
+def write_lines(text: str, stream: BinaryIO) -> None:
+    """Write a text and a line break."""
+    for piece in pieces(text):
+        stream.write(piece.encode("utf-8", "backslashreplace"))

@@ -8,8 +8,9 @@ stopped, the same command continues.
 
 from __future__ import annotations
 
-from pparse.cli.common import add_strict, open_file, size
-from pparse.cli.exit_codes import DAMAGED, OK, exit_code_of
+from contextlib import contextmanager
+
+from pparse.cli.common import DAMAGED, OK, add_option, add_strict, exit_code_of, open_file, size
 from pparse.cli.output import Table, to_resume
 from pparse.cli.streams import without_waiting
 from pparse.display.text import safe
@@ -23,7 +24,7 @@ from pparse.tensors.status import status_words
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
     from typing import Any, Final
 
     from pparse.cli.output import Output
@@ -46,24 +47,23 @@ _SHOWN_LOST: Final = 3
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE", help="a file, or outer::inner")
-    parser.add_argument("-o", "--output", metavar="DIR", required=True, help="the folder to write to, new or empty")
-    add_target_arguments(parser)
-    add_strict(parser)
-    parser.add_argument("-v", "--verbose", action="store_true", help="a line for each file and tensor, however many")
-    parser.add_argument("-q", "--quiet", action="store_true", help="print only errors")
-    parser.add_argument("--json", action="store_true", help='print the summary as one JSON document ("schema": 1)')
+    add_option(parser, "-o --output DIR", "the folder to write to, new or empty", required=True)
+    add_target_arguments(parser, "a line for each file and tensor, however many")
 
 
-def add_target_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments that `pparse extract` shares."""
-    parser.add_argument("--force", action="store_true", help="write into a folder that holds files (none is replaced)")
-    parser.add_argument(
-        "--max-output",
-        metavar="SIZE",
+def add_target_arguments(parser: argparse.ArgumentParser, verbose: str) -> None:
+    """Declare the arguments that `pparse extract` shares; ``verbose`` is the help of that option."""
+    add_option(parser, "--force", "write into a folder that holds files (none is replaced)")
+    add_option(
+        parser,
+        "--max-output SIZE",
+        "the most bytes to write (16GiB, or 200 times the input + 64MiB if less)",
         type=size,
-        default=None,
-        help="the most bytes to write (16GiB, or 200 times the input + 64MiB if less)",
     )
+    add_strict(parser)
+    add_option(parser, "-v --verbose", verbose)
+    add_option(parser, "-q --quiet", "print only errors")
+    add_option(parser, "--json", 'print the summary as one JSON document ("schema": 1)')
 
 
 def run(options: Any, out: Output) -> int:
@@ -71,13 +71,12 @@ def run(options: Any, out: Output) -> int:
     from pparse.recovery.recover import recover
 
     with open_file(options, out) as document:
-        listing = FileTable(
-            out, quiet=options.quiet or options.json, keep=options.json, fold=not options.verbose, every=options.verbose
-        )
+        listing = FileTable(out, options, fold=not options.verbose)
         try:
-            outcome = recover(
-                document, options.output, max_output=options.max_output, exist_ok=options.force, tell=listing.add
-            )
+            with telling_how_to_go_on(options, out, listing):
+                outcome = recover(
+                    document, options.output, max_output=options.max_output, exist_ok=options.force, tell=listing.add
+                )
         except FormatError as error:
             out.error(str(error))
             if document.is_folder:
@@ -85,21 +84,10 @@ def run(options: Any, out: Output) -> int:
             elif options.format is None and _may_be_named(document, error):
                 out.error("name the format with -f (see 'pparse formats') if you know what the file was")
             return exit_code_of(error)
-        except LimitError:
-            listing.close()
-            out.error(f"stopped at a limit; the files written so far are in {options.output}")
-            raise
-        except KeyboardInterrupt:
-            tell_interrupted(options, out, listing)
-            raise
-        except SourceError as error:
-            tell_full(options, out, listing, error)
-            raise
         listing.close()
         _tell(options, out, outcome, outcome.findings, listing)
         if not (outcome.is_whole or options.quiet or options.json):
-            for line in resume_lines(to_resume(document) if outcome.resume is None else outcome.resume):
-                out.line(safe(line))
+            out.lines(resume_lines(to_resume(document) if outcome.resume is None else outcome.resume))
     return exit_code(options, outcome)
 
 
@@ -113,20 +101,27 @@ def exit_code(options: Any, outcome: Outcome) -> int:
     return OK if outcome.is_whole and not (options.strict and outcome.warnings) else DAMAGED
 
 
-def tell_interrupted(options: Any, out: Output, listing: FileTable) -> None:
-    """Say how to continue after an interruption."""
-    with without_waiting():
+@contextmanager
+def telling_how_to_go_on(options: Any, out: Output, listing: FileTable) -> Iterator[None]:
+    """Show the files so far, and say how to continue, if an interrupt, a limit or a full disk ends the run."""
+    try:
+        yield
+    except LimitError:
         listing.close()
-        out.error(f"interrupted; the same command continues from here, with what it keeps in {options.output}")
+        out.error(f"stopped at a limit; the files written so far are in {options.output}")
+        raise
+    except KeyboardInterrupt:
+        with without_waiting():
+            listing.close()
+            out.error(f"interrupted; the same command continues from here, with what it keeps in {options.output}")
+        raise
+    except SourceError as error:
+        from pparse.recovery.journal import is_disk_full
 
-
-def tell_full(options: Any, out: Output, listing: FileTable, error: SourceError) -> None:
-    """Say how to continue if ``error`` means that the disk is full."""
-    from pparse.recovery.journal import is_disk_full
-
-    listing.close()
-    if is_disk_full(error):
-        out.error(f"with more room the same command continues from here, with what it keeps in {options.output}")
+        listing.close()
+        if is_disk_full(error):
+            out.error(f"with more room the same command continues from here, with what it keeps in {options.output}")
+        raise
 
 
 def tell_course(out: Output, outcome: Outcome) -> None:
@@ -142,9 +137,7 @@ def tell_course(out: Output, outcome: Outcome) -> None:
 
 def _tell(options: Any, out: Output, outcome: Outcome, findings: Any, listing: FileTable) -> None:
     if options.json:
-        from json import dumps
-
-        out.line(dumps(outcome_to_dict(options, outcome, findings, listing.kept)))
+        out.json(outcome_to_dict(options, outcome, findings, listing.kept))
         return
     if options.quiet:
         return
@@ -196,7 +189,6 @@ def _tell_use(out: Output, summary: Summary, where: str) -> None:
 def outcome_to_dict(options: Any, outcome: Outcome, findings: Any, files: list[dict[str, object]]) -> dict[str, object]:
     """Return the outcome as plain data, for JSON."""
     return {
-        "schema": 1,
         "file": options.file,
         "output": options.output,
         "files": files,
@@ -209,31 +201,30 @@ def outcome_to_dict(options: Any, outcome: Outcome, findings: Any, files: list[d
 class FileTable:
     """Shows incomplete files as they come, up to forty, and says how many more there are.
 
-    ``every`` shows complete ones, too; ``fold`` shows only the first few of files without content.
+    ``--verbose`` shows all, complete ones, too; ``fold`` shows only the first few of files without content.
     """
 
-    def __init__(
-        self, out: Output, *, quiet: bool, every: bool = False, keep: bool = False, fold: bool = False
-    ) -> None:
+    def __init__(self, out: Output, options: Any, *, fold: bool = False) -> None:
         self.kept: list[dict[str, object]] = []  # all files, for JSON
         self.useful = 0  # files with content
-        self._keep = keep
+        self._keep = options.json
         self._out = out
-        self._quiet = quiet
-        self._every = every
-        self._table = Table(out, ("STATUS", "SIZE", "FILE", "WHY"), "<><<")
-        self._most = 1 << 62 if every and not fold else _SHOWN
+        self._quiet = options.quiet or options.json
+        self._every = options.verbose
+        self._table = self._new_table()
         self._fold = fold
         self._held: list[RecoveredFile] = []  # of a complete file, the end of a stream may tell that it is right
         self._lost = 0  # files in a row of which nothing was written
         self._more = 0
         self._rows = 0
 
+    def _new_table(self) -> Table:
+        return Table(self._out, ("STATUS", "SIZE", "FILE", "WHY"), "<><<")
+
     def add(self, file: RecoveredFile) -> None:
         """Show a file, if it should be shown."""
         whole = file.status is Status.COMPLETE
-        own = ("/as-found.bin", ".rest.json")
-        copied = file.path is not None and file.path.endswith(own)
+        copied = file.path is not None and file.path.endswith(("/as-found.bin", ".rest.json"))
         self.useful += file.bytes > 0 and not copied and not (file.reason or "").startswith("0 of ")
         if self._keep:
             self.kept.append(file.to_dict())
@@ -247,7 +238,7 @@ class FileTable:
         elif not lost:
             self._end_fold()
         self._rows += not whole
-        if self._rows > self._most and not whole:
+        if self._rows > _SHOWN and not whole and not self._every:
             self._more += 1
             return
         if self._held or (whole and not self._table.has_written):
@@ -294,7 +285,7 @@ class FileTable:
             self._out.line(
                 "… the checksum at the end of the stream does not match; once more from the start, knowing that:"
             )
-        self._table = Table(self._out, ("STATUS", "SIZE", "FILE", "WHY"), "<><<")
+        self._table = self._new_table()
         self._held = []
         self._more = self._rows = self._lost = 0
 

@@ -11,19 +11,16 @@ from __future__ import annotations
 import argparse
 import os
 
-from pparse.cli.chunking import (
+from pparse.cli.common import OK, USAGE, add_option, open_file, size_from
+from pparse.cli.merge import (
     SUFFIXES,
     add_folder_arguments,
     folder_options,
     folder_to_dict,
     is_folder_job,
     refuse_existing,
-    share,
     tell_folder,
-    tell_notes,
 )
-from pparse.cli.common import open_file, size
-from pparse.cli.exit_codes import OK, USAGE
 from pparse.display.text import safe
 from pparse.errors import FormatError, OptionError, PparseError, SplitError
 from pparse.limits import count_words, format_size
@@ -53,36 +50,24 @@ _TYPE_HINT: Final = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE|FOLDER", help="a message file, a SavedModel folder, or outer::inner")
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="PREFIX",
-        required=True,
-        help="write PREFIX.cpb (a suffix .cpb is dropped), or the folder PREFIX",
+    add_option(
+        parser, "-o --output PREFIX", "write PREFIX.cpb (a suffix .cpb is dropped), or the folder PREFIX", required=True
     )
-    parser.add_argument(
-        "--max-size",
-        metavar="SIZE",
-        type=_max_size,
-        default=_max_size(_DEFAULT),
-        help=f"the largest message chunk ({_DEFAULT})",
+    add_option(
+        parser,
+        "--max-size SIZE",
+        f"the largest message chunk ({_DEFAULT})",
+        type=size_from(1, "one byte"),
+        default=_DEFAULT,
     )
-    parser.add_argument(
-        "--compression",
-        metavar="OPTIONS",
+    add_option(
+        parser,
+        "--compression OPTIONS",
+        "brotli:6 (the default), zstd, snappy, uncompressed, or other options of Riegeli, such as transpose,zstd:9",
         default="",
         type=_riegeli_options,
-        help="brotli:6 (the default), zstd, snappy, uncompressed, or other options of Riegeli, "
-        "such as transpose,zstd:9",
     )
     add_folder_arguments(parser)
-
-
-def _max_size(text: str) -> int:
-    found = size(text)
-    if found < 1:
-        raise argparse.ArgumentTypeError(f"must be at least one byte, not {text!r}")
-    return found
 
 
 def _riegeli_options(text: str) -> str:
@@ -114,7 +99,7 @@ def _split_folder(options: Any, out: Output) -> int:
         writer_options=options.compression,
         **folder_options(options, out),
     )
-    _tell(options, out, report.model, report, report.notes)  # type: ignore[arg-type]
+    _tell(options, out, report.model, report.notes, report)  # type: ignore[arg-type]
     return OK
 
 
@@ -136,7 +121,7 @@ def _split_file(options: Any, out: Output) -> int:
         notes.append(f"{report.removed} was removed, since it belonged to an earlier output")
     if report.chunked and own:
         notes.append(f"{prefix}.pb was left as it is; if both exist, the .cpb takes precedence")
-    _tell(options, out, report, None, notes)
+    _tell(options, out, report, notes)
     return OK
 
 
@@ -212,16 +197,12 @@ def _refuse_unsplittable(document: Extraction) -> None:
         raise OptionError(f"the message type of {document.name} is not known: {_TYPE_HINT}")
 
 
-def _tell(options: Any, out: Output, report: SplitReport, folder: FolderReport | None, notes: list[str]) -> None:
+def _tell(options: Any, out: Output, report: SplitReport, notes: list[str], folder: FolderReport | None = None) -> None:
     """Report what was written."""
     if options.max_size > report.limit:
-        lowered = f"--max-size was lowered to {report.limit:,} (2 GiB - 1): protobuf cannot parse a larger message"
-        notes.append(lowered)
+        notes.append(f"--max-size was lowered to {report.limit:,} (2 GiB - 1): protobuf cannot parse a larger message")
     if options.json:
-        from json import dumps
-
         found = {
-            "schema": 1,
             "file": options.file,
             "output": report.path,
             "type": report.type,
@@ -236,15 +217,16 @@ def _tell(options: Any, out: Output, report: SplitReport, folder: FolderReport |
             **folder_to_dict(folder),
             "notes": notes,
         }
-        out.write(dumps(found) + "\n")
+        out.json(found)
         return
     whole = f"{safe(report.path)}: {safe(report.type)}, {format_size(report.message_size)}"
     if report.chunked:
+        share = f"{100 * report.size / report.message_size:.1f}%" if report.message_size else "0%"
         why = ": it is one value, which is never cut" if report.largest > report.limit else ""
         out.line(
             f"{whole}, in {count_words(report.chunks, 'chunk')}, the largest {format_size(report.largest)} (limit "
             f"{format_size(report.limit)}{why}); {format_size(report.size)} on disk, "
-            f"{share(report.size, report.message_size)} of the message"
+            f"{share} of the message"
         )
     else:
         out.line(
@@ -254,4 +236,4 @@ def _tell(options: Any, out: Output, report: SplitReport, folder: FolderReport |
     if folder is not None:
         tell_folder(folder, out)
     else:
-        tell_notes(notes, out)
+        out.notes(notes)

@@ -6,26 +6,24 @@ Containers below the depth are marked as not loaded; ``-d all`` walks the whole 
 from __future__ import annotations
 
 import argparse
-from functools import partial
 
-from pparse.cli.common import add_files, add_json, each_file, open_file, row_of, split_files
-from pparse.cli.exit_codes import exit_code_for
+from pparse.cli.common import add_files, add_json, add_option, each_file, exit_code_for, open_file, split_files
+from pparse.cli.output import JsonRows
 from pparse.display.text import safe
 from pparse.document.registry import viewer_for
 from pparse.errors import PathError, PparseError
 from pparse.findings import Finding, Status
 from pparse.tree.entry import SCALAR, UNLOADED_VALUE
-from pparse.tree.visit import Trail
+from pparse.tree.visit import Trail, Visit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import Any, Final
 
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
     from pparse.tree.node import Node
-    from pparse.tree.visit import Visit
 
 EXAMPLES: Final = """examples:
   pparse tree model.safetensors
@@ -52,16 +50,15 @@ def _count(text: str) -> int:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_files(parser, "; after the first, an argument that is not a file is a PATH: a node, or a tensor's name")
-    parser.add_argument("-d", "--depth", type=_depth, default=2, metavar="N", help="levels to show, or 'all' (2)")
-    parser.add_argument(
-        "-n",
-        "--children",
+    add_option(parser, "-d --depth N", "levels to show, or 'all' (2)", type=_depth, default=2)
+    add_option(
+        parser,
+        "-n --children N",
+        "children to show of each node; 0 for all (50; with -d all: all)",
         type=_count,
         default=50,
-        metavar="N",
-        help="children to show of each node; 0 for all (50; with -d all: all)",
     )
-    parser.add_argument("-q", "--quiet", action="store_true", help="paths only")
+    add_option(parser, "-q --quiet", "paths only")
     add_json(parser, lines="nodes")
 
 
@@ -77,8 +74,7 @@ def run(options: Any, out: Output) -> int:
 def _show_tree(options: Any, out: Output) -> int:
     with open_file(options, out) as document:
         start = _start(document, options.path)
-        show = _Shower(options, out)
-        show.begin(document.format)
+        show = _Shower(options, out, document.format)
         if options.depth < 0:
             file: Any = start.extraction  # perhaps one beside the document
             for visit in file.parse().parser.walk(start):
@@ -139,31 +135,21 @@ def _descend(start: Node, depth: int, most: int | None, show: _Shower) -> None:
 class _Shower:
     """Shows nodes as indented lines, as paths, or as JSON."""
 
-    def __init__(self, options: Any, out: Output) -> None:
+    def __init__(self, options: Any, out: Output, format_name: str) -> None:
         self.options = options
         self.out = out
         self.damaged = False
-        self._text = not (options.json or options.jsonl or options.quiet)
-        self._comma = "\n"
+        as_json = options.json or options.jsonl
+        self._rows = JsonRows(out, options, {"format": format_name}, "nodes") if as_json else None
+        self._text = not (as_json or options.quiet)
         self._omitted = 0
         self._problems: list[dict[str, object]] = []
 
-    def begin(self, format_name: str) -> None:
-        """Begin the output."""
-        if self.options.json:
-            from json import dumps
-
-            self.out.write(
-                f'{{"schema": 1, "file": {dumps(self.options.file)}, "format": {dumps(format_name)}, "nodes": ['
-            )
-
     def end(self, document: Any) -> None:
         """End the output with the findings that belong to no node shown."""
-        if self.options.json:
-            from json import dumps
-
+        if self._rows is not None and self.options.json:
             findings = [finding.to_dict() for finding in document.findings] + self._problems
-            self.out.line(f'\n], "omitted": {self._omitted}, "findings": {dumps(findings)}}}')
+            self._rows.end({"omitted": self._omitted, "findings": findings})
         elif self._text:
             self.out.findings(document.findings, limit=20)
         elif self._omitted:
@@ -177,37 +163,21 @@ class _Shower:
             except PparseError as error:
                 self.problem(depth, str(error))
                 return
-        value = node.value if node.shape == SCALAR else UNLOADED_VALUE
-        label = "(root)" if node.parent is None else f"[{node.ordinal}]" if node.key is None else str(node.key)
-        self._show(
-            depth,
-            label,
-            partial(trail.path, node),
-            node.kind,
-            node.shape,
-            value,
-            node.status if node.known_status is Status.COMPLETE else node.known_status,
-            node.start,
-            node.end,
-            node.finding.reason if node.finding is not None else None,
-        )
+        visit = Visit.of(node, depth, trail)
+        if visit.status is Status.COMPLETE:
+            visit.status = node.status  # looks for what contradicts it
+        self.visit(visit)
 
     def visit(self, visit: Visit) -> None:
         """Show a node of a walk."""
-        is_root = not visit.depth and not visit.path
-        label = "(root)" if is_root else f"[{visit.ordinal}]" if visit.key is None else str(visit.key)
-        self._show(
-            visit.depth,
-            label,
-            lambda: visit.path,
-            visit.kind,
-            visit.shape,
-            visit.value,
-            visit.status,
-            visit.start,
-            visit.end,
-            visit.finding.reason if visit.finding is not None else None,
-        )
+        if visit.status not in (None, Status.COMPLETE, Status.UNSUPPORTED):
+            self.damaged = True
+        if self._rows is not None:
+            self._rows.add(_to_dict(visit))
+        elif self.options.quiet:
+            self.out.line(safe(visit.path) or "(root)")
+        else:
+            self._show(visit)
 
     def more(self, depth: int, count: int) -> None:
         """Report that children are not shown."""
@@ -225,57 +195,43 @@ class _Shower:
         else:
             self.out.error(text)
 
-    def _show(
-        self,
-        depth: int,
-        label: str,
-        path: Callable[[], str],
-        kind: str,
-        shape: str,
-        value: object,
-        status: Status | None,
-        start: int,
-        end: int | None,
-        reason: str | None,
-    ) -> None:
-        if status not in (None, Status.COMPLETE, Status.UNSUPPORTED):
-            self.damaged = True
-        if self.options.json or self.options.jsonl:
-            from json import dumps
-
-            row: dict[str, object] = {
-                "path": path(),
-                "depth": depth,
-                "kind": kind,
-                "status": status.value if status is not None else None,
-                "offset": start,
-                "length": end - start if end is not None else None,
-                "loaded": value is not UNLOADED_VALUE,
-            }
-            if value is not UNLOADED_VALUE:
-                row["value"] = value if isinstance(value, str | int | float | bool | None) else repr(value)
-            if reason is not None:
-                row["reason"] = reason
-            text = dumps(row_of(self.options, row) if self.options.jsonl else row)
-            self.out.write(f"{self._comma}{text}" if self.options.json else text + "\n")
-            self._comma = ",\n"
-            return
-        if self.options.quiet:
-            self.out.line(safe(path()) or "(root)")
-            return
+    def _show(self, visit: Visit) -> None:
+        is_root = not visit.depth and not visit.path
+        label = "(root)" if is_root else f"[{visit.ordinal}]" if visit.key is None else str(visit.key)
+        kind, value, start, end = visit.kind, visit.value, visit.start, visit.end
         # A node made from other pieces (a list of files) has no bytes of its own.
         where = "" if start == end == 0 else f"  [0x{start:x}..{f'0x{end:x}' if end is not None else ''})"
-        if shape != SCALAR:
-            content = self.out.paint(f"{kind} {{…}}" if shape == "map" else f"{kind} […]", "bold")
+        if visit.shape != SCALAR:
+            content = self.out.paint(f"{kind} {{…}}" if visit.shape == "map" else f"{kind} […]", "bold")
         elif value is UNLOADED_VALUE:
             content = f"{kind} (not loaded)"
         else:
             shown = safe(repr(value) if not isinstance(value, str) else _quoted(value))
             content = f"{kind} {shown[:120]}{'…' if len(shown) > 120 else ''}"
         trouble = ""
-        if status not in (None, Status.COMPLETE):
-            trouble = "  " + self.out.paint(f"{status}" + (f": {safe(reason)}" if reason else ""), "red")
-        self.out.line(f"{'  ' * min(depth, 200)}{safe(label)}: {content}{self.out.paint(where, 'dim')}{trouble}")
+        if visit.status not in (None, Status.COMPLETE):
+            reason = visit.finding.reason if visit.finding is not None else ""
+            trouble = "  " + self.out.paint(f"{visit.status}" + (f": {safe(reason)}" if reason else ""), "red")
+        self.out.line(f"{'  ' * min(visit.depth, 200)}{safe(label)}: {content}{self.out.paint(where, 'dim')}{trouble}")
+
+
+def _to_dict(visit: Visit) -> dict[str, object]:
+    """Return a node as plain data for JSON."""
+    end, value, status = visit.end, visit.value, visit.status
+    row: dict[str, object] = {
+        "path": visit.path,
+        "depth": visit.depth,
+        "kind": visit.kind,
+        "status": status.value if status is not None else None,
+        "offset": visit.start,
+        "length": end - visit.start if end is not None else None,
+        "loaded": value is not UNLOADED_VALUE,
+    }
+    if value is not UNLOADED_VALUE:
+        row["value"] = value if isinstance(value, str | int | float | bool | None) else repr(value)
+    if visit.finding is not None:
+        row["reason"] = visit.finding.reason
+    return row
 
 
 def _quoted(text: str) -> str:

@@ -99,7 +99,7 @@ class Places:
         self._forget()
 
     def _forget(self) -> None:
-        self._searched = Proofs()  # here: ranges that were searched
+        self._searched = Stretches()  # here: ranges that were searched
         self._places = array("Q")  # in what was searched, ascending
 
     def find(self, start: int, stop: int, look: Look) -> Iterator[int]:
