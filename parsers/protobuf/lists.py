@@ -77,7 +77,7 @@ class ListIndex(IndexNote):
         self._overlays: list[OverlayField] = []
         for contribution in origin.contributions:
             if isinstance(contribution, LostElement):
-                self._add(_Gone(contribution.owner.begin, contribution.owner.end))
+                self._add(_Gone(contribution.owner.lost.begin, contribution.owner.lost.end))
             elif isinstance(contribution, OverlayField):
                 self._add_overlay(contribution)
             else:
@@ -184,9 +184,8 @@ class ListIndex(IndexNote):
             if isinstance(segment, Run):
                 scan = segment.scan
                 window = scan.window()
-                one_by_one = numbered or _all_of
-                fields = one_by_one(segment, window)
-                for number, field in fields:
+                every = numbered(segment, window) if numbered else enumerate(scan.fields(segment.key, 0, window))
+                for number, field in every:
                     ordinal = first + number
                     own = self.make.payload(scan.part, field)
                     yield ordinal, (own, *self.pieces(ordinal)) if ordinal in touched else (own,), window
@@ -276,10 +275,6 @@ class Run:
         yield b"".join(pieces)
 
 
-def _all_of(run: Run, window: Window) -> Iterator[tuple[int, Field]]:
-    return enumerate(run.scan.fields(run.key, 0, window))
-
-
 class _Packed:
     """Numbers of which some or all are packed: their blobs (a single number counts as a blob)."""
 
@@ -295,19 +290,15 @@ class _Packed:
         self._stops = array("q")
         self._ends = array("q")  # count of numbers up to and including this blob
         self._checkpoints: dict[int, array[int]] = {}
-        session = make.extraction.session
-        with session.budget.charge(0, "the index of packed numbers") as charge:
-            self._add_all(charge.resize)
-
-    def _add_all(self, account: Callable[[int], object]) -> None:
-        for number, found in enumerate(whole_fields(self._make, self.scan, self.key)):
-            if not number & 0xFFFF:
-                account(self.memory)
-            if isinstance(found, Entry):
-                cut = found.status is Status.TRUNCATED
-                self._note("the field ends early" if cut else "a number of the field is damaged", found.start, cut)
-            else:
-                self._add(found)
+        with make.extraction.session.budget.charge(0, "the index of packed numbers") as charge:
+            for number, found in enumerate(whole_fields(make, scan, key)):
+                if not number & 0xFFFF:
+                    charge.resize(self.memory)
+                if isinstance(found, Entry):
+                    cut = found.status is Status.TRUNCATED
+                    self._note("the field ends early" if cut else "a number of the field is damaged", found.start, cut)
+                else:
+                    self._add(found)
 
     def _note(self, reason: str, offset: int, cut: bool = False) -> None:
         if not self.problems:

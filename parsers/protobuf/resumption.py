@@ -32,10 +32,9 @@ from pparse.protobuf.schema import TYPE_BYTES, TYPE_STRING
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import Any, Final
+    from typing import Final
 
     from pparse.data.base import Data
-    from pparse.parsers.protobuf.index import Piece
     from pparse.parsers.protobuf.window import Field
     from pparse.protobuf.schema import FieldType, MessageType
 
@@ -75,16 +74,14 @@ class Resumption:
 class LostFields(OverlayEntry):
     """Stands for the lost fields: one element of the list that continues, so that most elements keep their numbers."""
 
-    __slots__ = ("begin", "end", "number")
+    __slots__ = ("lost",)
 
     def __init__(self, lost: Resumption) -> None:
-        self.begin = lost.begin
-        self.end = lost.end
-        self.number = lost.number
+        self.lost = lost
 
     def numbers(self) -> Sequence[int]:
         """Return the number of the list."""
-        return (self.number,)
+        return (self.lost.number,)
 
     def field(self, number: int) -> OverlayField:
         """Return the stand-in for the element."""
@@ -96,21 +93,6 @@ class LostElement(OverlayField):
 
     __slots__ = ()
     owner: LostFields
-
-    def __init__(self, owner: LostFields) -> None:
-        self.owner = owner
-
-    def whole(self, *, scalar: bool = False) -> list[Piece]:
-        """Nothing."""
-        return []
-
-    def indices(self) -> Sequence[int]:
-        """Nothing."""
-        return ()
-
-    def keys(self) -> Sequence[Any]:
-        """Nothing."""
-        return ()
 
 
 def find_resumption(
