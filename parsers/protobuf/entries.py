@@ -6,15 +6,7 @@ from __future__ import annotations
 
 from pparse.data.range_status import cut_status
 from pparse.data.reader import Range
-from pparse.errors import (
-    PASSING,
-    EndOfDataError,
-    GapError,
-    LimitError,
-    MalformedError,
-    PparseError,
-    UnsupportedError,
-)
+from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import LEN, START_GROUP
 from pparse.parsers.protobuf.index import ChunkRange, Lost, Origin, OverlayEntry, OverlayField

@@ -33,12 +33,7 @@ from pparse.parsers.json.walk import following_scalars, tokens
 from pparse.parsers.json.walk_state import TextWalk
 from pparse.parsers.protobuf.json_form import ANY, OWN_FORMS, WRAPPERS, key_of, packed_at_once, value_of
 from pparse.parsers.protobuf.values import encode, is_message
-from pparse.protobuf.schema import (
-    TYPE_BYTES,
-    TYPE_GROUP,
-    TYPE_STRING,
-    MessageType,
-)
+from pparse.protobuf.schema import TYPE_BYTES, TYPE_GROUP, TYPE_STRING, MessageType
 from pparse.tree.entry import SCALAR, UNLOADED_VALUE
 
 TYPE_CHECKING = False

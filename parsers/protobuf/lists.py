@@ -77,7 +77,7 @@ class ListIndex(IndexNote):
         self._overlays: list[OverlayField] = []
         for contribution in origin.contributions:
             if isinstance(contribution, LostElement):
-                self._add(_Gone(contribution.owner.lost.begin, contribution.owner.lost.end))
+                self._add(_Gone(contribution.owner.begin, contribution.owner.end))
             elif isinstance(contribution, OverlayField):
                 self._add_overlay(contribution)
             else:

@@ -22,13 +22,7 @@ from __future__ import annotations
 
 from pparse.data.range_status import cut_status
 from pparse.data.reader import Range, up_to_page
-from pparse.errors import (
-    EndOfDataError,
-    GapError,
-    LimitError,
-    MalformedError,
-    OptionError,
-)
+from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError
 from pparse.findings import Severity, Status
 from pparse.kernels.wire import PADDING, SLACK, scan
 from pparse.parsers.protobuf.check import Checker
@@ -36,7 +30,7 @@ from pparse.parsers.protobuf.entries import FieldEntries, ValueEntries
 from pparse.parsers.protobuf.fits import fits, fitting_tags, goes_on_fitting
 from pparse.parsers.protobuf.index import ChunkRange, Lost, MessageIndex, Origin, OverlayEntry, PartScan
 from pparse.parsers.protobuf.lists import ListIndex
-from pparse.parsers.protobuf.resumption import LostFields, find_resumption
+from pparse.parsers.protobuf.resumption import find_resumption
 from pparse.parsers.protobuf.schema import find_type
 from pparse.parsers.protobuf.values import WIRE_KINDS, decode, decode_text, is_message, named
 from pparse.paths import KeyStep
@@ -307,7 +301,7 @@ class ProtobufParser(Parser, Listing):
         field = scan.type.fields[lost.number]
         index.queue.append(part.data.range(lost.end, part.end))
         if field.repeated and not field.is_map:
-            index.queue.append(LostFields(lost))
+            index.queue.append(lost)
         index.queue.append(part.data.range(part.start, lost.begin))
         reason = (
             f"{lost.end - lost.begin:,} bytes are damaged: one or more fields are lost, and later elements of "

@@ -60,8 +60,12 @@ _MAX_DEAD: Final = 100_000
 _MAX_TYPES: Final = 2_000
 
 
-class Resumption:
-    """Bytes ``[begin, end)`` of a message are lost; field ``number`` is the first one after them."""
+class Resumption(OverlayEntry):
+    """Bytes ``[begin, end)`` of a message are lost; field ``number`` is the first one after them.
+
+    Among the pieces of the message it stands for the lost fields: one element of the list that continues, so that most
+    elements keep their numbers.
+    """
 
     __slots__ = ("begin", "end", "number")
 
@@ -70,18 +74,9 @@ class Resumption:
         self.end = end
         self.number = number
 
-
-class LostFields(OverlayEntry):
-    """Stands for the lost fields: one element of the list that continues, so that most elements keep their numbers."""
-
-    __slots__ = ("lost",)
-
-    def __init__(self, lost: Resumption) -> None:
-        self.lost = lost
-
     def numbers(self) -> Sequence[int]:
         """Return the number of the list."""
-        return (self.lost.number,)
+        return (self.number,)
 
     def field(self, number: int) -> OverlayField:
         """Return the stand-in for the element."""
@@ -92,7 +87,7 @@ class LostElement(OverlayField):
     """One or more elements that were lost."""
 
     __slots__ = ()
-    owner: LostFields
+    owner: Resumption
 
 
 def find_resumption(

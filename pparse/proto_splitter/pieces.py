@@ -29,6 +29,8 @@ ADDRESSED: Final = 8  # the wire type of an addressed part in `fields`
 
 # Content up to this size is read at once, with everything inside.
 SMALL: Final = 1 << 20
+# Keys, and names that something is done with, are shorter.
+_LONGEST_TEXT: Final = 1 << 20
 # Pieces of output below this size are copied into one.
 _COPIED: Final = 64 << 10
 _BLOCK: Final = 256 << 10
@@ -69,11 +71,11 @@ def size_of(content: Content) -> int:
     return len(content) if isinstance(content, Range) else content[2] - content[1]
 
 
-def load(content: Content, what: str, most: int = SMALL) -> bytes:
-    """Return the bytes. Raise `MalformedError` if there are more than ``most``; ``what`` names them in the error."""
+def load(content: Content, what: str) -> bytes:
+    """Return the bytes. Raise `MalformedError` if they are more than a text has; ``what`` names them in the error."""
     size = size_of(content)
-    if size > most:
-        raise MalformedError(f"{what} is too long", wanted=most, got=size)
+    if size > _LONGEST_TEXT:
+        raise MalformedError(f"{what} is too long", wanted=_LONGEST_TEXT, got=size)
     if isinstance(content, Range):
         return content.range(0, size).read_exact(size)
     return content[0][content[1] : content[2]]

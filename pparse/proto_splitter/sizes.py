@@ -97,15 +97,13 @@ def list_size(field: Any, sizes: Sequence[int]) -> int:
     return framed(tag_size(field.number), total) if sizes and field.message_type is None and field.is_packed else total
 
 
-def element_sizes(field: Any, values: Any, by_parts: Callable[[Any], bool] | None = None) -> Sequence[int]:
+def element_sizes(field: Any, values: Any) -> Sequence[int]:
     """Return how many bytes each element of a repeated field (not a map) adds; for packed ones, without the field's
     frame.
-
-    In a long list, elements for which ``by_parts`` is true are measured without encoding them.
     """
     if field.message_type is not None:
         end = _end_of(field)
-        return [_closed(size, end) for size in message_sizes(values, by_parts)]
+        return [_closed(size, end) for size in message_sizes(values)]
     tag, kind = tag_size(field.number), field.type
     width = _FIXED.get(kind)
     if field.is_packed:
@@ -116,7 +114,10 @@ def element_sizes(field: Any, values: Any, by_parts: Callable[[Any], bool] | Non
 
 
 def message_sizes(values: Iterable[Any], by_parts: Callable[[Any], bool] | None = None) -> list[int]:
-    """Return the serialized size of each message of a list; ``by_parts`` as in `element_sizes`."""
+    """Return the serialized size of each message of a list.
+
+    In a long list, elements for which ``by_parts`` is true are measured without encoding them.
+    """
     values = list(values)
     if len(values) <= FEW:
         return [message_size(value) for value in values]
