@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.data.base import Data
-    from pparse.parsers.protobuf.index import Contribution, MessageIndex, PartScan, Piece
+    from pparse.parsers.protobuf.index import Contribution, MessageIndex, Piece
     from pparse.parsers.protobuf.window import Field, Window
     from pparse.protobuf.schema import FieldType
     from pparse.tree.entry import Key
@@ -35,7 +35,7 @@ MAX_PARTS: Final = 1 << 16
 
 
 class ValueEntries:
-    """Makes entries for the values in the messages of one extraction.
+    """Makes entries for the fields and values in the messages of one extraction.
 
     ``types`` gives the types of fields without a schema, by the field numbers that lead to them.
     """
@@ -139,6 +139,8 @@ class ValueEntries:
         alone = len(ranges) == 1 and ranges[0].data is self.extraction.data
         parts = None if alone else ranges
         return Entry(key, kind, start, end, status=status, finding=finding, parts=parts, note=origin)
+
+    # -- values ------------------------------------------------------------------------------------------------------
 
     def value(
         self,
@@ -268,35 +270,26 @@ class ValueEntries:
             key, kind, start, end, value, status or Status.COMPLETE, problem, parts=(payload,), note=Origin(None)
         )
 
+    # -- fields ------------------------------------------------------------------------------------------------------
 
-class FieldEntries:
-    """Makes the entries of the fields of one message: ``node``, whose parts are in ``index``."""
-
-    __slots__ = ("_index", "_make", "_node")
-
-    def __init__(self, make: ValueEntries, node: Node, index: MessageIndex) -> None:
-        self._make = make
-        self._node = node
-        self._index = index
-
-    def entry(self, key: int, contributions: list[Contribution]) -> Entry:
-        """Return the entry of the field that occurs in ``contributions``; DAMAGED if nothing can be told of it."""
-        origin: Origin = self._node.note
+    def field(self, node: Node, index: MessageIndex, key: int, contributions: list[Contribution]) -> Entry:
+        """Return the entry of a field of ``node``, a message scanned into ``index``; DAMAGED if nothing can be told."""
+        origin: Origin = node.note
         number = key if key >= 0 else ~key >> 3
         field = origin.type.fields.get(number) if origin.type is not None and key >= 0 else None
         try:
             if field is None:
-                return self._unknown_entry(number, key, contributions)
+                return self._unknown_field(node, index, number, key, contributions)
             if field.repeated:
-                return self._container_entry(kind_of(field), Origin(field, contributions=contributions, key=key))
+                return self._container(node, index, kind_of(field), Origin(field, contributions=contributions, key=key))
             if is_message(field):
-                return self._message_entry(field, contributions, key)
+                return self._submessage(index, field, contributions, key)
             last = contributions[-1]
             if isinstance(last, OverlayField):
                 check_whole(last, field.name)
-                return self._make.overlaid(field.name, field, last.whole(scalar=True))
-            window = self._window(last[0])
-            return self._make.value(field.name, field, last[0].part, last[0].last(key, window), window)
+                return self.overlaid(field.name, field, last.whole(scalar=True))
+            window = index.window(last[0])
+            return self.value(field.name, field, last[0].part, last[0].last(key, window), window)
         except PASSING:
             raise
         except LimitError:
@@ -304,35 +297,27 @@ class FieldEntries:
         except PparseError as error:
             name: Key = field.name if field is not None else number
             last = contributions[-1]
-            at = self._node.start
+            at = node.start
             if not isinstance(last, OverlayField):
-                at, _ = self._make.place(last[0].part.data, last[1].last, last[1].last)
-            return self._make.bad(name, "bytes", at, error)
+                at, _ = self.place(last[0].part.data, last[1].last, last[1].last)
+            return self.bad(name, "bytes", at, error)
 
-    def _window(self, part: PartScan) -> Window:
-        """Return a window on a part; on the block of the scan, if that holds all of it."""
-        window = part.window()
-        kept = self._index.kept
-        if kept is not None and kept[0] is part.part:
-            window.take(part.part.start, kept[1])
-        return window
-
-    def _container_entry(self, kind: str, origin: Origin) -> Entry:
+    def _container(self, node: Node, index: MessageIndex, kind: str, origin: Origin) -> Entry:
         """Return the entry of a list or a map; it extends from its first element to its last."""
         key = origin.key
-        start, end = self._node.start, self._node.end
+        start, end = node.start, node.end
         only = origin.contributions[0]
         if len(origin.contributions) == 1 and not isinstance(only, OverlayField):
             part, slot = only
             try:
-                after = min(self._window(part).field(slot.last).next, part.part.end)
+                after = min(index.window(part).field(slot.last).next, part.part.end)
             except (MalformedError, EndOfDataError):  # the last element is damaged, which is reported when it is read
                 after = part.part.end
-            start, end = self._make.place(part.part.data, slot.offsets[0], after)
+            start, end = self.place(part.part.data, slot.offsets[0], after)
         name: Key = origin.field.name if origin.field is not None else key if key >= 0 else ~key >> 3
         return Entry(name, kind, start, end, status=None, note=origin)
 
-    def _message_entry(self, field: FieldType, contributions: list[Contribution], key: int) -> Entry:
+    def _submessage(self, index: MessageIndex, field: FieldType, contributions: list[Contribution], key: int) -> Entry:
         """Return the entry of a singular message: all its occurrences and overlay entries, in order."""
         pieces: list[Piece] = []
         finding: Finding | None = None
@@ -346,28 +331,30 @@ class FieldEntries:
             if slot.count > MAX_PARTS:
                 reason = f"the message {field.name} has {slot.count} parts, too many to merge"
                 raise UnsupportedError(reason, offset=slot.last)
-            for found in part.fields(key, 0, self._window(part), slot):
-                pieces.append(self._make.payload(part.part, found))
-                if self._make.is_over(part.part, found):
-                    status, finding = self._make.overshoot(part.part, found, field.type_name)
-        return self._make.merged(field.name, Origin(field, field.message, pieces=pieces), status, finding)
+            for found in part.fields(key, 0, index.window(part), slot):
+                pieces.append(self.payload(part.part, found))
+                if self.is_over(part.part, found):
+                    status, finding = self.overshoot(part.part, found, field.type_name)
+        return self.merged(field.name, Origin(field, field.message, pieces=pieces), status, finding)
 
-    def _unknown_entry(self, number: int, key: int, contributions: list[Contribution]) -> Entry:
+    def _unknown_field(
+        self, node: Node, index: MessageIndex, number: int, key: int, contributions: list[Contribution]
+    ) -> Entry:
         """Return the entry of a field that is not in the schema."""
-        trail = self._make.below(self._node.note.trail, number)
+        trail = self.below(node.note.trail, number)
         origin = Origin(None, contributions=contributions, key=key, trail=trail)
         overlays = [item for item in contributions if isinstance(item, OverlayField)]
         if any(overlay.keys() for overlay in overlays):
-            return self._container_entry("map<?, ?>", origin)
+            return self._container(node, index, "map<?, ?>", origin)
         count = sum(item[1].count for item in contributions if not isinstance(item, OverlayField))
         if count > 1 or any(len(overlay.indices()) for overlay in overlays):
-            return self._container_entry("field[]", origin)
+            return self._container(node, index, "field[]", origin)
         pieces: list[Piece] = [piece for overlay in overlays for piece in overlay.whole()]
         parts = [item[0] for item in contributions if not isinstance(item, OverlayField)]
         if not parts:
-            return self._make.overlaid(number, None, pieces, trail)
-        window = self._window(parts[0])
-        return self._make.value(number, None, parts[0].part, parts[0].last(key, window), window, pieces, trail)
+            return self.overlaid(number, None, pieces, trail)
+        window = index.window(parts[0])
+        return self.value(number, None, parts[0].part, parts[0].last(key, window), window, pieces, trail)
 
 
 def check_whole(overlay: OverlayField, name: str) -> None:

@@ -392,6 +392,13 @@ class MessageIndex(IndexNote):
         last = parts[-1] if parts else None
         return self._memory + (last.memory if isinstance(last, PartScan) else 0)
 
+    def window(self, part: PartScan) -> Window:
+        """Return a window on a part; on the block of the scan, if that holds all of it."""
+        window = part.window()
+        if self.kept is not None and self.kept[0] is part.part:
+            window.take(part.part.start, self.kept[1])
+        return window
+
     def contributions(self, type: MessageType | None) -> dict[int, list[Contribution]]:
         """Return what each field is made of, by the key of its slot, in order of occurrence.
 

@@ -26,7 +26,7 @@ from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, 
 from pparse.findings import Severity, Status
 from pparse.kernels.wire import PADDING, SLACK, scan
 from pparse.parsers.protobuf.check import Checker
-from pparse.parsers.protobuf.entries import FieldEntries, ValueEntries
+from pparse.parsers.protobuf.entries import ValueEntries
 from pparse.parsers.protobuf.fits import fits, fitting_tags, goes_on_fitting
 from pparse.parsers.protobuf.index import ChunkRange, Lost, MessageIndex, Origin, OverlayEntry, PartScan
 from pparse.parsers.protobuf.lists import ListIndex
@@ -353,11 +353,10 @@ class ProtobufParser(Parser, Listing):
             ctx.index.note = index
         known = origin.type is None
         found = index.contributions(origin.type)
-        fields = FieldEntries(self.make, ctx.node, index)
         for key, contributions in found.items():
             if contributions:
                 known = known or (key >= 0 and origin.type is not None and key in origin.type.fields)
-                ctx.emit(fields.entry(key, contributions))
+                ctx.emit(self.make.field(ctx.node, index, key, contributions))
         index.kept = None
         self._note_strays(ctx, index)
         if found and not known and ctx.node.parent is None and origin.type is not None:

@@ -8,7 +8,7 @@ from pparse.errors import MalformedError
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import FIXED32, FIXED64, LEN, START_GROUP, VARINT, read_value
 from pparse.protobuf import schema
-from pparse.protobuf.schema import TYPE_STRING
+from pparse.protobuf.schema import TYPE_STRING, signed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,18 +31,14 @@ _FIXED: Final = {
 WIRE_KINDS: Final = {VARINT: "varint", FIXED64: "fixed64", LEN: "len", START_GROUP: "group", FIXED32: "fixed32"}
 
 
-def _signed(value: int, bits: int) -> int:
-    value &= (1 << bits) - 1
-    return value - (1 << bits) if value >> (bits - 1) else value
-
-
+# The values of varints, by type.
 _VARINTS: Final[dict[int, Callable[[int], int | bool]]] = {
-    schema.TYPE_INT32: lambda value: _signed(value, 32),
-    schema.TYPE_INT64: lambda value: _signed(value, 64),
+    schema.TYPE_INT32: signed,
+    schema.TYPE_INT64: lambda value: signed(value, 64),
     schema.TYPE_UINT32: lambda value: value & 0xFFFFFFFF,
     schema.TYPE_UINT64: lambda value: value,
     schema.TYPE_BOOL: lambda value: value != 0,
-    schema.TYPE_ENUM: lambda value: _signed(value, 32),
+    schema.TYPE_ENUM: signed,
     schema.TYPE_SINT32: lambda value: (value & 0xFFFFFFFF) >> 1 ^ -(value & 1),
     schema.TYPE_SINT64: lambda value: value >> 1 ^ -(value & 1),
 }

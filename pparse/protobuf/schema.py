@@ -778,10 +778,10 @@ def json_name_of(name: str) -> str:
     return first + "".join(part[:1].upper() + part[1:] for part in others)
 
 
-def signed(value: int) -> int:
-    """Return the int32 that a varint encodes."""
-    value &= 0xFFFFFFFF
-    return value - (value >> 31 << 32)
+def signed(value: int, bits: int = 32) -> int:
+    """Return the int32 (or int64) that a varint encodes."""
+    value &= (1 << bits) - 1
+    return value - (value >> bits - 1 << bits)
 
 
 def nested_features(data: bytes, start: int, end: int, tag: int, features: Features) -> Features:
