@@ -213,8 +213,10 @@ class FieldOverlay(OverlayField):
 
     __slots__ = ("_given", "_indices", "_keys", "_ordinals", "_starts", "_whole")
 
+    owner: Overlay
+
     def __init__(self, owner: Overlay, ordinals: array[int], *, listed: bool = False) -> None:
-        self.owner = owner
+        super().__init__(owner)
         self._given = ordinals
         self._whole = array("I")
         self._keys: dict[tuple[type, Any], array[int]] = {}
@@ -242,7 +244,7 @@ class FieldOverlay(OverlayField):
         self._starts.append(len(ascending))
 
     def _pieces(self, ordinals: Sequence[int], *, scalar: bool, singular: bool = False) -> list[Piece]:
-        scope, depth = self.owner.scope, self.owner.depth  # type: ignore[attr-defined]
+        scope, depth = self.owner.scope, self.owner.depth
         here: dict[int, list[int]] = {}  # by length: tags that repeat the number come later
         deeper = array("I")
         for ordinal, steps in scope.steps(ordinals):
@@ -263,7 +265,7 @@ class FieldOverlay(OverlayField):
 
     def elements(self) -> FieldOverlay:
         """Return this for a list, in which the form of a number does not matter."""
-        return FieldOverlay(self.owner, self._given, listed=True) if self._keys else self  # type: ignore[arg-type]
+        return FieldOverlay(self.owner, self._given, listed=True) if self._keys else self
 
     def whole(self, *, scalar: bool = False) -> list[Piece]:
         """Return the pieces for the field as a whole."""

@@ -60,8 +60,10 @@ if TYPE_CHECKING:
 # What is read of a large field to go on behind it, and how many fields before it is asked whether to stop.
 _FIELD_HEAD: Final = 4 << 10
 _HOPS: Final = 1_000
+# Bytes at the beginning that are looked at if no type is known.
+_GUESSED: Final = 4 << 10
 HEAD: Final = 16 << 10
-"""Bytes at the beginning that are looked at."""
+"""Bytes at the beginning that are looked at if the type is known."""
 # After so many tags of the type at the beginning, the type is certain, and anything else is damage.
 _FITTING: Final = 6
 # So many are needed after a damaged beginning: a node of a graph has them with its first attributes.
@@ -108,7 +110,15 @@ class ProtobufParser(Parser, Listing):
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
         """POSSIBLE if the data begin like the fields of a message; there is no magic number."""
-        return looks_like_message(excerpt)
+        from pparse.kernels.wire_guess import guess
+
+        head = excerpt.head(_GUESSED)
+        if not head:
+            return Confidence.NO
+        kind, confidence = guess(head, excerpt.size is not None and len(head) >= excerpt.size)
+        if kind != "message":
+            return Confidence.NO
+        return Confidence.LIKELY if confidence >= 0.9 else Confidence.POSSIBLE
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
@@ -666,20 +676,6 @@ def _is_file(piece: Piece) -> bool:
 def _all_continue(head: bytes) -> bool:
     """Say whether these bytes are the beginning of a varint that continues after them."""
     return bool(head) and min(head) >= 0x80
-
-
-def looks_like_message(excerpt: Excerpt) -> Confidence:
-    """Return whether data begin like the fields of a message."""
-    from pparse.kernels.wire_guess import guess
-
-    head = excerpt.head(4 << 10)
-    if not head:
-        return Confidence.NO
-    size = excerpt.size
-    kind, confidence = guess(head, size is not None and len(head) >= size)
-    if kind != "message":
-        return Confidence.NO
-    return Confidence.LIKELY if confidence >= 0.9 else Confidence.POSSIBLE
 
 
 def _parse_types(text: object) -> dict[tuple[int, ...], str]:

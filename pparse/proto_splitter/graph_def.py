@@ -111,8 +111,8 @@ class FunctionDefSplitter(ElementSplitter):
         nodes = RepeatedMessageSplitter(
             function, "node_def", NODE_SPLITTERS, parent_splitter=self, by_parts=is_constant
         )
-        # The enclosing messages add a few bytes, so it must be a little smaller than a chunk.
-        room = limit - _frames_above(self)
+        # The enclosing messages add their tags and lengths, so it must be a little smaller than a chunk.
+        room = limit - len(self._in_root(())[1]) * (1 + measure.varint_size(limit))
         rest = size - nodes.size
         nodes.split_elements()
         nodes.split_list(room - rest)
@@ -307,11 +307,6 @@ def check_type(proto: Any, full_name: str) -> None:
     found = getattr(descriptor, "full_name", type(proto).__name__)
     if found != full_name:
         raise TypeError(f"this splitter is for {full_name}, not for {found}")
-
-
-def _frames_above(splitter: ComposableSplitter) -> int:
-    """Return the most bytes that tags and lengths around a splitter's message take in its chunk."""
-    return len(splitter._in_root(())[1]) * (1 + measure.varint_size(splitter.max_size))
 
 
 # -- the values of a constant ------------------------------------------------------------------------------------------

@@ -343,19 +343,15 @@ class ComposableSplitter(Splitter):
                 continue
             size = self._known[id(chunk)] if id(chunk) in self._known else message_size(chunk)
             if size > limit:
-                where = self._path_of(key)
+                tag = next((tag for tag, other in self._entries if other == key), ())
                 name, part = largest_part(chunk)
                 raise SplitError(
                     f"a chunk of {size} bytes is above max_size {limit}; its largest part that could not be split off "
                     f"is {name}, {part} bytes",
-                    path=where,
+                    path=field_path(self._proto, list(_steps(tag))) or str(self._proto.DESCRIPTOR.full_name),
                     wanted=size,
                     got=limit,
                 )
-
-    def _path_of(self, key: int) -> str:
-        tag = next((tag for tag, other in self._entries if other == key), ())
-        return field_path(self._proto, list(_steps(tag))) or str(self._proto.DESCRIPTOR.full_name)
 
 
 def make_folder(path: str, source: str) -> None:
