@@ -402,7 +402,7 @@ class CpbParser(ProtobufParser):
         except PASSING:
             raise
         except PparseError as error:
-            return self.make.bad(None, "bytes", position, error)
+            return self.make.bad(None, error, position)
         problem = self._problem_of(self.lookup, position)
         if problem is not None and not self._unchecked.is_cut(position):  # a truncated chunk has no hash to compare
             status, finding = Status.DAMAGED, self.make.finding("hash", problem.reason, problem.offset)

@@ -85,15 +85,17 @@ class ValueEntries:
         """Return a finding on the file; ``more`` as in `pparse.findings.Finding`."""
         return Finding(code, reason, source=self.extraction.name, offset=offset, **more)
 
-    def bad(self, key: Key, kind: str, at: int, error: PparseError) -> Entry:
-        """Return the entry of a value that cannot be read because of ``error``, as a scalar."""
+    def bad(self, key: Key, error: PparseError, at: int, data: Data | None = None) -> Entry:
+        """Return the entry of a value that cannot be read because of ``error``; ``at`` is an offset of ``data``."""
+        if data is not None:
+            at, _ = self.place(data, at, at)
         status, code = Status.DAMAGED, "malformed"
         if isinstance(error, EndOfDataError):
             status, code = Status.TRUNCATED, "truncated"
         elif isinstance(error, UnsupportedError):
             status, code = Status.UNSUPPORTED, "unsupported"
         finding = self.finding(code, error.reason, at, wanted=error.wanted, got=error.got)
-        return Entry(key, kind, at, at, status=status, finding=finding, parts=(), note=Origin(None))
+        return Entry(key, "bytes", at, at, status=status, finding=finding, parts=(), note=Origin(None))
 
     def payload(self, part: Range, found: Field) -> Range:
         """Return the payload of a field, cut at the end of its message."""
@@ -297,10 +299,9 @@ class ValueEntries:
         except PparseError as error:
             name: Key = field.name if field is not None else number
             last = contributions[-1]
-            at = node.start
-            if not isinstance(last, OverlayField):
-                at, _ = self.place(last[0].part.data, last[1].last, last[1].last)
-            return self.bad(name, "bytes", at, error)
+            if isinstance(last, OverlayField):
+                return self.bad(name, error, node.start)
+            return self.bad(name, error, last[1].last, last[0].part.data)
 
     def _container(self, node: Node, index: MessageIndex, kind: str, origin: Origin) -> Entry:
         """Return the entry of a list or a map; it extends from its first element to its last."""

@@ -51,8 +51,7 @@ def whole_fields(
         try:
             field = next(fields, None)
         except (MalformedError, EndOfDataError, GapError) as error:
-            at, _ = make.place(scan.part.data, scan.slots[key].last, scan.slots[key].last)
-            yield make.bad(None, "bytes", at, error)
+            yield make.bad(None, error, scan.slots[key].last, scan.part.data)
             return
         if field is None:
             return
@@ -140,7 +139,7 @@ class ListIndex(IndexNote):
         try:
             return self.make.overlaid(None, self.field, self.pieces(ordinal), self.trail)
         except MalformedError as error:
-            return self.make.bad(None, "bytes", 0, error)
+            return self.make.bad(None, error, 0)
 
     def entries(self, first: int, count: int) -> list[Entry]:
         """Return the entries of elements ``[first, first + count)``, or of fewer.
@@ -239,8 +238,7 @@ class Run:
                 extra = owner.pieces(ordinal) if owner._overlays else ()
                 yield owner.make.value(None, owner.field, self.scan.part, field, window, extra, owner.trail)
             except MalformedError as error:
-                at, _ = owner.make.place(self.scan.part.data, field.begin, field.begin)
-                yield owner.make.bad(None, "bytes", at, error)
+                yield owner.make.bad(None, error, field.begin, self.scan.part.data)
             ordinal += 1
 
     def wire(self, first: int, touched: list[int]) -> Iterator[Range | int]:
@@ -392,7 +390,7 @@ class _Packed:
                 else:
                     lost = lost if self.size is None else None
                 if lost is not None:  # a gap in the data; after it only numbers of fixed size can be located
-                    yield owner.make.bad(None, "bytes", owner.make.place(part.data, offset, offset)[0], lost)
+                    yield owner.make.bad(None, lost, offset, part.data)
                     offset, first, ordinal = end, first + 1, ordinal + 1
                     continue
                 extra = owner.pieces(ordinal) if owner._overlays else ()
@@ -478,7 +476,7 @@ class _Gone:
 
     def entries(self, owner: ListIndex, first: int, ordinal: int) -> Iterator[Entry]:
         error = MalformedError("lost in damaged bytes, perhaps with other elements", offset=self._begin)
-        entry = owner.make.bad(None, "bytes", self._begin, error)
+        entry = owner.make.bad(None, error, self._begin)
         entry.end = self._end
         yield entry
 

@@ -43,9 +43,8 @@ def map_entries(make: ValueEntries, origin: Origin) -> Iterable[Entry]:
                 try:
                     key, entry = _pair(make, origin, scan, field, window)
                 except (MalformedError, EndOfDataError, GapError) as error:
-                    at, _ = make.place(scan.part.data, field.begin, field.begin)
                     key = ("damaged", len(found), number)
-                    entry = make.bad(None, "bytes", at, error)
+                    entry = make.bad(None, error, field.begin, scan.part.data)
                 found[key] = entry
                 if not len(found) & 0xFF:
                     charge.resize(_COST * len(found))
@@ -75,7 +74,7 @@ def _pair(make: ValueEntries, origin: Origin, scan: PartScan, pair: Field, windo
         except (MalformedError, EndOfDataError) as error:
             if not known:
                 raise
-            return _typed(key), make.bad(key, "bytes", make.place(part.data, pos, pos)[0], error)
+            return _typed(key), make.bad(key, error, pos, part.data)
         number, wire = at.tag >> 3, at.tag & 7
         if number == _KEY and (key_type is None or accepts(key_type, wire)):
             known = True
@@ -136,8 +135,8 @@ def _overlay(make: ValueEntries, origin: Origin, overlay: OverlayField, found: d
     value_type = field.map_value if field is not None else None
     indices = overlay.indices()
     if overlay.whole() or (field is None and len(indices)):
-        entry = make.bad(None, "bytes", 0, MalformedError("a chunk belongs to a map as a whole, not to a key of it"))
-        found["problem", 0, 0] = entry
+        error = MalformedError("a chunk belongs to a map as a whole, not to a key of it")
+        found["problem", 0, 0] = make.bad(None, error, 0)
     scalar = value_type is not None and not is_message(value_type)
     numbers = () if field is None else indices
     for raw_key, pieces_at in chain(product(numbers, (overlay.at_index,)), product(overlay.keys(), (overlay.at_key,))):
@@ -159,4 +158,4 @@ def _overlay(make: ValueEntries, origin: Origin, overlay: OverlayField, found: d
         except LimitError:
             raise
         except PparseError as error:
-            found[_typed(raw_key)] = make.bad(raw_key, "bytes", 0, error)
+            found[_typed(raw_key)] = make.bad(raw_key, error, 0)

@@ -615,17 +615,13 @@ class FileParts:
         """Places of its extensions."""
         syntax = b""
         options: list[Span] = []
+        # message_type, enum_type, extension, options
+        places = {0x22: self.messages, 0x2A: self.enums, 0x3A: self.extensions, 0x42: options}
         for key, begin, stop in walk(data, start, end):
-            if key == 0x22:  # message_type
-                self.messages.append((begin, stop))
-            elif key == 0x2A:  # enum_type
-                self.enums.append((begin, stop))
-            elif key == 0x3A:  # extension
-                self.extensions.append((begin, stop))
+            if key in places:
+                places[key].append((begin, stop))
             elif key == 0x12 and begin != stop:  # package
                 self.package = qualified_name(data, begin, stop)
-            elif key == 0x42:  # options
-                options.append((begin, stop))
             elif key == 0x62:  # syntax
                 syntax = data[begin : min(stop, begin + 9)]
         if syntax not in _SYNTAXES:
@@ -654,19 +650,16 @@ class MessageParts:
         """Whether it may have extensions."""
         self.map_entry = False
         """Whether it is an entry of a map."""
+        places = {0x12: self.fields, 0x32: self.extensions, 0x42: self.oneofs}  # field, extension, oneof_decl
         for key, begin, stop in walk(data, start, end):
-            if key == 0x12:  # field
-                self.fields.append((begin, stop))
+            if key in places:
+                places[key].append((begin, stop))
             elif key in (0x1A, 0x22):  # nested_type, enum_type
                 self.nested.setdefault(declared_name(data, begin, stop), (key == 0x22, (begin, stop)))
             elif key == 0x2A:  # extension_range
                 self.extendable = True
-            elif key == 0x32:  # extension
-                self.extensions.append((begin, stop))
             elif key == 0x3A:  # options
                 self.map_entry = bool(last_field(data, (begin, stop), 0x38)[0])
-            elif key == 0x42:  # oneof_decl
-                self.oneofs.append((begin, stop))
 
 
 def walk(data: bytes, pos: int, end: int) -> Iterator[tuple[int, int, int]]:
