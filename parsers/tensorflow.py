@@ -12,8 +12,7 @@ from pparse.kernels.wire import PADDING, VARINT, read_length, skip_payload
 from pparse.limits import count_words
 from pparse.parsers.cpb.parser import CpbParser
 from pparse.parsers.protobuf.fits import is_text
-from pparse.parsers.protobuf.message_format import HEAD, MessageParser
-from pparse.parsers.protobuf.parser import ProtobufParser
+from pparse.parsers.protobuf.parser import HEAD, MessageParser, ProtobufParser
 from pparse.tree.container import Container
 from pparse.tree.parser import Confidence, signatures
 

@@ -93,7 +93,6 @@ MODULES = (
     "parsers/protobuf/parser.py",
     "parsers/protobuf/check.py",
     "parsers/protobuf/entries.py",
-    "parsers/protobuf/fields.py",
     "parsers/protobuf/index.py",
     "parsers/protobuf/values.py",
     "parsers/riegeli/parser.py",

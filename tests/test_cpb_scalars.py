@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pparse.errors import MalformedError, UnsupportedError
+from pparse.parsers.cpb.metadata import JOIN_VERSION, SPLITTER_VERSION, check_versions
 from pparse.parsers.cpb.scalars import decode_scalar
-from pparse.parsers.cpb.versions import JOIN_VERSION, SPLITTER_VERSION, check_versions
 from tests.rows import rows
 
 TYPES = {

@@ -28,9 +28,15 @@ from pparse.kernels.farmhash import fingerprint64
 from pparse.limits import Limits
 from pparse.proto_splitter import pieces
 from pparse.proto_splitter.canonical import Canonicalizer
-from pparse.proto_splitter.fingerprint import Fingerprint, fingerprint, read_fingerprint, write_fingerprint
+from pparse.proto_splitter.fingerprint import (
+    Fingerprint,
+    fingerprint,
+    read_fingerprint,
+    suffix_number,
+    without_number,
+    write_fingerprint,
+)
 from pparse.proto_splitter.pieces import Addressed, span
-from pparse.proto_splitter.regularize import suffix_number, without_number
 from pparse.protos import message_class, schema
 from pparse.riegeli import RecordReader, RecordWriter
 from tests import sweep

@@ -15,8 +15,8 @@ from pparse.proto_splitter import (
     SavedModelSplitter,
     set_max_size,
 )
+from pparse.proto_splitter.graph_def import raw_content
 from pparse.proto_splitter.sizes import message_size
-from pparse.proto_splitter.tensors import raw_content
 from pparse.protos import message_class
 from tests.rows import rows
 from tests.splitter_samples import (

@@ -17,7 +17,6 @@ from pparse.proto_splitter import (
     GraphDefSplitter,
     Merger,
     Splitter,
-    constants,
     debug_set_max_size,
     format_bytes,
     get_field,
@@ -25,6 +24,7 @@ from pparse.proto_splitter import (
     max_size,
     set_max_size,
 )
+from pparse.proto_splitter import split as split_module
 from pparse.protos import message_class
 from pparse.riegeli import RecordReader
 from tests.rows import rows
@@ -360,7 +360,7 @@ def test_the_limit_is_set_for_a_while_or_for_one_splitter():
 
 
 def test_the_limit_stays_when_only_called():
-    before = constants._current
+    before = split_module._current
     try:
         set_max_size(77)
         assert max_size() == 77

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from pparse import protos
 from pparse.errors import MalformedError, PathError
 from pparse.protobuf import schema
-from pparse.protobuf.descriptors import MAX_NAME, MAX_NESTING, walk
-from pparse.protobuf.schema import Schema
+from pparse.protobuf.schema import MAX_NAME, MAX_NESTING, Schema, walk
 from tests.rows import rows
 
 FOLDER = Path(__file__).parent / "data" / "schema"

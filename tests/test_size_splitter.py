@@ -15,6 +15,7 @@ from pparse.proto_splitter import sizes as measure
 from pparse.proto_splitter import split as split_module
 from pparse.proto_splitter.size import cut
 from pparse.proto_splitter.sizes import message_size
+from pparse.protobuf.schema import TYPE_GROUP
 from pparse.protos import message_class
 from tests import sweep
 from tests.splitter_samples import check_merged, copy_of, entries_of, plain, split, tags_of
@@ -257,7 +258,7 @@ def check_rules(tree, descriptor):
             message, at, tag = above, 0, list(entry.field_tag)
             while at < len(tag):
                 field = message.fields_by_number[tag[at].field]
-                assert field.type != measure.TYPE_GROUP, "no tag names a group"
+                assert field.type != TYPE_GROUP, "no tag names a group"
                 at += 1
                 message = field.message_type
                 if message is not None and message.GetOptions().map_entry:

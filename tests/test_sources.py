@@ -131,7 +131,7 @@ def test_questions_about_paths_that_do_not_exist_have_answers(path, tmp_path):
 
 
 def test_a_part_of_a_split_file_is_not_written_over(tmp_path):
-    from pparse.proto_splitter.sources import is_read
+    from pparse.proto_splitter.stream_split import is_read
 
     for number, part in enumerate((b'{"a": ', b"1}"), 1):
         (tmp_path / f"x.json.{number:03}").write_bytes(part)

@@ -3,20 +3,26 @@
 ``ChunkMetadata`` has the versions, one ``ChunkInfo`` (type, size, position) per chunk, and the tree of chunked fields
 (tensorflow/tools/proto_splitter/chunk.proto). There may be millions of chunks and chunked fields: they stay bytes, and
 are located by one scan that leaves a checkpoint per 64 of them.
+
+The ``VersionDef`` of a file has the version of the splitter that wrote it (``splitter_version``, for information), the
+least version of a merger that can merge it (``join_version``), and versions of mergers known to fail on it
+(``bad_consumers``). TensorFlow's Merger ignores them all (tensorflow/tools/proto_splitter, version.py, versions.proto;
+merge.cc).
 """
 
 from __future__ import annotations
 
-from pparse.errors import GapError, MalformedError
-from pparse.kernels.wire import LEN, PADDING, SLACK, VARINT, read_length, read_tag, read_value, scan, skip_payload
-from pparse.parsers.cpb.versions import check_versions
+from pparse.errors import GapError, MalformedError, UnsupportedError
+from pparse.kernels.varint import decode_varints
+from pparse.kernels.wire import LEN, PADDING, VARINT, read_length, read_tag, read_value, skip_payload
 from pparse.parsers.protobuf.index import PartScan
+from pparse.protobuf.schema import signed
 from pparse.tree.index import IndexNote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any, Final
 
     from pparse.budget import MemoryBudget
@@ -25,6 +31,11 @@ if TYPE_CHECKING:
 
 UNSET, MESSAGE, BYTES = 0, 1, 2
 TYPE_NAMES: Final = {UNSET: "unset", MESSAGE: "message", BYTES: "bytes"}
+
+# The versions that the splitter writes.
+SPLITTER_VERSION: Final = 1
+# The version of the readers: they cannot merge a file with a higher join_version.
+JOIN_VERSION: Final = 0
 
 _BLOCK: Final = 64 << 10
 # A field, and an index or key, for each of the 100 levels that protobuf's own parsers allow.
@@ -43,6 +54,29 @@ KEY: Final = "key"
 
 # One step of a tag: a field number, alone or with INDEX and a number, or KEY and a key.
 Step = tuple[int, str | None, "Any"]
+
+
+def check_versions(join_version: int, bad_consumers: Iterable[int], *, source: str | None = None) -> None:
+    """Raise `UnsupportedError`, naming the version needed, if a file is not for readers of `JOIN_VERSION`.
+
+    ``join_version`` and ``bad_consumers`` are those of the file's VersionDef (0 and none without a VersionDef);
+    ``source`` is the file's name, for the error.
+    """
+    bad = set(bad_consumers)
+    least = max(join_version, JOIN_VERSION)
+    if least == JOIN_VERSION and JOIN_VERSION not in bad:
+        return
+    while least in bad:  # at most as many steps as versions in the set
+        least += 1
+    if join_version > JOIN_VERSION:
+        reason = f"its chunks need a reader with join version {join_version}"
+    else:
+        reason = f"it excludes readers with join version {JOIN_VERSION}"
+    error = UnsupportedError(f"{reason}; it needs join version {least} or later, this reader has {JOIN_VERSION}")
+    error.source = source
+    error.wanted = least
+    error.got = JOIN_VERSION
+    raise error
 
 
 def small(window: Window, field: Field) -> bytes:
@@ -69,12 +103,9 @@ def scan_whole(part: Range, only: tuple[int, ...] = ()) -> PartScan:
         final = pos + len(block) >= end
         if not block or (not final and len(block) < min(_BLOCK, end - pos)):
             raise MalformedError("the metadata end early", offset=pos, wanted=end - pos)
-        stop = len(block) if final else len(block) - SLACK + 1
-        after, _ = scan(block + PADDING if final else block, 0, stop, found.found, found.groups, pos)
-        found.complete(pos)
+        pos = found.scan(block, pos, final=final)
         if only and not all(tag in only for tag in found.found):
             raise MalformedError("the last record is not chunk metadata", offset=part.start)
-        pos += after
     if pos > end or found.groups:
         raise MalformedError("a field of the metadata extends beyond it", offset=end)
     return found
@@ -112,7 +143,8 @@ class ChunkMetadata:
         self.splitter_version, self.join_version, self.bad_consumers = self._versions()
         if not any_version:
             check_versions(self.join_version, self.bad_consumers, source=record.data.name)
-        self.root = self._root(budget)
+        trees = self._scan.fields(_MESSAGE) if _MESSAGE in self._scan.slots else ()
+        self.root = ChunkedMessage([record.data.range(field.start, field.end) for field in trees], budget)
 
     def prove(self, check_cancelled: Callable[[], None] = lambda: None) -> None:
         """Check the metadata down to their leaves, in one pass. Raise `MalformedError` if they are not sound."""
@@ -128,26 +160,16 @@ class ChunkMetadata:
         splitter = join = 0
         bad: list[int] = []
         if _VERSION in self._scan.slots:
-            for part in self._parts(_VERSION):
-                for number, value in small_fields(part):
+            window = self._scan.window()
+            for field in self._scan.fields(_VERSION, 0, window):
+                for number, value in small_fields(small(window, field)):
                     if number == 1 and isinstance(value, int):
-                        splitter = _int32(value)
+                        splitter = signed(value)
                     elif number == 2 and isinstance(value, int):
-                        join = _int32(value)
+                        join = signed(value)
                     elif number == 3:
-                        bad += [_int32(item) for item in ([value] if isinstance(value, int) else _packed(value))]
+                        bad += map(signed, [value] if isinstance(value, int) else decode_varints(value, len(value)))
         return splitter, join, bad
-
-    def _parts(self, key: int) -> Iterator[bytes]:
-        window = self._scan.window()
-        for field in self._scan.fields(key, 0, window):
-            yield small(window, field)
-
-    def _root(self, budget: MemoryBudget) -> ChunkedMessage:
-        if _MESSAGE not in self._scan.slots:
-            return ChunkedMessage([], budget)
-        data = self.record.data
-        return ChunkedMessage([data.range(field.start, field.end) for field in self._scan.fields(_MESSAGE)], budget)
 
     def chunk(self, index: int) -> ChunkInfo:
         """Return the info of a chunk. Raise `MalformedError` if there is no chunk of that number."""
@@ -311,7 +333,7 @@ def _map_key(raw: bytes) -> Any:
             if number == 2:
                 key = value != 0
             elif number in (3, 5):
-                key = value & 0xFFFFFFFF if number == 3 else _int32(value)
+                key = value & 0xFFFFFFFF if number == 3 else signed(value)
             else:
                 key = value - (value >> 63 << 64) if number == 6 else value
     if key is None:
@@ -341,17 +363,6 @@ def small_fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
             raise MalformedError("not chunk metadata")
         if pos > end or tag < 8:
             raise MalformedError("a field of the metadata ends early")
-
-
-def _packed(raw: bytes) -> list[int]:
-    from pparse.kernels.varint import decode_varints
-
-    return decode_varints(raw, len(raw))
-
-
-def _int32(value: int) -> int:
-    value &= 0xFFFFFFFF
-    return value - (value >> 31 << 32)
 
 
 class RecordPositions(IndexNote):

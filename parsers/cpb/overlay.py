@@ -14,28 +14,42 @@ from __future__ import annotations
 
 from array import array
 
-from pparse.errors import PASSING, Fault, MalformedError, PparseError
-from pparse.lazy import lazy_pattern
+from pparse.errors import (
+    PASSING,
+    EndOfDataError,
+    Fault,
+    GapError,
+    LimitError,
+    MalformedError,
+    PparseError,
+    UnsupportedError,
+)
 from pparse.parsers.cpb.metadata import INDEX, KEY
-from pparse.parsers.protobuf.index import ChunkRange, Lost, OverlayEntry, OverlayField
+from pparse.parsers.cpb.scalars import key_as
+from pparse.parsers.protobuf.entries import check_whole
+from pparse.parsers.protobuf.index import ChunkRange, Lost, MessageIndex, Origin, OverlayEntry, OverlayField
+from pparse.parsers.protobuf.lists import ListIndex
+from pparse.parsers.protobuf.values import is_message
+from pparse.protobuf.schema import TYPE_UINT64
+from pparse.tree.entry import SCALAR
 from pparse.tree.key_table import ranked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any, Final
 
     from pparse.budget import Charge, MemoryBudget
     from pparse.parsers.cpb.metadata import ChunkedMessage, ChunkMetadata, Step
     from pparse.parsers.protobuf.index import Piece
     from pparse.riegeli.lookup import RecordLookup
+    from pparse.tree.node import Node
 
 # Tags of chunked fields are kept while they take up to this share of the budget, at so many bytes each and per step.
 _KEPT: Final = 8
 _TAG_COST: Final = 100
 _STEP_COST: Final = 110
 _MAX_NESTING: Final = 100
-_NUMBER: Final = lazy_pattern(r"[0-9]{1,20}")
 
 
 class ChunkOpener:
@@ -199,8 +213,10 @@ class FieldOverlay(OverlayField):
 
     __slots__ = ("_given", "_indices", "_keys", "_ordinals", "_starts", "_whole")
 
+    owner: Overlay
+
     def __init__(self, owner: Overlay, ordinals: array[int], *, listed: bool = False) -> None:
-        self.owner = owner
+        super().__init__(owner)
         self._given = ordinals
         self._whole = array("I")
         self._keys: dict[tuple[type, Any], array[int]] = {}
@@ -208,7 +224,7 @@ class FieldOverlay(OverlayField):
         depth = owner.depth
         for ordinal, steps in owner.scope.steps(ordinals):
             _, kind, value = steps[depth]
-            if listed and kind == KEY and (index := _index_like(value)) is not None:
+            if listed and kind == KEY and (index := key_as(value, TYPE_UINT64)) is not None:
                 kind, value = INDEX, index
             if kind is None:
                 self._whole.append(ordinal)
@@ -228,7 +244,7 @@ class FieldOverlay(OverlayField):
         self._starts.append(len(ascending))
 
     def _pieces(self, ordinals: Sequence[int], *, scalar: bool, singular: bool = False) -> list[Piece]:
-        scope, depth = self.owner.scope, self.owner.depth  # type: ignore[attr-defined]
+        scope, depth = self.owner.scope, self.owner.depth
         here: dict[int, list[int]] = {}  # by length: tags that repeat the number come later
         deeper = array("I")
         for ordinal, steps in scope.steps(ordinals):
@@ -249,7 +265,7 @@ class FieldOverlay(OverlayField):
 
     def elements(self) -> FieldOverlay:
         """Return this for a list, in which the form of a number does not matter."""
-        return FieldOverlay(self.owner, self._given, listed=True) if self._keys else self  # type: ignore[arg-type]
+        return FieldOverlay(self.owner, self._given, listed=True) if self._keys else self
 
     def whole(self, *, scalar: bool = False) -> list[Piece]:
         """Return the pieces for the field as a whole."""
@@ -275,9 +291,87 @@ class FieldOverlay(OverlayField):
         return self._pieces(self._keys[type(key), key], scalar=scalar)
 
 
-def _index_like(key: Any) -> int | None:
-    """Return a map key, number or text, as an index; None if it is not one."""
-    if isinstance(key, bool):
-        return None
-    number = int(key) if isinstance(key, int) or _NUMBER.fullmatch(key) else -1
-    return number if 0 <= number < 1 << 64 else None
+# -- chunks without a place --------------------------------------------------------------------------------------------
+#
+# A chunk without a place leaves a hole elsewhere: a constant without values reads as zeros, which is legal. In a
+# message with a misplaced chunk, the values may be in that chunk.
+
+
+class _Misplaced(Exception):
+    """A chunk has no place, or the wrong one."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def misplaced(root: Node, check_cancelled: Callable[[], None]) -> str | None:
+    """Follow the paths of chunks; return what is wrong with the first misplaced one, or None.
+
+    Lost or damaged chunks have a place. Raise `LimitError`.
+    """
+    try:
+        stack = [_below(root)]
+        while stack:
+            check_cancelled()
+            node = next(stack[-1], None)
+            if node is None:
+                stack.pop()
+            else:
+                stack.append(_below(node))
+    except _Misplaced as found:
+        return found.reason
+    except LimitError:
+        raise
+    except (MalformedError, EndOfDataError, GapError, UnsupportedError):
+        return None  # something on the way is lost, but has a place
+    return None
+
+
+def _below(node: Node) -> Iterator[Node]:
+    """Yield the child nodes that chunks belong to. Raise `_Misplaced` if a place is wrong."""
+    origin = node.note
+    if node.shape == SCALAR or not isinstance(origin, Origin):
+        return
+    lost = next((piece for piece in origin.pieces if isinstance(piece, Lost) and piece.error is None), None)
+    if lost is not None:
+        raise _Misplaced(lost.reason)
+    node.index_to(None)
+    index = node.index.note if node.index is not None else None
+    if isinstance(index, MessageIndex):
+        yield from _fields(node, origin, index)
+    elif isinstance(index, ListIndex):
+        reason = next((reason for reason, offset, _ in index.problems if offset is None), None)
+        if reason is not None:
+            raise _Misplaced(reason)
+        if index.field is None or is_message(index.field):
+            yield from (node.child(ordinal) for ordinal in index.touched())
+    else:
+        for child in node.children():
+            if isinstance(child.note, Origin) and any(
+                isinstance(piece, OverlayEntry | Lost) for piece in child.note.pieces
+            ):
+                yield child
+
+
+def _fields(node: Node, origin: Origin, index: MessageIndex) -> Iterator[Node]:
+    for number, contributions in index.contributions(origin.type).items():
+        overlays = [item for item in contributions if isinstance(item, OverlayField)]
+        if not overlays:
+            continue
+        field = origin.type.fields.get(number) if origin.type is not None else None
+        if field is None:
+            if origin.type is not None:
+                raise _Misplaced(f"a chunk belongs to field {number}, which {origin.type.full_name} does not have")
+            continue
+        if not field.repeated:
+            for overlay in overlays:
+                try:
+                    check_whole(overlay, field.name)
+                except MalformedError as error:
+                    raise _Misplaced(error.reason) from error
+            if not is_message(field) and sum(overlay.claims() for overlay in overlays) > 1:
+                raise _Misplaced(f"several chunks belong to one {field.name}; the last one counts")
+        child = node.find(field.name)
+        if child is not None:
+            yield child

@@ -27,7 +27,7 @@ from pparse.errors import (
 from pparse.findings import Finding, Status
 from pparse.parsers.cpb.metadata import TYPE_NAMES, ChunkMetadata, RecordPositions
 from pparse.parsers.cpb.moved import check_belongs, chunks_moved
-from pparse.parsers.cpb.overlay import ChunkOpener, Scope
+from pparse.parsers.cpb.overlay import ChunkOpener, Scope, misplaced
 from pparse.parsers.protobuf.fits import fits
 from pparse.parsers.protobuf.index import Lost, Origin, OverlayField
 from pparse.parsers.protobuf.parser import ProtobufParser
@@ -193,8 +193,6 @@ class CpbParser(ProtobufParser):
     def misplaced(self) -> str | None:
         """Return what is wrong with the places of chunks in the metadata; None if each has a place."""
         if self._misplaced is None and self.chunks is not None:
-            from pparse.parsers.cpb.misplaced import misplaced
-
             self._misplaced = misplaced(self.result.root, self.result.extraction.session.check_cancelled) or ""
         return self._misplaced or None
 
@@ -229,10 +227,9 @@ class CpbParser(ProtobufParser):
         return metadata
 
     def _check_belongs(self, metadata: ChunkMetadata) -> None:
-        def positions() -> Iterator[int]:
-            return (info.position for info in metadata.chunks())
-
-        check_belongs(positions, self.metadata_position, self._count_records)
+        check_belongs(
+            lambda: (info.position for info in metadata.chunks()), self.metadata_position, self._count_records
+        )
 
     def _count_records(self) -> int:
         """Return the number of records before the metadata."""
@@ -257,18 +254,16 @@ class CpbParser(ProtobufParser):
         return metadata if metadata.moved is not None else None
 
     def _note_damage_of_metadata(self) -> None:
-        name = self.result.extraction.name
         if self._unsound is not None and self.chunks is not None:
             at = self._unsound.offset or 0
             offset, _ = self.make.place(self.chunks.metadata.record.data, at, at)
-            reason = f"{self._unsound.reason}; the readable part of them is used"
-            self.result.findings.add(Finding("malformed", reason, source=name, offset=offset))
+            self.tell("malformed", f"{self._unsound.reason}; the readable part of them is used", offset)
         if self.damaged_end is not None:
             reason = (
                 f"the file is damaged, or has foreign bytes at its end: {self.damaged_end.reason}; "
                 "the chunk metadata could still be read"
             )
-            self.result.findings.add(Finding("malformed", reason, source=name, offset=self.damaged_end.offset))
+            self.tell("malformed", reason, self.damaged_end.offset)
 
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
@@ -303,15 +298,10 @@ class CpbParser(ProtobufParser):
         if bare_name(self.result.extraction.name).endswith("saved_model.cpb"):
             names = _TRIED[:1]
         root = self.chunks.metadata.root
-        try:
-            first = self.chunks.open(root.chunk_index) if root.chunk_index is not None else None
-        except PASSING:
-            raise
-        except PparseError:
-            first = None
-        if first is None:
-            return builtin_schema().message(names[0]) if len(names) == 1 else None
-        return self.type_by_shape(first, names)
+        first = self.chunks.piece(root.chunk_index) if root.chunk_index is not None else None
+        if isinstance(first, Range):
+            return self.type_by_shape(first, names)
+        return builtin_schema().message(names[0]) if len(names) == 1 else None
 
     def type_by_shape(self, part: Range, names: Sequence[str]) -> MessageType | None:
         """Return the first of these types that the fields of a message match; None if none does."""
@@ -350,13 +340,8 @@ class CpbParser(ProtobufParser):
         if positions:
             places = "place of 1 chunk is" if len(positions) == 1 else f"places of {len(positions):,} chunks are"
             reason = f"{reason}; the {places} unknown"
-        finding = Finding(
-            "truncated" if cut else "malformed",
-            reason,
-            source=self.result.extraction.name,
-            offset=self.source().end if cut else problem.offset,
-        )
-        self.result.close_node(node, cut_status(damaged=not cut), finding)
+        code, offset = ("truncated", self.source().end) if cut else ("malformed", problem.offset)
+        self.result.close_node(node, cut_status(damaged=not cut), self.make.finding(code, reason, offset))
         return True
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
@@ -384,7 +369,7 @@ class CpbParser(ProtobufParser):
         if found is None:
             if len(self._suspect_ranges) >= _DOUBTS:
                 self._suspect_ranges.clear()
-            found = Finding("hash", reason, source=self.result.extraction.name, offset=offset)
+            found = self.make.finding("hash", reason, offset)
             self._suspect_ranges[reason] = found
         return found
 
@@ -414,25 +399,15 @@ class CpbParser(ProtobufParser):
         except PASSING:
             raise
         except PparseError as error:
-            return self.make.bad(None, "bytes", position, error)
-        try:
-            self.lookup.record(position)
-        except PASSING:
-            raise
-        except PparseError as error:
-            if not self._unchecked.is_cut(position):  # in a truncated chunk there is no hash to compare
-                status = Status.DAMAGED
-                finding = Finding("hash", error.reason, source=self.result.extraction.name, offset=error.offset)
+            return self.make.bad(None, error, position)
+        problem = self._problem_of(self.lookup, position)
+        if problem is not None and not self._unchecked.is_cut(position):  # a truncated chunk has no hash to compare
+            status, finding = Status.DAMAGED, self.make.finding("hash", problem.reason, problem.offset)
         there = self._unchecked.there(position)
         if there < len(record):
             status = Status.TRUNCATED
-            finding = Finding(
-                "truncated",
-                "the chunk ends early",
-                source=self.result.extraction.name,
-                offset=self.source().end,
-                wanted=len(record),
-                got=there,
+            finding = self.make.finding(
+                "truncated", "the chunk ends early", self.source().end, wanted=len(record), got=there
             )
         if kind is not None:
             return self.make.merged(None, Origin(None, kind, pieces=(record,)), status, finding)
@@ -485,15 +460,8 @@ class CpbParser(ProtobufParser):
             at = bisect_left(told, region.begin)
             if at < len(told) and told[at] < region.end:
                 continue  # reported by the chunk in it
-            self.result.findings.add(
-                Finding(
-                    "malformed",
-                    region.message,
-                    source=self.result.extraction.name,
-                    offset=source.start + region.begin,
-                    length=region.end - region.begin,
-                )
-            )
+            length = region.end - region.begin
+            self.tell("malformed", region.message, source.start + region.begin, length=length)
         yield from super().check(strict=strict)
 
     def checksums(self) -> tuple[int, int, str]:
@@ -502,9 +470,7 @@ class CpbParser(ProtobufParser):
 
     def _note_limit(self, error: LimitError) -> None:
         offset = self.source().start + error.offset if error.offset is not None else None
-        self.result.findings.add(
-            Finding("limit", error.reason, source=self.result.extraction.name, offset=offset, wanted=error.wanted)
-        )
+        self.tell("limit", error.reason, offset, wanted=error.wanted)
 
     def _check_chunks(self, lookup: RecordLookup) -> Iterator[int]:
         """Open every chunk with its hash checked; yield the positions of those that are wrong and report it."""
@@ -523,10 +489,7 @@ class CpbParser(ProtobufParser):
         every = ChunkOpener(metadata, lookup, self.chunks.budget)
         problem = self._problem_of(lookup, self.metadata_position)
         if problem is not None:
-            reason = f"the chunk metadata may be wrong: {problem.reason}"
-            self.result.findings.add(
-                Finding("hash", reason, source=self.result.extraction.name, offset=self.result.root.start)
-            )
+            self.tell("hash", f"the chunk metadata may be wrong: {problem.reason}", self.result.root.start)
             yield self.metadata_position
         for index, info in enumerate(metadata.chunks()):
             check_cancelled()
@@ -534,14 +497,7 @@ class CpbParser(ProtobufParser):
             compared[:] = compared[0] + 1, compared[1] + (not isinstance(piece, Lost))
             if isinstance(piece, Lost):
                 code = "limit" if isinstance(piece.error, LimitError) else "malformed"
-                self.result.findings.add(
-                    Finding(
-                        code,
-                        piece.reason,
-                        source=self.result.extraction.name,
-                        offset=self.result.root.start,
-                    )
-                )
+                self.tell(code, piece.reason, self.result.root.start)
                 yield info.position
 
     @staticmethod

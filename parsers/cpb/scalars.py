@@ -23,18 +23,12 @@ import struct
 
 from pparse.errors import MalformedError
 from pparse.lazy import lazy_pattern
+from pparse.protobuf import schema
+from pparse.protobuf.schema import INTEGER_RANGES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Final, Protocol
-
-    class EnumNames(Protocol):
-        """The interface needed of an enum type."""
-
-        @property
-        def numbers(self) -> Mapping[str, int]:
-            """Numbers of the values by name."""
+    from typing import Any, Final, Protocol
 
     class ScalarField(Protocol):
         """The interface needed of a field, such as ``FieldType`` of `pparse.protobuf.schema`."""
@@ -48,38 +42,15 @@ if TYPE_CHECKING:
             """The type's name, for errors."""
 
         @property
-        def enum(self) -> EnumNames | None:
-            """The enum type of the field, if it has one."""
+        def enum(self) -> Any:
+            """The enum type of the field, if it has one: ``numbers`` has those of its values by name."""
 
     Scalar = int | float | bool | str | bytes
+    Key = int | bool | str
 
 
-# FieldDescriptorProto.Type, and the names of the types in .proto files.
-_DOUBLE, _FLOAT, _BOOL, _STRING, _BYTES, _ENUM = 1, 2, 8, 9, 12, 14
-_S32, _U32 = (-1 << 31, (1 << 31) - 1), (0, (1 << 32) - 1)
-_S64, _U64 = (-1 << 63, (1 << 63) - 1), (0, (1 << 64) - 1)
-_RANGES: Final = {3: _S64, 4: _U64, 5: _S32, 6: _U64, 7: _U32, 13: _U32, 15: _S32, 16: _S64, 17: _S32, 18: _S64}
-TYPE_NAMES: Final = {
-    1: "double",
-    2: "float",
-    3: "int64",
-    4: "uint64",
-    5: "int32",
-    6: "fixed64",
-    7: "fixed32",
-    8: "bool",
-    9: "string",
-    10: "group",
-    11: "message",
-    12: "bytes",
-    13: "uint32",
-    14: "enum",
-    15: "sfixed32",
-    16: "sfixed64",
-    17: "sint32",
-    18: "sint64",
-}
-
+_KEY_NUMBER: Final = lazy_pattern(r"-?[0-9]{1,20}")
+_KEY_WORDS: Final = {"true": True, "false": False}
 _INTEGER: Final = lazy_pattern(rb"-?[0-9]{1,40}+")
 _REAL: Final = lazy_pattern(rb"-?(?:([0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]{1,6}+)?+|inf|nan)")
 # A double in full (``%f`` of the least one) has some 1,080 characters.
@@ -93,24 +64,24 @@ def decode_scalar(text: bytes, field: ScalarField) -> Scalar:
     Raise `MalformedError` for bytes that are not a value of the field's type: nothing is guessed or truncated to fit.
     """
     kind = field.type
-    if kind == _BYTES:
+    if kind == schema.TYPE_BYTES:
         return bytes(text)
-    if kind == _STRING:
+    if kind == schema.TYPE_STRING:
         try:
             return str(text, "utf-8")
         except UnicodeDecodeError as error:
             raise MalformedError(f"not UTF-8 for a string field: {error.reason} at byte {error.start}") from error
     text = bytes(text[: _MAX_REAL + 1])
-    if kind in _RANGES:
+    if kind in INTEGER_RANGES:
         return _integer(text, kind, field.type_name)
-    if kind in (_DOUBLE, _FLOAT):
+    if kind in (schema.TYPE_DOUBLE, schema.TYPE_FLOAT):
         return _real(text, kind, field.type_name)
-    if kind == _BOOL:
+    if kind == schema.TYPE_BOOL:
         if text not in (b"true", b"false"):
             raise _not_a("bool", text, "true or false")
         return text == b"true"
-    if kind == _ENUM and field.enum is not None:
-        number = field.enum.numbers.get(text.decode("ascii", "replace"))
+    if kind == schema.TYPE_ENUM and field.enum is not None:
+        number: int | None = field.enum.numbers.get(text.decode("ascii", "replace"))
         if number is None:
             raise _not_a(field.type_name, text, "the name of one of its values")
         return number
@@ -121,9 +92,10 @@ def _integer(text: bytes, kind: int, name: str) -> int:
     if _INTEGER.fullmatch(text) is None:
         raise _not_a(name, text, "decimal text")
     value = int(text)
-    least, most = _RANGES[kind]
-    if not least <= value <= most:
-        raise MalformedError(f"out of the range of {name}", wanted=f"{least}..{most}", got=value)
+    values = INTEGER_RANGES[kind]
+    if value not in values:
+        wanted = f"{values.start}..{values.stop - 1}"
+        raise MalformedError(f"out of the range of {name}", wanted=wanted, got=value)
     return value
 
 
@@ -135,7 +107,7 @@ def _real(text: bytes, kind: int, name: str) -> float:
     digits: bytes | None = match[1]
     if digits is None:  # inf, nan
         return value
-    if kind == _FLOAT and math.isfinite(value):
+    if kind == schema.TYPE_FLOAT and math.isfinite(value):
         value = _to_float32(value, text)
     if math.isinf(value) or (not value and digits.strip(b"0.")):
         raise MalformedError(f"out of the range of {name}", got=_shown(text.decode("ascii")))
@@ -158,6 +130,21 @@ def _to_float32(value: float, text: bytes) -> float:
     except OverflowError:
         return math.inf
     return rounded
+
+
+def key_as(given: Key, kind: int) -> Key | None:
+    """Return a key (or an index, a uint64) in the tag of a chunked field as one of type ``kind``; None if it is none.
+
+    As in TensorFlow's Merger, the form in the tag does not matter: a number and its text are the same key.
+    """
+    if kind == schema.TYPE_STRING:
+        return given if isinstance(given, str) else None if isinstance(given, bool) else str(given)
+    if kind == schema.TYPE_BOOL:
+        return _KEY_WORDS.get(given) if isinstance(given, str) else bool(given)
+    if isinstance(given, str) and _KEY_NUMBER.fullmatch(given):
+        given = int(given)
+    fits = isinstance(given, int) and not isinstance(given, bool) and given in INTEGER_RANGES.get(kind, ())
+    return given if fits else None
 
 
 def _not_a(name: str, text: bytes, wanted: str) -> MalformedError:

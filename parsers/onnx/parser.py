@@ -13,7 +13,7 @@ from collections import defaultdict
 from pparse.errors import MalformedError
 from pparse.kernels.wire import LEN, PADDING, scan
 from pparse.parsers.protobuf.fits import fitting_tags
-from pparse.parsers.protobuf.message_format import MessageParser
+from pparse.parsers.protobuf.parser import MessageParser
 from pparse.tree.parser import signatures
 
 TYPE_CHECKING = False

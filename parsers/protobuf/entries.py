@@ -1,14 +1,16 @@
-"""Entries of the tree for values of protobuf fields: messages made of pieces, scalars, and guesses."""
+"""Entries of the tree for protobuf fields, once all parts of their message were scanned, and for their values:
+messages made of pieces, scalars, and guesses.
+"""
 
 from __future__ import annotations
 
 from pparse.data.range_status import cut_status
 from pparse.data.reader import Range
-from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError, UnsupportedError
+from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import LEN, START_GROUP
-from pparse.parsers.protobuf.index import ChunkRange, Lost, Origin, OverlayEntry
-from pparse.parsers.protobuf.values import WIRE_KINDS, decode, decode_text, is_message, scalar_kind
+from pparse.parsers.protobuf.index import ChunkRange, Lost, Origin, OverlayEntry, OverlayField
+from pparse.parsers.protobuf.values import WIRE_KINDS, decode, decode_text, is_message, kind_of, scalar_kind
 from pparse.tree.entry import UNLOADED_VALUE, Entry
 
 TYPE_CHECKING = False
@@ -17,20 +19,23 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.data.base import Data
-    from pparse.parsers.protobuf.index import Piece
+    from pparse.parsers.protobuf.index import Contribution, MessageIndex, Piece
     from pparse.parsers.protobuf.window import Field, Window
     from pparse.protobuf.schema import FieldType
     from pparse.tree.entry import Key
     from pparse.tree.host import Host
+    from pparse.tree.node import Node
 
 # Scalars of at most this many bytes are decoded with their siblings.
 BORN_LOADED: Final = 256
 # Bytes that are read to guess the type of a field without a schema.
 _GUESS_BYTES: Final = 64 << 10
+# A singular message that occurs more often is not merged.
+MAX_PARTS: Final = 1 << 16
 
 
 class ValueEntries:
-    """Makes entries for the values in the messages of one extraction.
+    """Makes entries for the fields and values in the messages of one extraction.
 
     ``types`` gives the types of fields without a schema, by the field numbers that lead to them.
     """
@@ -76,17 +81,21 @@ class ValueEntries:
             return 0, 0
         return first[0][1], last[-1][1] + last[-1][2] if end > start else first[0][1]
 
-    def bad(self, key: Key, kind: str, at: int, error: PparseError) -> Entry:
-        """Return the entry of a value that cannot be read because of ``error``, as a scalar."""
+    def finding(self, code: str, reason: str, offset: int | None, **more: Any) -> Finding:
+        """Return a finding on the file; ``more`` as in `pparse.findings.Finding`."""
+        return Finding(code, reason, source=self.extraction.name, offset=offset, **more)
+
+    def bad(self, key: Key, error: PparseError, at: int, data: Data | None = None) -> Entry:
+        """Return the entry of a value that cannot be read because of ``error``; ``at`` is an offset of ``data``."""
+        if data is not None:
+            at, _ = self.place(data, at, at)
         status, code = Status.DAMAGED, "malformed"
         if isinstance(error, EndOfDataError):
             status, code = Status.TRUNCATED, "truncated"
         elif isinstance(error, UnsupportedError):
             status, code = Status.UNSUPPORTED, "unsupported"
-        finding = Finding(
-            code, error.reason, source=self.extraction.name, offset=at, wanted=error.wanted, got=error.got
-        )
-        return Entry(key, kind, at, at, status=status, finding=finding, parts=(), note=Origin(None))
+        finding = self.finding(code, error.reason, at, wanted=error.wanted, got=error.got)
+        return Entry(key, "bytes", at, at, status=status, finding=finding, parts=(), note=Origin(None))
 
     def payload(self, part: Range, found: Field) -> Range:
         """Return the payload of a field, cut at the end of its message."""
@@ -102,11 +111,10 @@ class ValueEntries:
         there = self.data_end(part)
         cut = part.end >= there or found.end > there
         at, _ = self.place(part.data, found.start, found.start)
-        finding = Finding(
+        finding = self.finding(
             "truncated" if cut else "malformed",
             f"the {kind} ends early" if cut else f"the {kind} extends beyond its message",
-            source=self.extraction.name,
-            offset=at,
+            at,
             wanted=found.end - found.start,
             got=max(0, min(part.end, there) - found.start),
         )
@@ -134,6 +142,8 @@ class ValueEntries:
         parts = None if alone else ranges
         return Entry(key, kind, start, end, status=status, finding=finding, parts=parts, note=origin)
 
+    # -- values ------------------------------------------------------------------------------------------------------
+
     def value(
         self,
         key: Key,
@@ -150,15 +160,17 @@ class ValueEntries:
         """
         wire = found.tag & 7
         over = self.is_over(part, found)
+        status: Status | None = None
+        finding: Finding | None = None
         if field is None:
             if wire in (LEN, START_GROUP):
                 return self._guessed(key, part, found, window, extra, trail)
             kind = WIRE_KINDS[wire]
         elif is_message(field):
-            status, finding = self.overshoot(part, found, field.type_name) if over else (None, None)
-            return self.merged(
-                key, Origin(field, field.message, pieces=(self.payload(part, found), *extra)), status, finding
-            )
+            origin = Origin(field, field.message, pieces=(self.payload(part, found), *extra))
+            if over:
+                status, finding = self.overshoot(part, found, field.type_name)
+            return self.merged(key, origin, status, finding)
         elif extra:
             return self.overlaid(key, field, extra)
         else:
@@ -166,24 +178,19 @@ class ValueEntries:
         start, end = self.place(part.data, found.start, found.end)
         away = part.data is not self.extraction.data
         parts = (part.data.range(found.start, found.end),) if away else None
+        value: Any = UNLOADED_VALUE
         if over:
             status, finding = self.overshoot(part, found, kind)
-            return Entry(key, kind, start, end, status=status, finding=finding, parts=parts, note=self._plain(field))
-        value: Any = UNLOADED_VALUE
-        if found.end - found.start <= BORN_LOADED:
+        elif found.end - found.start <= BORN_LOADED:
             try:
                 value = decode(field, wire, window.read(found.start, found.end))
             except MalformedError as error:
-                problem = Finding("malformed", error.reason, source=self.extraction.name, offset=start)
-                return Entry(
-                    key, kind, start, end, status=Status.DAMAGED, finding=problem, parts=parts, note=self._plain(field)
-                )
+                status, finding = Status.DAMAGED, self.finding("malformed", error.reason, start)
             except (EndOfDataError, GapError):
                 pass  # reported when it is loaded
-        known = value is not UNLOADED_VALUE or kind != "string"
-        return Entry(
-            key, kind, start, end, value, Status.COMPLETE if known else None, parts=parts, note=self._plain(field)
-        )
+        if finding is None and (value is not UNLOADED_VALUE or kind != "string"):
+            status = Status.COMPLETE
+        return Entry(key, kind, start, end, value, status, finding, parts, note=self._plain(field))
 
     def overlaid(
         self, key: Key, field: FieldType | None, pieces: Sequence[Piece], trail: tuple[int, ...] = ()
@@ -264,3 +271,94 @@ class ValueEntries:
         return Entry(
             key, kind, start, end, value, status or Status.COMPLETE, problem, parts=(payload,), note=Origin(None)
         )
+
+    # -- fields ------------------------------------------------------------------------------------------------------
+
+    def field(self, node: Node, index: MessageIndex, key: int, contributions: list[Contribution]) -> Entry:
+        """Return the entry of a field of ``node``, a message scanned into ``index``; DAMAGED if nothing can be told."""
+        origin: Origin = node.note
+        number = key if key >= 0 else ~key >> 3
+        field = origin.type.fields.get(number) if origin.type is not None and key >= 0 else None
+        try:
+            if field is None:
+                return self._unknown_field(node, index, number, key, contributions)
+            if field.repeated:
+                return self._container(node, index, kind_of(field), Origin(field, contributions=contributions, key=key))
+            if is_message(field):
+                return self._submessage(index, field, contributions, key)
+            last = contributions[-1]
+            if isinstance(last, OverlayField):
+                check_whole(last, field.name)
+                return self.overlaid(field.name, field, last.whole(scalar=True))
+            window = index.window(last[0])
+            return self.value(field.name, field, last[0].part, last[0].last(key, window), window)
+        except PASSING:
+            raise
+        except LimitError:
+            raise
+        except PparseError as error:
+            name: Key = field.name if field is not None else number
+            last = contributions[-1]
+            if isinstance(last, OverlayField):
+                return self.bad(name, error, node.start)
+            return self.bad(name, error, last[1].last, last[0].part.data)
+
+    def _container(self, node: Node, index: MessageIndex, kind: str, origin: Origin) -> Entry:
+        """Return the entry of a list or a map; it extends from its first element to its last."""
+        key = origin.key
+        start, end = node.start, node.end
+        only = origin.contributions[0]
+        if len(origin.contributions) == 1 and not isinstance(only, OverlayField):
+            part, slot = only
+            try:
+                after = min(index.window(part).field(slot.last).next, part.part.end)
+            except (MalformedError, EndOfDataError):  # the last element is damaged, which is reported when it is read
+                after = part.part.end
+            start, end = self.place(part.part.data, slot.offsets[0], after)
+        name: Key = origin.field.name if origin.field is not None else key if key >= 0 else ~key >> 3
+        return Entry(name, kind, start, end, status=None, note=origin)
+
+    def _submessage(self, index: MessageIndex, field: FieldType, contributions: list[Contribution], key: int) -> Entry:
+        """Return the entry of a singular message: all its occurrences and overlay entries, in order."""
+        pieces: list[Piece] = []
+        finding: Finding | None = None
+        status: Status | None = None
+        for item in contributions:
+            if isinstance(item, OverlayField):
+                check_whole(item, field.name)
+                pieces += item.whole()
+                continue
+            part, slot = item
+            if slot.count > MAX_PARTS:
+                reason = f"the message {field.name} has {slot.count} parts, too many to merge"
+                raise UnsupportedError(reason, offset=slot.last)
+            for found in part.fields(key, 0, index.window(part), slot):
+                pieces.append(self.payload(part.part, found))
+                if self.is_over(part.part, found):
+                    status, finding = self.overshoot(part.part, found, field.type_name)
+        return self.merged(field.name, Origin(field, field.message, pieces=pieces), status, finding)
+
+    def _unknown_field(
+        self, node: Node, index: MessageIndex, number: int, key: int, contributions: list[Contribution]
+    ) -> Entry:
+        """Return the entry of a field that is not in the schema."""
+        trail = self.below(node.note.trail, number)
+        origin = Origin(None, contributions=contributions, key=key, trail=trail)
+        overlays = [item for item in contributions if isinstance(item, OverlayField)]
+        if any(overlay.keys() for overlay in overlays):
+            return self._container(node, index, "map<?, ?>", origin)
+        count = sum(item[1].count for item in contributions if not isinstance(item, OverlayField))
+        if count > 1 or any(len(overlay.indices()) for overlay in overlays):
+            return self._container(node, index, "field[]", origin)
+        pieces: list[Piece] = [piece for overlay in overlays for piece in overlay.whole()]
+        parts = [item[0] for item in contributions if not isinstance(item, OverlayField)]
+        if not parts:
+            return self.overlaid(number, None, pieces, trail)
+        window = index.window(parts[0])
+        return self.value(number, None, parts[0].part, parts[0].last(key, window), window, pieces, trail)
+
+
+def check_whole(overlay: OverlayField, name: str) -> None:
+    """Raise `MalformedError` for chunks for elements or keys of a field that has none."""
+    if len(overlay.indices()) or overlay.keys():
+        raise MalformedError(f"a chunk belongs to an element of {name}, which is neither repeated nor a map")

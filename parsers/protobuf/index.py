@@ -12,7 +12,7 @@ from array import array
 
 from pparse.data.reader import Range
 from pparse.errors import EndOfDataError, GapError, MalformedError
-from pparse.kernels.wire import FIXED32, FIXED64, LEN, VARINT
+from pparse.kernels.wire import FIXED32, FIXED64, LEN, PADDING, SLACK, VARINT, scan
 from pparse.parsers.protobuf.window import Field, Window
 from pparse.tree.index import IndexNote
 
@@ -86,11 +86,12 @@ class Lost:
 
 
 class OverlayField:
-    """The data that another source (``owner``) adds to one field: as a whole, by index, or by key."""
+    """The data that another source (``owner``) adds to one field: as a whole, by index, or by key; by itself, none."""
 
     __slots__ = ("owner",)
 
-    owner: OverlayEntry
+    def __init__(self, owner: OverlayEntry) -> None:
+        self.owner = owner
 
     def whole(self, *, scalar: bool = False) -> list[Piece]:
         """Return the pieces for the field as a whole (one that is not repeated).
@@ -98,7 +99,7 @@ class OverlayField:
         For a ``scalar`` these are its values, of which the last wins. An overlay, if there is one, comes last: it means
         that chunks go below the scalar, which is an error.
         """
-        raise NotImplementedError
+        return []
 
     def claims(self) -> int:
         """Return how many sources there are for the field as a whole."""
@@ -106,23 +107,23 @@ class OverlayField:
 
     def elements(self) -> OverlayField:
         """Return this for a field known to be a list, in which a numeric key means an index."""
-        raise NotImplementedError
+        return self
 
     def indices(self) -> Sequence[int]:
         """Return the indices of elements with added data, each once, ascending."""
-        raise NotImplementedError
+        return ()
 
     def at_index(self, index: int, *, scalar: bool = False) -> list[Piece]:
         """Return the pieces for one element, as `whole`."""
-        raise NotImplementedError
+        return []
 
     def keys(self) -> Sequence[Any]:
         """Return the map keys with added data, each once, in order of occurrence."""
-        raise NotImplementedError
+        return ()
 
     def at_key(self, key: Any, *, scalar: bool = False) -> list[Piece]:
         """Return the pieces for the value at one key, as `whole`."""
-        raise NotImplementedError
+        return []
 
 
 class Occurrences:
@@ -223,6 +224,18 @@ class PartScan:
             return tag >> 3
         field = self.type.fields.get(tag >> 3)
         return tag >> 3 if field is None or accepts(field, tag & 7) else ~tag
+
+    def scan(self, block: bytes, pos: int, *, final: bool) -> int:
+        """Add the fields that begin in the block at ``pos`` (``final``: nothing follows it); return where it goes on.
+
+        Raise `MalformedError` if something is not a field.
+        """
+        stop = len(block) if final else len(block) - SLACK + 1
+        try:
+            after, _ = scan(block + PADDING if final else block, 0, stop, self.found, self.groups, pos)
+        finally:
+            self.complete(pos)
+        return pos + after
 
     def complete(self, base: int) -> None:
         """Add the fields that `wire.scan` found in a block at ``base``."""
@@ -378,6 +391,13 @@ class MessageIndex(IndexNote):
             self._counted += 1
         last = parts[-1] if parts else None
         return self._memory + (last.memory if isinstance(last, PartScan) else 0)
+
+    def window(self, part: PartScan) -> Window:
+        """Return a window on a part; on the block of the scan, if that holds all of it."""
+        window = part.window()
+        if self.kept is not None and self.kept[0] is part.part:
+            window.take(part.part.start, self.kept[1])
+        return window
 
     def contributions(self, type: MessageType | None) -> dict[int, list[Contribution]]:
         """Return what each field is made of, by the key of its slot, in order of occurrence.

@@ -1,32 +1,37 @@
-"""A message of the tree in the JSON form of protocol buffers, as plain Python for `json.dumps`.
+"""The JSON form of protocol buffers: of a message of the tree, as plain Python for `json.dumps`; and of values.
 
 Fields have the names of the ``.proto`` file. Left out are, as protobuf's own library does, fields that are not set, and
 those that the schema does not have. Integers of 64 bits are texts, bytes are base64, values of enums their names,
 numbers that JSON lacks ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``; a float has the fewest digits that read back as
 the same 32 bits. Source: https://protobuf.dev/programming-guides/json/.
+
+Values are read as protobuf's own library does, and nothing else is:
+
+========================  ==========================================================================
+kind of field             JSON
+========================  ==========================================================================
+integers of any kind      a number without a fraction, or a text of one
+float, double             a number, a text of one, ``"NaN"``, ``"Infinity"``, ``"-Infinity"``
+bool                      ``true``, ``false``; as the key of a map a text
+enum                      the name of the value, or its number
+string                    a text
+bytes                     base64, of either alphabet, with or without padding
+========================  ==========================================================================
 """
 
 from __future__ import annotations
 
+import binascii
 import struct
-from binascii import b2a_base64
 
-from pparse.errors import UnsupportedError
+from pparse.errors import MalformedError, UnsupportedError
 from pparse.findings import Status
+from pparse.kernels.varint import encode_varint
+from pparse.lazy import lazy_pattern
 from pparse.parsers.protobuf.index import Origin
-from pparse.protobuf.schema import (
-    TYPE_BOOL,
-    TYPE_BYTES,
-    TYPE_DOUBLE,
-    TYPE_ENUM,
-    TYPE_FIXED64,
-    TYPE_FLOAT,
-    TYPE_INT64,
-    TYPE_SFIXED64,
-    TYPE_SINT64,
-    TYPE_UINT64,
-    MessageType,
-)
+from pparse.parsers.protobuf.values import named
+from pparse.protobuf import schema
+from pparse.protobuf.schema import INTEGER_RANGES, MessageType
 from pparse.tree.entry import LIST, SCALAR, UNLOADED_VALUE
 from pparse.tree.node import Node
 
@@ -38,9 +43,21 @@ if TYPE_CHECKING:
     from pparse.parsers.protobuf.parser import ProtobufParser
     from pparse.protobuf.schema import FieldType
 
-_TEXTS: Final = frozenset((TYPE_INT64, TYPE_UINT64, TYPE_FIXED64, TYPE_SFIXED64, TYPE_SINT64))
-_FLOATS: Final = (TYPE_FLOAT, TYPE_DOUBLE)
+_TEXTS: Final = frozenset(
+    (schema.TYPE_INT64, schema.TYPE_UINT64, schema.TYPE_FIXED64, schema.TYPE_SFIXED64, schema.TYPE_SINT64)
+)
+_FLOATS: Final = (schema.TYPE_FLOAT, schema.TYPE_DOUBLE)
 _FLOAT: Final = struct.Struct("<f")
+_INTEGER: Final = lazy_pattern(r"-?[0-9]{1,20}")
+_NUMBER: Final = lazy_pattern(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_LONGEST: Final = 1000
+_WORDS: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+_PLAIN: Final = bytes.maketrans(b"-_", b"+/")
+_SHOWN: Final = 40
+_LAYOUTS: Final = {schema.TYPE_FLOAT: "f", schema.TYPE_DOUBLE: "d"}
+_VARINTS: Final = (schema.TYPE_INT32, schema.TYPE_INT64, schema.TYPE_UINT32, schema.TYPE_UINT64)
+_DIGITS: Final = frozenset("-0123456789")
+_MASK: Final = (1 << 64) - 1
 
 WRAPPERS: Final = frozenset(
     f"google.protobuf.{name}Value"
@@ -133,7 +150,7 @@ def _closed(node: Node, items: list[tuple[str, Any]]) -> Any:
         return dict(items) or UNLOADED_VALUE
     if type.full_name in WRAPPERS:
         field = type.by_name["value"]
-        return items[0][1] if items else json_scalar(field, _default(field))
+        return items[0][1] if items else json_scalar(field, named(field, field.default))
     return dict(items)
 
 
@@ -163,15 +180,15 @@ def json_scalar(field: FieldType, value: Any) -> Any:
     type = field.type
     if type in _TEXTS:
         return str(value)
-    if type == TYPE_BYTES:
-        return b2a_base64(value, newline=False).decode()
+    if type == schema.TYPE_BYTES:
+        return binascii.b2a_base64(value, newline=False).decode()
     if type not in _FLOATS:
         return value
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):
         return "Infinity" if value > 0 else "-Infinity"
-    return shortest(value) if type == TYPE_FLOAT else value
+    return shortest(value) if type == schema.TYPE_FLOAT else value
 
 
 def shortest(value: float) -> float:
@@ -191,14 +208,121 @@ def _map_key(key: Any) -> str:
     return key if isinstance(key, str) else "true" if key is True else "false" if key is False else str(key)
 
 
-def _default(field: FieldType) -> Any:
-    """Return the default of a field, as values are in the tree."""
-    value = field.default
-    return field.enum.names.get(value, value) if field.enum is not None and isinstance(value, int) else value
-
-
 def _is_default(field: FieldType, value: Any) -> bool:
     """Return whether ``value`` is that of a field which is not set; -0.0 is not."""
     if field.type in _FLOATS:
         return not value and str(value)[:1] != "-"
-    return bool(value == _default(field)) if field.type in (TYPE_ENUM, TYPE_BOOL) else not value
+    return (
+        bool(value == named(field, field.default)) if field.type in (schema.TYPE_ENUM, schema.TYPE_BOOL) else not value
+    )
+
+
+# -- reading values ----------------------------------------------------------------------------------------------------
+
+
+def value_of(field: FieldType, value: Any) -> Any:
+    """Return the value of the field that ``value``, a scalar of a JSON text, stands for. Raise `MalformedError`."""
+    type = field.type
+    if type == schema.TYPE_STRING and isinstance(value, str):
+        return value
+    if type == schema.TYPE_BYTES and isinstance(value, str):
+        return decode_base64(value)
+    if type == schema.TYPE_BOOL and isinstance(value, bool):
+        return value
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        if type in (schema.TYPE_FLOAT, schema.TYPE_DOUBLE):
+            return _float(field, value)
+        if type == schema.TYPE_ENUM:
+            return _enum(field, value)
+        if type in INTEGER_RANGES:
+            return _integer(type, field.type_name, value)
+    raise _not(value, field.type_name)
+
+
+def packed_at_once(field: FieldType, values: list[Any]) -> bytes | None:
+    """Return many numbers in wire format, without tags; None if each must be looked at, for one may be no such number.
+
+    Takes numbers for float and double, and numbers or texts, all of one sort, for integers of varints without a zigzag.
+    """
+    types = set(map(type, values))
+    layout = _LAYOUTS.get(field.type)
+    if layout is not None and types <= {int, float}:
+        try:
+            return struct.pack(f"<{len(values)}{layout}", *values)
+        except (OverflowError, struct.error):
+            return None  # one of them is out of range
+    if field.type not in _VARINTS or len(types) != 1 or not types <= {int, str}:
+        return None
+    if str in types:
+        text = "".join(values)
+        if not _DIGITS.issuperset(text) or len(text) > 20 * len(values):
+            return None
+        try:
+            values = list(map(int, values))
+        except ValueError:
+            return None
+    allowed = INTEGER_RANGES[field.type]
+    if min(values) not in allowed or max(values) not in allowed:
+        return None
+    return b"".join([encode_varint(value & _MASK) for value in values])
+
+
+def key_of(field: FieldType, text: str) -> Any:
+    """Return the key of a map that ``text`` stands for. Raise `MalformedError`."""
+    if field.type == schema.TYPE_BOOL and text in ("true", "false"):
+        return text == "true"
+    return value_of(field, text)
+
+
+def decode_base64(text: str) -> bytes:
+    """Return the bytes of a base64 text of either alphabet, with or without padding. Raise `MalformedError`."""
+    try:
+        plain = text.encode("ascii").translate(_PLAIN)
+        for blank in (b"\n", b"\r", b"\t"):
+            plain = plain.replace(blank, b"")
+        plain = plain[:-2] + plain[-2:].rstrip(b"=")
+        return binascii.a2b_base64(plain + b"=" * (-len(plain) % 4), strict_mode=True)
+    except (UnicodeEncodeError, binascii.Error) as error:
+        raise MalformedError("the text is not base64") from error
+
+
+def _not(value: object, name: str) -> MalformedError:
+    text = "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
+    return MalformedError(f"{text[:_SHOWN]} is no {name}")
+
+
+def _integer(type: int, name: str, value: float | str) -> int:
+    if isinstance(value, str):
+        if _INTEGER.fullmatch(value) is not None:
+            value = int(value)
+        elif len(value) <= _LONGEST and _NUMBER.fullmatch(value) is not None:
+            value = float(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or value not in INTEGER_RANGES[type]:
+        raise _not(value, name)
+    return value
+
+
+def _float(field: FieldType, value: float | str) -> float:
+    if isinstance(value, str):
+        if value in _WORDS:
+            return _WORDS[value]
+        if len(value) > _LONGEST or _NUMBER.fullmatch(value) is None:
+            raise _not(value, field.type_name)
+    try:
+        number = float(value)
+        if number in (float("inf"), float("-inf")):
+            raise OverflowError
+        if field.type == schema.TYPE_FLOAT:
+            _FLOAT.pack(number)
+    except OverflowError as error:
+        raise MalformedError(f"the number is out of the range of {field.type_name}") from error
+    return number
+
+
+def _enum(field: FieldType, value: float | str) -> int:
+    numbers = field.enum.numbers if field.enum is not None else {}
+    if isinstance(value, str) and value in numbers:
+        return numbers[value]
+    return _integer(schema.TYPE_INT32, field.type_name, value)

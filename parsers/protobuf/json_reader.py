@@ -14,11 +14,16 @@ Open brackets, by what the schema says of them::
 
 A value that does not fit its field is left out, and its message condemned: what is read of it is damaged. So is one
 that the walk finds a fault in. Source: https://protobuf.dev/programming-guides/json/.
+
+In wire format, lengths come before what they count, so a message is put together when it is closed (`WireMaker`). Small
+values are collected in memory and charged to the budget; large ones stay where they are.
 """
 
 from __future__ import annotations
 
+from pparse.data.base import BytesData
 from pparse.data.base64_data import Base64Data, UnescapedText
+from pparse.data.spliced import SplicedData
 from pparse.errors import EndOfDataError, MalformedError
 from pparse.findings import UNSURE_NUMBER, Finding, Severity, Status
 from pparse.kernels.varint import encode_varint
@@ -26,16 +31,9 @@ from pparse.kernels.wire import END_GROUP, LEN, START_GROUP
 from pparse.parsers.json.text import BORN_LOADED
 from pparse.parsers.json.walk import following_scalars, tokens
 from pparse.parsers.json.walk_state import TextWalk
-from pparse.parsers.protobuf.json_form import ANY, OWN_FORMS, WRAPPERS
-from pparse.parsers.protobuf.json_values import key_of, packed_at_once, value_of
-from pparse.parsers.protobuf.json_wire import WireMaker
+from pparse.parsers.protobuf.json_form import ANY, OWN_FORMS, WRAPPERS, key_of, packed_at_once, value_of
 from pparse.parsers.protobuf.values import encode, is_message
-from pparse.protobuf.schema import (
-    TYPE_BYTES,
-    TYPE_GROUP,
-    TYPE_STRING,
-    MessageType,
-)
+from pparse.protobuf.schema import TYPE_BYTES, TYPE_GROUP, TYPE_STRING, MessageType
 from pparse.tree.entry import SCALAR, UNLOADED_VALUE
 
 TYPE_CHECKING = False
@@ -43,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, Final
 
-    from pparse.budget import Charge
-    from pparse.data.base import Data
+    from pparse.budget import Charge, MemoryBudget
+    from pparse.data.base import Data, IoStats
     from pparse.data.reader import Range
     from pparse.parsers.json.parser import JsonParser
     from pparse.protobuf.schema import FieldType
@@ -60,6 +58,16 @@ _BLOCK: Final = 1 << 20
 _ALIKE: Final = 0.75
 _LONGEST_NAME: Final = 80
 _MOST_UNKNOWN: Final = 1000
+# Bytes of a message that are moved when it is closed; what is more stays where it is.
+_FLUSH: Final = 64 << 10
+# Memory that a range takes, about.
+_PART_COST: Final = 400
+# Damaged stretches that are told one by one; if there are more, everything is in doubt.
+_MOST_MARKS: Final = 1000
+# A tag that goes on: what ends with it is cut.
+_BROKEN_TAG: Final = b"\x80"
+# Messages inside of one in doubt that are told apart from it.
+_MOST_INSIDE: Final = 64
 
 
 class _Level:
@@ -424,7 +432,7 @@ class JsonReader:
         path = "" if self._findings.full else visit.path
         if self._has_escapes(text):
             plain = UnescapedText(text, self._extraction.name, stats)
-            self._maker.charge_more(plain.memory)
+            self._maker.hold(plain.memory)
             text = plain.range(0, plain.size or 0)
         made = Base64Data(text, self._extraction.name, stats)
         findings, source, start = self._findings, self._extraction.name, visit.start
@@ -481,3 +489,152 @@ def _tag(field: FieldType) -> bytes:
 
 def _encoded(field: FieldType, value: Any) -> bytes:
     return _tag(field) + encode(field, value)
+
+
+# -- wire format -------------------------------------------------------------------------------------------------------
+
+
+class _Frame:
+    """A message, or a packed list, that is still open."""
+
+    __slots__ = ("buffer", "inside", "is_list", "marks", "parts", "reason", "size", "tag")
+
+    def __init__(self, tag: bytes, *, is_list: bool = False) -> None:
+        self.tag = tag
+        self.is_list = is_list
+        self.inside: list[tuple[int, int]] = []  # the messages in it, which are not in doubt if it is
+        self.buffer = bytearray()  # the bytes behind all parts
+        self.parts: list[bytes | Range] = []
+        self.size = 0  # of the parts
+        self.marks: list[tuple[int, int, str]] = []  # what is in doubt below it, by offsets of its content
+        self.reason: str | None = None  # why it is in doubt itself
+
+    def doubts(self, head: int) -> list[tuple[int, int, str]]:
+        """Return what is in doubt: of a frame that is itself, all but the messages in it, with its ``head`` bytes."""
+        if self.reason is None:
+            return self.marks
+        if len(self.inside) > _MOST_INSIDE:
+            return [(-head, 1, self.reason), *self.marks]
+        found = []
+        last = -head
+        for first, end in self.inside:
+            found.append((last, first, self.reason))
+            last = end
+        found.append((last, self.size + len(self.buffer), self.reason))
+        return found + self.marks
+
+
+class WireMaker:
+    """Makes one message. Frames are opened and closed like brackets; the outermost is the message itself."""
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget = budget
+        self.charge = budget.charge(0, "the small fields of a message in JSON form")
+        """The memory of what was made."""
+        self._frames = [_Frame(b"")]
+        self._held = 0  # bytes in memory, and the cost of parts
+        self._asked = 0
+
+    # -- making ------------------------------------------------------------------------------------------------------
+
+    def open(self, tag: bytes, *, is_list: bool = False) -> None:
+        """Begin a message, or a packed list or another long value."""
+        self._frames.append(_Frame(tag, is_list=is_list))
+
+    def add(self, content: bytes) -> None:
+        """Add bytes in wire format. Raise `LimitError` if the budget has no room for them."""
+        frame = self._frames[-1]
+        frame.buffer += content
+        self.hold(len(content))
+        if len(frame.buffer) > _FLUSH:
+            self._flush(frame)
+
+    def add_range(self, part: Range) -> None:
+        """Add a range of other data."""
+        frame = self._frames[-1]
+        self._flush(frame)
+        frame.parts.append(part)
+        frame.size += part.end - part.start
+        self.hold(_PART_COST)
+
+    def mark(self, reason: str) -> None:
+        """Take note that the innermost message may not be what was meant, nor a list in it that is open."""
+        for frame in reversed(self._frames):
+            frame.reason = frame.reason or reason
+            if not frame.is_list:
+                return
+
+    def so_far(self) -> bytes | None:
+        """Return what the innermost message consists of, if all of it is in memory; else None."""
+        frame = self._frames[-1]
+        return None if frame.parts else bytes(frame.buffer)
+
+    def close(self, missing: int = 0) -> None:
+        """End the innermost message or list; it claims ``missing`` bytes that do not follow."""
+        frame = self._frames.pop()
+        around = self._frames[-1]
+        size = frame.size + len(frame.buffer)
+        head = frame.tag + encode_varint(size + missing)
+        around.buffer += head
+        self.hold(len(head))
+        start = around.size + len(around.buffer)
+        around.marks += ((start + first, start + last, reason) for first, last, reason in frame.doubts(len(head)))
+        if not frame.is_list and len(around.inside) <= _MOST_INSIDE:
+            around.inside.append((start, start + size))
+        if len(around.marks) > _MOST_MARKS:
+            first = min(mark[0] for mark in around.marks)
+            last = max(mark[1] for mark in around.marks)
+            around.marks = [(first, last, around.marks[0][2])]
+        if frame.parts:
+            self._flush(around)
+            around.parts += frame.parts
+            around.size += frame.size
+        around.buffer += frame.buffer
+        if len(around.buffer) > _FLUSH:
+            self._flush(around)
+
+    def _flush(self, frame: _Frame) -> None:
+        if frame.buffer:
+            frame.parts.append(bytes(frame.buffer))
+            frame.size += len(frame.buffer)
+            frame.buffer = bytearray()
+            self.hold(_PART_COST)
+
+    def hold(self, count: int) -> None:
+        """Charge memory: of bytes, or what ranges take besides. Raise `LimitError` if the budget has no room for it."""
+        self._held += count
+        if self._held - self._asked > _FLUSH:
+            self._asked = self._held
+            self.charge.resize(2 * self._held)  # twice for a moment, when all is joined
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def cut(self, missing: int = 1) -> None:
+        """End the message inside of the frames that are open: each claims ``missing`` bytes more than there are."""
+        if len(self._frames) == 1:
+            self.add(_BROKEN_TAG)
+        while len(self._frames) > 1:
+            self.close(missing)
+
+    def finish(self, name: str, stats: IoStats | None) -> Data:
+        """Return the message, with what is in doubt condemned."""
+        while len(self._frames) > 1:
+            self.close()
+        root = self._frames.pop()
+        self._flush(root)
+        doubts = root.doubts(0)
+        memory = b"".join(part for part in root.parts if isinstance(part, bytes))
+        held = BytesData(memory, name, stats)
+        parts: list[Range] = []
+        at = 0
+        for part in root.parts:
+            if isinstance(part, bytes):
+                parts.append(held.range(at, at + len(part)))
+                at += len(part)
+            else:
+                parts.append(part)
+        made = SplicedData(parts, name, stats)
+        for first, last, reason in doubts:
+            made.condemn(first, last, reason)
+        self.charge.resize(self._held)
+        return made

@@ -51,8 +51,7 @@ def whole_fields(
         try:
             field = next(fields, None)
         except (MalformedError, EndOfDataError, GapError) as error:
-            at, _ = make.place(scan.part.data, scan.slots[key].last, scan.slots[key].last)
-            yield make.bad(None, "bytes", at, error)
+            yield make.bad(None, error, scan.slots[key].last, scan.part.data)
             return
         if field is None:
             return
@@ -140,7 +139,7 @@ class ListIndex(IndexNote):
         try:
             return self.make.overlaid(None, self.field, self.pieces(ordinal), self.trail)
         except MalformedError as error:
-            return self.make.bad(None, "bytes", 0, error)
+            return self.make.bad(None, error, 0)
 
     def entries(self, first: int, count: int) -> list[Entry]:
         """Return the entries of elements ``[first, first + count)``, or of fewer.
@@ -184,9 +183,8 @@ class ListIndex(IndexNote):
             if isinstance(segment, Run):
                 scan = segment.scan
                 window = scan.window()
-                one_by_one = numbered or _all_of
-                fields = one_by_one(segment, window)
-                for number, field in fields:
+                every = numbered(segment, window) if numbered else enumerate(scan.fields(segment.key, 0, window))
+                for number, field in every:
                     ordinal = first + number
                     own = self.make.payload(scan.part, field)
                     yield ordinal, (own, *self.pieces(ordinal)) if ordinal in touched else (own,), window
@@ -240,8 +238,7 @@ class Run:
                 extra = owner.pieces(ordinal) if owner._overlays else ()
                 yield owner.make.value(None, owner.field, self.scan.part, field, window, extra, owner.trail)
             except MalformedError as error:
-                at, _ = owner.make.place(self.scan.part.data, field.begin, field.begin)
-                yield owner.make.bad(None, "bytes", at, error)
+                yield owner.make.bad(None, error, field.begin, self.scan.part.data)
             ordinal += 1
 
     def wire(self, first: int, touched: list[int]) -> Iterator[Range | int]:
@@ -276,10 +273,6 @@ class Run:
         yield b"".join(pieces)
 
 
-def _all_of(run: Run, window: Window) -> Iterator[tuple[int, Field]]:
-    return enumerate(run.scan.fields(run.key, 0, window))
-
-
 class _Packed:
     """Numbers of which some or all are packed: their blobs (a single number counts as a blob)."""
 
@@ -295,19 +288,15 @@ class _Packed:
         self._stops = array("q")
         self._ends = array("q")  # count of numbers up to and including this blob
         self._checkpoints: dict[int, array[int]] = {}
-        session = make.extraction.session
-        with session.budget.charge(0, "the index of packed numbers") as charge:
-            self._add_all(charge.resize)
-
-    def _add_all(self, account: Callable[[int], object]) -> None:
-        for number, found in enumerate(whole_fields(self._make, self.scan, self.key)):
-            if not number & 0xFFFF:
-                account(self.memory)
-            if isinstance(found, Entry):
-                cut = found.status is Status.TRUNCATED
-                self._note("the field ends early" if cut else "a number of the field is damaged", found.start, cut)
-            else:
-                self._add(found)
+        with make.extraction.session.budget.charge(0, "the index of packed numbers") as charge:
+            for number, found in enumerate(whole_fields(make, scan, key)):
+                if not number & 0xFFFF:
+                    charge.resize(self.memory)
+                if isinstance(found, Entry):
+                    cut = found.status is Status.TRUNCATED
+                    self._note("the field ends early" if cut else "a number of the field is damaged", found.start, cut)
+                else:
+                    self._add(found)
 
     def _note(self, reason: str, offset: int, cut: bool = False) -> None:
         if not self.problems:
@@ -401,7 +390,7 @@ class _Packed:
                 else:
                     lost = lost if self.size is None else None
                 if lost is not None:  # a gap in the data; after it only numbers of fixed size can be located
-                    yield owner.make.bad(None, "bytes", owner.make.place(part.data, offset, offset)[0], lost)
+                    yield owner.make.bad(None, lost, offset, part.data)
                     offset, first, ordinal = end, first + 1, ordinal + 1
                     continue
                 extra = owner.pieces(ordinal) if owner._overlays else ()
@@ -487,7 +476,7 @@ class _Gone:
 
     def entries(self, owner: ListIndex, first: int, ordinal: int) -> Iterator[Entry]:
         error = MalformedError("lost in damaged bytes, perhaps with other elements", offset=self._begin)
-        entry = owner.make.bad(None, "bytes", self._begin, error)
+        entry = owner.make.bad(None, error, self._begin)
         entry.end = self._end
         yield entry
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 from itertools import chain, product
 
 from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError
-from pparse.kernels.wire import LEN
-from pparse.lazy import lazy_pattern
 from pparse.parsers.protobuf.index import Origin, OverlayField, accepts
 from pparse.parsers.protobuf.lists import whole_fields
-from pparse.parsers.protobuf.values import decode, is_message
+from pparse.parsers.protobuf.values import decode, is_message, named, scalar_kind
 from pparse.parsers.protobuf.window import Field, Window
 from pparse.tree.entry import Entry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from typing import Any, Final
 
     from pparse.data.reader import Range
@@ -26,38 +24,31 @@ if TYPE_CHECKING:
 _KEY, _VALUE = 1, 2
 # Approximate memory per entry while the map is read.
 _COST: Final = 450
-_NUMBER: Final = lazy_pattern(r"-?[0-9]{1,20}")
 
 
 def map_entries(make: ValueEntries, origin: Origin) -> Iterable[Entry]:
     """Return the entries of a map: each key once, in order of first occurrence, with its last value."""
     found: dict[Any, Entry] = {}
-    session = make.extraction.session
-    with session.budget.charge(0, "the keys of a map") as charge:
-        _collect(make, origin, found, lambda: charge.resize(_COST * len(found)))
-    return found.values()
-
-
-def _collect(make: ValueEntries, origin: Origin, found: dict[Any, Entry], account: Callable[[], object]) -> None:
-    for contribution in origin.contributions:
-        if isinstance(contribution, OverlayField):
-            _overlay(make, origin, contribution, found)
-            continue
-        scan = contribution[0]
-        window = scan.window()
-        for number, field in enumerate(whole_fields(make, scan, origin.key)):
-            if isinstance(field, Entry):
-                found["damaged", len(found), number] = field
+    with make.extraction.session.budget.charge(0, "the keys of a map") as charge:
+        for contribution in origin.contributions:
+            if isinstance(contribution, OverlayField):
+                _overlay(make, origin, contribution, found)
                 continue
-            try:
-                key, entry = _pair(make, origin, scan, field, window)
-            except (MalformedError, EndOfDataError, GapError) as error:
-                at, _ = make.place(scan.part.data, field.begin, field.begin)
-                key = ("damaged", len(found), number)
-                entry = make.bad(None, "bytes", at, error)
-            found[key] = entry
-            if not len(found) & 0xFF:
-                account()
+            scan = contribution[0]
+            window = scan.window()
+            for number, field in enumerate(whole_fields(make, scan, origin.key)):
+                if isinstance(field, Entry):
+                    found["damaged", len(found), number] = field
+                    continue
+                try:
+                    key, entry = _pair(make, origin, scan, field, window)
+                except (MalformedError, EndOfDataError, GapError) as error:
+                    key = ("damaged", len(found), number)
+                    entry = make.bad(None, error, field.begin, scan.part.data)
+                found[key] = entry
+                if not len(found) & 0xFF:
+                    charge.resize(_COST * len(found))
+    return found.values()
 
 
 def _typed(key: Any) -> Any:
@@ -83,7 +74,7 @@ def _pair(make: ValueEntries, origin: Origin, scan: PartScan, pair: Field, windo
         except (MalformedError, EndOfDataError) as error:
             if not known:
                 raise
-            return _typed(key), make.bad(key, "bytes", make.place(part.data, pos, pos)[0], error)
+            return _typed(key), make.bad(key, error, pos, part.data)
         number, wire = at.tag >> 3, at.tag & 7
         if number == _KEY and (key_type is None or accepts(key_type, wire)):
             known = True
@@ -128,30 +119,31 @@ def _message_entry(
 
 def _default(make: ValueEntries, key: Any, value_type: FieldType | None, part: Range) -> Entry:
     """Return the entry of a value that is not encoded, which means the default."""
-    from pparse.parsers.protobuf.values import scalar_kind
-
     start, end = make.place(part.data, part.start, part.end)
     if value_type is None:
         return Entry(key, "bytes", start, end, b"", parts=(), note=Origin(None))
-    value = value_type.default
-    if value_type.enum is not None and isinstance(value, int):
-        value = value_type.enum.names.get(value, value)
+    value = named(value_type, value_type.default)
     return Entry(key, scalar_kind(value_type), start, end, value, parts=(), note=Origin(value_type))
 
 
 def _overlay(make: ValueEntries, origin: Origin, overlay: OverlayField, found: dict[Any, Entry]) -> None:
     """Add the chunks for single keys: merged into a message, or in place of a scalar."""
+    from pparse.parsers.cpb.scalars import key_as
+
     field = origin.field
+    key_type = field.map_key if field is not None else None
     value_type = field.map_value if field is not None else None
     indices = overlay.indices()
     if overlay.whole() or (field is None and len(indices)):
-        entry = make.bad(None, "bytes", 0, MalformedError("a chunk belongs to a map as a whole, not to a key of it"))
-        found["problem", 0, 0] = entry
+        error = MalformedError("a chunk belongs to a map as a whole, not to a key of it")
+        found["problem", 0, 0] = make.bad(None, error, 0)
     scalar = value_type is not None and not is_message(value_type)
     numbers = () if field is None else indices
     for raw_key, pieces_at in chain(product(numbers, (overlay.at_index,)), product(overlay.keys(), (overlay.at_key,))):
         try:
-            key = _key_like(raw_key, field.map_key if field is not None else None)
+            key = raw_key if key_type is None else key_as(raw_key, key_type.type)
+            if key is None and key_type is not None:
+                raise MalformedError(f"a chunk belongs to the key {raw_key!r} of a map with {key_type.type_name} keys")
             pieces = pieces_at(raw_key, scalar=scalar)
             before = found.get(_typed(key))
             merged = before is not None and not scalar
@@ -166,33 +158,4 @@ def _overlay(make: ValueEntries, origin: Origin, overlay: OverlayField, found: d
         except LimitError:
             raise
         except PparseError as error:
-            found[_typed(raw_key)] = make.bad(raw_key, "bytes", 0, error)
-
-
-def _key_like(key: Any, key_type: FieldType | None) -> Any:
-    """Return a key converted to the type of the map's keys. Raise `MalformedError` if that is not possible."""
-    if key_type is None:
-        return key
-    # As in TensorFlow's Merger, the form of a key does not matter: a number and its text are the same key.
-    if key_type.wire_type == LEN:
-        if isinstance(key, str):
-            return key
-        if not isinstance(key, bool):
-            return str(key)
-    elif key_type.type_name == "bool":
-        if not isinstance(key, str):
-            return bool(key)
-        if key in ("true", "false"):
-            return key == "true"
-    elif not isinstance(key, bool):
-        number = int(key) if isinstance(key, int) or _NUMBER.fullmatch(key) else None
-        if number is not None and _fits(number, key_type):
-            return number
-    raise MalformedError(f"a chunk belongs to the key {key!r} of a map with {key_type.type_name} keys")
-
-
-def _fits(number: int, key_type: FieldType) -> bool:
-    """Say whether an integer is in the range of the key type."""
-    signed = not key_type.type_name.startswith(("u", "fixed"))
-    bits = 64 if key_type.type_name.endswith("64") else 32
-    return -(1 << bits - 1) <= number < 1 << bits - 1 if signed else 0 <= number < 1 << bits
+            found[_typed(raw_key)] = make.bad(raw_key, error, 0)

@@ -10,7 +10,7 @@ from pparse.data.range_status import cut_status
 from pparse.data.reader import Range
 from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.findings import Status
-from pparse.kernels.wire import PADDING, SLACK, scan
+from pparse.kernels.wire import PADDING, SLACK
 from pparse.parsers.protobuf.index import ChunkRange, Lost, MessageIndex, Origin, OverlayEntry, OverlayField, PartScan
 from pparse.parsers.protobuf.values import decode, is_message
 from pparse.parsers.protobuf.window import Window
@@ -137,11 +137,7 @@ class Message:
         window = Window(part.data, part.end)
         window.base, window.block, window.size = part.start, block + PADDING, len(block)
         self._windows[id(found)] = window
-        try:
-            pos, _ = scan(window.block, 0, len(block), found.found, found.groups, part.start)
-        finally:
-            found.complete(part.start)
-        return part.start + pos > part.end or bool(found.groups)
+        return found.scan(block, part.start, final=True) > part.end or bool(found.groups)
 
     def _scan_large(self, part: Range, there: int, near: Window | None, found: PartScan) -> bool:
         """Scan a part block by block, jumping over payloads; return whether it ends inside a field."""
@@ -156,14 +152,9 @@ class Message:
         block = window.block[pos - window.base : window.size]
         while pos < there:
             block = block or _readable(part.data, pos, min(size, there - pos))
-            final = pos + len(block) >= there
-            stop = len(block) if final else len(block) - SLACK + 1
-            try:
-                after, _ = scan(block + PADDING if final else block, 0, stop, found.found, found.groups, pos)
-            finally:
-                found.complete(pos)
-            size = min(4 * size, _LARGEST_BLOCK) if after <= len(block) else _FIRST_BLOCK
-            pos += after
+            end = pos + len(block)
+            pos = found.scan(block, pos, final=end >= there)
+            size = min(4 * size, _LARGEST_BLOCK) if pos <= end else _FIRST_BLOCK
             block = b""
         return pos > part.end or bool(found.groups)
 

@@ -22,34 +22,31 @@ from __future__ import annotations
 
 from pparse.data.range_status import cut_status
 from pparse.data.reader import Range, up_to_page
-from pparse.errors import (
-    EndOfDataError,
-    GapError,
-    LimitError,
-    MalformedError,
-    OptionError,
-)
-from pparse.findings import Finding, Severity, Status
+from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError
+from pparse.findings import Severity, Status
 from pparse.kernels.wire import PADDING, SLACK, scan
+from pparse.parsers.protobuf.check import Checker
 from pparse.parsers.protobuf.entries import ValueEntries
-from pparse.parsers.protobuf.fields import FieldEntries
+from pparse.parsers.protobuf.fits import fits, fitting_tags, goes_on_fitting
 from pparse.parsers.protobuf.index import ChunkRange, Lost, MessageIndex, Origin, OverlayEntry, PartScan
 from pparse.parsers.protobuf.lists import ListIndex
-from pparse.parsers.protobuf.resumption import LostFields, find_resumption
+from pparse.parsers.protobuf.resumption import find_resumption
 from pparse.parsers.protobuf.schema import find_type
-from pparse.parsers.protobuf.tree_check import TreeCheck
-from pparse.parsers.protobuf.values import WIRE_KINDS, decode, decode_text, is_message
+from pparse.parsers.protobuf.values import WIRE_KINDS, decode, decode_text, is_message, named
 from pparse.paths import KeyStep
+from pparse.protobuf.schema import TYPE_NAMES
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.entry import LIST, MAP, SCALAR, Entry
 from pparse.tree.listing import Listing
 from pparse.tree.parser import Confidence, Parser
+from pparse.tree.visit import Visit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, ClassVar, Final
 
+    from pparse.data.base import Data
     from pparse.errors import Fault
     from pparse.parsers.protobuf.index import Piece
     from pparse.protobuf.schema import MessageType
@@ -58,11 +55,20 @@ if TYPE_CHECKING:
     from pparse.tree.node import Node
     from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
-    from pparse.tree.visit import Visit
 
 # What is read of a large field to go on behind it, and how many fields before it is asked whether to stop.
-_HEAD: Final = 4 << 10
+_FIELD_HEAD: Final = 4 << 10
 _HOPS: Final = 1_000
+# Bytes at the beginning that are looked at if no type is known.
+_GUESSED: Final = 4 << 10
+HEAD: Final = 16 << 10
+"""Bytes at the beginning that are looked at if the type is known."""
+# After so many tags of the type at the beginning, the type is certain, and anything else is damage.
+_FITTING: Final = 6
+# So many are needed after a damaged beginning: a node of a graph has them with its first attributes.
+_FITTING_BEHIND: Final = 12
+_SCALAR_KINDS: Final = frozenset({*TYPE_NAMES, "varint", "text"}) - {"", "group", "message", "enum"}
+_WIRES: Final = {name: wire for wire, name in WIRE_KINDS.items()}
 
 
 class ProtobufParser(Parser, Listing):
@@ -103,7 +109,15 @@ class ProtobufParser(Parser, Listing):
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
         """POSSIBLE if the data begin like the fields of a message; there is no magic number."""
-        return looks_like_message(excerpt)
+        from pparse.kernels.wire_guess import guess
+
+        head = excerpt.head(_GUESSED)
+        if not head:
+            return Confidence.NO
+        kind, confidence = guess(head, excerpt.size is not None and len(head) >= excerpt.size)
+        if kind != "message":
+            return Confidence.NO
+        return Confidence.LIKELY if confidence >= 0.9 else Confidence.POSSIBLE
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
@@ -182,15 +196,8 @@ class ProtobufParser(Parser, Listing):
         """Finish a message without bytes."""
         self._show(ctx)
         if ctx.node.parent is None and any(_is_file(piece) for piece in ctx.node.note.pieces):
-            self.result.findings.add(
-                Finding(
-                    "empty",
-                    "the file is empty: a message without fields, or a download that never began",
-                    severity=Severity.WARNING,
-                    source=self.result.extraction.name,
-                    offset=ctx.pos,
-                )
-            )
+            reason = "the file is empty: a message without fields, or a download that never began"
+            self.tell("empty", reason, ctx.pos, severity=Severity.WARNING)
         return ctx.pos, DONE, 0
 
     def expect_fields(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
@@ -227,7 +234,7 @@ class ProtobufParser(Parser, Listing):
         """
         data = ctx.data
         for _ in range(0 if self.result.extraction.session.block_size else _HOPS):
-            size = up_to_page(after, _HEAD)
+            size = up_to_page(after, _FIELD_HEAD)
             if part.part.end - after <= size:
                 break
             try:
@@ -303,20 +310,14 @@ class ProtobufParser(Parser, Listing):
         field = scan.type.fields[lost.number]
         index.queue.append(part.data.range(lost.end, part.end))
         if field.repeated and not field.is_map:
-            index.queue.append(LostFields(lost))
+            index.queue.append(lost)
         index.queue.append(part.data.range(part.start, lost.begin))
         reason = (
             f"{lost.end - lost.begin:,} bytes are damaged: one or more fields are lost, and later elements of "
             f"{field.name} may have other numbers"
         )
-        finding = Finding(
-            "malformed",
-            reason,
-            path=ctx.node.path,
-            source=extraction.name,
-            offset=lost.begin,
-            length=lost.end - lost.begin,
-        )
+        length = lost.end - lost.begin
+        finding = self.make.finding("malformed", reason, lost.begin, path=ctx.node.path, length=length)
         self.result.close_node(ctx.node, Status.DAMAGED, finding)
         return True
 
@@ -335,12 +336,11 @@ class ProtobufParser(Parser, Listing):
         reason = "the message ends inside a field" if truncated else "a field extends beyond its message"
         node = ctx.node
         first, _ = self.make.place(part.part.data, min(end, there), min(end, there))
-        finding = Finding(
+        finding = self.make.finding(
             "truncated" if truncated else "malformed",
             reason,
+            first,
             path=node.path,
-            source=self.result.extraction.name,
-            offset=first,
             wanted=after - part.part.start if after > end else None,
             got=min(end, there) - part.part.start,
         )
@@ -362,23 +362,15 @@ class ProtobufParser(Parser, Listing):
             ctx.index.note = index
         known = origin.type is None
         found = index.contributions(origin.type)
-        fields = FieldEntries(self.make, ctx.node, index)
         for key, contributions in found.items():
             if contributions:
                 known = known or (key >= 0 and origin.type is not None and key in origin.type.fields)
-                ctx.emit(fields.entry(key, contributions))
+                ctx.emit(self.make.field(ctx.node, index, key, contributions))
         index.kept = None
         self._note_strays(ctx, index)
         if found and not known and ctx.node.parent is None and origin.type is not None:
-            self.result.findings.add(
-                Finding(
-                    "unknown-fields",
-                    f"{origin.type.full_name} has none of the fields of the message; check its type",
-                    severity=Severity.WARNING,
-                    source=self.result.extraction.name,
-                    offset=ctx.node.start,
-                )
-            )
+            reason = f"{origin.type.full_name} has none of the fields of the message; check its type"
+            self.tell("unknown-fields", reason, ctx.node.start, severity=Severity.WARNING)
 
     def _note_strays(self, ctx: NodeContext, index: MessageIndex) -> None:
         """Warn of an unknown field among the elements of a list: an element with a damaged tag looks like that."""
@@ -397,17 +389,11 @@ class ProtobufParser(Parser, Listing):
                         continue
                     offset, _ = self.make.place(part.part.data, at, at)
                     name = f"field {key}" if key >= 0 else f"field {~key >> 3} of wire type {~key & 7}"
-                    self.result.findings.add(
-                        Finding(
-                            "stray-field",
-                            f"{name} is among the elements of {field.name}, but {part.type.full_name} "
-                            "has no such field: probably an element with a damaged tag",
-                            severity=Severity.WARNING,
-                            path=ctx.node.path,
-                            source=self.result.extraction.name,
-                            offset=offset,
-                        )
+                    reason = (
+                        f"{name} is among the elements of {field.name}, but {part.type.full_name} "
+                        "has no such field: probably an element with a damaged tag"
                     )
+                    self.tell("stray-field", reason, offset, severity=Severity.WARNING, path=ctx.node.path)
 
     # -- lists and maps ----------------------------------------------------------------------------------------------
 
@@ -440,15 +426,13 @@ class ProtobufParser(Parser, Listing):
         fault: Fault | None = None,
     ) -> None:
         """Mark ``node`` DAMAGED (or truncated) for ``reason``."""
-        finding = Finding(
-            "truncated" if status is Status.TRUNCATED else "malformed",
-            reason,
-            path=node.path,
-            source=self.result.extraction.name,
-            offset=node.start if offset is None else offset,
-            fault=fault,
-        )
-        self.result.close_node(node, status, finding)
+        code = "truncated" if status is Status.TRUNCATED else "malformed"
+        at = node.start if offset is None else offset
+        self.result.close_node(node, status, self.make.finding(code, reason, at, path=node.path, fault=fault))
+
+    def tell(self, code: str, reason: str, offset: int | None, **more: Any) -> None:
+        """Add a finding on the file; ``more`` as in `pparse.findings.Finding`."""
+        self.result.findings.add(self.make.finding(code, reason, offset, **more))
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
         """Return the entries of fields, elements or keys."""
@@ -466,8 +450,7 @@ class ProtobufParser(Parser, Listing):
         if origin.text and field is not None:
             from pparse.parsers.cpb.scalars import decode_scalar
 
-            value = decode_scalar(payload, field)
-            return field.enum.names.get(value, value) if field.enum is not None and isinstance(value, int) else value
+            return named(field, decode_scalar(payload, field))
         if field is not None:
             return decode(field, field.wire_type, payload)
         if node.kind in _WIRES:
@@ -516,28 +499,173 @@ class ProtobufParser(Parser, Listing):
         yield "fields", ", ".join(names) or "none"
 
 
-_SCALAR_KINDS: Final = frozenset(
-    {
-        "double",
-        "float",
-        "int64",
-        "uint64",
-        "int32",
-        "fixed64",
-        "fixed32",
-        "bool",
-        "string",
-        "bytes",
-        "uint32",
-        "sfixed32",
-        "sfixed64",
-        "sint32",
-        "sint64",
-        "varint",
-        "text",
-    }
-)
-_WIRES: Final = {name: wire for wire, name in WIRE_KINDS.items()}
+class MessageParser(ProtobufParser):
+    """Base of the parsers of files that are one message of the type ``message_name``.
+
+    There is no magic number: all fields at the beginning must be fields of the type, down to three levels. The states
+    are those of a message.
+    """
+
+    name = ""
+    is_generic = False
+    named_is_enough = False
+    refines: ClassVar[tuple[str, ...]] = ("protobuf",)
+    options: ClassVar[dict[str, str]] = {}
+    usual_names: ClassVar[tuple[str, ...]] = ()
+    """How files are named that may be damaged at their beginning; empty: by any of the extensions."""
+    others: ClassVar[tuple[str, ...]] = ()
+    """How files of other formats are named whose messages have messages of this type in them."""
+
+    @classmethod
+    def shows(cls, head: bytes, type: MessageType) -> bool:
+        """Return whether a beginning whose fields fit shows that it is of this type, and not of a similar one."""
+        return True
+
+    @classmethod
+    def match(cls, excerpt: Excerpt) -> Confidence:
+        """LIKELY if all fields at the beginning belong to the type; with the usual name, if some of them do."""
+        from pparse.protos import schema
+
+        head = excerpt.head(HEAD)
+        size = excerpt.size
+        whole = size is not None and size <= len(head)
+        type = schema().message(cls.message_name or "")
+        named = excerpt.ends_with(cls.usual_names or cls.extensions)
+        if whole and len(head) <= SLACK:  # too short for more than to see that its fields are of the type
+            fitting = fits(head, type, complete=True) or (named and fitting_tags(head, type) > 0)
+        else:
+            fitting = bool(head) and (fits(head, type, complete=False) or (whole and fits(head, type, complete=True)))
+        if fitting and (named or cls.shows(head, type)):
+            return Confidence.LIKELY
+        if not named:
+            return Confidence.NO
+        if fitting_tags(head, type) >= _FITTING:
+            return Confidence.LIKELY
+        # A message in another must not be taken for a file that lost its beginning.
+        other = excerpt.ends_with(cls.others)
+        return Confidence.LIKELY if not other and goes_on_fitting(head, type, _FITTING_BEHIND) else Confidence.NO
+
+
+# -- checks ------------------------------------------------------------------------------------------------------------
+
+
+class _Level:
+    """One level of a check: the nodes still to check, and their ``owner``, the message or list that has them.
+
+    ``unsound``: the owner's bytes are not sound. ``explained``: an error was found below it. ``known``: bytes that were
+    scanned, up to the field at fault: data, start, and its offset.
+    """
+
+    __slots__ = ("explained", "known", "nodes", "owner", "unsound")
+
+    def __init__(
+        self, nodes: Iterator[Node], owner: Node | None, *, unsound: bool, known: tuple[Data, int, int] | None
+    ) -> None:
+        self.nodes = nodes
+        self.owner = owner
+        self.unsound = unsound
+        self.known = known
+        self.explained = False
+
+
+class TreeCheck:
+    """Checks the tree of a parser: sound messages by their bytes, the others node by node."""
+
+    def __init__(self, parser: ProtobufParser) -> None:
+        self._parser = parser
+        self._result = parser.result
+        self._checker = Checker(parser.result.extraction.session.check_cancelled)
+        self._kept = parser.result.extraction.session.kept_block
+
+    def run(self) -> Iterator[Visit]:
+        """Yield a visit of each node that was checked; findings are added to its node."""
+        levels = [_Level(iter((self._result.root,)), None, unsound=False, known=None)]
+        while levels:
+            level = levels[-1]
+            try:
+                node = next(level.nodes, None)
+            except LimitError as error:  # the children cannot be read within the limits
+                level.explained = True
+                node = None
+                if level.owner is not None:
+                    self._note(level.owner, error)
+            if node is None:
+                levels.pop()
+                yield from self._close(level, levels)
+                continue
+            below = self._look(node, level)
+            visit = Visit.of(node, node.depth)
+            if visit.status not in (None, Status.COMPLETE):
+                level.explained = True
+            if below is not None:
+                levels.append(below)
+                below.explained = visit.status not in (None, Status.COMPLETE)
+            yield visit
+
+    def _note(self, node: Node, error: LimitError) -> None:
+        """Add a finding that a limit prevented the check; the node stays readable."""
+        self._parser.tell("limit", error.reason, node.start, path=node.path, wanted=error.wanted, got=error.got)
+
+    def _close(self, level: _Level, above: list[_Level]) -> Iterator[Visit]:
+        owner = level.owner
+        if level.unsound and not level.explained and owner is not None:
+            # Everything that the tree shows is whole: the damage is in bytes that it skips.
+            self._parser.damage(owner, "its bytes are damaged, but no field that is shown is")
+            yield Visit.of(owner, owner.depth)
+        if above and (level.explained or level.unsound):
+            above[-1].explained = True
+
+    def _look(self, node: Node, level: _Level) -> _Level | None:
+        """Check one node; return the level of its children if they must be checked."""
+        try:
+            if node.shape == SCALAR:
+                if node.known_status is None:
+                    self._parser.judge(node)
+                return None
+            try:
+                sound = self._is_sound(node, level)
+            except LimitError as error:  # a limit on its bytes: the rest stays readable
+                self._note(node, error)
+                sound = None
+            if sound:
+                return None
+            node.index_to(1)
+        except LimitError as error:
+            self._result.note_limit(node, error)
+            return None
+        return _Level(iter(node.children()), node, unsound=sound is False, known=level.known)
+
+    def _is_sound(self, node: Node, level: _Level) -> bool | None:
+        """Say whether a message needs no closer check: all its bytes exist and agree with the schema.
+
+        None if the bytes alone do not decide. Bytes scanned on a level above are not scanned again.
+        """
+        origin: Origin = node.note
+        if origin.type is None or origin.contributions or node.known_status not in (None, Status.COMPLETE):
+            return None
+        ranges = [piece for piece in origin.pieces if isinstance(piece, Range)]
+        for part in ranges:
+            if part.end > self._parser.make.data_end(part):
+                return False
+            known = level.known
+            if known is not None and known[0] is part.data and known[1] <= part.start:
+                if part.end <= known[2]:
+                    continue
+                if part.start <= known[2]:
+                    return False  # it contains the field at fault
+            if not self._checker.sound(part, origin.type):
+                level.known = (part.data, part.start, self._checker.stopped)
+                read = self._checker.last_read
+                if read is not None and read[:3] == (part.data, part.data.revision, part.start):
+                    self._kept.keep(part.data, *read[2:])  # now it is read by the engine
+                return False
+            if isinstance(part, ChunkRange) and part.type > 1:
+                return False
+        # With overlay entries, the bytes are not everything.
+        return True if ranges and len(ranges) == len(origin.pieces) else None
+
+
+# -- bytes and options -------------------------------------------------------------------------------------------------
 
 
 def _is_file(piece: Piece) -> bool:
@@ -547,20 +675,6 @@ def _is_file(piece: Piece) -> bool:
 def _all_continue(head: bytes) -> bool:
     """Say whether these bytes are the beginning of a varint that continues after them."""
     return bool(head) and min(head) >= 0x80
-
-
-def looks_like_message(excerpt: Excerpt) -> Confidence:
-    """Return whether data begin like the fields of a message."""
-    from pparse.kernels.wire_guess import guess
-
-    head = excerpt.head(4 << 10)
-    if not head:
-        return Confidence.NO
-    size = excerpt.size
-    kind, confidence = guess(head, size is not None and len(head) >= size)
-    if kind != "message":
-        return Confidence.NO
-    return Confidence.LIKELY if confidence >= 0.9 else Confidence.POSSIBLE
 
 
 def _parse_types(text: object) -> dict[tuple[int, ...], str]:

@@ -32,10 +32,9 @@ from pparse.protobuf.schema import TYPE_BYTES, TYPE_STRING
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import Any, Final
+    from typing import Final
 
     from pparse.data.base import Data
-    from pparse.parsers.protobuf.index import Piece
     from pparse.parsers.protobuf.window import Field
     from pparse.protobuf.schema import FieldType, MessageType
 
@@ -61,8 +60,12 @@ _MAX_DEAD: Final = 100_000
 _MAX_TYPES: Final = 2_000
 
 
-class Resumption:
-    """Bytes ``[begin, end)`` of a message are lost; field ``number`` is the first one after them."""
+class Resumption(OverlayEntry):
+    """Bytes ``[begin, end)`` of a message are lost; field ``number`` is the first one after them.
+
+    Among the pieces of the message it stands for the lost fields: one element of the list that continues, so that most
+    elements keep their numbers.
+    """
 
     __slots__ = ("begin", "end", "number")
 
@@ -70,17 +73,6 @@ class Resumption:
         self.begin = begin
         self.end = end
         self.number = number
-
-
-class LostFields(OverlayEntry):
-    """Stands for the lost fields: one element of the list that continues, so that most elements keep their numbers."""
-
-    __slots__ = ("begin", "end", "number")
-
-    def __init__(self, lost: Resumption) -> None:
-        self.begin = lost.begin
-        self.end = lost.end
-        self.number = lost.number
 
     def numbers(self) -> Sequence[int]:
         """Return the number of the list."""
@@ -95,22 +87,7 @@ class LostElement(OverlayField):
     """One or more elements that were lost."""
 
     __slots__ = ()
-    owner: LostFields
-
-    def __init__(self, owner: LostFields) -> None:
-        self.owner = owner
-
-    def whole(self, *, scalar: bool = False) -> list[Piece]:
-        """Nothing."""
-        return []
-
-    def indices(self) -> Sequence[int]:
-        """Nothing."""
-        return ()
-
-    def keys(self) -> Sequence[Any]:
-        """Nothing."""
-        return ()
+    owner: Resumption
 
 
 def find_resumption(

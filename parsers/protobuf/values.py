@@ -7,25 +7,8 @@ import struct
 from pparse.errors import MalformedError
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import FIXED32, FIXED64, LEN, START_GROUP, VARINT, read_value
-from pparse.protobuf.schema import (
-    TYPE_BOOL,
-    TYPE_DOUBLE,
-    TYPE_ENUM,
-    TYPE_FIXED32,
-    TYPE_FIXED64,
-    TYPE_FLOAT,
-    TYPE_GROUP,
-    TYPE_INT32,
-    TYPE_INT64,
-    TYPE_MESSAGE,
-    TYPE_SFIXED32,
-    TYPE_SFIXED64,
-    TYPE_SINT32,
-    TYPE_SINT64,
-    TYPE_STRING,
-    TYPE_UINT32,
-    TYPE_UINT64,
-)
+from pparse.protobuf import schema
+from pparse.protobuf.schema import TYPE_STRING, signed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,39 +17,36 @@ if TYPE_CHECKING:
 
     from pparse.protobuf.schema import FieldType
 
+_MESSAGES: Final = (schema.TYPE_MESSAGE, schema.TYPE_GROUP)
 _FIXED: Final = {
-    TYPE_DOUBLE: struct.Struct("<d"),
-    TYPE_FLOAT: struct.Struct("<f"),
-    TYPE_FIXED32: struct.Struct("<I"),
-    TYPE_FIXED64: struct.Struct("<Q"),
-    TYPE_SFIXED32: struct.Struct("<i"),
-    TYPE_SFIXED64: struct.Struct("<q"),
+    schema.TYPE_DOUBLE: struct.Struct("<d"),
+    schema.TYPE_FLOAT: struct.Struct("<f"),
+    schema.TYPE_FIXED32: struct.Struct("<I"),
+    schema.TYPE_FIXED64: struct.Struct("<Q"),
+    schema.TYPE_SFIXED32: struct.Struct("<i"),
+    schema.TYPE_SFIXED64: struct.Struct("<q"),
 }
 
 # Kinds of fields without a schema, by wire type.
 WIRE_KINDS: Final = {VARINT: "varint", FIXED64: "fixed64", LEN: "len", START_GROUP: "group", FIXED32: "fixed32"}
 
 
-def _signed(value: int, bits: int) -> int:
-    value &= (1 << bits) - 1
-    return value - (1 << bits) if value >> (bits - 1) else value
-
-
+# The values of varints, by type.
 _VARINTS: Final[dict[int, Callable[[int], int | bool]]] = {
-    TYPE_INT32: lambda value: _signed(value, 32),
-    TYPE_INT64: lambda value: _signed(value, 64),
-    TYPE_UINT32: lambda value: value & 0xFFFFFFFF,
-    TYPE_UINT64: lambda value: value,
-    TYPE_BOOL: lambda value: value != 0,
-    TYPE_ENUM: lambda value: _signed(value, 32),
-    TYPE_SINT32: lambda value: (value & 0xFFFFFFFF) >> 1 ^ -(value & 1),
-    TYPE_SINT64: lambda value: value >> 1 ^ -(value & 1),
+    schema.TYPE_INT32: signed,
+    schema.TYPE_INT64: lambda value: signed(value, 64),
+    schema.TYPE_UINT32: lambda value: value & 0xFFFFFFFF,
+    schema.TYPE_UINT64: lambda value: value,
+    schema.TYPE_BOOL: lambda value: value != 0,
+    schema.TYPE_ENUM: signed,
+    schema.TYPE_SINT32: lambda value: (value & 0xFFFFFFFF) >> 1 ^ -(value & 1),
+    schema.TYPE_SINT64: lambda value: value >> 1 ^ -(value & 1),
 }
 
 
 def is_message(field: FieldType) -> bool:
     """Say whether values of the field are messages (or groups)."""
-    return field.type in (TYPE_MESSAGE, TYPE_GROUP)
+    return field.type in _MESSAGES
 
 
 def fixed_size(field: FieldType) -> int | None:
@@ -77,7 +57,11 @@ def fixed_size(field: FieldType) -> int | None:
 
 def number_of(field: FieldType, raw: int) -> Any:
     """Return the value of a varint; for an enum its name, if it has one."""
-    value = _VARINTS[field.type](raw)
+    return named(field, _VARINTS[field.type](raw))
+
+
+def named(field: FieldType, value: Any) -> Any:
+    """Return a value of the field; for the number of an enum's value its name, if it has one."""
     return field.enum.names.get(value, value) if field.enum is not None else value
 
 
@@ -106,7 +90,7 @@ def encode(field: FieldType, value: Any) -> bytes:
         return encode_varint(len(payload)) + payload
     if isinstance(value, str) and field.enum is not None:
         value = field.enum.numbers[value]
-    if field.type in (TYPE_SINT32, TYPE_SINT64):
+    if field.type in (schema.TYPE_SINT32, schema.TYPE_SINT64):
         return encode_varint(value << 1 if value >= 0 else (-value << 1) - 1)
     return encode_varint(int(value) & 0xFFFFFFFFFFFFFFFF)
 
@@ -121,7 +105,7 @@ def decode_text(payload: bytes) -> str:
 
 def scalar_kind(field: FieldType) -> str:
     """Return the kind of a scalar of the field: ``string``, ``enum<tensorflow.DataType>``."""
-    return f"enum<{field.type_name}>" if field.type == TYPE_ENUM else field.type_name
+    return f"enum<{field.type_name}>" if field.type == schema.TYPE_ENUM else field.type_name
 
 
 def kind_of(field: FieldType) -> str:

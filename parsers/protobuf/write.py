@@ -174,15 +174,10 @@ def _tag(field: FieldType, wire: int | None = None) -> bytes:
 def _submessage(field: FieldType, child: Node) -> Iterator[Any]:
     if field.type == TYPE_GROUP:
         yield _tag(field, START_GROUP)
-        yield from _message_flat(child)
+        yield from _message(child)  # in place: a group has no length
         yield _tag(field, END_GROUP)
     else:
         yield _Open(_tag(field, LEN), _message(child))
-
-
-def _message_flat(node: Node) -> Iterator[Any]:
-    """Yield the operations for a group's content, in place: a group has no length."""
-    yield from _message(node)
 
 
 def _scalar(field: FieldType, child: Node) -> Iterator[Any]:
@@ -235,7 +230,7 @@ def _map(node: Node, field: FieldType) -> Iterator[Any]:
     child.index_to(None)
     _require_whole(child)
     for pair in child.children():
-        _require_known(pair)
+        _require_whole(pair)
         yield _Open(_tag(field, LEN), _pair(field, pair))
 
 
@@ -244,11 +239,6 @@ def _pair(field: FieldType, pair: Node) -> Iterator[Any]:
     assert field.map_value is not None  # noqa: S101
     yield _tag(field.map_key) + encode(field.map_key, pair.key)
     yield from _value(field.map_value, pair)
-
-
-def _require_known(node: Node) -> None:
-    if node.known_status not in (None, Status.COMPLETE):
-        _require_whole(node)
 
 
 def _require_whole(node: Node) -> None:

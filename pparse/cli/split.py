@@ -104,8 +104,7 @@ def _split_folder(options: Any, out: Output) -> int:
 
 
 def _split_file(options: Any, out: Output) -> int:
-    from pparse.proto_splitter.sources import is_read
-    from pparse.proto_splitter.stream_split import split_document
+    from pparse.proto_splitter.stream_split import is_read, split_document
 
     prefix = _prefix(options.output)
     with _open(options, out) as document:

@@ -29,37 +29,23 @@ from pparse.data.reader import Range
 from pparse.errors import MalformedError, UnsupportedError
 from pparse.kernels.farmhash import Fingerprint64
 from pparse.kernels.varint import MAX_BYTES_64, encode_varint, read_varint
+from pparse.kernels.wire import FIXED32, FIXED64, LEN, VARINT
 from pparse.limits import Limits
 from pparse.proto_splitter.pieces import (
     ADDRESSED,
-    FIXED32,
-    FIXED64,
-    LEN,
-    VARINT,
     Addressed,
     Rope,
     blocks_of,
     check_index,
     fields,
+    inner_item,
     load,
     no_key,
     size_of,
     span,
 )
-from pparse.protobuf.schema import (
-    TYPE_BOOL,
-    TYPE_ENUM,
-    TYPE_GROUP,
-    TYPE_INT32,
-    TYPE_INT64,
-    TYPE_MESSAGE,
-    TYPE_SFIXED32,
-    TYPE_SFIXED64,
-    TYPE_SINT32,
-    TYPE_SINT64,
-    TYPE_UINT32,
-    WIRE_TYPES,
-)
+from pparse.protobuf import schema
+from pparse.protobuf.schema import WIRE_TYPES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,11 +82,11 @@ _CANONICAL: Final = {
     "64": re.compile(rb"(?>[\x00-\x7f]|[\x80-\xff]{1,8}[\x01-\x7f]|[\x80-\xff]{9}\x01)*+"),
 }
 _KIND: Final = {
-    TYPE_BOOL: "bool",
-    TYPE_INT32: "int32",
-    TYPE_ENUM: "int32",
-    TYPE_UINT32: "uint32",
-    TYPE_SINT32: "uint32",
+    schema.TYPE_BOOL: "bool",
+    schema.TYPE_INT32: "int32",
+    schema.TYPE_ENUM: "int32",
+    schema.TYPE_UINT32: "uint32",
+    schema.TYPE_SINT32: "uint32",
 }
 
 
@@ -119,23 +105,8 @@ def _varint_of(kind: str, value: int) -> bytes:
 class _Field:
     """A field of the schema, with its keys in wire form."""
 
-    __slots__ = (
-        "drops_zero",
-        "entry",
-        "is_map",
-        "key",
-        "kind",
-        "message",
-        "number",
-        "oneof",
-        "packed_key",
-        "repeated",
-        "type",
-        "wire",
-    )
-
     def __init__(self, field: FieldType) -> None:
-        if field.type == TYPE_GROUP:
+        if field.type == schema.TYPE_GROUP:
             raise UnsupportedError(f"field {field.name} is a group, and TensorFlow's messages have none")
         self.number = field.number
         self.type = field.type
@@ -144,7 +115,7 @@ class _Field:
         self.packed_key = encode_varint(field.number << 3 | LEN) if field.packed else b""
         self.repeated = field.repeated
         self.is_map = field.is_map
-        self.message = field.message if field.type == TYPE_MESSAGE else None
+        self.message = field.message if field.type == schema.TYPE_MESSAGE else None
         self.kind = _KIND.get(field.type, "64")
         self.oneof = field.oneof
         self.drops_zero = not field.repeated and not field.has_presence
@@ -269,14 +240,15 @@ class Canonicalizer:
                     continue
                 if number in changes.cleared:
                     continue
-                before = self._waiting(parts, number) if large else 0
+                rope = out.get(number) if large else None
+                before = len(rope.tail) if rope is not None else 0
                 if field.message is None:
                     _add_scalar(parts, field, wire, value)
                 elif field.is_map:
                     _add_entry(parts, field, value)
                 elif not field.repeated:
                     parts.choose(field)
-                    parts.singles.setdefault(number, []).append(_inner(value))
+                    parts.singles.setdefault(number, []).append(inner_item(value))
                 else:
                     inner = _element(parts, field, value, extra)
                     if inner is None:
@@ -328,10 +300,6 @@ class Canonicalizer:
         return result
 
     # -- memory ------------------------------------------------------------------------------------------------------
-
-    def _waiting(self, parts: _Parts, number: int) -> int:
-        rope = parts.out.get(number)
-        return len(rope.tail) if rope is not None else 0
 
     def _count(self, parts: _Parts, field: _Field, value: Any, before: int) -> None:
         """Charge the memory that a large message has grown by since a field was added."""
@@ -402,13 +370,6 @@ def _add_message(rope: Rope, key: bytes, body: Rope) -> None:
     rope.add_rope(body)
 
 
-def _inner(value: Content | Addressed) -> Item:
-    if isinstance(value, Addressed):
-        check_index(value, repeated=False)
-        return value.rest()
-    return value
-
-
 def _extra(items: list[Item]) -> dict[tuple[int, int | None], list[Item]]:
     """Return the addressed parts by field number and index."""
     found: dict[tuple[int, int | None], list[Item]] = {}
@@ -440,13 +401,7 @@ def _add_unknown(unknown: Rope, number: int, wire: int, value: int | bytes | Con
     if isinstance(value, Addressed):
         raise MalformedError(f"a chunk belongs to field {number}, which its message does not have")
     unknown.add(encode_varint(number << 3 | wire))
-    if isinstance(value, int):
-        unknown.add(encode_varint(value))
-    elif isinstance(value, bytes):
-        unknown.add(value)
-    else:
-        unknown.add(encode_varint(size_of(value)))
-        unknown.add_content(value)
+    _add_value(unknown, "64", value)
 
 
 def _add_scalar(parts: _Parts, field: _Field, wire: int, value: Any) -> None:
@@ -458,7 +413,7 @@ def _add_scalar(parts: _Parts, field: _Field, wire: int, value: Any) -> None:
             return
         rope = out[number] = Rope()
         rope.add(field.key)
-        _add_value(rope, field, value)
+        _add_value(rope, field.kind, value)
         return
     rope = out.get(number) or out.setdefault(number, Rope())
     if wire != field.wire:
@@ -466,7 +421,7 @@ def _add_scalar(parts: _Parts, field: _Field, wire: int, value: Any) -> None:
         return
     if not field.packed_key:
         rope.add(field.key)
-    _add_value(rope, field, value)
+    _add_value(rope, field.kind, value)
 
 
 def _is_zero(field: _Field, value: int | bytes | Content) -> bool:
@@ -475,10 +430,10 @@ def _is_zero(field: _Field, value: int | bytes | Content) -> bool:
     return not any(value) if isinstance(value, bytes) else not size_of(value)
 
 
-def _add_value(rope: Rope, field: _Field, value: int | bytes | Content) -> None:
-    """Add a value without its key."""
+def _add_value(rope: Rope, kind: str, value: int | bytes | Content) -> None:
+    """Add a value without its key; ``kind`` is that of a varint."""
     if isinstance(value, int):
-        rope.add(_varint_of(field.kind, value))
+        rope.add(_varint_of(kind, value))
     elif isinstance(value, bytes):
         rope.add(value)
     else:
@@ -501,12 +456,12 @@ def _add_entry(parts: _Parts, field: _Field, value: Content | Addressed) -> None
             messages.append(inner)
     packed = Rope()
     packed.add(key_type.key)
-    _add_value(packed, key_type, key)
+    _add_value(packed, key_type.kind, key)
     rest: Rope | list[Item] = messages
     if value_type.message is None:
         rest = Rope()
         rest.add(value_type.key)
-        _add_value(rest, value_type, found)
+        _add_value(rest, value_type.kind, found)
     entries = parts.maps.setdefault(field.number, {})
     entries[_sort_key(key_type, key)] = (packed.tobytes(), rest)
 
@@ -518,13 +473,13 @@ def _zero(field: _Field) -> int | bytes | Content:
 def _sort_key(field: _Field, key: int | bytes | Content) -> Key:
     """Return the sort key that C++ uses: the bytes of a string, the number of anything else."""
     if isinstance(key, bytes):
-        return int.from_bytes(key, "little", signed=field.type in (TYPE_SFIXED32, TYPE_SFIXED64))
+        return int.from_bytes(key, "little", signed=field.type in (schema.TYPE_SFIXED32, schema.TYPE_SFIXED64))
     if not isinstance(key, int):
         return load(key, "a key of a map")
     key, _ = read_varint(_varint_of(field.kind, key), 0, 10)
-    if field.type in (TYPE_SINT32, TYPE_SINT64):
+    if field.type in (schema.TYPE_SINT32, schema.TYPE_SINT64):
         return key >> 1 ^ -(key & 1)
-    return key - (1 << 64) if field.type in (TYPE_INT32, TYPE_INT64) and key >> 63 else key
+    return key - (1 << 64) if field.type in (schema.TYPE_INT32, schema.TYPE_INT64) and key >> 63 else key
 
 
 def _add_packed(rope: Rope, field: _Field, value: Content) -> None:

@@ -8,6 +8,7 @@ the data need not be there.
 from __future__ import annotations
 
 from pparse.errors import PathError
+from pparse.protobuf.schema import TYPE_BOOL, TYPE_STRING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ MAP_KEY: Final = "map_key"
 
 # The member of FieldIndex.MapKey, by the type of the key (FieldDescriptorProto.Type).
 KEY_KINDS: Final = {9: "s", 8: "boolean", 13: "ui32", 4: "ui64", 5: "i32", 3: "i64"}
-_TYPE_STRING: Final = 9
-_TYPE_BOOL: Final = 8
 _LABEL_REPEATED: Final = 3
 
 
@@ -164,7 +163,7 @@ def _key(field: Any, key: FieldStep) -> FieldStep:
     kind = map_key(field).type
     if kind not in KEY_KINDS:
         raise FieldNotFoundError(f"the keys of {field.full_name} are of a type that no field tag can hold")
-    wanted = str if kind == _TYPE_STRING else bool if kind == _TYPE_BOOL else int
+    wanted = str if kind == TYPE_STRING else bool if kind == TYPE_BOOL else int
     if not isinstance(key, wanted) or (wanted is int and isinstance(key, bool)):
         raise TypeError(f"a key of {field.full_name} is {wanted.__name__}, not {key!r}")
     return key

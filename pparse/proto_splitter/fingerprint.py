@@ -11,8 +11,8 @@ that C++ protobuf writes (`pparse.proto_splitter.canonical`). These are the rule
 experiment:
 
 ``saved_model.pb`` (producer 4)
-    The checksum is the hash of the whole message. The graph hash is that of the first MetaGraphDef's GraphDef,
-    regularized (`pparse.proto_splitter.regularize`). Signatures: key and message are joined on, in the order of keys.
+    The checksum is the hash of the whole message. The graph hash is that of the first MetaGraphDef's GraphDef, without
+    what varies between equal models (see below). Signatures: key and message are joined on, in the order of keys.
     Object graph: for each concrete function, in the order of the number at the end of its name, the name without that
     number and the message are joined on; nodes do not count.
 
@@ -29,26 +29,42 @@ from __future__ import annotations
 
 import os
 
-from pparse.budget import MemoryBudget
 from pparse.data.files import exists, inside, open_file
 from pparse.errors import FormatError, MalformedError, UnsupportedError
 from pparse.kernels.farmhash import Fingerprint64, cat64, fingerprint64
-from pparse.limits import Limits
-from pparse.proto_splitter.canonical import Canonicalizer
-from pparse.proto_splitter.pieces import blocks_of, content_of, element, submessage, text_map
-from pparse.proto_splitter.regularize import graph_changes, suffix_number, without_number
+from pparse.kernels.varint import encode_varint
+from pparse.lazy import lazy_pattern
+from pparse.proto_splitter.canonical import Canonicalizer, Changes
+from pparse.proto_splitter.merge_chunks import ReadOptions, read_metadata
+from pparse.proto_splitter.pieces import (
+    Addressed,
+    blocks_of,
+    content_of,
+    element,
+    last_number,
+    last_text,
+    span,
+    submessage,
+    text_map,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
+    from collections.abc import Generator
+    from typing import Any, Final
 
+    from pparse.budget import MemoryBudget
     from pparse.data.base import Data
     from pparse.data.reader import Range
     from pparse.data.scratch import Scratch
+    from pparse.limits import Limits
     from pparse.proto_splitter.pieces import Item
-    from pparse.protobuf.schema import Schema
+    from pparse.protobuf.schema import MessageType, Schema
+    from pparse.riegeli.reader import RecordReader
 
     Folder = str | os.PathLike[str]
+    Tag = tuple[tuple[str, int | bytes], ...]
+    Steps = tuple[tuple[int, int | None], ...]
 
 # Field numbers of SavedModel, MetaGraphDef and SavedObjectGraph.
 META_GRAPHS: Final = 2
@@ -69,6 +85,23 @@ HASHES: Final = (
     "checkpoint_hash",
 )
 _MAX_FINGERPRINT_FILE: Final = 1 << 16
+
+# Field numbers of GraphDef, NodeDef, AttrValue and NameAttrList.
+_NODE, _LIBRARY, _VERSIONS = 1, 2, 4
+_OP, _ATTR = 2, 5
+_TEXT, _TYPE, _FUNCTION = 2, 6, 10
+_FUNCTION_NAME: Final = 1
+_DT_STRING: Final = 7
+
+_CALLS: Final = (b"PartitionedCall", b"StatefulPartitionedCall")
+# What C++ accepts as a number: blanks around it, a sign.
+_NUMBER: Final = lazy_pattern(rb"[ \t\n\v\f\r]*([-+]?[0-9]{1,30})[ \t\n\v\f\r]*")
+
+_META_GRAPH: Final[Tag] = (("field", 2), ("index", 0))
+_GRAPH: Final[Tag] = (*_META_GRAPH, ("field", 2))
+_SIGNATURES: Final[Tag] = (*_META_GRAPH, ("field", 5))
+_OBJECTS: Final[Tag] = (*_META_GRAPH, ("field", 7))
+_TARGETS: Final = (_GRAPH, _SIGNATURES, _OBJECTS)
 
 
 class Fingerprint:
@@ -176,16 +209,12 @@ def fingerprint(
     `LimitError` if a limit is exceeded.
     """
     folder = os.fspath(path)
-    limits = limits or Limits()
-    budget = budget if isinstance(budget, MemoryBudget) else MemoryBudget(budget)
+    options = ReadOptions(verify, budget, limits, scratch)
     chunked, whole = (inside(folder, f"saved_model{suffix}") for suffix in (".cpb", ".pb"))
-    with Canonicalizer(budget, limits, scratch) as canonicalizer:
+    with Canonicalizer(options.budget, options.limits, scratch) as canonicalizer:
         if exists(chunked):
-            from pparse.proto_splitter.chunk_hashes import chunked_hashes
-            from pparse.proto_splitter.merge_chunks import ReadOptions
-
             with open_file(chunked) as data:
-                hashes = chunked_hashes(data, ReadOptions(verify, budget, limits, scratch), canonicalizer)
+                hashes = _chunked_hashes(data, options, canonicalizer)
             producer = PRODUCER_CHUNKED
         elif exists(whole):
             with open_file(whole) as data:
@@ -299,3 +328,245 @@ def _object_graph_hash(objects: list[Item], types: Schema, canonicalizer: Canoni
         result = cat64(result, fingerprint64(without_number(name, number)))
         result = cat64(result, canonicalizer.fingerprint(kind, functions[name]))
     return result
+
+
+# -- what is removed from a graph --------------------------------------------------------------------------------------
+#
+# TensorFlow removes from the graph of a plain saved_model.pb what varies between equal models. The rules are those of
+# its ``graph_regularization::SimpleDelete``, found by experiment:
+#
+# - the function library and the versions are emptied;
+# - a ``PartitionedCall`` or ``StatefulPartitionedCall`` loses the number at the end of the name of the function that it
+#   calls (``__inference_f_12`` becomes ``__inference_f_``), and the content of its ``config_proto``;
+# - a ``Const`` of strings loses its value.
+#
+# Changes are written as parts that follow a node's own: parsing merges, and the last entry of a map wins.
+
+
+def suffix_number(name: bytes) -> int | None:
+    """Return the number after the last underscore of a function's name; None if there is none, or above 64 bits."""
+    match = _NUMBER.fullmatch(name.rpartition(b"_")[2])
+    number = int(match[1]) if match else 1 << 63
+    return number if -(1 << 63) <= number < 1 << 63 else None
+
+
+def without_number(name: bytes, number: int) -> bytes:
+    """Return the name without the number at its end, if it is written as C++ writes it."""
+    return name.removesuffix(str(number).encode())
+
+
+def graph_changes(canonicalizer: Canonicalizer, attr_value: MessageType) -> Changes:
+    """Return the changes to a GraphDef; ``attr_value`` is the type ``tensorflow.AttrValue``."""
+
+    def rewrite(node: list[Item]) -> list[Item]:
+        op = last_text(node, _OP)
+        if op == b"Const":
+            return node + _constant_changes(node)
+        return node + _call_changes(node, canonicalizer, attr_value) if op in _CALLS else node
+
+    return Changes((_LIBRARY, _VERSIONS), _NODE, rewrite)
+
+
+def _constant_changes(node: list[Item]) -> list[Item]:
+    attrs = text_map(node, _ATTR)
+    if b"value" not in attrs or last_number(attrs.get(b"dtype", []), _TYPE) != _DT_STRING:
+        return []
+    return [_entry(b"value", b"")]
+
+
+def _call_changes(node: list[Item], canonicalizer: Canonicalizer, attr_value: MessageType) -> list[Item]:
+    attrs = text_map(node, _ATTR)
+    changes = []
+    if b"config_proto" in attrs:
+        changes.append(_entry(b"config_proto", _field(_TEXT, b"")))
+    if b"f" in attrs:
+        value = canonicalizer.run(attr_value, attrs[b"f"]).tobytes()
+        name = last_text(submessage([span(value)], _FUNCTION) or [], _FUNCTION_NAME)
+        number = suffix_number(name)
+        if number is not None:
+            new = _field(_FUNCTION, _field(_FUNCTION_NAME, without_number(name, number)))
+            changes.append(_entry(b"f", value + new))
+    return changes
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return encode_varint(number << 3 | 2) + encode_varint(len(content)) + content
+
+
+def _entry(key: bytes, value: bytes) -> Item:
+    """Return an entry of a node's attributes."""
+    return span(_field(_ATTR, _field(1, key) + _field(2, value)))
+
+
+# -- a message in chunks -----------------------------------------------------------------------------------------------
+
+
+def chunked_checksum(data: Data, options: ReadOptions) -> int:
+    """Return the checksum of a SavedModel in chunks (producer 2). Raise as `fingerprint`."""
+    metadata = read_metadata(data, options)
+    with options.open(data) as reader:
+        return _Chunks(reader, metadata).checksum()
+
+
+def _chunked_hashes(data: Data, options: ReadOptions, canonicalizer: Canonicalizer) -> tuple[int, int, int, int]:
+    """Return the checksum, and the hashes of the graph, of the signatures and of the object graph."""
+    from pparse.protos import schema
+
+    metadata = read_metadata(data, options)
+    types = schema()
+    with options.open(data) as reader:
+        chunks = _Chunks(reader, metadata)
+        checksum = chunks.checksum()
+        meta_graph = element(chunks.pruned_items(), META_GRAPHS, 0)
+        if meta_graph is None:
+            raise MalformedError("the SavedModel has no MetaGraphDef", source=data.name)
+        own = canonicalizer.fingerprint(types.message("tensorflow.GraphDef"), submessage(meta_graph, GRAPH_DEF) or [])
+        graph = cat64(own, chunks.joined_hash(_GRAPH))
+        signatures, chunked = 0, chunks.joined_hash(_SIGNATURES)
+        kind = types.message("tensorflow.SignatureDef")
+        for key, value in sorted(text_map(meta_graph, SIGNATURE_DEF).items()):
+            pair = cat64(fingerprint64(key), canonicalizer.fingerprint(kind, value))
+            signatures = cat64(cat64(signatures, pair), chunked)
+        objects = submessage(meta_graph, OBJECT_GRAPH_DEF) or []
+        own = canonicalizer.fingerprint(types.message("tensorflow.SavedObjectGraph"), objects)
+        return checksum, graph, signatures, cat64(own, chunks.joined_hash(_OBJECTS))
+
+
+class _Chunks:
+    """The chunks of a file, as ranges and as hashes. Each is hashed once."""
+
+    def __init__(self, reader: RecordReader, metadata: Any) -> None:
+        self._reader = reader
+        self._infos = metadata.chunks
+        self._root = metadata.message
+        self._hashes: dict[int, int] = {}
+
+    def open(self, index: int) -> Range:
+        """Return the bytes of a chunk. Raise `MalformedError` if position or size contradict the metadata."""
+        if index >= len(self._infos):
+            raise MalformedError(f"there is no chunk {index}", wanted=index, got=len(self._infos))
+        info = self._infos[index]
+        self._reader.seek_numeric(info.offset)
+        found = self._reader.open_record()
+        if found is None or self._reader.last_pos.numeric != info.offset:
+            raise MalformedError(f"no record begins where chunk {index} should be", offset=info.offset)
+        if len(found) != info.size:
+            raise MalformedError(
+                f"chunk {index} is not as long as the metadata say",
+                offset=info.offset,
+                wanted=info.size,
+                got=len(found),
+            )
+        return found
+
+    def fingerprint(self, index: int) -> int:
+        """Return the hash of a chunk."""
+        if index not in self._hashes:
+            self._hashes[index] = hash_of(self.open(index))
+        return self._hashes[index]
+
+    def checksum(self) -> int:
+        """Return the hash of all chunks except the root's own."""
+        return cat64(self.joined_hash(()), fingerprint64(b""))
+
+    def joined_hash(self, target: Tag) -> int:
+        """Return the joined hashes of the chunks that count for a target.
+
+        As in TensorFlow, the relative tags of nested trees are compared with the whole target.
+        """
+        walks = [self._walk(self._root, target)]
+        answer: int | None = None
+        while walks:
+            try:
+                walks.append(self._walk(walks[-1].send(answer), target))
+                answer = None
+            except StopIteration as done:
+                walks.pop()
+                answer = done.value
+        return answer or 0
+
+    def _walk(self, tree: Any, target: Tag) -> Generator[Any, Any, int]:
+        """Yield each tree whose hash is needed, and receive it; return the hash of this tree."""
+        total = 0
+        for entry in tree.chunked_fields:
+            tag, inner = _tag(entry), entry.message
+            matching = _common(tag, target)
+            if matching == len(target):
+                total = cat64(total, self.fingerprint(inner.chunk_index) if _has_chunk(inner) else (yield inner))
+            elif matching == len(tag) and _has_chunk(inner):
+                if tag:
+                    raise UnsupportedError("TensorFlow computes no fingerprint if a chunk holds a whole MetaGraphDef")
+                total = cat64(total, (yield inner))
+            elif matching == len(tag):
+                for below in inner.chunked_fields:  # the tags of these, and their chunks, do not count
+                    total = cat64(total, (yield below.message))
+        return total
+
+    def pruned_items(self) -> list[Item]:
+        """Return the SavedModel of the root chunk and the chunks at or above a target, in merging order."""
+        items: list[Item] = []
+        waiting: list[tuple[Any, Steps]] = [(self._root, ())]
+        while waiting:
+            tree, at = waiting.pop()
+            items.append(self._item(at, tree.chunk_index if _has_chunk(tree) else None))
+            inner: list[tuple[Any, Steps]] = []
+            for tag, _, entry in sorted(_matching(tree), key=lambda found: found[:2]):
+                if tag:
+                    inner.append((entry.message, (*at, *_steps(tag))))
+                else:  # comes before all others; chunks below it are ignored
+                    items.append(self._item(at, entry.message.chunk_index))
+            waiting += reversed(inner)
+        return items
+
+    def _item(self, steps: Steps, index: int | None) -> Item:
+        """Return a chunk as an item; an empty message if there is no chunk."""
+        content = span(b"") if index is None else content_of(self.open(index))
+        return Addressed(steps, content) if steps else content
+
+
+def _has_chunk(tree: Any) -> bool:
+    found: bool = tree.HasField("chunk_index")
+    return found
+
+
+def _tag(entry: Any) -> Tag:
+    return tuple(_step(index) for index in entry.field_tag)
+
+
+def _step(index: Any) -> tuple[str, int | bytes]:
+    kind = index.WhichOneof("kind")
+    if kind is None:
+        raise MalformedError("a tag has an empty step")
+    value = getattr(index, kind)
+    return kind, value if isinstance(value, int) else value.SerializeToString(deterministic=True)
+
+
+def _common(first: Tag, second: Tag) -> int:
+    """Return the length of the common prefix."""
+    count = 0
+    for one, other in zip(first, second, strict=False):
+        if one != other:
+            break
+        count += 1
+    return count
+
+
+def _matching(tree: Any) -> list[tuple[Tag, int, Any]]:
+    """Return the entries whose tag is a prefix of a target, once for each such target."""
+    found = []
+    for entry in tree.chunked_fields:
+        tag = _tag(entry)
+        times = sum(_common(tag, target) == len(tag) for target in _TARGETS)
+        found += [(tag, entry.message.chunk_index, entry)] * times
+    return found
+
+
+def _steps(tag: Tag) -> list[tuple[int, int | None]]:
+    """Return field numbers, each with the index that follows it; prefixes of targets have no other steps."""
+    steps: list[tuple[int, int | None]] = []
+    for kind, value in tag:
+        if kind == "field":
+            steps.append((int(value), None))
+        else:
+            steps[-1] = (steps[-1][0], int(value))
+    return steps

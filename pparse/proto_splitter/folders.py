@@ -79,19 +79,6 @@ class FolderReport:
 class FolderOptions:
     """How `split_folder` and `merge_folder` write a folder."""
 
-    __slots__ = (
-        "budget",
-        "cancel",
-        "fingerprint",
-        "follow_links",
-        "limits",
-        "overwrite",
-        "progress",
-        "scratch",
-        "stats",
-        "verify",
-    )
-
     def __init__(
         self,
         *,

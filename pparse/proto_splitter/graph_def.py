@@ -1,26 +1,61 @@
-"""Splitters of TensorFlow graphs: `GraphDefSplitter`, and its parts, which can also be used alone.
+"""Splitters of TensorFlow's messages: `SavedModelSplitter`, `GraphDefSplitter`, and its parts, usable alone too.
 
 Values of numeric constants become chunks of bytes at ``tensor_content``, exactly as TensorFlow's splitter writes them.
 Text constants do not: TensorFlow's Python splitter writes memory addresses for them, and the layout of its C++ splitter
 (lengths, then texts) is read by C++ but not by ``MakeNdarray`` in Python. Here the attribute or the node becomes a
 chunk unchanged, which every reader understands. A constant given as one repeated value is small, and stays.
 
-A node that is not a constant and too large (TensorFlow refuses it) is split by size alone.
+A node that is not a constant and too large (TensorFlow refuses it) is split by size alone. TensorFlow's splitter of a
+SavedModel splits only the graph of the first MetaGraphDef, and leaves the rest, however large.
 """
 
 from __future__ import annotations
 
+import math
+
 from pparse.errors import SplitError
 from pparse.proto_splitter import sizes as measure
-from pparse.proto_splitter.repeated import ElementSplitter, LargeMessageSplitter, RepeatedMessageSplitter
-from pparse.proto_splitter.size import SizeSplitter
+from pparse.proto_splitter.size import ElementSplitter, LargeMessageSplitter, RepeatedMessageSplitter, SizeSplitter
 from pparse.proto_splitter.split import ComposableSplitter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, Final
 
+_LISTS: Final = ("node", "library")
 _CONTENT: Final = ("attr", "value", "tensor", "tensor_content")
+# By DataType: the field that has the values, the numpy type they are given as, and the one they are stored as. Lists
+# of halves are bit patterns; complex numbers are pairs. Text, resources, variants and packed types are not here: their
+# bytes have no form that every reader understands.
+_STORED: Final = {
+    1: ("float_val", "<f4", "<f4"),
+    2: ("double_val", "<f8", "<f8"),
+    3: ("int_val", "<i4", "<i4"),
+    4: ("int_val", "<i4", "u1"),
+    5: ("int_val", "<i4", "<i2"),
+    6: ("int_val", "<i4", "i1"),
+    8: ("scomplex_val", "<f4", "<f4"),
+    9: ("int64_val", "<i8", "<i8"),
+    10: ("bool_val", "u1", "u1"),
+    11: ("int_val", "<i4", "i1"),
+    12: ("int_val", "<i4", "u1"),
+    13: ("int_val", "<i4", "<i4"),
+    14: ("half_val", "<i4", "<u2"),
+    15: ("int_val", "<i4", "<i2"),
+    16: ("int_val", "<i4", "<u2"),
+    17: ("int_val", "<i4", "<u2"),
+    18: ("dcomplex_val", "<f8", "<f8"),
+    19: ("half_val", "<i4", "<u2"),
+    22: ("uint32_val", "<u4", "<u4"),
+    23: ("uint64_val", "<u8", "<u8"),
+    24: ("float8_val", "u1", "u1"),
+    25: ("float8_val", "u1", "u1"),
+    29: ("int_val", "<i4", "i1"),
+    30: ("int_val", "<i4", "u1"),
+}
+_PAIRS: Final = (8, 18)
+_KEPT: Final = ("dtype", "tensor_shape", "version_number")
 
 
 class ConstantNodeDefSplitter(ElementSplitter):
@@ -56,14 +91,13 @@ class ConstantNodeDefSplitter(ElementSplitter):
         return self.proto_size - left
 
     def _take_value(self, tensor: Any) -> None:
-        from pparse.proto_splitter.tensors import raw_content, value_fields
-
         content = raw_content(tensor, 4 * max(self.proto_size, self.max_size))
         if not content:
             return
         self.add_chunk(content, _CONTENT)
-        for name in value_fields(tensor):
-            tensor.ClearField(name)
+        for field, _ in tensor.ListFields():
+            if field.name not in _KEPT:
+                tensor.ClearField(field.name)
 
 
 class FunctionDefSplitter(ElementSplitter):
@@ -77,8 +111,8 @@ class FunctionDefSplitter(ElementSplitter):
         nodes = RepeatedMessageSplitter(
             function, "node_def", NODE_SPLITTERS, parent_splitter=self, by_parts=is_constant
         )
-        # The enclosing messages add a few bytes, so it must be a little smaller than a chunk.
-        room = limit - _frames_above(self)
+        # The enclosing messages add their tags and lengths, so it must be a little smaller than a chunk.
+        room = limit - len(self._in_root(())[1]) * (1 + measure.varint_size(limit))
         rest = size - nodes.size
         nodes.split_elements()
         nodes.split_list(room - rest)
@@ -113,12 +147,10 @@ class GraphDefSplitter(ComposableSplitter):
         self._functions = RepeatedMessageSplitter(
             graph.library, "function", [FunctionDefSplitter], parent_splitter=self, fields_in_parent=["library"]
         )
-        self._rest = sum(measure.field_size(*item) for item in graph.ListFields() if item[0].name not in _LISTS)
-        self._rest += measure.unknown_size(graph)
+        self._rest = measure.size_without(graph, _LISTS)
         self._has_library = graph.HasField("library")
         library = graph.library if self._has_library else type(graph.library)()
-        self._gradients = sum(measure.field_size(*item) for item in library.ListFields() if item[0].name != "function")
-        self._gradients += measure.unknown_size(library)
+        self._gradients = measure.size_without(library, ("function",))
         before = self.size
         lists = [self._nodes, self._functions]
         if self._library_size() > self._nodes.size:
@@ -175,7 +207,78 @@ class GraphDefSplitter(ComposableSplitter):
             ).build_chunks()
 
 
-_LISTS: Final = ("node", "library")
+class SavedModelSplitter(ComposableSplitter):
+    """Splits a SavedModel above `max_size`.
+
+    In this order, until it is small enough: graphs are split (`GraphDefSplitter`), the largest first; graphs are moved
+    out as a whole; object graphs, signatures and collections are split (`SizeSplitter`); MetaGraphDefs are sliced.
+
+    Raise TypeError if ``proto`` is not a ``tensorflow.SavedModel``; `split` raises `SplitError` if a part cannot be
+    split.
+    """
+
+    def __init__(self, proto: Any, **kwargs: Any) -> None:
+        check_type(proto, "tensorflow.SavedModel")
+        super().__init__(proto, **kwargs)
+
+    def build_chunks(self) -> int:
+        """Split; return how many bytes were moved into chunks."""
+        model, limit = self._proto, self.max_size
+        # Each size is measured once: a pass over the bytes of a large model takes seconds.
+        self._sizes = [measure.message_size(meta) for meta in model.meta_graphs]
+        self._graphs: dict[int, int] = {}
+        self._rest = measure.size_without(model, ("meta_graphs",))
+        before = self._size()
+        self._each(self._split_graph)
+        self._each(self._move_graph)
+        self._each(self._split_others)
+        if self._size() > limit:
+            graphs = RepeatedMessageSplitter(model, "meta_graphs", (), room=limit - self._rest, parent_splitter=self)
+            graphs.build_chunks()
+            self._sizes = graphs.sizes
+        return before - self._size()
+
+    def _framed(self) -> int:
+        return sum(measure.framed(1, size) for size in self._sizes)
+
+    def _size(self) -> int:
+        return self._rest + self._framed()
+
+    def _each(self, action: Callable[[int, Any], int]) -> None:
+        """Run ``action`` on the MetaGraphDefs, the largest first, until everything fits into a chunk."""
+        limit = self.max_size
+        for index in sorted(range(len(self._sizes)), key=lambda index: -self._sizes[index]):
+            if self._size() <= limit:
+                return
+            self._sizes[index] -= action(index, self._proto.meta_graphs[index])
+
+    def _split_graph(self, index: int, meta: Any) -> int:
+        if not meta.HasField("graph_def"):
+            return 0
+        splitter = GraphDefSplitter(
+            meta.graph_def, parent_splitter=self, fields_in_parent=["meta_graphs", index, "graph_def"]
+        )
+        gone = splitter.build_chunks()
+        left = self._graphs[index] = splitter.size
+        return measure.framed(1, left + gone) - measure.framed(1, left)
+
+    def _move_graph(self, index: int, meta: Any) -> int:
+        if not meta.HasField("graph_def"):
+            return 0
+        size, chunk = self._graphs[index], meta.graph_def
+        meta.ClearField("graph_def")  # the message stays alive and is not copied
+        self.add_measured(chunk, size, ["meta_graphs", index, "graph_def"], index=1)
+        return measure.framed(1, size)
+
+    def _split_others(self, index: int, meta: Any) -> int:
+        room = self.max_size - (self._size() - self._sizes[index]) - 16  # its tag and length, which change
+        return SizeSplitter(
+            meta,
+            room=room if room > 0 else self.max_size // 4,
+            keep=("graph_def",),
+            parent_splitter=self,
+            fields_in_parent=["meta_graphs", index],
+        ).build_chunks()
 
 
 def is_constant(node: Any) -> bool:
@@ -206,6 +309,38 @@ def check_type(proto: Any, full_name: str) -> None:
         raise TypeError(f"this splitter is for {full_name}, not for {found}")
 
 
-def _frames_above(splitter: ComposableSplitter) -> int:
-    """Return the most bytes that tags and lengths around a splitter's message take in its chunk."""
-    return len(splitter._in_root(())[1]) * (1 + measure.varint_size(splitter.max_size))
+# -- the values of a constant ------------------------------------------------------------------------------------------
+
+
+def raw_content(tensor: Any, max_bytes: int) -> bytes | None:
+    """Return the bytes of a TensorProto's values, in memory order, little-endian; None if the type has no such bytes.
+
+    A list shorter than the tensor repeats its last value, so the result may exceed the bytes given, up to
+    ``max_bytes``.
+    """
+    if tensor.tensor_content:
+        return bytes(tensor.tensor_content)
+    stored = _STORED.get(tensor.dtype)
+    dims = [dim.size for dim in tensor.tensor_shape.dim]
+    if stored is None or tensor.tensor_shape.unknown_rank or min(dims, default=0) < 0:
+        return None
+    name, given, wanted = stored
+    values = getattr(tensor, name, b"")
+    width = 2 if tensor.dtype in _PAIRS else 1
+    count = math.prod(dims) * width
+    if not values or len(values) > count or len(values) % width:
+        return None
+    import numpy as np
+
+    kind = np.dtype(wanted)
+    if count * kind.itemsize > max_bytes:
+        return None
+    if isinstance(values, bytes):
+        listed = np.frombuffer(values, given)
+    else:
+        listed = np.fromiter(values, given, len(values))
+    out = np.empty(count, kind)
+    out[: len(listed)] = listed.astype(kind)
+    if len(listed) < count:
+        out[len(listed) :].reshape(-1, width)[:] = out[len(listed) - width : len(listed)]
+    return out.tobytes()

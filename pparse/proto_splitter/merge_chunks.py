@@ -13,11 +13,12 @@ from collections import OrderedDict
 from pparse.budget import MemoryBudget
 from pparse.errors import EndOfDataError, MalformedError, PparseError, UnsupportedError
 from pparse.limits import Limits, format_size
+from pparse.parsers.cpb.metadata import BYTES, MESSAGE, UNSET, check_versions
 from pparse.parsers.cpb.moved import check_belongs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from typing import Any, Final
 
     from pparse.data.base import Data
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
     Chunk = Any  # a protobuf message, or bytes
 
-# ChunkInfo.Type
-UNSET, MESSAGE, BYTES = 0, 1, 2
 _CHUNK_TYPES: Final = {UNSET: "UNSET", MESSAGE: "MESSAGE", BYTES: "BYTES"}
 # Records up to this size are read ahead with their neighbours, so that random order decodes nothing twice.
 _SMALL: Final = 64 << 10
@@ -100,7 +99,10 @@ def message_of(given: Any, name: str) -> Any:
 
 
 def read_metadata(data: Data, options: ReadOptions) -> Any:
-    """Return the ChunkMetadata at the end of a file. Raise `MalformedError` if there is none."""
+    """Return the ChunkMetadata at the end of a file.
+
+    Raise `MalformedError` if there is none, `UnsupportedError` if it is for readers of other versions.
+    """
     try:
         record, position = _last_record(options.open(data))
         metadata = message_of(record, "ChunkMetadata")
@@ -116,21 +118,25 @@ def read_metadata(data: Data, options: ReadOptions) -> Any:
         raise MalformedError(
             "the last record is not chunk metadata; the file may be truncated", offset=position, source=data.name
         )
-
-    def positions() -> Iterator[int]:
-        return (info.offset for info in metadata.chunks)
-
-    check_belongs(positions, position, lambda: _count_records(options.open(data)) - 1, data.name)
+    check_belongs(
+        lambda: (info.offset for info in metadata.chunks),
+        position,
+        lambda: _count_records(options.open(data)) - 1,
+        data.name,
+    )
+    check_reader(metadata, data)
     return metadata
+
+
+def check_reader(metadata: Any, data: Data) -> None:
+    """Raise `UnsupportedError` if a ChunkMetadata of ``data`` is for readers of other versions."""
+    check_versions(metadata.version.join_version, metadata.version.bad_consumers, source=data.name)
 
 
 def _count_records(reader: RecordReader) -> int:
     """Return the number of records in a file; close the reader."""
     with reader:
-        count = 0
-        while reader.open_record() is not None:
-            count += 1
-        return count
+        return sum(1 for _ in iter(reader.open_record, None))
 
 
 def _last_record(reader: RecordReader) -> tuple[bytes, int]:

@@ -29,19 +29,20 @@ from pparse.data.base import BytesData
 from pparse.data.files import exists, names_in, open_file, split
 from pparse.errors import MalformedError, PparseError, SourceError, UnsupportedError
 from pparse.limits import Limits
-from pparse.parsers.cpb.scalars import decode_scalar
-from pparse.parsers.cpb.versions import check_versions
+from pparse.parsers.cpb.metadata import BYTES, MESSAGE
+from pparse.parsers.cpb.scalars import decode_scalar, key_as
+from pparse.paths import KeyStep, format_path
+from pparse.proto_splitter.fields import is_map, is_repeated, map_key, map_value
 from pparse.proto_splitter.merge_chunks import (
-    BYTES,
-    MESSAGE,
     GivenChunks,
     ReadOptions,
     StoredChunks,
     Uses,
+    check_reader,
     message_of,
     read_metadata,
 )
-from pparse.proto_splitter.merge_tags import MAP, SINGULAR, Tags, order_of, path_text
+from pparse.protobuf.schema import TYPE_GROUP, TYPE_MESSAGE, TYPE_NAMES, TYPE_UINT64
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,14 +52,17 @@ if TYPE_CHECKING:
     from pparse.budget import MemoryBudget
     from pparse.data.base import Data
     from pparse.data.scratch import Scratch
-    from pparse.proto_splitter.merge_tags import Path, Type
 
     Prefix = str | os.PathLike[str]
     Chunk = Any  # a protobuf message, or bytes
+    Step = tuple["_Field", Any]
+    Path = tuple[Step, ...]
 
 CHUNKED, WHOLE = ".cpb", ".pb"
 # The most files that an error lists.
 _NAMED: Final = 3
+
+SINGULAR, REPEATED, MAP = 0, 1, 2
 
 
 class Merger:
@@ -111,7 +115,7 @@ class Merger:
         with open_file(path) as data:
             if path.endswith(CHUNKED):
                 options = ReadOptions(verify, budget, limits, scratch)
-                _merge_file(data, read_metadata(data, options), message, options)
+                _merge_chunks(data, read_metadata(data, options), message, options)
             else:
                 _merge_whole(data, message)
 
@@ -135,7 +139,8 @@ class Merger:
         metadata = message_of(chunk_metadata, "ChunkMetadata")
         path = _find(prefix, partial=True)
         with open_file(path) as data:
-            _merge_file(data, metadata, message, ReadOptions(verify, budget, limits, scratch))
+            check_reader(metadata, data)
+            _merge_chunks(data, metadata, message, ReadOptions(verify, budget, limits, scratch))
 
     @staticmethod
     def read_chunked_from_string(
@@ -151,7 +156,7 @@ class Merger:
         _checked(message)
         options = ReadOptions(verify, budget, limits, scratch)
         with BytesData(data) as source:
-            _merge_file(source, read_metadata(source, options), message, options)
+            _merge_chunks(source, read_metadata(source, options), message, options)
 
     @staticmethod
     def can_read(prefix: Prefix) -> bool:
@@ -218,8 +223,7 @@ def _merge_whole(data: Data, message: Any) -> None:
         raise MalformedError(f"not a {message.DESCRIPTOR.full_name}: {error}", source=data.name) from error
 
 
-def _merge_file(data: Data, metadata: Any, message: Any, options: ReadOptions) -> None:
-    check_versions(metadata.version.join_version, metadata.version.bad_consumers, source=data.name)
+def _merge_chunks(data: Data, metadata: Any, message: Any, options: ReadOptions) -> None:
     chunks = StoredChunks(data, metadata.chunks, options)
     try:
         _Merge(chunks, options.limits).run(metadata.message, message)
@@ -240,7 +244,7 @@ class _Merge:
         self._uses = Uses(len(chunks), limits)
         self._limits = limits
         self._listed = listed
-        self._tags = Tags(limits)
+        self._tags = _Tags(limits)
         self._decode_error = DecodeError
 
     def run(self, tree: Any, message: Any) -> None:
@@ -277,7 +281,7 @@ class _Merge:
                 if tree.chunked_fields:
                     stack.append((target, self._entries(tree, steps[-1][0].message, here), here))
 
-    def _entries(self, tree: Any, type_: Type, path: Path) -> Iterator[tuple[Path, Any]]:
+    def _entries(self, tree: Any, type_: _Type, path: Path) -> Iterator[tuple[Path, Any]]:
         """Return the entries of a node with their tags resolved, in the order in which they are merged."""
         resolve = self._tags.resolve
         if self._listed:
@@ -358,3 +362,165 @@ class _Merge:
 def _check_next(index: int, count: int, path: Path) -> None:
     if index > count:
         raise MalformedError("the index is beyond the end of the list", path=path_text(path), wanted=index, got=count)
+
+
+# -- tags --------------------------------------------------------------------------------------------------------------
+#
+# A tag is a list of FieldIndex messages, each a field number, or an index or key for the field before. Resolved against
+# a message type it is a path of steps ``(field, argument)``. The argument is the index in a repeated field, the key in
+# a map (with the type of the key), None for a singular field.
+
+
+class _Type:
+    """A message type, and its fields seen so far, by number."""
+
+    __slots__ = ("descriptor", "fields")
+
+    def __init__(self, descriptor: Any) -> None:
+        self.descriptor = descriptor
+        """Descriptor of the message type."""
+        self.fields: dict[int, _Field] = {}
+        """The fields seen so far, by number."""
+
+
+class _Enum:
+    """The numbers of an enum's values, by name."""
+
+    __slots__ = ("numbers",)
+
+    def __init__(self, descriptor: Any) -> None:
+        self.numbers: dict[str, int] = {value.name: value.number for value in descriptor.values}
+
+
+class _Field:
+    """A field of a message type. For a map, ``type``, ``message`` and ``enum`` are those of its values.
+
+    Has what `pparse.parsers.cpb.scalars.decode_scalar` needs to know of a field.
+    """
+
+    __slots__ = ("enum", "form", "key_type", "message", "name", "number", "step", "type", "type_name")
+
+    def __init__(self, descriptor: Any, tags: _Tags) -> None:
+        self.name: str = descriptor.name
+        self.number: int = descriptor.number
+        self.form = MAP if is_map(descriptor) else REPEATED if is_repeated(descriptor) else SINGULAR
+        self.step: Step = (self, None)  # the step to a singular field, shared by all tags
+        self.key_type: int = TYPE_UINT64  # an index
+        if self.form == MAP:
+            self.key_type = map_key(descriptor).type
+            descriptor = map_value(descriptor)
+        self.type: int = descriptor.type
+        is_message = self.type in (TYPE_MESSAGE, TYPE_GROUP)
+        self.message: _Type | None = tags.type_of(descriptor.message_type) if is_message else None
+        self.enum: _Enum | None = None if descriptor.enum_type is None else _Enum(descriptor.enum_type)
+        self.type_name: str = TYPE_NAMES[self.type] if self.enum is None else descriptor.enum_type.full_name
+
+    def argument(self, item: Any, kind: str) -> int | bool | str:
+        """Return the index or key in a FieldIndex of that kind, converted to the type of this field.
+
+        As in TensorFlow, the form it is stored in does not matter: the text ``12`` is the number 12. Raise
+        `MalformedError` if it cannot be converted, or is out of range.
+        """
+        given: int | bool | str = item.index
+        if kind == "map_key":
+            word = item.map_key.WhichOneof("type")
+            if word is None:
+                raise MalformedError(f"an empty map key for the field {self.name}")
+            given = getattr(item.map_key, word)
+        found = key_as(given, self.key_type)
+        if found is None:
+            what = "a map key" if self.form == MAP else "an index"
+            raise MalformedError(f"{what} that is invalid for the field {self.name}", got=repr(given)[:40])
+        return found
+
+
+class _Tags:
+    """Resolves field tags; caches the types and fields that it has seen."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._types: dict[Any, _Type] = {}
+
+    def type_of(self, descriptor: Any) -> _Type:
+        """Return the `_Type` of a message descriptor."""
+        found = self._types.get(descriptor)
+        if found is None:
+            found = self._types[descriptor] = _Type(descriptor)
+        return found
+
+    def resolve(self, tag: Any, start: _Type, path: Path) -> Path:
+        """Return the path of steps for a tag, in a message of type ``start`` at ``path``.
+
+        Raise `MalformedError`, with the path as far as it is valid; `LimitError` if the path is too deep.
+        """
+        if len(tag) > 2 * self._limits.depth:
+            self._limits.check("depth", len(tag) // 2, "a field tag's depth", path=path_text(path))
+        steps: list[Step] = []
+        try:
+            self._resolve(tag, start, steps)
+        except MalformedError as error:
+            error.path = path_text(path + tuple(steps))
+            raise
+        return tuple(steps)
+
+    def _resolve(self, tag: Any, start: _Type, steps: list[Step]) -> None:
+        type_: _Type | None = start
+        waiting: _Field | None = None  # for its index or key
+        for item in tag:
+            kind = item.WhichOneof("kind")
+            if kind is None:
+                raise MalformedError("an empty step in a field tag")
+            if kind != "field":
+                if waiting is None:
+                    what = "an index" if kind == "index" else "a map key"
+                    raise MalformedError(f"{what} without a field before it")
+                steps.append((waiting, waiting.argument(item, kind)))
+                type_, waiting = waiting.message, None
+            elif waiting is not None:
+                break
+            elif type_ is None:
+                _check_below_scalar(steps[-1][0], item.field)
+            else:
+                field = type_.fields.get(item.field) or self._field(type_, item.field)
+                if field.form == SINGULAR:
+                    steps.append(field.step)
+                    type_ = field.message
+                else:
+                    waiting = field
+        if waiting is not None:
+            what = "a map, without a key" if waiting.form == MAP else "repeated, without an index"
+            raise MalformedError(f"a field tag names the field {waiting.name}, which is {what}")
+
+    def _field(self, type_: _Type, number: int) -> _Field:
+        descriptor = type_.descriptor.fields_by_number.get(number)
+        if descriptor is None:
+            raise MalformedError(f"there is no field with number {number} in {type_.descriptor.full_name}")
+        field = type_.fields[number] = _Field(descriptor, self)
+        return field
+
+
+def _check_below_scalar(field: _Field, number: int) -> None:
+    # TensorFlow accepts a singular scalar whose number is repeated.
+    if field.form != SINGULAR or field.number != number:
+        raise MalformedError(f"a field tag names field {number} below {field.name}, which is not a message")
+
+
+def order_of(steps: Path, length: int) -> tuple[int, ...]:
+    """Return the sort key of a tag of ``length`` among the tags of one message: field numbers and indices.
+
+    Map keys are left out: values of a map are independent of each other, and those of one key sort correctly.
+    """
+    order: list[int] = []
+    for field, argument in steps:
+        order.append(field.number)
+        length -= 1 if field.form == SINGULAR else 2
+        if field.form == REPEATED:
+            order.append(argument)
+    # The rest repeats the number of a scalar.
+    return (*order, *order[-1:] * length)
+
+
+def path_text(path: Path) -> str | None:
+    """Return a path as text (see `pparse.paths`); None for the message itself."""
+    words = (word for field, argument in path for word in (field.name, argument) if word is not None)
+    return format_path(map(KeyStep, words)) or None

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pparse.data.reader import Range
 from pparse.errors import EndOfDataError, MalformedError, UnsupportedError
 from pparse.kernels.varint import MAX_BYTES_32, read_varint
+from pparse.kernels.wire import END_GROUP, FIXED32, FIXED64, LEN, START_GROUP, VARINT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,14 +25,12 @@ if TYPE_CHECKING:
     Item: TypeAlias = "Content | Addressed"
     Field: TypeAlias = tuple[int, int, Any]
 
-VARINT: Final = 0
-FIXED64: Final = 1
-LEN: Final = 2
-FIXED32: Final = 5
 ADDRESSED: Final = 8  # the wire type of an addressed part in `fields`
 
 # Content up to this size is read at once, with everything inside.
 SMALL: Final = 1 << 20
+# Keys, and names that something is done with, are shorter.
+_LONGEST_TEXT: Final = 1 << 20
 # Pieces of output below this size are copied into one.
 _COPIED: Final = 64 << 10
 _BLOCK: Final = 256 << 10
@@ -72,11 +71,11 @@ def size_of(content: Content) -> int:
     return len(content) if isinstance(content, Range) else content[2] - content[1]
 
 
-def load(content: Content, what: str, most: int = SMALL) -> bytes:
-    """Return the bytes. Raise `MalformedError` if there are more than ``most``; ``what`` names them in the error."""
+def load(content: Content, what: str) -> bytes:
+    """Return the bytes. Raise `MalformedError` if they are more than a text has; ``what`` names them in the error."""
     size = size_of(content)
-    if size > most:
-        raise MalformedError(f"{what} is too long", wanted=most, got=size)
+    if size > _LONGEST_TEXT:
+        raise MalformedError(f"{what} is too long", wanted=_LONGEST_TEXT, got=size)
     if isinstance(content, Range):
         return content.range(0, size).read_exact(size)
     return content[0][content[1] : content[2]]
@@ -104,11 +103,7 @@ def fields(item: Item) -> Iterator[Field]:
     """
     if isinstance(item, tuple):
         return _fields_in_memory(item)
-    return _field_addressed(item) if isinstance(item, Addressed) else _fields_of_range(item)
-
-
-def _field_addressed(item: Addressed) -> Iterator[Field]:
-    yield item.steps[0][0], ADDRESSED, item
+    return iter([(item.steps[0][0], ADDRESSED, item)]) if isinstance(item, Addressed) else _fields_of_range(item)
 
 
 def _fields_in_memory(item: Span) -> Iterator[Field]:
@@ -124,7 +119,7 @@ def _fields_in_memory(item: Span) -> Iterator[Field]:
             if wire == LEN:
                 size, pos = read_varint(data, pos, end, what="a field's length")
                 if size > end - pos:
-                    raise MalformedError("a field extends beyond its message", offset=begin, wanted=size, got=end - pos)
+                    raise _beyond(begin, size, end - pos)
                 if not number:
                     raise _bad_key(number, wire, begin)
                 yield number, LEN, (data, pos, pos + size, base)
@@ -135,7 +130,7 @@ def _fields_in_memory(item: Span) -> Iterator[Field]:
             else:
                 size = _fixed_size(number, wire, begin)
                 if size > end - pos:
-                    raise MalformedError("a field extends beyond its message", offset=begin, wanted=size, got=end - pos)
+                    raise _beyond(begin, size, end - pos)
                 yield number, wire, data[pos : pos + size]
                 pos += size
     except MalformedError as error:
@@ -161,7 +156,7 @@ def _fields_of_range(item: Range) -> Iterator[Field]:
             if not number:
                 raise _bad_key(number, wire, 0)
             if size > left - pos:
-                raise MalformedError("a field extends beyond its message", offset=0, wanted=size, got=left - pos)
+                raise _beyond(0, size, left - pos)
         except MalformedError as error:
             if len(head) < min(left, _HEAD):
                 raise EndOfDataError("the data ends here", offset=begin + len(head), source=item.data.name) from error
@@ -188,8 +183,12 @@ def _fixed_size(number: int, wire: int, offset: int) -> int:
     return 4 if wire == FIXED32 else 8
 
 
+def _beyond(offset: int, wanted: int, got: int) -> MalformedError:
+    return MalformedError("a field extends beyond its message", offset=offset, wanted=wanted, got=got)
+
+
 def _bad_key(number: int, wire: int, offset: int) -> MalformedError:
-    if number and wire in (3, 4):
+    if number and wire in (START_GROUP, END_GROUP):
         raise UnsupportedError(f"field {number} is a group, and TensorFlow's messages have none", offset=offset)
     return MalformedError(f"no field has number {number} and wire type {wire}", offset=offset)
 
@@ -197,73 +196,74 @@ def _bad_key(number: int, wire: int, offset: int) -> MalformedError:
 # -- looking for one field ---------------------------------------------------------------------------------------------
 
 
+def _values(items: list[Item], number: int) -> Iterator[tuple[int, Any]]:
+    """Yield wire type and value of each field of that number."""
+    for item in items:
+        for name, wire, value in fields(item):
+            if name == number:
+                yield wire, value
+
+
 def last_number(items: list[Item], number: int) -> int:
     """Return the value of a varint field, 0 if it is absent."""
     found = 0
-    for item in items:
-        for name, wire, value in fields(item):
-            if name == number and wire == VARINT:
-                found = value
+    for wire, value in _values(items, number):
+        if wire == VARINT:
+            found = value
     return found
 
 
 def last_text(items: list[Item], number: int) -> bytes:
     """Return the value of a string field, empty if it is absent."""
     found: Content = span(b"")
-    for item in items:
-        for name, wire, value in fields(item):
-            if name == number and wire == LEN:
-                found = value
+    for wire, value in _values(items, number):
+        if wire == LEN:
+            found = value
     return load(found, f"field {number}")
 
 
 def submessage(items: list[Item], number: int) -> list[Item] | None:
     """Return the items of a singular message; None if it is absent."""
     found: list[Item] = []
-    for item in items:
-        for name, wire, value in fields(item):
-            if name != number:
-                continue
-            if wire == LEN:
-                found.append(value)
-            elif isinstance(value, Addressed):
-                check_index(value, repeated=False)
-                found.append(value.rest())
+    for wire, value in _values(items, number):
+        if wire == LEN or isinstance(value, Addressed):
+            found.append(inner_item(value))
     return found or None
+
+
+def inner_item(value: Content | Addressed) -> Item:
+    """Return a value of a singular message as an item of that message."""
+    if isinstance(value, Addressed):
+        check_index(value, repeated=False)
+        return value.rest()
+    return value
 
 
 def element(items: list[Item], number: int, index: int) -> list[Item] | None:
     """Return the items of element ``index`` of a repeated message; None if the list is shorter."""
     found: list[Item] = []
     count = 0
-    for item in items:
-        for name, wire, value in fields(item):
-            if name != number:
-                continue
-            if isinstance(value, Addressed):
-                at = check_index(value, repeated=True, count=count)
-                if at == index:
-                    found.append(value.rest())
-                count = max(count, at + 1)
-            elif wire == LEN:
-                if count == index:
-                    found.append(value)
-                count += 1
+    for wire, value in _values(items, number):
+        if isinstance(value, Addressed):
+            at = check_index(value, repeated=True, count=count)
+            if at == index:
+                found.append(value.rest())
+            count = max(count, at + 1)
+        elif wire == LEN:
+            if count == index:
+                found.append(value)
+            count += 1
     return found or None
 
 
 def text_map(items: list[Item], number: int) -> dict[bytes, list[Item]]:
     """Return the entries of a map from strings to messages."""
     found: dict[bytes, list[Item]] = {}
-    for item in items:
-        for name, wire, value in fields(item):
-            if name != number:
-                continue
-            if isinstance(value, Addressed):
-                raise no_key(value)
-            if wire == LEN:
-                entry: list[Item] = [value]
-                found[last_text(entry, 1)] = submessage(entry, 2) or []
+    for wire, value in _values(items, number):
+        if isinstance(value, Addressed):
+            raise no_key(value)
+        if wire == LEN:
+            found[last_text([value], 1)] = submessage([value], 2) or []
     return found
 
 

@@ -1,4 +1,4 @@
-"""`SizeSplitter`: splits a message of any type by size alone, into chunks that TensorFlow's Merger can merge.
+"""Splitters for messages of any type, by size alone, into chunks that TensorFlow's Merger can merge.
 
 What can become a chunk, by the rules of that Merger (tensorflow/tools/proto_splitter/merge.cc):
 
@@ -20,8 +20,14 @@ Not used, since that Merger cannot read them: indices of repeated scalars, keys 
 groups and everything inside them. Pieces below a map key that must be merged in order form a nested tree, which is the
 only way to keep their order.
 
-First the largest values are taken out, wherever they are, and no more than needed. A message that is still too large
-gives up its largest fields.
+`SizeSplitter` first takes out the largest values, wherever they are, and no more than needed. A message that is still
+too large gives up its largest fields.
+
+`RepeatedMessageSplitter` splits one repeated message field, as TensorFlow's splitter does: elements first, by other
+splitters (`LargeMessageSplitter`). An element that is still large becomes a chunk at its index, and an empty one stays
+in its place. If the list is still too long, the first elements stay, and the others move into slices: messages of the
+parent's type, merged into the parent. Indices are those of the whole list, since slices are merged before chunks
+addressed by index. Unlike in TensorFlow, tags and lengths count as well.
 """
 
 from __future__ import annotations
@@ -31,19 +37,30 @@ from itertools import pairwise
 
 from pparse.errors import SplitError
 from pparse.proto_splitter import sizes as measure
-from pparse.proto_splitter.fields import KEY_KINDS, has_required, is_map, is_repeated, is_required, map_key, map_value
+from pparse.proto_splitter.fields import (
+    KEY_KINDS,
+    get_field,
+    has_required,
+    is_map,
+    is_repeated,
+    is_required,
+    map_key,
+    map_value,
+    walk,
+)
 from pparse.proto_splitter.split import ComposableSplitter
+from pparse.protobuf.schema import TYPE_BYTES, TYPE_GROUP, TYPE_STRING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from typing import Any, Final
 
     from pparse.proto_splitter.fields import FieldStep
 
     Tag = tuple[FieldStep, ...]
 
-_TEXT: Final = (measure.TYPE_STRING, measure.TYPE_BYTES)
+_TEXT: Final = (TYPE_STRING, TYPE_BYTES)
 # int64 and uint64: the Merger cuts such keys to 32 bits.
 _WIDE_KEYS: Final = (3, 4)
 _MAX_KEY: Final = (1 << 31) - 1
@@ -159,7 +176,7 @@ def _large_parts(part: _Part, floor: int, keep: Collection[str]) -> list[tuple[i
     """Return the parts above ``floor`` bytes in a message, with sizes: text fields, and messages (field None)."""
     found: list[tuple[int, tuple[_Part, Any]]] = []
     for field, value in part.message.ListFields():
-        if field.is_extension or field.name in keep or field.type == measure.TYPE_GROUP:
+        if field.is_extension or field.name in keep or field.type == TYPE_GROUP:
             continue
         if field.message_type is not None:
             found += [(size, (inner, None)) for size, inner in _messages_in(part, field, value) if size > floor]
@@ -187,11 +204,6 @@ def can_be_key(field: Any, key: Any) -> bool:
     """Say whether a tag can name an entry of a map field such that TensorFlow's Merger finds it."""
     kind = map_key(field).type
     return kind in KEY_KINDS and (kind not in _WIDE_KEYS or 0 <= key <= _MAX_KEY)
-
-
-def can_be_element(field: Any) -> bool:
-    """Say whether a tag can name an element of a repeated field: of a message, but not of a group."""
-    return field.message_type is not None and field.type != measure.TYPE_GROUP
 
 
 class _Reduction:
@@ -224,7 +236,7 @@ class _Reduction:
                 self._take_entries(field, value)
             elif is_repeated(field):
                 self._take_elements(field, value)
-            elif field.is_extension or field.type == measure.TYPE_GROUP:
+            elif field.is_extension or field.type == TYPE_GROUP:
                 if size <= self.limit:
                     self._take_unnamed(field, value)
                     self.excess -= size
@@ -280,12 +292,13 @@ class _Reduction:
             list(measure.element_sizes(field, values)) if field.message_type else measure.element_sizes(field, values)
         )
         whole = measure.list_size(field, sizes)
-        if can_be_element(field) and not field.is_extension and not has_required(field.message_type):
+        can_be_named = field.message_type is not None and field.type != TYPE_GROUP and not field.is_extension
+        if can_be_named and not has_required(field.message_type):
             whole -= self._take_large_elements(field, values, sizes)  # type: ignore[arg-type]
         if self.excess <= 0:
             return
         frame = 0
-        if field.message_type is None and measure.is_packed(field):
+        if field.message_type is None and field.is_packed:
             frame = measure.tag_size(field.number) + measure.varint_size(whole)
         self._check_fits(field, sizes, frame)
         cuts = cut(sizes, max(whole - self.excess, 0) - frame, self.limit - frame)
@@ -294,12 +307,8 @@ class _Reduction:
         self.excess -= whole - measure.list_size(field, sizes[: cuts[0]])
         if len(cuts) > 2 or cuts[0]:
             self._need_order(field)
-        for start, end in pairwise(cuts):
-            chunk = type(self.message)()
-            target = chunk.Extensions[field] if field.is_extension else getattr(chunk, field.name)
-            append_to(target, values, start, end, messages=field.message_type is not None)
+        for chunk, start, end in cut_off(self.message, field, values, cuts):
             self._add_slice(chunk, measure.list_size(field, sizes[start:end]))
-        del values[cuts[0] :]
 
     def _take_large_elements(self, field: Any, values: Any, sizes: list[int]) -> int:
         """Make chunks of large elements and leave empty ones; return how many bytes were moved."""
@@ -385,10 +394,181 @@ def cut(sizes: Sequence[int], first: int, limit: int) -> list[int]:
     return cuts
 
 
-def append_to(target: Any, values: Any, start: int, end: int, *, messages: bool) -> None:
-    """Append copies of ``values[start:end]`` to a repeated field."""
-    if not messages:
-        target.extend(values[start:end])
-        return
-    for value in values[start:end]:  # extend() encodes and parses each
-        target.add().CopyFrom(value)
+def cut_off(message: Any, field: Any, values: Any, cuts: list[int]) -> Iterator[tuple[Any, int, int]]:
+    """Move slices of ``values``, a repeated field of ``message``, into new messages; yield each, with its range."""
+    for start, end in pairwise(cuts):
+        chunk = type(message)()
+        target = chunk.Extensions[field] if field.is_extension else getattr(chunk, field.name)
+        if field.message_type is None:
+            target.extend(values[start:end])
+        else:
+            for value in values[start:end]:  # extend() encodes and parses each
+                target.add().CopyFrom(value)
+        yield chunk, start, end
+    del values[cuts[0] :]
+
+
+# -- one list ----------------------------------------------------------------------------------------------------------
+
+
+class ElementSplitter(ComposableSplitter):
+    """Base class of splitters for one element of a list. One is made for each large element.
+
+    ``proto_size`` is the size of ``proto`` in bytes, measured if not given. `build_chunks` returns how many bytes were
+    moved into chunks.
+    """
+
+    def __init__(self, proto: Any, proto_size: int | None = None, **kwargs: Any) -> None:
+        super().__init__(proto, **kwargs)
+        self._given_size = proto_size
+
+    @property
+    def proto_size(self) -> int:
+        """The size of the element before it was split."""
+        if self._given_size is None:
+            self._given_size = measure.message_size(self._proto)
+        return self._given_size
+
+    @classmethod
+    def threshold(cls, limit: int) -> int:
+        """Return the size up to which an element is left unchanged, so that no splitter is needed."""
+        return limit // 3
+
+    def reduce(self, room: int, **kwargs: Any) -> int:
+        """Split the current element by size alone until ``room`` bytes are left; return how many bytes were moved."""
+        return SizeSplitter(self._proto, room=room, parent_splitter=self, **kwargs).build_chunks()
+
+
+class LargeMessageSplitter(ElementSplitter):
+    """Makes a chunk of a message above a third of `max_size`, and leaves an empty message.
+
+    A message above `max_size` is split by size first, and stays.
+    """
+
+    def build_chunks(self) -> int:
+        """Split; return how many bytes were moved into chunks."""
+        limit, size = self.max_size, self.proto_size
+        if size > limit:
+            return self.reduce(limit // 3)
+        if size <= self.threshold(limit) or has_required(self._proto.DESCRIPTOR):
+            return 0
+        chunk = type(self._proto)()
+        chunk.CopyFrom(self._proto)
+        self.add_measured(chunk, size, [])
+        self._proto.Clear()
+        return size
+
+
+class RepeatedMessageSplitter(ComposableSplitter):
+    """Splits the repeated message field ``fields`` (a name, or the path to it through messages) of ``proto``.
+
+    ``splitters`` are classes, called in this order as ``cls(element, proto_size=…, parent_splitter=…,
+    fields_in_parent=…)`` for each element (with a ``threshold``: for each larger one). ``room`` is the number of bytes
+    that the list may keep, with tags and lengths; the default is what `max_size` leaves beside the rest of ``proto``.
+    ``by_parts`` says which elements to measure without encoding them. An element that is still too large for a slice is
+    split by size (`SizeSplitter`).
+
+    Raise ValueError if ``fields`` is not a repeated message field, or leads through a group. Elements that are groups
+    are moved in slices, but not split: tags cannot name them.
+    """
+
+    def __init__(
+        self,
+        proto: Any,
+        fields: FieldStep | Sequence[FieldStep],
+        splitters: Sequence[type[ComposableSplitter]] = (LargeMessageSplitter,),
+        *,
+        room: int | None = None,
+        by_parts: Callable[[Any], bool] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(proto, **kwargs)
+        self._fields = [fields] if isinstance(fields, str | int) else list(fields)
+        self._splitters = splitters
+        self._room = room
+        self._by_parts = by_parts
+        self._list, field = get_field(proto, self._fields)
+        if field is None or field.message_type is None or not is_repeated(field) or is_map(field):
+            raise ValueError(f"{self._fields} is not a repeated message field of {proto.DESCRIPTOR.full_name}")
+        if any(step.type == TYPE_GROUP for _, _, step in walk(proto.DESCRIPTOR, self._fields[:-1])):
+            raise ValueError(f"{self._fields} leads through a group, which TensorFlow's Merger cannot find")
+        self._field = field
+        self._above, _ = get_field(proto, self._fields[:-1])
+        self._sizes: list[int] | None = None
+
+    @property
+    def sizes(self) -> list[int]:
+        """The current size of each element, in bytes."""
+        if self._sizes is None:
+            self._sizes = measure.message_sizes(self._list, self._by_parts)
+        return self._sizes
+
+    @property
+    def size(self) -> int:
+        """The bytes that the list currently adds to its message."""
+        return sum(self._frames())
+
+    def _frames(self) -> list[int]:
+        field = self._field
+        if field.type == TYPE_GROUP:
+            return [measure.message_frame(field, size) for size in self.sizes]
+        tag = measure.tag_size(field.number)
+        return [tag + measure.varint_size(size) + size for size in self.sizes]
+
+    def build_chunks(self) -> int:
+        """Split; return how many bytes were moved into chunks."""
+        before = self.size
+        self.split_elements()
+        room = self._room
+        if room is None:
+            room = self.max_size - (measure.message_size(self._proto) - self.size)
+        self.split_list(room)
+        return before - self.size
+
+    def split_elements(self) -> None:
+        """Run the splitters on each element; then split elements that are too large for a slice."""
+        if self._field.type == TYPE_GROUP:  # tags cannot lead into groups
+            return
+        limit = self.max_size
+        largest = limit - 2 * measure.tag_size(self._field.number) - measure.varint_size(limit)  # that fits in a slice
+        splitters: list[type[ComposableSplitter]] = [*self._splitters, SizeSplitter]
+        floors = [splitter.threshold(limit) if hasattr(splitter, "threshold") else -1 for splitter in self._splitters]
+        floors.append(largest)
+        least = min(floors)
+        sizes = self.sizes
+        for index, size in enumerate(sizes):
+            if size <= least:
+                continue
+            for splitter, floor in zip(splitters, floors, strict=True):
+                if size > floor and self._split_element(splitter, index, size):
+                    size = measure.message_size(self._list[index])
+            sizes[index] = size
+
+    def _split_element(self, splitter: type[ComposableSplitter], index: int, size: int) -> int:
+        kwargs: dict[str, Any] = {"proto_size": size}
+        if splitter is SizeSplitter:
+            kwargs["room"] = self.max_size // 3
+        child = splitter(self._list[index], parent_splitter=self, fields_in_parent=[*self._fields, index], **kwargs)
+        return int(child.build_chunks() or 0)
+
+    def split_list(self, room: int) -> None:
+        """Move elements into slices until the rest has at most ``room`` bytes.
+
+        Raise `SplitError` with the element if one is too large for a slice.
+        """
+        frames, limit = self._frames(), self.max_size
+        if sum(frames) <= room:
+            return
+        largest = max(frames)
+        if largest > limit:
+            index = frames.index(largest)
+            raise SplitError(
+                f"cannot be split into chunks of at most {limit} bytes",
+                path=self.path([*self._fields, index]),
+                wanted=largest,
+                got=limit,
+            )
+        cuts = cut(frames, room, limit)
+        for chunk, start, end in cut_off(self._above, self._field, self._list, cuts):
+            self.add_measured(chunk, sum(frames[start:end]), self._fields[:-1])
+        del self.sizes[cuts[0] :]

@@ -8,16 +8,13 @@ it is called for small pieces only, and the rest is computed from the wire forma
 from __future__ import annotations
 
 from pparse.proto_splitter.fields import is_map, is_repeated, map_key, map_value
+from pparse.protobuf.schema import TYPE_BYTES, TYPE_GROUP, TYPE_STRING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from typing import Any, Final
 
-TYPE_STRING: Final = 9
-TYPE_GROUP: Final = 10
-TYPE_MESSAGE: Final = 11
-TYPE_BYTES: Final = 12
 _FIXED: Final = {1: 8, 2: 4, 6: 8, 7: 4, 8: 1, 15: 4, 16: 8}
 _ZIGZAG: Final = (17, 18)
 
@@ -57,13 +54,7 @@ def scalar_size(kind: int, value: Any) -> int:
 
 def message_frame(field: Any, size: int) -> int:
     """Return the size of a message (or group) of ``size`` bytes as the value of ``field``."""
-    tag = tag_size(field.number)
-    return 2 * tag + size if field.type == TYPE_GROUP else framed(tag, size)
-
-
-def is_packed(field: Any) -> bool:
-    """Say whether the values of a repeated FieldDescriptor stand in one length-delimited field."""
-    return bool(field.is_packed)
+    return _closed(size, _end_of(field))
 
 
 def message_size(message: Any) -> int:
@@ -94,25 +85,28 @@ def field_size(field: Any, value: Any) -> int:
     return list_size(field, element_sizes(field, value))
 
 
+def size_without(message: Any, names: Collection[str]) -> int:
+    """Return the serialized size of ``message`` without these fields, in bytes."""
+    fields = (field_size(*item) for item in message.ListFields() if item[0].name not in names)
+    return unknown_size(message) + sum(fields)
+
+
 def list_size(field: Any, sizes: Sequence[int]) -> int:
     """Return the size of a repeated field whose elements add ``sizes``."""
     total = sum(sizes)
-    return framed(tag_size(field.number), total) if sizes and field.message_type is None and is_packed(field) else total
+    return framed(tag_size(field.number), total) if sizes and field.message_type is None and field.is_packed else total
 
 
-def element_sizes(field: Any, values: Any, by_parts: Callable[[Any], bool] | None = None) -> Sequence[int]:
+def element_sizes(field: Any, values: Any) -> Sequence[int]:
     """Return how many bytes each element of a repeated field (not a map) adds; for packed ones, without the field's
     frame.
-
-    In a long list, elements for which ``by_parts`` is true are measured without encoding them.
     """
-    tag = tag_size(field.number)
     if field.message_type is not None:
-        ends = tag if field.type != TYPE_GROUP else -tag
-        return [_closed(size, (ends, -1)) for size in message_sizes(values, by_parts)]
-    kind = field.type
+        end = _end_of(field)
+        return [_closed(size, end) for size in message_sizes(values)]
+    tag, kind = tag_size(field.number), field.type
     width = _FIXED.get(kind)
-    if is_packed(field):
+    if field.is_packed:
         if width is not None:
             return bytes((width,)) * len(values)
         return bytes(scalar_size(kind, value) for value in values)
@@ -120,7 +114,10 @@ def element_sizes(field: Any, values: Any, by_parts: Callable[[Any], bool] | Non
 
 
 def message_sizes(values: Iterable[Any], by_parts: Callable[[Any], bool] | None = None) -> list[int]:
-    """Return the serialized size of each message of a list; ``by_parts`` as in `element_sizes`."""
+    """Return the serialized size of each message of a list.
+
+    In a long list, elements for which ``by_parts`` is true are measured without encoding them.
+    """
     values = list(values)
     if len(values) <= FEW:
         return [message_size(value) for value in values]
@@ -167,6 +164,11 @@ if TYPE_CHECKING:
     _End = tuple[int, int]
 
 
+def _end_of(field: Any) -> _End:
+    tag = tag_size(field.number)
+    return -tag if field.type == TYPE_GROUP else tag, -1
+
+
 def _closed(size: int, end: _End) -> int:
     tag, key = end
     if tag < 0:
@@ -186,26 +188,20 @@ def _opened(message: Any) -> list[Any]:
             else:
                 size += tag_size(field.number) + scalar_size(field.type, value)
             continue
-        tag = tag_size(field.number)
+        end = _end_of(field)
         if not is_repeated(field):
-            pending.append((value, (tag if field.type != TYPE_GROUP else -tag, -1)))
+            pending.append((value, end))
         elif not is_map(field):
-            end = (tag if field.type != TYPE_GROUP else -tag, -1)
-            size += _several(value, end, pending)
+            if len(value) <= FEW:
+                pending += [(child, end) for child in value]
+            else:
+                size += sum(_closed(inner, end) for inner in map(_encoded_size, value))
         elif map_value(field).message_type is None:
             size += sum(entry_sizes(field, value, list(value)))
         else:
             kind = map_key(field).type
-            pending += [(value[key], (tag, 1 + scalar_size(kind, key))) for key in value]
+            pending += [(value[key], (end[0], 1 + scalar_size(kind, key))) for key in value]
     return [size, pending]
-
-
-def _several(children: Any, end: _End, pending: list[tuple[Any, _End]]) -> int:
-    """Defer a few messages; measure many at once."""
-    if len(children) <= FEW:
-        pending += [(child, end) for child in children]
-        return 0
-    return sum(_closed(size, end) for size in map(_encoded_size, children))
 
 
 def _encoded_size(message: Any) -> int:

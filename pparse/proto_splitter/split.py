@@ -10,7 +10,7 @@ Rules:
   root message is itself the first chunk. TensorFlow's splitter does the same, and a message that fills half of the
   memory needs it. ``copy=True`` splits a copy. `pparse.proto_splitter.Merger.merge` merges the chunks again.
 - Every chunk that is a message has at most `max_size` bytes, or `split` raises `SplitError`. Chunks of bytes (values of
-  one field) have no limit, since they are not parsed.
+  one field) have no limit, since they are not parsed. Each splitter can override the default limit with ``max_size=``.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import abc
 import os
 
 from pparse.errors import SourceError, SplitError
-from pparse.proto_splitter import constants
-from pparse.proto_splitter.fields import MAP_KEY, field_path, get_field_tag, walk
-from pparse.proto_splitter.sizes import message_size
+from pparse.limits import GIB, parse_size
+from pparse.proto_splitter.fields import MAP_KEY, field_path, get_field_tag, is_map, is_repeated, walk
+from pparse.proto_splitter.sizes import element_sizes, entry_sizes, field_size, message_size, unknown_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,11 +34,53 @@ if TYPE_CHECKING:
     Chunk = Any  # a protobuf message, or bytes
     Tag = tuple[bytes, ...]  # serialized FieldIndex messages
 
+# TensorFlow's Python splitter has the same default, its C++ one 2^31 - 500 bytes.
+DEFAULT_MAX_SIZE: Final = 1 * GIB
+# No protobuf implementation serializes or parses a larger message.
+MAX_MESSAGE_BYTES: Final = (1 << 31) - 1
+
 _PACKAGE: Final = "tensorflow.proto_splitter"
-_MESSAGE: Final = 1
-_BYTES: Final = 2
 # The first byte of a FieldIndex that is a map key.
 _MAP_KEY_TAG: Final = 0x12
+
+_current = DEFAULT_MAX_SIZE
+
+
+def max_size() -> int:
+    """Return the default for the largest size of a message chunk, in bytes."""
+    return min(_current, MAX_MESSAGE_BYTES)
+
+
+class set_max_size:  # noqa: N801 -- called like a function
+    """Set what `max_size` returns (bytes, or text such as ``"64MiB"``). As a context manager, only for its block.
+
+    The setting belongs to the process: threads that need different limits pass ``max_size=`` to their splitters. A size
+    above 2 GiB - 1 counts as that. Raise ValueError for a size that is not positive.
+    """
+
+    def __init__(self, size: int | str) -> None:
+        global _current  # noqa: PLW0603 -- the setting itself
+        self._before = _current
+        _current = checked_size(size)
+
+    def __enter__(self) -> int:
+        return max_size()
+
+    def __exit__(self, *exc: object) -> None:
+        global _current  # noqa: PLW0603 -- the setting itself
+        _current = self._before
+
+
+# The name in TensorFlow's splitter.
+debug_set_max_size = set_max_size
+
+
+def checked_size(size: int | str) -> int:
+    """Return ``size`` in bytes. Raise ValueError if it is not positive."""
+    checked = parse_size(size)
+    if checked < 1:
+        raise ValueError("the size limit of a chunk must be at least one byte")
+    return checked
 
 
 class Splitter(abc.ABC):
@@ -64,7 +106,7 @@ class ComposableSplitter(Splitter):
     ``proto`` is the message, of any protobuf class. It is the first chunk, unless ``proto_as_initial_chunk`` is false;
     then only added chunks count. A child has ``parent_splitter`` and ``fields_in_parent``, the path from the parent's
     message to its own (see `pparse.proto_splitter.fields`). ``max_size`` (bytes, or text such as ``"64MiB"``) limits
-    the chunks of this splitter and its children; None takes the parent's limit, or `constants.max_size`. ``copy``
+    the chunks of this splitter and its children; None takes the parent's limit, or the default `max_size`. ``copy``
     splits a copy of ``proto``.
     """
 
@@ -86,7 +128,7 @@ class ComposableSplitter(Splitter):
         self._proto = proto
         self._parent_splitter = parent_splitter
         self._fields_in_parent: list[FieldStep] = list(fields_in_parent or ())
-        self._max_size = None if max_size is None else constants.checked_size(max_size)
+        self._max_size = None if max_size is None else checked_size(max_size)
         self._chunks: list[Chunk] = []
         self._keys: list[int] = []  # one per chunk, in the order they were added; entries refer to these
         self._entries: list[tuple[Tag, int]] = []  # the tag, and the key of the chunk
@@ -114,13 +156,13 @@ class ComposableSplitter(Splitter):
     def max_size(self) -> int:
         """The largest size in bytes of a chunk that is a message."""
         if self._max_size is not None:
-            return min(self._max_size, constants.MAX_MESSAGE_BYTES)
-        return self._parent_splitter.max_size if self._parent_splitter is not None else constants.max_size()
+            return min(self._max_size, MAX_MESSAGE_BYTES)
+        return self._parent_splitter.max_size if self._parent_splitter is not None else max_size()
 
     @property
     def version_def(self) -> Any:
         """The ``VersionDef`` of the chunks: splitter version 1, readable by join version 0 and later."""
-        from pparse.parsers.cpb.versions import JOIN_VERSION, SPLITTER_VERSION
+        from pparse.parsers.cpb.metadata import JOIN_VERSION, SPLITTER_VERSION
         from pparse.protos import message_class
 
         kind = message_class(f"{_PACKAGE}.VersionDef")
@@ -231,12 +273,7 @@ class ComposableSplitter(Splitter):
         prefix = os.fspath(prefix)
         chunks, tree = self.split()
         stem, other = (".cpb", ".pb") if tree.chunked_fields else (".pb", ".cpb")
-        try:
-            os.makedirs(os.path.dirname(prefix) or ".", exist_ok=True)
-        except OSError as error:
-            raise SourceError(
-                f"cannot create the folder: {error.strerror or error}", errno=error.errno, source=prefix
-            ) from error
+        make_folder(prefix, prefix)
         from pparse.writers.files import AtomicFile
 
         with AtomicFile(prefix + stem) as file:
@@ -256,6 +293,7 @@ class ComposableSplitter(Splitter):
     def _write_chunks(
         self, stream: Any, chunks: list[Chunk], tree: Any, options: str | RecordWriterOptions | None
     ) -> None:
+        from pparse.parsers.cpb.metadata import BYTES, MESSAGE
         from pparse.protos import message_class
         from pparse.riegeli import RecordWriter
 
@@ -267,9 +305,7 @@ class ComposableSplitter(Splitter):
                 whole = isinstance(chunk, bytes)
                 record = chunk if whole else self._serialized(chunk)
                 writer.write_record(record)
-                metadata.chunks.add(
-                    type=_BYTES if whole else _MESSAGE, size=len(record), offset=writer.last_pos.numeric
-                )
+                metadata.chunks.add(type=BYTES if whole else MESSAGE, size=len(record), offset=writer.last_pos.numeric)
             writer.write_record(metadata.SerializeToString(deterministic=True))
 
     def _serialized(self, message: Any) -> bytes:
@@ -307,19 +343,25 @@ class ComposableSplitter(Splitter):
                 continue
             size = self._known[id(chunk)] if id(chunk) in self._known else message_size(chunk)
             if size > limit:
-                where = self._path_of(key)
+                tag = next((tag for tag, other in self._entries if other == key), ())
                 name, part = largest_part(chunk)
                 raise SplitError(
                     f"a chunk of {size} bytes is above max_size {limit}; its largest part that could not be split off "
                     f"is {name}, {part} bytes",
-                    path=where,
+                    path=field_path(self._proto, list(_steps(tag))) or str(self._proto.DESCRIPTOR.full_name),
                     wanted=size,
                     got=limit,
                 )
 
-    def _path_of(self, key: int) -> str:
-        tag = next((tag for tag, other in self._entries if other == key), ())
-        return field_path(self._proto, list(_steps(tag))) or str(self._proto.DESCRIPTOR.full_name)
+
+def make_folder(path: str, source: str) -> None:
+    """Make the folder that a file is written into. Raise `SourceError`, about ``source``."""
+    try:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    except OSError as error:
+        raise SourceError(
+            f"cannot create the folder: {error.strerror or error}", errno=error.errno, source=source
+        ) from error
 
 
 def _fill(tree: Any, entries: list[tuple[Tag, int]], ordered: Collection[Tag]) -> None:
@@ -391,9 +433,6 @@ def _steps(tag: Tag) -> Iterator[FieldStep]:
 
 def largest_part(message: Any) -> tuple[str, int]:
     """Return the name and the size of the largest part of a message: of a field, or of one element of it."""
-    from pparse.proto_splitter.fields import is_map, is_repeated
-    from pparse.proto_splitter.sizes import element_sizes, entry_sizes, field_size, unknown_size
-
     best = ("its unknown fields", unknown_size(message))
     for field, value in message.ListFields():
         if is_map(field):

@@ -14,7 +14,8 @@ from pparse.errors import Fault, MalformedError, OptionError, PparseError
 from pparse.parsers.cpb.parser import CpbParser
 from pparse.parsers.protobuf.write import measure, write
 from pparse.proto_splitter.merge_chunks import Uses
-from pparse.proto_splitter.sources import is_read
+from pparse.proto_splitter.split import MAX_MESSAGE_BYTES
+from pparse.proto_splitter.stream_split import is_read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int, int | None, str], None]
 
-# protobuf, and so TensorFlow, cannot parse a larger message.
-PROTOBUF_LIMIT: Final = (1 << 31) - 1
 # Deeper trees of chunked fields are refused when they are merged.
 _MAX_NESTING: Final = 100
 
@@ -54,7 +53,7 @@ class MergeReport:
     @property
     def too_large(self) -> bool:
         """Whether the message is too large for protobuf's own parsers, and so for TensorFlow."""
-        return self.size > PROTOBUF_LIMIT
+        return self.size > MAX_MESSAGE_BYTES
 
     def __repr__(self) -> str:
         return f"<MergeReport {self.path!r}: {self.size} bytes, {self.touched} messages merged>"
@@ -83,11 +82,8 @@ def merge_to_file(
     """
     import pparse
 
-    options: dict[str, object] = {"verify": verify}
-    if message is not None:
-        options["message"] = message
-    if descriptor is not None:
-        options["descriptor"] = descriptor
+    given = {"verify": verify, "message": message, "descriptor": descriptor}
+    options = {name: value for name, value in given.items() if value is not None}
     with pparse.open(source, options=options, budget=budget, scratch=scratch, progress=progress) as document:
         return merge_document(document, os.fspath(path), progress)
 

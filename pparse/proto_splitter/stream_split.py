@@ -27,30 +27,33 @@ from pparse.errors import MalformedError, OptionError, SourceError, SplitError
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN
 from pparse.limits import format_size
-from pparse.parsers.cpb.metadata import BYTES, MESSAGE
+from pparse.parsers.cpb.metadata import BYTES, JOIN_VERSION, MESSAGE, SPLITTER_VERSION
 from pparse.parsers.protobuf.index import accepts
 from pparse.parsers.protobuf.values import decode, fixed_size, is_message
 from pparse.parsers.protobuf.window import Field, Window
-from pparse.proto_splitter.chunk_tree import chunk_metadata, field_step, index_step, key_step
-from pparse.proto_splitter.constants import MAX_MESSAGE_BYTES, checked_size, max_size
-from pparse.proto_splitter.sources import is_read
+from pparse.proto_splitter.split import MAX_MESSAGE_BYTES, checked_size, make_folder, max_size
 from pparse.protobuf.schema import TYPE_BYTES, TYPE_MESSAGE, TYPE_STRING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any, Final
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any, Final, TypeAlias
 
+    from pparse.data.base import Data
     from pparse.document.extraction import Extraction
-    from pparse.proto_splitter.chunk_tree import Tag
     from pparse.protobuf.schema import FieldType, MessageType
 
     Progress = Callable[[int, int | None, str], None]
+    # One FieldIndex, serialized as an element of ``field_tag``, and whether it is a map key.
+    Step: TypeAlias = "tuple[bool, bytes]"
+    Tag: TypeAlias = "tuple[Step, ...]"
 
 # Records from this size on are streamed into a Riegeli chunk of their own.
 _LARGE_RECORD: Final = 1 << 20
 _MAX_VARINT: Final = 10
 _MAX_DEPTH: Final = 100
+# Kinds of keys that a tag can have, by the type of the key field: FieldIndex.MapKey.
+_KEYS: Final = {9: 1, 8: 2, 13: 3, 4: 4, 5: 5, 3: 6}
 
 
 class SplitReport:
@@ -108,11 +111,8 @@ def split_file(
     """
     import pparse
 
-    options: dict[str, object] = {}
-    if message is not None:
-        options["message"] = message
-    if descriptor is not None:
-        options["descriptor"] = descriptor
+    given = {"message": message, "descriptor": descriptor}
+    options = {name: value for name, value in given.items() if value is not None}
     format = "protobuf" if options else None
     with pparse.open(
         source, format=format, options=options, budget=budget, scratch=scratch, progress=progress
@@ -153,27 +153,16 @@ def split_document(
         raise OptionError(f"{output} is the file being split{why}")
     check_type(part, parser.root_type, document.name)
     if len(part) <= allowed:
-        check_whole(part, parser.root_type)
-        _make_folder(prefix)
+        for _ in _walk(part, parser.root_type):
+            pass  # raises if the fields do not fill the message exactly
+        make_folder(prefix, os.path.dirname(prefix))
         with document.session.telling():
             return _copy_whole(part, report, document, progress)
     cutter = Cutter(allowed, parser.root_type, document.session.check_cancelled)
     cutter.cut(part)
-    _make_folder(prefix)
+    make_folder(prefix, os.path.dirname(prefix))
     with document.session.telling():
-        return _write(cutter, part, report, writer_options, document, progress)
-
-
-def _make_folder(prefix: str) -> None:
-    import os
-
-    folder = os.path.dirname(prefix)
-    try:
-        os.makedirs(folder or ".", exist_ok=True)
-    except OSError as error:
-        raise SourceError(
-            f"cannot create the folder: {error.strerror or error}", errno=error.errno, source=folder
-        ) from error
+        return _write(cutter, report, writer_options, document, progress)
 
 
 def check_type(part: Range, type: MessageType, name: str) -> None:
@@ -185,12 +174,6 @@ def check_type(part: Range, type: MessageType, name: str) -> None:
         fields += 1
     if fields:
         raise OptionError(f"{type.full_name} has none of the fields of {name}; check --type")
-
-
-def check_whole(part: Range, type: MessageType) -> None:
-    """Raise `MalformedError` if the fields of a message do not fill it exactly."""
-    for _ in _walk(part, type):
-        pass
 
 
 def _copy_whole(part: Range, report: SplitReport, document: Extraction, progress: Progress | None) -> SplitReport:
@@ -215,8 +198,6 @@ def _copy_whole(part: Range, report: SplitReport, document: Extraction, progress
 
 def _remove(path: str, document: Extraction) -> str:
     """Remove the file of an earlier split; return its path, or "" if there is none, or it is the source."""
-    import os
-
     if not os.path.lexists(path) or is_read(document, path):
         return ""
     try:
@@ -228,14 +209,11 @@ def _remove(path: str, document: Extraction) -> str:
 
 def _write(
     cutter: Cutter,
-    part: Range,
     report: SplitReport,
     writer_options: str | None,
     document: Extraction,
     progress: Progress | None,
 ) -> SplitReport:
-    import os
-
     from pparse.riegeli import RecordWriter
     from pparse.writers.files import AtomicFile
 
@@ -247,7 +225,7 @@ def _write(
         writer = RecordWriter(file.stream, options=writer_options or "", owns_dest=False)
         for chunk in cutter.chunks:
             document.session.check_cancelled()
-            data = chunk.data()
+            data = SplicedData(chunk.parts, "chunk")
             if chunk.size < _LARGE_RECORD:
                 writer.write_record(data.read_exact(0, chunk.size) if chunk.size else b"")
             else:
@@ -269,57 +247,29 @@ def _write(
 # -- what goes where -------------------------------------------------------------------------------------------------
 
 
-class Stretch:
-    """Bytes of a message being written: a range of the source, or new bytes."""
-
-    __slots__ = ("raw", "size", "source")
-
-    def __init__(self, source: Range | None, raw: bytes = b"") -> None:
-        self.source = source
-        self.raw = raw
-        self.size = len(source) if source is not None else len(raw)
-
-
-class Slice:
-    """Whole fields, one after the other."""
-
-    __slots__ = ("size", "stretches")
-
-    def __init__(self) -> None:
-        self.stretches: list[Stretch] = []
-        self.size = 0
-
-    def add(self, stretch: Stretch) -> None:
-        """Append bytes; a range that continues the last one extends it."""
-        if not stretch.size:
-            return
-        self.size += stretch.size
-        last = self.stretches[-1] if self.stretches else None
-        before = last.source if last is not None else None
-        after = stretch.source
-        if before is not None and after is not None and before.end == after.start and before.data is after.data:
-            self.stretches[-1] = Stretch(before.data.range(before.start, after.end))
-        else:
-            self.stretches.append(stretch)
-
-
 class Chunk:
-    """A chunk to be written: ``type`` (1 message, 2 bytes), ``size`` in bytes, and its bytes."""
+    """A chunk, or what may become one: whole fields of a message, or the bytes of one field."""
 
-    __slots__ = ("_stretches", "size", "type")
+    __slots__ = ("parts", "size", "type")
 
-    def __init__(self, type: int, stretches: list[Stretch]) -> None:
+    def __init__(self, type: int = MESSAGE) -> None:
         self.type = type
-        self._stretches = stretches
-        self.size = sum(stretch.size for stretch in stretches)
+        """1 message, 2 bytes."""
+        self.parts: list[Range] = []
+        """Its bytes: ranges of the source, and new bytes between them."""
+        self.size = 0
+        """Their number."""
 
-    def data(self) -> SplicedData:
-        """Return its bytes, read on demand."""
-        parts = [
-            stretch.source if stretch.source is not None else BytesData(stretch.raw).range(0, len(stretch.raw))
-            for stretch in self._stretches
-        ]
-        return SplicedData(parts, "chunk")
+    def add(self, part: Range) -> None:
+        """Append bytes; a range that continues the last one extends it."""
+        if not len(part):
+            return
+        self.size += len(part)
+        last = self.parts[-1] if self.parts else None
+        if last is not None and last.end == part.start and last.data is part.data:
+            self.parts[-1] = last.data.range(last.start, part.end)
+        else:
+            self.parts.append(part)
 
 
 class Rest:
@@ -329,12 +279,12 @@ class Rest:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.slices: list[Slice] = []
+        self.slices: list[Chunk] = []
         self.size = 0
 
-    def add(self, stretches: list[Stretch], what: str) -> None:
+    def add(self, parts: list[Range], what: str) -> None:
         """Append one whole field. Raise `SplitError` if it is above the limit by itself."""
-        size = sum(stretch.size for stretch in stretches)
+        size = sum(map(len, parts))
         if size > self.limit:
             raise SplitError(
                 f"{what} takes {format_size(size)} and cannot be cut; the limit is {format_size(self.limit)}",
@@ -342,14 +292,24 @@ class Rest:
                 got=self.limit,
             )
         if not self.slices or self.slices[-1].size + size > self.limit:
-            self.slices.append(Slice())
-        for stretch in stretches:
-            self.slices[-1].add(stretch)
+            self.slices.append(Chunk())
+        for part in parts:
+            self.slices[-1].add(part)
         self.size += size
 
-    def stretches(self) -> list[Stretch]:
-        """Return all bytes of it, in order."""
-        return [stretch for piece in self.slices for stretch in piece.stretches]
+    def framed(self, tag: int) -> list[Range]:
+        """Return all of it as the value of a field: with tag and length before it."""
+        return _framed(tag, [part for piece in self.slices for part in piece.parts])
+
+
+def _framed(tag: int, parts: list[Range]) -> list[Range]:
+    """Return a length-delimited field with this content."""
+    return [_new(encode_varint(tag) + encode_varint(sum(map(len, parts)))), *parts]
+
+
+def _new(raw: bytes) -> Range:
+    """Return bytes that are not in the source."""
+    return BytesData(raw).range(0, len(raw))
 
 
 class Cutter:
@@ -365,16 +325,16 @@ class Cutter:
 
     def cut(self, part: Range) -> None:
         """Cut the whole message: chunk 0 is its first slice."""
-        self.chunks.append(Chunk(MESSAGE, []))
-        rest = self._reduce(part, self.type, (), 0)
-        first = rest.slices[0].stretches if rest.slices else []
-        self.chunks[0] = Chunk(MESSAGE, first)
-        for piece in rest.slices[1:]:
-            self._emit((), Chunk(MESSAGE, piece.stretches))
+        self.chunks.append(Chunk())
+        slices = self._reduce(part, self.type, (), 0).slices
+        if slices:
+            self.chunks[0] = slices[0]
+        self._emit((), slices[1:])
 
-    def _emit(self, tag: Tag, chunk: Chunk) -> None:
-        self.fields.append((tag, len(self.chunks)))
-        self.chunks.append(chunk)
+    def _emit(self, tag: Tag, chunks: list[Chunk]) -> None:
+        for chunk in chunks:
+            self.fields.append((tag, len(self.chunks)))
+            self.chunks.append(chunk)
 
     def _reduce(self, part: Range, type: MessageType, tag: Tag, depth: int) -> Rest:
         """Move the large parts of a message into chunks, and return the rest. The sizes bound the depth."""
@@ -383,69 +343,59 @@ class Cutter:
         rest = Rest(self.limit)
         ordinals: dict[int, int] = {}
         fixed = _fixed(part, type, self.large)
-        for field, known, window in _walk(part, type):
+        for field, known, _ in _walk(part, type):
             number = field.tag >> 3
             ordinal = ordinals.get(number, 0)
             if known is not None and known.repeated and not known.is_map:
                 ordinals[number] = ordinal + 1
+            whole = part.data.range(field.begin, field.next)
             size = field.end - field.start
             if size <= self.large or known is None or number in fixed or known.name.startswith("["):
-                rest.add([Stretch(part.data.range(field.begin, field.next))], _what(field, known))
+                rest.add([whole], _what(field, known))
                 continue
             self._check_cancelled()
             if known.is_map:
-                self._reduce_pair(part, field, known, window, tag, depth, rest)
+                self._reduce_pair(part, field, known, tag, depth, rest)
             elif known.type == TYPE_MESSAGE:
                 index: Tag = (index_step(ordinal),) if known.repeated else ()
                 self._reduce_field(part, field, known, (*tag, field_step(number), *index), depth, rest)
             elif _is_scalar_chunk(part, field, known):
-                source = part.data.range(field.start, field.end)
-                self._emit((*tag, field_step(number)), Chunk(BYTES, [Stretch(source)]))
+                chunk = Chunk(BYTES)
+                chunk.add(part.data.range(field.start, field.end))
+                self._emit((*tag, field_step(number)), [chunk])
             elif known.repeated and field.tag & 7 == LEN and known.wire_type != LEN:
                 for piece in _cut_packed(part, field, known, self.limit):
                     rest.add(piece, _what(field, known))
             else:
-                rest.add([Stretch(part.data.range(field.begin, field.next))], _what(field, known))
+                rest.add([whole], _what(field, known))
         return rest
 
     def _reduce_field(self, part: Range, field: Field, known: FieldType, tag: Tag, depth: int, rest: Rest) -> None:
         """Reduce a large message; the rest stays in its place if it is small, and becomes chunks otherwise."""
         assert known.message is not None  # noqa: S101 -- it is a message
         inner = self._reduce(part.data.range(field.start, field.end), known.message, tag, depth + 1)
-        head = encode_varint(field.tag)
         if inner.size <= self.large:
-            stretches = [Stretch(None, head + encode_varint(inner.size)), *inner.stretches()]
-            rest.add(stretches, _what(field, known))
+            rest.add(inner.framed(field.tag), _what(field, known))
             return
-        for piece in inner.slices:
-            self._emit(tag, Chunk(MESSAGE, piece.stretches))
+        self._emit(tag, inner.slices)
         if known.repeated:
-            rest.add([Stretch(None, head + b"\0")], _what(field, known))
+            rest.add(_framed(field.tag, []), _what(field, known))
 
-    def _reduce_pair(
-        self, part: Range, pair: Field, known: FieldType, window: Window, tag: Tag, depth: int, rest: Rest
-    ) -> None:
+    def _reduce_pair(self, part: Range, pair: Field, known: FieldType, tag: Tag, depth: int, rest: Rest) -> None:
         """Reduce the value of a large map entry, which is addressed by its key."""
         value_type, key_type = known.map_value, known.map_key
-        whole = [Stretch(part.data.range(pair.begin, pair.next))]
         key, value, key_raw = _pair_parts(part, pair, known)
         step = key_step(key_type, key) if key_type is not None else None
         if value_type is None or not is_message(value_type) or value is None or step is None:
-            rest.add(whole, _what(pair, known))
+            rest.add([part.data.range(pair.begin, pair.next)], _what(pair, known))
             return
         tag = (*tag, field_step(known.number), step)
         assert value_type.message is not None  # noqa: S101 -- it is a message
         inner = self._reduce(part.data.range(value.start, value.end), value_type.message, tag, depth + 1)
         if inner.size <= self.large:
-            body = [
-                Stretch(None, key_raw + encode_varint(value.tag) + encode_varint(inner.size)),
-                *inner.stretches(),
-            ]
-            size = sum(stretch.size for stretch in body)
-            rest.add([Stretch(None, encode_varint(pair.tag) + encode_varint(size)), *body], _what(pair, known))
-            return
-        for piece in inner.slices:
-            self._emit(tag, Chunk(MESSAGE, piece.stretches))
+            rest.add(_framed(pair.tag, [_new(key_raw), *inner.framed(value.tag)]), _what(pair, known))
+        else:
+            self._emit(tag, inner.slices)
 
 
 def _walk(part: Range, type: MessageType) -> Iterator[tuple[Field, FieldType | None, Window]]:
@@ -551,7 +501,7 @@ def _is_scalar_chunk(part: Range, field: Field, known: FieldType) -> bool:
     return find_not_utf8(part.data, field.start, field.end) is None
 
 
-def _cut_packed(part: Range, field: Field, known: FieldType, limit: int) -> Iterator[list[Stretch]]:
+def _cut_packed(part: Range, field: Field, known: FieldType, limit: int) -> Iterator[list[Range]]:
     """Yield a packed field as several fields, each within the limit."""
     size = fixed_size(known)
     room = max(limit - len(encode_varint(field.tag)) - len(encode_varint(limit)), 1)
@@ -572,11 +522,104 @@ def _cut_packed(part: Range, field: Field, known: FieldType, limit: int) -> Iter
                 stop -= len(tail) - 1 - max((at for at, byte in enumerate(tail) if byte < 0x80), default=-1)
         if stop <= start:
             raise SplitError(f"{_what(field, known)} has numbers that do not fit into {limit} bytes")
-        yield [
-            Stretch(None, encode_varint(field.tag) + encode_varint(stop - start)),
-            Stretch(part.data.range(start, stop)),
-        ]
+        yield _framed(field.tag, [part.data.range(start, stop)])
         start = stop
 
 
-__all__ = ["SplitReport", "check_whole", "split_document", "split_file"]
+# -- the metadata, serialized --------------------------------------------------------------------------------------
+
+
+def field_step(number: int) -> Step:
+    """Return the step of a tag to a field."""
+    return False, _len_field(1, b"\x08" + encode_varint(number))
+
+
+def index_step(index: int) -> Step:
+    """Return the step of a tag to an element of a repeated field."""
+    return False, _len_field(1, b"\x18" + encode_varint(index))
+
+
+def key_step(key_type: FieldType, key: Any) -> Step | None:
+    """Return the tag step to a map key; None for keys that TensorFlow's Merger cannot find (it cuts 64 bits to 32)."""
+    number = _KEYS.get(key_type.type)
+    if number is None or (isinstance(key, int) and not -(1 << 31) <= key < 1 << 31):
+        return None
+    if isinstance(key, str):
+        raw = _len_field(1, key.encode())
+    else:
+        raw = encode_varint(number << 3) + encode_varint(int(key) & 0xFFFFFFFFFFFFFFFF)
+    return True, _len_field(1, _len_field(2, raw))
+
+
+def _len_field(number: int, content: bytes) -> bytes:
+    return encode_varint(number << 3 | LEN) + encode_varint(len(content)) + content
+
+
+def chunk_metadata(infos: Sequence[tuple[int, int, int]], fields: Sequence[tuple[Tag, int]]) -> bytes:
+    """Return a serialized ChunkMetadata (tensorflow/tools/proto_splitter/chunk.proto) whose root is chunk 0.
+
+    ``infos`` has type, size and position of each chunk; ``fields`` has a tag and a chunk index for each chunked field.
+    """
+    version = b"\x08" + encode_varint(SPLITTER_VERSION)
+    if JOIN_VERSION:
+        version += b"\x10" + encode_varint(JOIN_VERSION)
+    pieces = [_len_field(1, version)]
+    for kind, size, position in infos:
+        info = b"\x08" + encode_varint(kind)
+        info += b"\x10" + encode_varint(size) if size else b""
+        pieces.append(_len_field(2, info + b"\x18" + encode_varint(position)))
+    pieces.append(_len_field(3, b"\x08\x00" + _tree(fields)))
+    return b"".join(pieces)
+
+
+def _tree(fields: Sequence[tuple[Tag, int]]) -> bytes:
+    """Return the chunked fields, serialized: flat, except for several fields below one map key.
+
+    TensorFlow's Merger does not keep the order of fields that share a map key; fields nested below one come after it.
+    The tree is as deep as maps are nested.
+    """
+    out: list[bytes] = []
+    groups: dict[Tag, list[tuple[Tag, int]]] = {}
+    for tag, index in fields:
+        key = next((at for at, step in enumerate(tag) if step[0]), None)
+        head = tag[: key + 1] if key is not None else None
+        if head is None:
+            out.append(_chunked_field(tag, index, b""))
+        else:
+            groups.setdefault(head, []).append((tag[len(head) :], index))
+    for head, members in groups.items():
+        if len(members) == 1:
+            tag, index = members[0]
+            out.append(_chunked_field((*head, *tag), index, b""))
+            continue
+        own = next((at for at, (tag, _) in enumerate(members) if not tag), None)
+        first = members.pop(own)[1] if own is not None else None
+        out.append(_chunked_field(head, first, _tree(members)))
+    return b"".join(out)
+
+
+def _chunked_field(tag: Tag, index: int | None, below: bytes) -> bytes:
+    own = b"\x08" + encode_varint(index) if index is not None else b""
+    return _len_field(2, b"".join(step for _, step in tag) + _len_field(3, own + below))
+
+
+# -- the files that a document is read from: an output must not replace them -------------------------------------------
+
+
+def _sources(document: Extraction) -> Iterator[Data]:
+    """Yield what a document is read from: for a folder the model, for a part the whole file, too."""
+    if document.is_folder:
+        for member in document.children.values():
+            yield member.data
+    extraction: Extraction | None = document
+    while extraction is not None:
+        yield extraction.data
+        extraction = extraction.parent
+
+
+def is_read(document: Extraction, path: str) -> bool:
+    """Say whether ``path`` is one of the files that a parsed document is read from, under any name."""
+    return any(data.same_source(path) for data in _sources(document))
+
+
+__all__ = ["SplitReport", "is_read", "split_document", "split_file"]

@@ -11,6 +11,10 @@ known one.
 Bytes that are not descriptors raise a `MalformedError` with the offset in the descriptor set, at the latest when the
 type is used. Nothing here recurses, and time and memory are linear in the bytes read. If several types have one name,
 the first counts.
+
+Descriptors are messages themselves, with few kinds of fields. `walk` yields the fields of one message; `FileParts` and
+`MessageParts` keep the places of what one declares, and read no further. Tags are as on the wire: the field's number
+times 8, plus the wire type.
 """
 
 from __future__ import annotations
@@ -20,36 +24,18 @@ import struct
 from itertools import islice
 
 from pparse.errors import MalformedError, PathError
-from pparse.kernels.varint import encode_varint
+from pparse.kernels.varint import MAX_BYTES_32, encode_varint, read_varint
+from pparse.kernels.wire import END_GROUP, FIXED32, FIXED64, LEN, START_GROUP
 from pparse.locking import RLock
-from pparse.protobuf.descriptors import (
-    CLOSED,
-    DELIMITED,
-    IMPLICIT,
-    MAX_NESTING,
-    PACKED,
-    FileParts,
-    MessageParts,
-    declared_name,
-    field_options,
-    identifier,
-    json_name_of,
-    last_field,
-    nested_features,
-    signed,
-    text_of,
-    type_reference,
-    walk,
-)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Final, TypeAlias
 
-    from pparse.protobuf.descriptors import Span
-
     Default: TypeAlias = int | float | bool | str | bytes | None
+    Span: TypeAlias = tuple[int, int]
+    Features: TypeAlias = tuple[int, int, int, int]
 
 TYPE_DOUBLE: Final = 1
 TYPE_FLOAT: Final = 2
@@ -103,19 +89,39 @@ _ESCAPES: Final = {
     b'"': b'"',
     b"?": b"?",
 }
-INTEGER_BITS: Final = {
-    TYPE_INT32: (True, 32),
-    TYPE_SINT32: (True, 32),
-    TYPE_SFIXED32: (True, 32),
-    TYPE_UINT32: (False, 32),
-    TYPE_FIXED32: (False, 32),
-    TYPE_INT64: (True, 64),
-    TYPE_SINT64: (True, 64),
-    TYPE_SFIXED64: (True, 64),
-    TYPE_UINT64: (False, 64),
-    TYPE_FIXED64: (False, 64),
+_S32, _U32 = range(-1 << 31, 1 << 31), range(1 << 32)
+_S64, _U64 = range(-1 << 63, 1 << 63), range(1 << 64)
+INTEGER_RANGES: Final = {
+    TYPE_INT32: _S32,
+    TYPE_SINT32: _S32,
+    TYPE_SFIXED32: _S32,
+    TYPE_UINT32: _U32,
+    TYPE_FIXED32: _U32,
+    TYPE_INT64: _S64,
+    TYPE_SINT64: _S64,
+    TYPE_SFIXED64: _S64,
+    TYPE_UINT64: _U64,
+    TYPE_FIXED64: _U64,
 }
-"""Whether integers of a type are signed, and how many bits they have."""
+"""The values that integers of a type can have."""
+
+MAX_NESTING: Final = 100
+"""How deep messages may be declared in messages (in protobuf's own compiler: 32)."""
+MAX_NAME: Final = 4096
+"""The most bytes of a name in a descriptor."""
+
+# Features: presence, kind of enums, encoding of repeated fields, encoding of messages; their numbers in FeatureSet.
+_FEATURES: Final = {0x08: 0, 0x10: 1, 0x18: 2, 0x28: 3}
+EXPLICIT, IMPLICIT = 1, 2
+OPEN, CLOSED = 1, 2
+PACKED, EXPANDED = 1, 2
+PREFIXED, DELIMITED = 1, 2
+_PROTO2: Final = (EXPLICIT, CLOSED, EXPANDED, PREFIXED)
+_PROTO3: Final = (IMPLICIT, OPEN, PACKED, PREFIXED)
+_EDITIONS: Final = (EXPLICIT, OPEN, PACKED, PREFIXED)
+_FILE_FEATURES: Final = 50 << 3 | LEN
+_FIELD_FEATURES: Final = 21 << 3 | LEN
+_SYNTAXES: Final = {b"": _PROTO2, b"proto2": _PROTO2, b"proto3": _PROTO3, b"editions": _EDITIONS}
 
 
 class Schema:
@@ -551,15 +557,13 @@ def _number(kind: int, text: str) -> int | float | bool | None:
         return None
     if kind == TYPE_BOOL:
         return {"": False, "false": False, "true": True}.get(text)
-    if kind in INTEGER_BITS:
+    if kind in INTEGER_RANGES:
         if not text:
             return 0
         if not text.removeprefix("-").isdecimal():
             return None
         value = int(text)
-        signed, bits = INTEGER_BITS[kind]
-        low, high = (-1 << bits - 1, 1 << bits - 1) if signed else (0, 1 << bits)
-        return value if low <= value < high else None
+        return value if value in INTEGER_RANGES[kind] else None
     if text not in ("inf", "-inf", "nan") and not _FLOATS.issuperset(text):
         return None
     try:
@@ -590,3 +594,212 @@ def _unescaped(text: bytes) -> bytes | None:
 
     plain_text = re.sub(_ESCAPE, plain, text)
     return None if bad else plain_text
+
+
+# -- places in descriptors ---------------------------------------------------------------------------------------------
+
+
+class FileParts:
+    """What one file declares (a FileDescriptorProto), and where."""
+
+    __slots__ = ("enums", "extensions", "features", "messages", "package")
+
+    def __init__(self, data: bytes, start: int, end: int) -> None:
+        self.package = ""
+        """Name of its package."""
+        self.messages: list[Span] = []
+        """Places of its messages."""
+        self.enums: list[Span] = []
+        """Places of its enums."""
+        self.extensions: list[Span] = []
+        """Places of its extensions."""
+        syntax = b""
+        options: list[Span] = []
+        # message_type, enum_type, extension, options
+        places = {0x22: self.messages, 0x2A: self.enums, 0x3A: self.extensions, 0x42: options}
+        for key, begin, stop in walk(data, start, end):
+            if key in places:
+                places[key].append((begin, stop))
+            elif key == 0x12 and begin != stop:  # package
+                self.package = qualified_name(data, begin, stop)
+            elif key == 0x62:  # syntax
+                syntax = data[begin : min(stop, begin + 9)]
+        if syntax not in _SYNTAXES:
+            raise MalformedError("a file with an unknown syntax", offset=start, got=syntax.decode("latin-1"))
+        self.features = _SYNTAXES[syntax]
+        """Its features: the defaults of its syntax or edition, with its options."""
+        for begin, stop in options:
+            self.features = nested_features(data, begin, stop, _FILE_FEATURES, self.features)
+
+
+class MessageParts:
+    """What one message declares (a DescriptorProto), and where."""
+
+    __slots__ = ("extendable", "extensions", "fields", "map_entry", "nested", "oneofs")
+
+    def __init__(self, data: bytes, start: int, end: int) -> None:
+        self.fields: list[Span] = []
+        """Places of its fields."""
+        self.nested: dict[str, tuple[bool, Span]] = {}
+        """Nested types by name: whether it is a message, and its place."""
+        self.extensions: list[Span] = []
+        """Places of extensions declared in it."""
+        self.oneofs: list[Span] = []
+        """Places of its oneofs."""
+        self.extendable = False
+        """Whether it may have extensions."""
+        self.map_entry = False
+        """Whether it is an entry of a map."""
+        places = {0x12: self.fields, 0x32: self.extensions, 0x42: self.oneofs}  # field, extension, oneof_decl
+        for key, begin, stop in walk(data, start, end):
+            if key in places:
+                places[key].append((begin, stop))
+            elif key in (0x1A, 0x22):  # nested_type, enum_type
+                self.nested.setdefault(declared_name(data, begin, stop), (key == 0x22, (begin, stop)))
+            elif key == 0x2A:  # extension_range
+                self.extendable = True
+            elif key == 0x3A:  # options
+                self.map_entry = bool(last_field(data, (begin, stop), 0x38)[0])
+
+
+def walk(data: bytes, pos: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the fields of the message at ``data[pos:end]``: tag, and begin and end of the bytes, or value and 0.
+
+    Skips fields with other wire types than these two, and everything inside groups.
+    """
+    groups: list[int] = []
+    while pos < end:
+        key = data[pos]
+        if key < 0x80:
+            pos += 1
+        else:
+            key, pos = read_varint(data, pos, end, MAX_BYTES_32, "a tag of a descriptor")
+        wire = key & 7
+        if key < 8:
+            raise MalformedError("a descriptor has a field 0", offset=pos)
+        if wire <= LEN and wire != FIXED64:
+            if pos < end and data[pos] < 0x80:
+                value = data[pos]
+                pos += 1
+            else:
+                value, pos = read_varint(data, pos, end, what="a varint of a descriptor")
+            if wire == LEN:
+                if value > end - pos:
+                    raise MalformedError("a descriptor is cut short", offset=pos, wanted=value, got=end - pos)
+                pos += value
+                if not groups:
+                    yield key, pos - value, pos
+            elif not groups:
+                yield key, value, 0
+        else:
+            pos = _skipped(key, pos, end, groups)
+    if groups:
+        raise MalformedError("a group in a descriptor has no end", offset=end)
+
+
+def _skipped(key: int, pos: int, end: int, groups: list[int]) -> int:
+    """Return the position after a field that descriptors do not have; ``groups`` are the open groups."""
+    wire = key & 7
+    if wire == START_GROUP:
+        groups.append(key >> 3)
+        if len(groups) > MAX_NESTING:
+            raise MalformedError("groups are nested too deep", offset=pos, wanted=MAX_NESTING)
+    elif wire == END_GROUP:
+        if not groups or groups.pop() != key >> 3:
+            raise MalformedError("a group ends in a descriptor that was never opened", offset=pos)
+    elif wire in (FIXED64, FIXED32):
+        size = 8 if wire == FIXED64 else 4
+        if size > end - pos:
+            raise MalformedError("a descriptor is cut short", offset=pos, wanted=size, got=end - pos)
+        return pos + size
+    else:
+        raise MalformedError("a descriptor has a field of an unknown wire type", offset=pos, got=wire)
+    return pos
+
+
+def last_field(data: bytes, span: Span, wanted: int) -> Span:
+    """Return the value of the last field with that tag; zeros if there is none."""
+    found = (0, 0)
+    for key, start, end in walk(data, *span):
+        if key == wanted:
+            found = (start, end)
+    return found
+
+
+def declared_name(data: bytes, start: int, end: int) -> str:
+    """Return the name (field 1) of what is declared at ``data[start:end]``."""
+    # Nearly always the first field, with a size of one byte.
+    if end - start > 2 and data[start] == 0x0A and (size := data[start + 1]) < 0x80 and size <= end - start - 2:
+        return identifier(data, start + 2, start + 2 + size)
+    return identifier(data, *last_field(data, (start, end), 0x0A), start)
+
+
+def identifier(data: bytes, start: int, end: int, offset: int | None = None) -> str:
+    """Return the name at ``data[start:end]``: ASCII letters, digits and underscores."""
+    name = data[start:end] if end - start <= MAX_NAME else b""
+    if not (name.isascii() and (text := name.decode()).isidentifier()):
+        raise MalformedError("a descriptor has no name, or an invalid one", offset=offset or start)
+    return text
+
+
+def qualified_name(data: bytes, start: int, end: int) -> str:
+    """Return the name at ``data[start:end]``: identifiers with dots between."""
+    name = data[start:end] if end - start <= MAX_NAME else b""
+    if not (name.isascii() and all(map(str.isidentifier, (text := name.decode()).split(".")))):
+        raise MalformedError("a descriptor has no name, or an invalid one", offset=start)
+    return text
+
+
+def type_reference(data: bytes, start: int, end: int) -> str:
+    """Return the name of a type at ``data[start:end]``; with a leading dot if it is the full name."""
+    if start != end and data[start] == 0x2E:
+        return "." + qualified_name(data, start + 1, end)
+    return qualified_name(data, start, end)
+
+
+def text_of(data: bytes, start: int, end: int, what: str) -> str:
+    """Return the UTF-8 text at ``data[start:end]``; ``what`` is the subject of the error."""
+    try:
+        return data[start:end].decode()
+    except UnicodeDecodeError as error:
+        raise MalformedError(f"{what} of a descriptor is not UTF-8", offset=start) from error
+
+
+def json_name_of(name: str) -> str:
+    """Return a field's default name in JSON: camel case."""
+    first, *others = name.split("_")
+    return first + "".join(part[:1].upper() + part[1:] for part in others)
+
+
+def signed(value: int, bits: int = 32) -> int:
+    """Return the int32 (or int64) that a varint encodes."""
+    value &= (1 << bits) - 1
+    return value - (value >> bits - 1 << bits)
+
+
+def nested_features(data: bytes, start: int, end: int, tag: int, features: Features) -> Features:
+    """Return ``features`` with the changes in the options at ``data[start:end]``, whose features have that tag."""
+    for key, begin, stop in walk(data, start, end):
+        if key == tag:
+            features = _changed(data, begin, stop, features)
+    return features
+
+
+def _changed(data: bytes, start: int, end: int, features: Features) -> Features:
+    changed = list(features)
+    for key, value, _ in walk(data, start, end):
+        if key in _FEATURES and value:
+            changed[_FEATURES[key]] = value
+    presence, enum, encoding, message = changed
+    return presence, enum, encoding, message
+
+
+def field_options(data: bytes, start: int, end: int, features: Features) -> tuple[Features, int]:
+    """Return the features of a field, and the encoding that its option ``packed`` requests (0: none)."""
+    explicit = 0
+    for key, begin, stop in walk(data, start, end):
+        if key == 0x10:  # packed
+            explicit = PACKED if begin else EXPANDED
+        elif key == _FIELD_FEATURES:
+            features = _changed(data, begin, stop, features)
+    return features, explicit

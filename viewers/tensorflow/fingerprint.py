@@ -56,8 +56,7 @@ def _finding(viewer: SavedModelViewer, reason: str, severity: Severity = Severit
 def _message(viewer: SavedModelViewer, wanted: int, producer: int) -> Iterator[Finding]:
     """Compare the message with its checksum."""
     from pparse.proto_splitter.canonical import Canonicalizer
-    from pparse.proto_splitter.chunk_hashes import chunked_checksum
-    from pparse.proto_splitter.fingerprint import PRODUCER_CHUNKED, PRODUCER_WHOLE, whole_checksum
+    from pparse.proto_splitter.fingerprint import PRODUCER_CHUNKED, PRODUCER_WHOLE, chunked_checksum, whole_checksum
     from pparse.proto_splitter.merge_chunks import ReadOptions
 
     session = viewer.extraction.session
