@@ -11,15 +11,15 @@ opcodes         the pickle goes on; its frames (protocol 4) end at the BUILD
 
 No opcode tells how long the bytes are: type and shape do. So the first reading of a pickle stops behind BUILD
 (`ArrayFinder`), and only where such a class was named before; later readings know the places:
-`pparse.parsers.pickle.between`.
+`pparse.parsers.pickle.reading`.
 """
 
 from __future__ import annotations
 
 from pparse.errors import PASSING, GapError, LimitError, PparseError, UnsupportedError
 from pparse.findings import Status
-from pparse.parsers.pickle.between import Arrays
 from pparse.parsers.pickle.decoder import Decoder
+from pparse.parsers.pickle.reading import Arrays
 from pparse.parsers.pickle.values import Call, Global
 
 TYPE_CHECKING = False

@@ -22,8 +22,7 @@ from pparse.findings import Finding, Status
 from pparse.parsers.pickle.decoder import Decoder
 from pparse.parsers.pickle.program import Program
 from pparse.parsers.pickle.values import Global
-from pparse.parsers.pytorch.element_types import storage_type
-from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
+from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor, storage_type
 from pparse.parsers.pytorch.storages import Checkpoint, Stored
 from pparse.parsers.tar.parser import TarParser
 from pparse.tensors.dtype import DTYPES
