@@ -273,8 +273,3 @@ class PyTorchLegacyParser(PickleParser, Checkpoint):
     def keys(self) -> Iterator[str]:
         """Yield the keys of the storages in the file."""
         return iter(self._places())
-
-    @property
-    def byteorder(self) -> str:
-        """Little: on other machines ``torch.save`` swapped the bytes (torch/csrc/serialization.cpp)."""
-        return "little"

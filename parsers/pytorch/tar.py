@@ -268,11 +268,6 @@ class PyTorchTarParser(TarParser, Checkpoint):
         """Yield the keys of the storages."""
         return iter(self._storages())
 
-    @property
-    def byteorder(self) -> str:
-        """Little: other machines could not read these files."""
-        return "little"
-
     # -- tensors -----------------------------------------------------------------------------------------------------
 
     def named(self, value: Persistent) -> StoredTensor | None:

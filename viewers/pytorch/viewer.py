@@ -13,7 +13,7 @@ from pparse.parsers.pytorch.rebuild import StoredTensor
 from pparse.parsers.pytorch.storages import Stored
 from pparse.parsers.pytorch.zip import PyTorchZipParser
 from pparse.viewers.pickle.make import HeldSpan
-from pparse.viewers.pickle.viewer import Doubts, PickleViewer
+from pparse.viewers.pickle.viewer import PickleViewer
 from pparse.viewers.pickle.walk import Walk
 
 TYPE_CHECKING = False
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from pparse.document.extraction import Extraction
     from pparse.parsers.pickle.parser import PickleParser
-    from pparse.parsers.pickle.values import Persistent
-    from pparse.parsers.pytorch.rebuild import StorageId
     from pparse.parsers.pytorch.storages import Checkpoint
     from pparse.parsers.pytorch.zip import Record
     from pparse.tensors.extent import Extent
@@ -133,7 +131,6 @@ class PyTorchViewer(PickleViewer):
     _sound: bool | None = None
     is_settled = False
     """Whether all checksums were compared, but for those that who reads the storages compares."""
-    _constant_doubts: Doubts | None = None
 
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
@@ -179,13 +176,9 @@ class PyTorchViewer(PickleViewer):
                 source = self.extraction.name
                 yield Finding("refused", reason, severity=Severity.WARNING, path=name, source=source)
 
-    def doubts_of(self, name: str) -> Doubts:
-        """Return what knows whether a tensor is doubtful: constants are named by a pickle of their own."""
-        if not name.startswith(f"{_CONSTANTS}.c"):
-            return self.doubts
-        if self._constant_doubts is None:
-            self._constant_doubts = Doubts(self, has_checksums=self.has_checksums, pickled=self.parser.constants)
-        return self._constant_doubts
+    def is_constant(self, name: str) -> bool:
+        """Return whether a tensor is a constant of code, by its name."""
+        return name.startswith(f"{_CONSTANTS}.c")
 
     def confirm(self, tensor: Tensor) -> None:
         """Compare the checksum of a small storage, too, before its bytes are returned."""
@@ -240,21 +233,3 @@ class PyTorchViewer(PickleViewer):
             severity = Severity.NOTE if extent.count else Severity.ERROR
             self.findings.add(Finding("unnamed-storage", reason, severity=severity, source=self.extraction.name))
         return extent
-
-    def stored(self, storage: StorageId) -> Stored | None:
-        """Return a storage; None if the file does not have it."""
-        return self.parser.stored(storage.key)
-
-    def named(self, value: Persistent) -> StoredTensor | None:
-        """Return the tensor that a persistent id means; None if it means none."""
-        return self.parser.named(value)
-
-    @property
-    def has_checksums(self) -> bool:
-        """Whether the format has checksums of the storages."""
-        return self.parser.has_checksums
-
-    @property
-    def byteorder(self) -> str:
-        """Byte order of the storages."""
-        return self.parser.byteorder
