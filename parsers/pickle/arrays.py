@@ -7,7 +7,7 @@ from math import prod
 from pparse.display.text import shorten
 from pparse.limits import count_words
 from pparse.parsers.pickle.joblib import WATCHED, order_of, wrapper_name
-from pparse.parsers.pickle.values import Call, Global
+from pparse.parsers.pickle.values import Call, Global, as_latin1, as_text
 from pparse.tensors.descr import ObjectsError, described
 
 TYPE_CHECKING = False
@@ -89,8 +89,7 @@ def _is_type(value: Any) -> bool:
 
 
 def _word(call: Call) -> Any:
-    word = call.args[0] if call.args else None
-    return word.decode("latin-1") if isinstance(word, bytes) else word
+    return as_text(call.args[0]) if call.args else None
 
 
 def _part(state: Any, number: int) -> Any:
@@ -118,7 +117,7 @@ def _unit(facts: Any) -> str | None:
     unit = facts[1] if isinstance(facts, tuple) and len(facts) == 2 else None
     if not isinstance(unit, tuple) or len(unit) < 2 or type(unit[1]) is not int:
         return None
-    name = unit[0].decode("latin-1") if isinstance(unit[0], bytes) else unit[0]
+    name = as_text(unit[0])
     if not isinstance(name, str) or not name.isalpha():
         return None
     return f"[{unit[1] if unit[1] != 1 else ''}{name}]"
@@ -171,9 +170,9 @@ class _Fields:
             kind, shape = _base_of(kind)
         if not _is_type(kind) or order_of(kind.state) is None:
             raise _NotReadError(f"the field {name!r} has no type")
-        words = [_text(name) if isinstance(name, str | bytes) else None]
+        words = [as_text(name) if isinstance(name, str | bytes) else None]
         if title is not None:
-            words.insert(0, _text(title) if isinstance(title, str | bytes) else None)
+            words.insert(0, as_text(title) if isinstance(title, str | bytes) else None)
         if None in words:
             raise _NotReadError("a name is no text")
         return kind, words[0] if len(words) == 1 else tuple(words), offset, shape
@@ -185,21 +184,14 @@ class _Fields:
         size *= prod(shape)
         if size > self.size - offset:
             raise _NotReadError(f"fields are larger than its {count_words(self.size, 'byte')}")
-        self._fill(offset)
+        self.fill(offset)
         self.form.append((label, form, shape) if shape else (label, form))
         self.end = offset + size
 
-    def close(self) -> None:
-        """Add what follows the last field."""
-        self._fill(self.size)
-
-    def _fill(self, end: int) -> None:
+    def fill(self, end: int) -> None:
+        """Add what lies between the last field and ``end``."""
         if end > self.end and not self._mask:  # masks have no padding
             self.form.append(("", f"|V{end - self.end}"))
-
-
-def _text(name: str | bytes) -> str:
-    return name.decode("latin-1") if isinstance(name, bytes) else name
 
 
 def _structure(call: Call, mask: bool) -> list[tuple[Any, ...]]:
@@ -220,7 +212,7 @@ def _structure(call: Call, mask: bool) -> list[tuple[Any, ...]]:
                 form, size = _field(kind)
                 top.add(label, offset, shape, _BOOL if mask else form, size)
             continue
-        top.close()
+        top.fill(top.size)
         stack.pop()
         if not stack:
             return top.form
@@ -282,19 +274,13 @@ MASKED_MASK: Final = 5
 class Array:
     """A numpy array, as its pickle describes it."""
 
-    __slots__ = ("big_endian", "content", "doubt", "dtype", "fortran", "objects", "place", "reason", "shape", "what")
+    __slots__ = ("content", "doubt", "fortran", "objects", "place", "shape", "type")
 
-    def __init__(self, shape: tuple[int, ...], what: str) -> None:
+    def __init__(self, shape: tuple[int, ...], type: Described) -> None:
         self.shape = shape
         """Length of each dimension."""
-        self.what = what
-        """numpy's word for the type of the elements, such as ``f4``."""
-        self.dtype: str | None = None
-        """The same as `pparse.tensors.DType.of` takes it; None: it cannot be read."""
-        self.reason = ""
-        """Why elements of this type cannot be read."""
-        self.big_endian = False
-        """Whether the elements are stored with the highest byte first."""
+        self.type = type
+        """What the elements are."""
         self.fortran = False
         """Whether the first dimension runs fastest."""
         self.content: bytes | None = None
@@ -311,11 +297,9 @@ def array_of(call: Call) -> Array | None:
     """Return the array that ``call`` would make; None if it would make none, or one that is not described."""
     name = call.name
     if name in _RECONSTRUCT:
-        state = call.state
-        if isinstance(state, tuple) and len(state) == 5:
-            return _array(state[1], state[2], bool(state[3]), state[4])
-        if isinstance(state, tuple) and len(state) == 4:
-            return _array(state[0], state[1], bool(state[2]), state[3])
+        if isinstance(call.state, tuple) and len(call.state) in (4, 5):  # without a version, or with one
+            shape, dtype, fortran, content = call.state[-4:]
+            return _array(shape, dtype, bool(fortran), content)
     elif name in _FROM_BUFFER and isinstance(call.args, tuple) and len(call.args) == 4:
         content, dtype, shape, order = call.args
         return _array(shape, dtype, order in ("F", "f"), content) if call.state is None else None
@@ -375,17 +359,13 @@ def _array(shape: Any, dtype: Any, fortran: bool, content: Any, *, mask: bool = 
     known = described_type(dtype, mask=mask)
     if known is None:
         return None
-    found = Array(shape, known.what)
-    found.dtype, found.big_endian, found.reason = known.dtype, known.big_endian, known.reason
+    found = Array(shape, known)
     found.fortran = fortran and len(shape) > 1
     if isinstance(content, list):
-        found.objects = content if len(content) == prod(shape) else None
-        return found if found.objects is not None else None
+        found.objects = content
+        return found if len(content) == prod(shape) else None
     if isinstance(content, str):  # protocols 0 to 2, and Python 2: a character for each byte
-        try:
-            content = content.encode("latin-1")
-        except UnicodeEncodeError:
-            return None
+        content = as_latin1(content)
     if not isinstance(content, bytes | bytearray):
         return None
     found.content = bytes(content)

@@ -10,7 +10,7 @@ from pparse.errors import LimitError, MalformedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import Any, Final
 
     from pparse.parsers.pickle.reading import RawArray
@@ -146,10 +146,10 @@ def as_set(items: Iterable[Any], into: set[Any]) -> set[Any]:
 
 def plain_result(name: str, args: Any) -> Any:
     """Return what a call would return if that is plain data, else None. ``name`` is that of the global, in full."""
-    maker = _MAKERS.get(name)
-    if maker is None or type(args) is not tuple:
+    maker, least, most = _MAKERS.get(name, (None, 0, 0))
+    if maker is None or type(args) is not tuple or not least <= len(args) <= most:
         return None
-    return maker(*args) if len(args) in _ARITY[maker] else None
+    return maker(*args)
 
 
 def _set(items: Any = ()) -> Any:
@@ -164,10 +164,23 @@ def _encode(text: Any, encoding: Any = "latin1") -> Any:
     """Bytes as protocols 0 to 2 write them: text of the characters 0 to 255."""
     if type(text) is not str or encoding not in ("latin1", "latin-1", "iso-8859-1"):
         return None
+    content = as_latin1(text)
+    if content is None:
+        raise MalformedError("bytes are written as text with characters above 255")
+    return content
+
+
+def as_latin1(text: str) -> bytes | None:
+    """Return the bytes that ``text`` has, a character each; None if a character is above 255."""
     try:
         return text.encode("latin-1")
-    except UnicodeEncodeError as error:
-        raise MalformedError("bytes are written as text with characters above 255") from error
+    except UnicodeEncodeError:
+        return None
+
+
+def as_text(word: Any) -> Any:
+    """Return a word that Python 2 wrote as bytes as a text; anything else as it is."""
+    return word.decode("latin-1") if isinstance(word, bytes) else word
 
 
 def _bytes(content: Any = b"") -> Any:
@@ -199,29 +212,21 @@ def _ordered(pairs: Any = ()) -> Any:
     return made
 
 
-_MAKERS: Final = {
-    "_codecs.encode": _encode,
-    "collections.OrderedDict": _ordered,
+# What makes the results, and how many arguments it takes at least and at most.
+_MAKERS: Final[dict[str, tuple[Callable[..., Any] | None, int, int]]] = {
+    "_codecs.encode": (_encode, 1, 2),
+    "collections.OrderedDict": (_ordered, 0, 1),
     **{
         f"{module}.{name}": maker
         for module in ("builtins", "__builtin__")
-        for name, maker in (
-            ("set", _set),
-            ("frozenset", _frozenset),
-            ("bytes", _bytes),
-            ("bytearray", _bytearray),
-            ("complex", _complex),
-        )
+        for name, maker in {
+            "set": (_set, 0, 1),
+            "frozenset": (_frozenset, 0, 1),
+            "bytes": (_bytes, 0, 1),
+            "bytearray": (_bytearray, 0, 2),
+            "complex": (_complex, 1, 2),
+        }.items()
     },
-}
-_ARITY: Final = {
-    _encode: (1, 2),
-    _ordered: (0, 1),
-    _set: (0, 1),
-    _frozenset: (0, 1),
-    _bytes: (0, 1),
-    _bytearray: (0, 1, 2),
-    _complex: (1, 2),
 }
 
 

@@ -235,15 +235,20 @@ class TensorMaker:
 
     def of_numpy(self, name: str, array: Array, wanted: str | None = None) -> Tensor:
         """Return a numpy array, whose bytes are in the pickle; ``wanted``: the type that it is to have."""
-        if wanted is not None and array.dtype is not None and array.content is not None and array.dtype[0] != "[":
+        if (
+            wanted is not None
+            and array.type.dtype is not None
+            and array.content is not None
+            and array.type.dtype[0] != "["
+        ):
             array = _as_type(array, wanted)
-        if array.dtype is None or (array.content is None and array.place is None):
-            reason = array.reason or f"of the type {array.what} of numpy there are no elements"
-            return self.unreadable(name, "unknown-type", reason, array.shape, None, array.what)
+        if array.type.dtype is None or (array.content is None and array.place is None):
+            reason = array.type.reason or f"of the type {array.type.what} of numpy there are no elements"
+            return self.unreadable(name, "unknown-type", reason, array.shape, None, array.type.what)
         try:
-            dtype = DType.of(array.dtype)
+            dtype = DType.of(array.type.dtype)
         except ValueError as error:
-            return self.unreadable(name, "unknown-type", str(error), array.shape, None, array.what)
+            return self.unreadable(name, "unknown-type", str(error), array.shape, None, array.type.what)
         distance, strides = dtype.itemsize, []
         for length in array.shape if array.fortran else ():
             strides.append(distance)
@@ -256,9 +261,9 @@ class TensorMaker:
             dtype,
             array.shape,
             (span,),
-            stored_dtype=array.what,
+            stored_dtype=array.type.what,
             strides=tuple(strides) if array.fortran else None,
-            byteorder="big" if array.big_endian and dtype.itemsize > 1 else "little",
+            byteorder="big" if array.type.big_endian and dtype.itemsize > 1 else "little",
             owner=self._owner,
         )
         meant = made.size * dtype.itemsize
@@ -289,12 +294,12 @@ def _as_type(array: Array, wanted: str) -> Array:
     """Return an array with its elements as another type, as torch makes them."""
     import numpy as np
 
-    source = np.dtype(array.dtype).newbyteorder(">" if array.big_endian else "<")
+    source = np.dtype(array.type.dtype).newbyteorder(">" if array.type.big_endian else "<")
     target = DTYPES.get(wanted)
     if target is None or len(array.content or b"") % source.itemsize:
         return array
-    changed = type(array)(array.shape, array.what)
-    changed.dtype, changed.fortran = wanted, array.fortran
+    changed = type(array)(array.shape, type(array.type)(array.type.what, wanted))
+    changed.fortran = array.fortran
     changed.content = np.frombuffer(array.content or b"", source).astype(target.numpy).tobytes()
     return changed
 

@@ -364,10 +364,10 @@ def _number(scalar: Array) -> Any:
     import numpy as np
 
     try:
-        dtype = np.dtype(scalar.dtype).newbyteorder(">" if scalar.big_endian else "<")
+        dtype = np.dtype(scalar.type.dtype).newbyteorder(">" if scalar.type.big_endian else "<")
         value = np.frombuffer(scalar.content or b"", dtype, 1)[0].item()
     except (TypeError, ValueError):
-        return f"<{scalar.what}>"
+        return f"<{scalar.type.what}>"
     return value if isinstance(value, str | int | float) else str(value)
 
 

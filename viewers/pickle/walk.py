@@ -16,7 +16,7 @@ from pparse.findings import Status
 from pparse.parsers.pickle.arrays import MASKED_CONTENT, MASKED_MASK, SCALARS, Array, array_of, masked_of
 from pparse.parsers.pickle.contents import payload
 from pparse.parsers.pickle.joblib import file_beside
-from pparse.parsers.pickle.values import Call, Ordered, Persistent
+from pparse.parsers.pickle.values import Call, Ordered, Persistent, as_latin1
 from pparse.parsers.pytorch.rebuild import (
     FROM_BYTES,
     Beside,
@@ -89,14 +89,6 @@ class TextBytes(DerivedData):
         self._content = None
 
 
-def as_latin1(text: str) -> bytes | None:
-    """Return the bytes that ``text`` has, a character each; None if a character is above 255."""
-    try:
-        return text.encode("latin-1")
-    except UnicodeEncodeError:
-        return None
-
-
 def large_array(node: Node) -> Array | MaskedArray | None:
     """Return the array that a large ``call`` would make; None if it would make none, or what it says cannot be read."""
     try:
@@ -157,7 +149,7 @@ def large_objects(parts: list[Node]) -> Node | None:
 
 def _size_of(array: Array) -> int:
     try:
-        return prod(array.shape) * DType.of(array.dtype or "").itemsize
+        return prod(array.shape) * DType.of(array.type.dtype or "").itemsize
     except ValueError:
         return 0
 
