@@ -6,8 +6,7 @@ import datetime
 import pickle
 from collections import Counter, deque
 
-from pparse.parsers.pickle.values import Call, Global
-from pparse.parsers.pickle.words import call_words
+from pparse.parsers.pickle.values import Call, Global, call_words
 from tests.rows import rows
 
 

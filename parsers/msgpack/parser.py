@@ -26,9 +26,7 @@ from pparse.data.trailing_bytes import trailing_severity
 from pparse.data.utf8 import find_not_utf8
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError
 from pparse.findings import Finding, Status
-from pparse.kernels.msgpack_skip import NEVER, WIDTHS, children, skip
-from pparse.parsers.msgpack.check import is_sound
-from pparse.parsers.msgpack.match import confidence
+from pparse.kernels.msgpack_skip import NEVER, WIDTHS, children, skip, sound
 from pparse.parsers.msgpack.values import (
     CONSTANTS,
     LONGEST_TIME,
@@ -56,6 +54,125 @@ if TYPE_CHECKING:
     from pparse.tree.node import Node
     from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
+
+
+# -- Recognising MessagePack, which has no magic: a map whose keys are texts, or an array of such maps -----------------
+
+HEAD: Final = 4 << 10
+# Bytes of keys, with their heads, that do not come about by chance.
+_ENOUGH: Final = 8
+_MOST_VALUES: Final = 200
+
+
+def confidence(excerpt: Excerpt) -> Confidence:
+    """Return LIKELY if the first bytes are those of a map with text keys, or of an array of such maps."""
+    raw = excerpt.head(HEAD)
+    if not raw or (kind := container(raw[0])) is None:
+        return Confidence.NO
+    found, ends = _text_of_keys(raw)
+    is_whole = ends is not None and ends == excerpt.size
+    if kind == "array" and found < _ENOUGH:
+        return Confidence.NO
+    return Confidence.LIKELY if found >= _ENOUGH or (found and is_whole) else Confidence.NO
+
+
+def _text_of_keys(raw: bytes) -> tuple[int, int | None]:
+    """Return how many bytes of keys are texts, and where the first value ends, if that is in ``raw``.
+
+    Looks at the keys of all maps that begin in ``raw``; 0 if the first is no text, or one has odd characters.
+    """
+    found = at = 0
+    open_maps: list[list[int]] = []  # values still to come, and whether it is a map
+    for _ in range(_MOST_VALUES):
+        try:
+            while open_maps and not open_maps[-1][0]:
+                open_maps.pop()
+            if at and not open_maps:
+                return found, at
+            if open_maps:
+                level = open_maps[-1]
+                level[0] -= 1
+                is_key = level[1] and level[0] % 2
+            else:
+                is_key = 0
+            code = raw[at]
+            kind = container(code)
+            if is_key:
+                key, behind = decode(raw, at)
+                if isinstance(key, str) and key.isprintable():
+                    found += behind - at
+                elif not found or isinstance(key, str):
+                    return 0, None
+                at = behind
+            elif kind is not None:
+                number, at = head(raw, at)
+                open_maps.append([number if kind == "array" else 2 * number, kind == "map"])
+            else:
+                at = _behind(raw, at)
+        except (EndOfDataError, IndexError):
+            break
+        except MalformedError:
+            return 0, None
+    return found, None
+
+
+def _behind(raw: bytes, at: int) -> int:
+    from pparse.kernels.msgpack_skip import NEVER, skip
+
+    behind, pending = skip(raw, at, 1, len(raw))
+    if pending and raw[at] == NEVER:
+        raise MalformedError("there is no type 0xc1", offset=at)
+    if pending:
+        raise EndOfDataError("the value goes on", offset=at)
+    return behind
+
+
+# -- Checking all texts and times of a MessagePack document in one pass, without making nodes --------------------------
+
+_BLOCK: Final = 128 << 10
+# The longest head of a value, and a timestamp in full.
+_LONGEST: Final = 32
+
+
+def is_sound(root: Node) -> bool:
+    """Say whether all texts below ``root``, which is whole, are UTF-8, and all timestamps are good; reads everything.
+
+    False also where a gap hinders it.
+    """
+    session, data = root.extraction.session, root.extraction.data
+    at, end = root.start, root.end or 0
+    pending = 1 << 62 if root.kind == "stream" else 1
+    with session.budget.charge(2 * _BLOCK, "checking texts"):
+        while pending and at < end:
+            session.check_cancelled()
+            try:
+                block = data.pread(at, min(_BLOCK, end - at))
+                pos, pending = _look_at(root, block, at, pending)
+            except (MalformedError, EndOfDataError, GapError):
+                return False
+            if not pos:
+                return False  # a gap is in the way
+            at += pos
+    return True
+
+
+def _look_at(root: Node, block: bytes, base: int, pending: int) -> tuple[int, int]:
+    """Look at the values in ``block``, which begins at offset ``base``; return where the next one begins in it, and how
+    many are left. Raises `MalformedError` if one is not sound."""
+    pos = 0
+    while True:
+        pos, pending = sound(block, pos, pending)
+        if not pending or pos >= len(block) or (pos and len(block) - pos < _LONGEST):
+            return pos, pending
+        if not is_text(block[pos]):
+            pos = decode(block, pos)[1]
+        else:
+            count, start = head(block, pos)
+            if find_not_utf8(root.extraction.data, base + start, base + start + count) is not None:
+                raise MalformedError("the text is not UTF-8", offset=base + start)
+            pos = start + count
+        pending -= 1
+
 
 # Larger containers are read by themselves, and their indexes kept.
 _SMALL: Final = 4 << 10

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from array import array
 
+from pparse.data.utf8 import find_not_utf8
+from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, UnsupportedError
 from pparse.kernels.pickle_scan import MARK, Scan, ends_of
 from pparse.parsers.pickle.reading import Stop
 
@@ -12,13 +14,15 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.parsers.pickle.program import Program
-    from pparse.parsers.pickle.reading import Reading
     from pparse.tree.index import ChildIndex
 
     Part = tuple[int, int]
+    from collections.abc import Sequence
+
+    from pparse.data.base import Data
 
 # The opcodes that take all above a mark which lies before the bytes that are read again.
-_TAKERS: Final = frozenset(b"eu\x90tld\x91")
+_TAKERS: Final = (b"e", b"u", b"\x90", b"t", b"l", b"d", b"\x91")
 _PAIRS: Final = (b"u", b"d")
 _WITHOUT_PAIRS: Final = frozenset(("list", "tuple", "set", "frozenset"))
 
@@ -41,11 +45,7 @@ class Contents:
         self.wrong: tuple[int, str] | None = None
         """Offset of the first opcode that put something into it that does not belong there, and what."""
         reading = program.reading(start, self.state)
-        self.stop = reading.run(end, program.known_end, program.jumps(start, end), after=self._after_block)
-        """Why reading ended: END if all is whole."""
-        self._take()
-
-    def _after_block(self, reading: Reading) -> None:
+        reading.run(end, program.known_end, program.jumps(start, end), after=lambda _: self._take())
         self._take()
 
     def _take(self) -> None:
@@ -64,11 +64,9 @@ class Contents:
                 del state.items[before[0] :], state.pairs[before[1] :]
                 break
             if items > before[0]:
-                first = state.items[before[0]] >> 8
-                self.items = (self.items[0] if self.items else first, at + 1)
+                self.items = (self.items[0] if self.items else state.items[before[0]] >> 8), at + 1
             if pairs > before[1]:
-                first = state.pairs[before[1]] >> 8
-                self.pairs = (self.pairs[0] if self.pairs else first, at + 1)
+                self.pairs = (self.pairs[0] if self.pairs else state.pairs[before[1]] >> 8), at + 1
             before = items, pairs
         if self._index is not None:
             found = state.pairs[::2] if self._as_pairs else state.items
@@ -86,11 +84,6 @@ class Contents:
             self.wrong = at, "items are put into a dict"
         elif pairs and self._kind in _WITHOUT_PAIRS:
             self.wrong = at, f"pairs are put into a {self._kind}"
-
-    @property
-    def left(self) -> list[int]:
-        """The slots that no opcode took, where the pickle is cut: the value itself first."""
-        return self.state.slots
 
 
 def group(program: Program, start: int, end: int, *, paired: bool) -> list[Part]:
@@ -113,8 +106,9 @@ def group(program: Program, start: int, end: int, *, paired: bool) -> list[Part]
         state.pairs.clear()
         state.cuts.clear()
         left = state.slots[1:]
-        if stop is Stop.UNDERFLOW and not state.marks and program.data.pread(reading.pos, 1)[:1] in _TAKER_BYTES:
-            if paired == (program.data.pread(reading.pos, 1) in _PAIRS):
+        taker = program.data.pread(reading.pos, 1) if stop is Stop.UNDERFLOW and not state.marks else b""
+        if taker in _TAKERS:
+            if paired == (taker in _PAIRS):
                 found += ends_of(left, reading.pos)
             del state.slots[1:]
             reading.pos += 1
@@ -124,4 +118,121 @@ def group(program: Program, start: int, end: int, *, paired: bool) -> list[Part]
         return found + ends_of(left, min(end, reading.pos))
 
 
-_TAKER_BYTES: Final = frozenset(bytes([opcode]) for opcode in _TAKERS)
+# -- What becomes of the stack of a pickle that is cut: which values on it were about to be put into which -------------
+
+# Above the value itself lie values and marks, in the order of the pickle. Of those that are next to each other, the
+# opcodes behind the cut would have told whether the second goes into the first. What picklers write is assumed: a
+# value that can be filled, and is not yet (`Program.closed`), is filled with one value at once, or with those above a
+# mark.
+
+# What can be filled, by the opcode that made it: lists and sets, dicts, objects.
+FILLED: Final = frozenset(b"]l}d\x8fR\x81\x92oi")
+# What cannot be a key: lists, sets, dicts, also those that are filled (`Program.closed`).
+_NO_KEYS: Final = frozenset(b"]l}d\x8f\xff")
+_DICTS: Final = frozenset(b"}d")
+_BEGIN_CALLS: Final = frozenset(b"c\x93")
+_CALLABLE: Final = frozenset(b"c\x93hjg")
+# Texts may be parts of the name of a global; what is named again may be one, or its name.
+NAMES: Final = frozenset(b"XV\x8c\x8dhjg")
+_BECOMING: Final = FILLED | _BEGIN_CALLS | NAMES | {MARK}
+
+
+def contents(slots: list[int]) -> list[int]:
+    """Return what lies on the stack above the value itself, if the value can be filled; else all."""
+    if not slots or slots[0] & 0xFF not in FILLED:
+        return slots
+    above = slots[1:]
+    return above[1:] if above and above[0] & 0xFF == MARK else above
+
+
+def open_from(slots: Sequence[int], *, paired: bool) -> int:
+    """Return the number of the slot that begins the one value that is not finished; how many slots there are, if all
+    are. ``paired``: keys and values by turns; a key is finished."""
+    if paired:  # what cannot be a key is a further part of the value before it: of a tuple
+        odd = next((nth for nth in range(2, len(slots), 2) if slots[nth] & 0xFF in _NO_KEYS), None)
+        if odd is not None:
+            return min(odd - 1, open_from(slots[:odd], paired=True))
+    last = len(slots) - 1
+    number = next((nth for nth, slot in enumerate(slots) if slot & 0xFF == MARK), last)
+    found = len(slots)
+    if number < last or (number == last and last >= 0 and _may_become_more(slots[last])):
+        found = number
+    # A call has its callable first, and of its arguments at most three are not yet in a tuple.
+    for early in range(max(0, last - 3), number):
+        if slots[early] & 0xFF in _CALLABLE:
+            number = early
+            found = number if _is_place(number, paired=paired) else found
+            break
+    # What stands before it may be what it is put into, and so on; or the first part of a name or call.
+    while number > 0:
+        step = _step_back(slots, number)
+        if not step:
+            break
+        number -= step
+        if _is_place(number, paired=paired):
+            found = number
+    return found
+
+
+def _step_back(slots: Sequence[int], number: int) -> int:
+    """Return how many slots before slot ``number`` the value begins that this one may be put into; 0: none."""
+    before = slots[number - 1] & 0xFF
+    if before in _BEGIN_CALLS or before in FILLED - _DICTS:
+        return 1
+    if before in _CALLABLE and slots[number] & 0xFF == MARK:
+        return 1
+    if number > 1 and slots[number - 2] & 0xFF in _DICTS:
+        return 2
+    if before in _DICTS or (before in NAMES and slots[number] & 0xFF in NAMES):
+        return 1
+    return 0
+
+
+def _may_become_more(slot: int) -> bool:
+    """Tell whether later opcodes may make something else of a value: fill it, call it, or take it for a name."""
+    return slot & 0xFF in _BECOMING
+
+
+def _is_place(number: int, *, paired: bool) -> bool:
+    """Tell whether a value may stand there: keys are finished."""
+    return not paired or number % 2 == 1
+
+
+# -- Where the bytes of a counted value lie, behind its opcode and length ----------------------------------------------
+
+# Texts up to this many bytes are decoded, with all that was loaded and dropped behind them.
+_DECODED: Final = 1 << 20
+# A text of Python 2, which may have any bytes.
+_OLD_TEXT: Final = b"T"
+# Width of the length, by opcode (pickletools.py).
+_WIDTHS: Final = {
+    **dict.fromkeys(b"\x8cCU", 1),
+    **dict.fromkeys(b"XBT", 4),
+    **dict.fromkeys(b"\x8d\x8e\x96", 8),
+}
+
+
+def payload(data: Data, start: int, end: int) -> tuple[int, int] | None:
+    """Return begin and end of the bytes of the text or bytes whose opcode is at ``start``; None for other values."""
+    head = data.pread(start, min(9, end - start))
+    width = _WIDTHS.get(head[0]) if head else None
+    if width is None or len(head) <= width:
+        return None
+    size = int.from_bytes(head[1 : 1 + width], "little")
+    begin = start + 1 + width
+    return (begin, begin + size) if size <= end - begin else None
+
+
+def fault_in(program: Program, start: int, end: int) -> MalformedError | None:
+    """Return what is wrong with the text or global ``[start, end)``; of longer ones, where a text stops being UTF-8."""
+    try:
+        if end - start <= _DECODED:
+            program.decoder.decode(start, end)
+            return None
+        place = None if program.data.pread(start, 1) == _OLD_TEXT else payload(program.data, start, end)
+        at = None if place is None else find_not_utf8(program.data, *place, "surrogatepass")
+    except MalformedError as error:
+        return error
+    except (LimitError, UnsupportedError, EndOfDataError, GapError):
+        return None  # what is lost is told of what lies around it
+    return None if at is None else MalformedError("the text is not UTF-8", offset=at)

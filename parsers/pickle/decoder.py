@@ -7,7 +7,7 @@ those memoized before is made of theirs, each once, without recursion.
 from __future__ import annotations
 
 from codecs import escape_decode
-from struct import unpack_from
+from struct import unpack
 from warnings import catch_warnings, simplefilter
 
 from pparse.errors import LimitError, MalformedError, UnsupportedError
@@ -30,8 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Final
 
-    from pparse.parsers.pickle.between import Arrays
     from pparse.parsers.pickle.program import Program
+
+    # Does what the opcode at a place says, and returns where the next one is; None: it has no argument.
+    Handler = Callable[["_Frame", int], int | None]
+    from pparse.parsers.pickle.reading import Arrays
 
 # How often a value may need another one first.
 _MOST_FRAMES: Final = 1_000
@@ -69,10 +72,6 @@ class Decoder:
         self._size = window
         self._window = (0, b"")
         self._objects: dict[int, Any] = {}  # what was memoized, by number in order
-
-    def forget(self) -> None:
-        """Drop what was kept of values that are named more than once."""
-        self._objects.clear()
 
     def peek(self, start: int, end: int) -> bytes:
         """Return bytes of the pickle, fewer if some are lost: what is looked for need not reach that far."""
@@ -221,7 +220,9 @@ def _run(frame: _Frame, objects: dict[int, Any], program: Program) -> int | None
                 i += 1
             else:
                 handler = handlers.get(op)
-                i = handler(frame, i) if handler is not None else _unknown(op)
+                if handler is None:
+                    raise MalformedError(f"there is no opcode {op:#04x}")
+                i = handler(frame, i) or i + 1
             if i > end:
                 raise MalformedError("an opcode goes beyond its value", offset=frame.base + i)
     except MalformedError as error:
@@ -235,10 +236,6 @@ def _run(frame: _Frame, objects: dict[int, Any], program: Program) -> int | None
     return None
 
 
-def _unknown(op: int) -> int:
-    raise MalformedError(f"there is no opcode {op:#04x}")
-
-
 def _popped(frame: _Frame) -> list[Any]:
     """Take what lies above the topmost mark from the stack."""
     mark = frame.marks.pop()
@@ -249,31 +246,19 @@ def _popped(frame: _Frame) -> list[Any]:
     return taken
 
 
-def _constant(value: Any) -> Callable[[_Frame, int], int]:
+def _new(make: Callable[[], Any]) -> Handler:
+    return lambda frame, _: frame.stack.append(make())
+
+
+def _fixed(size: int, make: Callable[[bytes], Any]) -> Handler:
     def push(frame: _Frame, i: int) -> int:
-        frame.stack.append(value)
-        return i + 1
-
-    return push
-
-
-def _new(make: Callable[[], Any]) -> Callable[[_Frame, int], int]:
-    def push(frame: _Frame, i: int) -> int:
-        frame.stack.append(make())
-        return i + 1
-
-    return push
-
-
-def _number(layout: str, size: int) -> Callable[[_Frame, int], int]:
-    def push(frame: _Frame, i: int) -> int:
-        frame.stack.append(unpack_from(layout, frame.buf, i + 1)[0])
+        frame.stack.append(make(frame.buf[i + 1 : i + 1 + size]))
         return i + 1 + size
 
     return push
 
 
-def _counted(width: int, make: Callable[[bytes], Any]) -> Callable[[_Frame, int], int]:
+def _counted(width: int, make: Callable[[bytes], Any]) -> Handler:
     def push(frame: _Frame, i: int) -> int:
         begin = i + 1 + width
         size = int.from_bytes(frame.buf[i + 1 : begin], "little")
@@ -294,11 +279,15 @@ def _old_text(raw: bytes) -> str | bytes:
     return raw.decode("ascii") if raw.isascii() else raw
 
 
+def _unsigned(raw: bytes) -> int:
+    return int.from_bytes(raw, "little")
+
+
 def _long(raw: bytes) -> int:
     return int.from_bytes(raw, "little", signed=True)
 
 
-def _line(make: Callable[[bytes], Any]) -> Callable[[_Frame, int], int]:
+def _line(make: Callable[[bytes], Any]) -> Handler:
     def push(frame: _Frame, i: int) -> int:
         end = frame.buf.index(b"\n", i)
         frame.stack.append(make(frame.buf[i + 1 : end]))
@@ -334,41 +323,34 @@ def _raw_text(raw: bytes) -> str:
     return str(raw, "raw-unicode-escape")
 
 
-def _tuple_of(count: int) -> Callable[[_Frame, int], int]:
-    def make(frame: _Frame, i: int) -> int:
+def _tuple_of(count: int) -> Handler:
+    def make(frame: _Frame, _: int) -> None:
         if len(frame.stack) < count:
             raise IndexError
         frame.stack[-count:] = [tuple(frame.stack[-count:])]
-        return i + 1
 
     return make
 
 
-def _make_of(make: Callable[[list[Any]], Any]) -> Callable[[_Frame, int], int]:
-    def made(frame: _Frame, i: int) -> int:
+def _make_of(make: Callable[[list[Any]], Any]) -> Handler:
+    def made(frame: _Frame, _: int) -> None:
         frame.stack.append(make(_popped(frame)))
-        return i + 1
 
     return made
 
 
-def _dict_of(items: list[Any]) -> dict[Any, Any]:
-    made: dict[Any, Any] = {}
-    _set_pairs(made, items)
-    return made
-
-
-def _set_pairs(target: Any, items: list[Any]) -> None:
+def _set_pairs(target: Any, items: list[Any]) -> Any:
     if len(items) % 2:
         raise MalformedError("a key has no value")
     if isinstance(target, Call):
         target.pairs.extend(zip(items[::2], items[1::2], strict=True))
-        return
+        return target
     if not isinstance(target, dict):
         raise MalformedError(f"pairs are put into a {type(target).__name__}")
     for key, value in zip(items[::2], items[1::2], strict=True):
         check_key(key)
         target[key] = value
+    return target
 
 
 def _add_items(target: Any, items: list[Any]) -> None:
@@ -382,36 +364,31 @@ def _add_items(target: Any, items: list[Any]) -> None:
         raise MalformedError(f"items are put into a {type(target).__name__}")
 
 
-def _setitems(frame: _Frame, i: int) -> int:
+def _setitems(frame: _Frame, _: int) -> None:
     items = _popped(frame)
     _set_pairs(frame.stack[-1], items)
-    return i + 1
 
 
-def _setitem(frame: _Frame, i: int) -> int:
+def _setitem(frame: _Frame, _: int) -> None:
     items = frame.stack[-2:]
     target = frame.stack[-3]
     del frame.stack[-2:]
     _set_pairs(target, items)
-    return i + 1
 
 
-def _appends(frame: _Frame, i: int) -> int:
+def _appends(frame: _Frame, _: int) -> None:
     items = _popped(frame)
     _add_items(frame.stack[-1], items)
-    return i + 1
 
 
-def _append(frame: _Frame, i: int) -> int:
+def _append(frame: _Frame, _: int) -> None:
     item = frame.stack.pop()
     _add_items(frame.stack[-1], [item])
-    return i + 1
 
 
-def _reduce(frame: _Frame, i: int) -> int:
+def _reduce(frame: _Frame, i: int) -> None:
     args = frame.stack.pop()
     frame.stack[-1] = _called(frame.stack[-1], args, frame, i)
-    return i + 1
 
 
 def _called(target: Any, args: Any, frame: _Frame, i: int) -> Any:
@@ -419,14 +396,13 @@ def _called(target: Any, args: Any, frame: _Frame, i: int) -> Any:
     return made if made is not None else Call(target, args, start=frame.base + i)
 
 
-def _newobj_ex(frame: _Frame, i: int) -> int:
+def _newobj_ex(frame: _Frame, i: int) -> None:
     kwargs = frame.stack.pop()
     args = frame.stack.pop()
     frame.stack[-1] = Call(frame.stack[-1], args, kwargs, start=frame.base + i)
-    return i + 1
 
 
-def _build(frame: _Frame, i: int) -> int:
+def _build(frame: _Frame, i: int) -> None:
     state = frame.stack.pop()
     target = frame.stack[-1]
     if not isinstance(target, Call | Ordered):
@@ -438,7 +414,6 @@ def _build(frame: _Frame, i: int) -> int:
     if number is not None and frame.arrays is not None and isinstance(target, Call):
         target.array = frame.arrays.array(number)
         frame.base = target.array.end - i - 1
-    return i + 1
 
 
 def _global(frame: _Frame, i: int) -> int:
@@ -449,13 +424,12 @@ def _global(frame: _Frame, i: int) -> int:
     return end + 1
 
 
-def _stack_global(frame: _Frame, i: int) -> int:
+def _stack_global(frame: _Frame, _: int) -> None:
     name = frame.stack.pop()
     module = frame.stack.pop()
     if type(name) is not str or type(module) is not str:
         raise MalformedError("a global is named by something that is no text")
     frame.stack.append(Global(module, name))
-    return i + 1
 
 
 def _inst(frame: _Frame, i: int) -> int:
@@ -465,51 +439,42 @@ def _inst(frame: _Frame, i: int) -> int:
     return end
 
 
-def _obj(frame: _Frame, i: int) -> int:
+def _obj(frame: _Frame, i: int) -> None:
     target, *args = _popped(frame)
     frame.stack.append(_called(target, tuple(args), frame, i))
-    return i + 1
 
 
-def _persistent(frame: _Frame, i: int) -> int:
+def _persistent(frame: _Frame, _: int) -> None:
     frame.stack[-1] = Persistent(frame.stack[-1])
-    return i + 1
 
 
-def _pop(frame: _Frame, i: int) -> int:
+def _pop(frame: _Frame, _: int) -> None:
     if frame.marks and frame.marks[-1] == len(frame.stack):
         frame.marks.pop()
     else:
         frame.stack.pop()
-    return i + 1
 
 
-def _pop_mark(frame: _Frame, i: int) -> int:
+def _pop_mark(frame: _Frame, _: int) -> None:
     _popped(frame)
-    return i + 1
 
 
-def _dup(frame: _Frame, i: int) -> int:
-    frame.stack.append(frame.stack[-1])
-    return i + 1
+def _skip(count: int) -> Handler:
+    return lambda _, i: i + count
 
 
-def _skip(count: int) -> Callable[[_Frame, int], int]:
-    return lambda _frame, i: i + count
-
-
-_HANDLERS: Final[dict[int, Callable[[_Frame, int], int]]] = {
-    0x4E: _constant(None),
-    0x88: _constant(True),
-    0x89: _constant(False),
-    0x29: _constant(()),
+_HANDLERS: Final[dict[int, Handler]] = {
+    0x4E: _new(lambda: None),
+    0x88: _new(lambda: True),
+    0x89: _new(lambda: False),
+    0x29: _new(lambda: ()),
     0x5D: _new(list),
     0x7D: _new(dict),
     0x8F: _new(set),
     0x97: _new(OutOfBand),
-    0x4D: _number("<H", 2),
-    0x4A: _number("<i", 4),
-    0x47: _number(">d", 8),
+    0x4D: _fixed(2, _unsigned),
+    0x4A: _fixed(4, _long),
+    0x47: _fixed(8, lambda raw: unpack(">d", raw)[0]),
     0x8A: _counted(1, _long),
     0x8B: _counted(4, _long),
     0x8D: _counted(8, _text),
@@ -530,7 +495,7 @@ _HANDLERS: Final[dict[int, Callable[[_Frame, int], int]]] = {
     0x87: _tuple_of(3),
     0x74: _make_of(tuple),
     0x6C: _make_of(list),
-    0x64: _make_of(_dict_of),
+    0x64: _make_of(lambda items: _set_pairs({}, items)),
     0x91: _make_of(lambda items: frozenset(as_set(items, set()))),
     0x75: _setitems,
     0x73: _setitem,
@@ -548,16 +513,11 @@ _HANDLERS: Final[dict[int, Callable[[_Frame, int], int]]] = {
     0x51: _persistent,
     0x30: _pop,
     0x31: _pop_mark,
-    0x32: _dup,
+    0x32: lambda frame, _: frame.stack.append(frame.stack[-1]),
     0x80: _skip(2),
     0x95: _skip(9),
     0x98: _skip(1),
-    0x82: lambda frame, i: _extension(frame, i, 1),
-    0x83: lambda frame, i: _extension(frame, i, 2),
-    0x84: lambda frame, i: _extension(frame, i, 4),
+    0x82: _fixed(1, lambda raw: Extension(_unsigned(raw))),
+    0x83: _fixed(2, lambda raw: Extension(_unsigned(raw))),
+    0x84: _fixed(4, lambda raw: Extension(_unsigned(raw))),
 }
-
-
-def _extension(frame: _Frame, i: int, width: int) -> int:
-    frame.stack.append(Extension(int.from_bytes(frame.buf[i + 1 : i + 1 + width], "little")))
-    return i + 1 + width

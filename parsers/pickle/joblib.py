@@ -11,16 +11,16 @@ opcodes         the pickle goes on; its frames (protocol 4) end at the BUILD
 
 No opcode tells how long the bytes are: type and shape do. So the first reading of a pickle stops behind BUILD
 (`ArrayFinder`), and only where such a class was named before; later readings know the places:
-`pparse.parsers.pickle.between`.
+`pparse.parsers.pickle.reading`.
 """
 
 from __future__ import annotations
 
 from pparse.errors import PASSING, GapError, LimitError, PparseError, UnsupportedError
 from pparse.findings import Status
-from pparse.parsers.pickle.between import Arrays
 from pparse.parsers.pickle.decoder import Decoder
-from pparse.parsers.pickle.values import Call, Global
+from pparse.parsers.pickle.reading import Arrays
+from pparse.parsers.pickle.values import Call, Global, as_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -156,10 +156,8 @@ class ArrayFinder:
         if alignment is None:
             arrays.add(start, pos, pos, pos + size, doubtful=False)
             return pos + size
-        if type(alignment) is not int or not 0 < alignment <= 255:
-            doubtful, alignment = True, 16
-        else:
-            doubtful = False
+        doubtful = type(alignment) is not int or not 0 < alignment <= 255
+        alignment = 16 if doubtful else alignment
         expected = alignment - (pos + 1 - self._origin) % alignment
         try:
             head = self._program.data.pread(pos, min(1 + 255, self._program.known_end - pos))
@@ -193,9 +191,7 @@ _HAS_OBJECTS: Final = 1  # a flag of types (numpy/ndarraytypes.h, NPY_ITEM_REFCO
 
 def order_of(state: Any) -> str | None:
     """Return the byte order in the state of a type; None: it is none."""
-    order = state[1] if isinstance(state, tuple) and len(state) > 4 else "="
-    if isinstance(order, bytes):
-        order = order.decode("latin-1")
+    order = as_text(state[1]) if isinstance(state, tuple) and len(state) > 4 else "="
     return order if isinstance(order, str) and order in _ORDERS else None
 
 
@@ -207,7 +203,7 @@ def element_size(dtype: Any) -> tuple[int, bool] | None:
     """
     if not isinstance(dtype, Call) or dtype.name != "numpy.dtype" or not isinstance(dtype.args, tuple):
         return None
-    word = dtype.args[0] if dtype.args else None
+    word = as_text(dtype.args[0]) if dtype.args else None
     state = dtype.state
     if order_of(state) is None:
         return None
@@ -216,8 +212,6 @@ def element_size(dtype: Any) -> tuple[int, bool] | None:
     size = state[5] if isinstance(state, tuple) else -1
     if isinstance(word, Global):
         return (size, False) if 0 < size <= _WIDEST and not state[7] & _HAS_OBJECTS else None
-    if isinstance(word, bytes):
-        word = word.decode("latin-1")
     if not isinstance(word, str):
         return None
     word = word.lstrip("<>=|")

@@ -26,22 +26,19 @@ from contextlib import suppress
 
 from pparse.data.range_status import cut_status
 from pparse.data.trailing_bytes import trailing_severity
+from pparse.display.text import shorten
 from pparse.errors import PASSING, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.pickle_scan import GETS, LONG_LINE, MARK, MORE, NAMED, SLACK, STOPPED, Scan, ends_of, scan
 from pparse.limits import are, count_words
-from pparse.parsers.pickle import summary
-from pparse.parsers.pickle.check import TEXTS, fault_in
-from pparse.parsers.pickle.contents import Contents, group
+from pparse.parsers.pickle.contents import FILLED, NAMES, Contents, contents, fault_in, group, open_from
 from pparse.parsers.pickle.decoder import Decoder
 from pparse.parsers.pickle.joblib import WATCHED
-from pparse.parsers.pickle.kinds import KIND_OF, PLAIN_KINDS, SEQUENCES, SHAPES
-from pparse.parsers.pickle.program import Program
-from pparse.parsers.pickle.reading import Stop
-from pparse.parsers.pickle.unfinished import FILLED, NAMES, contents, open_from
+from pparse.parsers.pickle.program import Program, latest
+from pparse.parsers.pickle.summary import rank
 from pparse.parsers.pickle.values import check_key
-from pparse.tree.entry import UNLOADED_VALUE, Entry
-from pparse.tree.listing import Listing
+from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
+from pparse.tree.listing import GlobalUse, Listing, global_lines
 from pparse.tree.parser import Confidence, Parser, signatures
 
 TYPE_CHECKING = False
@@ -49,16 +46,65 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, ClassVar, Final
 
-    from pparse.parsers.pickle.between import RawArray
+    from pparse.parsers.pickle.reading import RawArray
     from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
-    from pparse.tree.listing import GlobalUse
     from pparse.tree.node import Node
     from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
 
     Part = tuple[int, int]
+
+# -- Kinds of nodes by the opcode that made the value, and which of them have children ---------------------------------
+
+_KINDS: Final = {
+    "none": b"N",
+    "bool": b"\x88\x89",
+    "int": b"IKMJL\x8a\x8b",
+    "float": b"FG",
+    "str": b"XV\x8c\x8dSTU",
+    "bytes": b"BC\x8e",
+    "bytearray": b"\x96",
+    "buffer": b"\x97",
+    "tuple": b")t\x85\x86\x87",
+    "list": b"]l",
+    "dict": b"}d",
+    "set": b"\x8f",
+    "frozenset": b"\x91",
+    "call": b"R\x81\x92oi",
+    "global": b"c\x93",
+    "extension": b"\x82\x83\x84",
+    "persistent": b"Q",
+    "persistent-id": b"P",
+    "alias": b"hjg2",
+    "unfinished": b"(",
+}
+KIND_OF: Final = {opcode: kind for kind, opcodes in _KINDS.items() for opcode in opcodes}
+SHAPES: Final = {
+    "pickles": LIST,
+    "tuple": LIST,
+    "list": LIST,
+    "dict": MAP,
+    "set": LIST,
+    "frozenset": LIST,
+    "call": MAP,
+    "items": LIST,
+    "pairs": MAP,
+    "persistent": MAP,
+    "unfinished": LIST,
+}
+# Kinds whose children follow each other, so that offsets are kept instead of entries.
+SEQUENCES: Final = frozenset(("tuple", "list", "dict", "set", "frozenset", "items", "pairs"))
+# Kinds of calls whose result is plain data.
+PLAIN_KINDS: Final = {
+    "_codecs.encode": "bytes",
+    "collections.OrderedDict": "dict",
+    **{
+        f"{module}.{name}": name for module in ("builtins", "__builtin__") for name in ("bytes", "bytearray", "complex")
+    },
+}
+
 
 # Programs that are kept of many pickles in one file.
 _PROGRAMS_KEPT: Final = 8
@@ -67,6 +113,9 @@ _SMALL: Final = 256
 # And of others that it names so many.
 _MOST_NAMED: Final = 64 << 10
 _ZEROS: Final = 64 << 10
+# The most different globals that are kept (five times as many of those that could run something); characters of a name.
+_MOST_GLOBALS: Final = 20_000
+_LONGEST_NAME: Final = 200
 _SMALL_TUPLES: Final = frozenset(b"\x85\x86\x87")
 _MOST_STATES: Final = 100
 _BROKEN: Final = (Status.TRUNCATED, Status.DAMAGED)
@@ -97,9 +146,9 @@ class PickleParser(Parser, Listing):
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
-        self._starts: list[int] = []
+        self.starts: list[int] = []
+        """Where the pickles begin."""
         self._programs: dict[int, Program] = {}
-        self._decoders: dict[int, Decoder] = {}
 
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
@@ -128,27 +177,17 @@ class PickleParser(Parser, Listing):
 
     def program(self, pos: int) -> Program:
         """Return the pickle that begins at ``pos``, or around it; that of an array of objects if it is in one."""
-        start = self._starts[max(0, bisect_right(self._starts, pos) - 1)] if self._starts else pos
-        found = self._programs.pop(start, None)  # the last one used is the last one
-        if found is None:
-            extraction = self.result.extraction
-            found = Program(extraction.session, extraction.data, start, extraction.known_end(), extraction.start)
-            while len(self._programs) >= _PROGRAMS_KEPT:
-                del self._programs[next(iter(self._programs))]
-        self._programs[start] = found
-        if self._is_longer and start == self._starts[-1]:
+        start = self.starts[max(0, bisect_right(self.starts, pos) - 1)] if self.starts else pos
+        extraction = self.result.extraction
+        found = latest(
+            self._programs,
+            start,
+            _PROGRAMS_KEPT,
+            lambda: Program(extraction.session, extraction.data, start, extraction.known_end(), extraction.start),
+        )
+        if self._is_longer and start == self.starts[-1]:
             found.doubt_last_array()
         return found.program_at(pos)
-
-    def decoder(self, program: Program) -> Decoder:
-        """Return what makes the values of ``program``."""
-        found = self._decoders.pop(program.start, None)
-        if found is None or found.program is not program:
-            while len(self._decoders) >= _PROGRAMS_KEPT:
-                del self._decoders[next(iter(self._decoders))]
-            found = Decoder(program)
-        self._decoders[program.start] = found
-        return found
 
     def root_entry(self) -> Entry:
         """Read the pickles, each to its STOP."""
@@ -160,27 +199,26 @@ class PickleParser(Parser, Listing):
         last = self.read_pickles()
         pos = last.end
         if not last.trouble and pos < end:
-            self._note_trailing(pos, end)
-        if len(self._starts) > 1:
-            if last.trouble:
-                finding = self._trouble(last)
-                self.result.findings.add(finding)
-                return Entry(None, "pickles", extraction.start, pos, status=last.status, finding=finding)
-            return Entry(None, "pickles", extraction.start, pos, status=None)
-        return self.value_entry(last, None)
+            self.note_trailing(pos, end)
+        if len(self.starts) == 1:
+            return self.value_entry(last, None)
+        if last.trouble:
+            finding = self._note_trouble(last)
+            return Entry(None, "pickles", extraction.start, pos, status=last.status, finding=finding)
+        return Entry(None, "pickles", extraction.start, pos, status=None)
 
     def global_names(self) -> Iterator[tuple[int, str]]:
         """Yield offset and name of each global that the pickles name; one that cannot be read as ``?``."""
-        if not self._starts:
+        if not self.starts:
             self.read_pickles()
-        for start in self._starts:
+        for start in self.starts:
             program = self.program(start)
             yield from self._globals_of(program)
             for begin in program.arrays.pickles() if program.arrays is not None else ():
                 yield from self._globals_of(program.inner(begin))
 
     def _globals_of(self, program: Program) -> Iterator[tuple[int, str]]:
-        decoder = self.decoder(program)
+        decoder = program.decoder
         for slot, end in program.globals:
             at = slot >> 8
             try:
@@ -195,12 +233,26 @@ class PickleParser(Parser, Listing):
                 yield at, "?"
 
     def details(self) -> Iterator[tuple[str, str]]:
-        """Yield the protocol, how many globals are named and calls are described, and the globals."""
-        yield from summary.details(self)
+        """Yield the number of pickles, the protocol of the first, and the globals that they name."""
+        if len(self.starts) > 1:
+            yield "pickles", f"{len(self.starts):,}"
+        head = self.result.extraction.data.pread(self.starts[0], 2) if self.starts else b""
+        yield "protocol", str(head[1]) if len(head) == 2 and head[0] == 0x80 else "0 or 1"
+        found = list(self.globals())
+        yield from global_lines(found)
+        if not found:
+            yield "globals", "none"
 
     def globals(self) -> Iterator[GlobalUse]:
         """Yield the globals that the pickles name, each once."""
-        yield from summary.uses(self)
+        found: dict[str, GlobalUse] = {}
+        for at, name in self.global_names():
+            shown = shorten(name, _LONGEST_NAME)
+            if shown in found:
+                found[shown].count += 1
+            elif len(found) < (_MOST_GLOBALS if rank(name) else 5 * _MOST_GLOBALS):
+                found[shown] = GlobalUse(shown, 1, at, rank(name))
+        yield from found.values()
 
     def read_pickles(self) -> Program:
         """Find where each pickle begins, and return the last one."""
@@ -215,34 +267,27 @@ class PickleParser(Parser, Listing):
             if last.trouble:
                 break
             pos = last.end
-        self._starts = starts
+        self.starts = starts
         return last
-
-    @property
-    def starts(self) -> list[int]:
-        """Where the pickles begin."""
-        return self._starts
 
     def goes_on(self, count: int, pos: int) -> bool:
         """Tell whether another pickle begins at ``pos``, behind ``count`` of them, by its PROTO."""
         head = self.result.extraction.data.pread(pos, 2)
         return head[:1] == b"\x80" and head[1:] <= b"\5"  # also if it is cut there
 
-    def _note_trailing(self, pos: int, end: int) -> None:
+    def note_trailing(self, pos: int, end: int) -> None:
+        """Note that bytes ``[pos, end)`` follow the last pickle, or what belongs to it."""
         data = self.result.extraction.data
         zeros = end - pos <= _ZEROS and not data.pread(pos, end - pos).strip(b"\0")
-        if not zeros and self._starts:
+        if not zeros and self.starts:
             self._is_longer = True
         reason = "zeros follow the pickle" if zeros else "other bytes follow the pickle"
-        where: Any = {"source": self.result.extraction.name, "offset": pos, "length": end - pos}
-        self.result.findings.add(Finding("trailing", reason, severity=trailing_severity("stream"), **where))
+        self._note("trailing", reason, pos, trailing_severity("stream"), end - pos)
 
     def value_entry(self, program: Program, key: Key) -> Entry:
         """Describe the value of a pickle, as a child ``key``."""
         slots = program.state.slots
-        finding = self._trouble(program) if program.trouble else None
-        if finding is not None:
-            self.result.findings.add(finding)
+        finding = self._note_trouble(program) if program.trouble else None
         if not slots:
             return Entry(key, "unknown", program.start, program.end, status=program.status, finding=finding)
         if finding is not None:
@@ -258,18 +303,30 @@ class PickleParser(Parser, Listing):
             self._note("unused", reason, program.end - 1, Severity.WARNING)
         return self._entry(program, key, slots[-1], program.end - 1)
 
-    def _trouble(self, program: Program) -> Finding:
-        return Finding(
-            "truncated" if program.stop is Stop.CUT else "malformed",
-            program.trouble,
-            source=self.result.extraction.name,
-            offset=program.end,
-        )
+    def finding(
+        self,
+        code: str,
+        reason: str,
+        offset: int,
+        severity: Severity = Severity.ERROR,
+        length: int | None = None,
+        path: str = "",
+    ) -> Finding:
+        """Return a finding on what stands at ``offset``."""
+        source = self.result.extraction.name
+        return Finding(code, reason, severity=severity, path=path, source=source, offset=offset, length=length)
 
-    def _note(self, code: str, reason: str, offset: int, severity: Severity = Severity.ERROR) -> Finding:
-        finding = Finding(code, reason, severity=severity, source=self.result.extraction.name, offset=offset)
-        self.result.findings.add(finding)
-        return finding
+    def _note(self, *what: Any) -> Finding:
+        """Add a `finding`, and return it."""
+        made = self.finding(*what)
+        self.result.findings.add(made)
+        return made
+
+    def _note_trouble(self, program: Program) -> Finding:
+        return self._note(code_of(program.status), program.trouble, program.end)
+
+    def _malformed(self, error: MalformedError, start: int) -> Finding:
+        return self.finding("malformed", error.reason, start if error.offset is None else error.offset)
 
     # -- children ----------------------------------------------------------------------------------------------------
 
@@ -277,14 +334,16 @@ class PickleParser(Parser, Listing):
         """Index the children of ``node``."""
         if node.kind == "pickles":
             index.entries = []
-            for number, start in enumerate(self._starts):
+            for number, start in enumerate(self.starts):
                 index.add_entry(self.value_entry(self.program(start), number))
             self.result.close_node(node, node.known_status or Status.COMPLETE, None)
             return True
         program = self.program(node.start)
         end = program.end if node.end is None else min(node.end, program.end)
         if node.kind in ("items", "pairs"):
-            self._fill_part(program, node, index, end)
+            assert node.parent is not None  # noqa: S101 -- only calls have such children
+            Contents(program, node.parent.start, end, index, node.kind)
+            index.end = end
         else:
             self._fill_value(program, node, index, end)
         if node.known_status is None:
@@ -296,7 +355,7 @@ class PickleParser(Parser, Listing):
         found = Contents(program, node.start, end, index if in_order else None, node.kind)
         index.end = end
         state = found.state
-        made = not found.left or found.left[0] & 0xFF in _CALLED  # not only what would be called
+        made = not found.state.slots or found.state.slots[0] & 0xFF in _CALLED  # not only what would be called
         if node.kind == "call" or node.kind == "persistent":
             for entry in self._parts_of_call(program, node, found) if made else ():
                 index.add_entry(entry)
@@ -308,23 +367,16 @@ class PickleParser(Parser, Listing):
             index.add_last(self._entry(program, "__dict__", slot, last))
         if found.wrong is not None:
             at, reason = found.wrong
-            finding = Finding("malformed", reason, path=node.path, source=self.result.extraction.name, offset=at)
+            finding = self.finding("malformed", reason, at, path=node.path)
             self.result.close_node(node, Status.DAMAGED, finding)
         elif node.known_status in _BROKEN or (program.trouble and node.known_status is Status.UNSUPPORTED):
-            for entry in self._unfinished(program, node, found.left):
+            for entry in self._unfinished(program, node, found.state.slots):
                 if index.entries is not None or not in_order:
                     index.add_entry(entry)
                 else:
                     index.add_last(entry)
         if not in_order and index.entries is None:
             index.entries = []
-
-    def _fill_part(self, program: Program, node: Node, index: ChildIndex, end: int) -> None:
-        """Index the items or pairs that are put into an object."""
-        call = node.parent
-        assert call is not None  # noqa: S101 -- only calls have such children
-        Contents(program, call.start, end, index, node.kind)
-        index.end = end
 
     def _parts_of_call(self, program: Program, node: Node, found: Contents) -> Iterator[Entry]:
         """Yield the children of an object: what makes it, and what is put into it."""
@@ -333,14 +385,11 @@ class PickleParser(Parser, Listing):
         names += ("more",) * (len(parts) - len(names))
         for name, (slot, end) in zip(names, parts, strict=False):
             yield self._entry(program, name, slot, end)
-        if len(found.state.states) > _MOST_STATES:
-            raise LimitError(
-                "an object is given a state again and again",
-                option="",
-                wanted=len(found.state.states),
-                got=_MOST_STATES,
-            )
-        for slot, end in found.state.states:
+        states = found.state.states
+        if len(states) > _MOST_STATES:
+            reason = "an object is given a state again and again"
+            raise LimitError(reason, option="", wanted=len(states), got=_MOST_STATES)
+        for slot, end in states:
             yield self._entry(program, "state", slot, end)
         number = None if program.arrays is None else program.arrays.number_of(node.start, node.end or program.end)
         if number is not None and program.arrays is not None:
@@ -353,14 +402,14 @@ class PickleParser(Parser, Listing):
         """Describe the array of joblib that stands behind its description."""
         if place.is_pickle:
             return self.value_entry(program.inner(place.begin), "array")
-        last, source = program.known_end, self.result.extraction.name
+        last = program.known_end
         status, finding = Status.COMPLETE, None
         if place.end > max(last, place.begin):
             status = cut_status(place.begin < last)
-            finding = Finding("truncated", "the bytes of an array end early", source=source, offset=last)
+            finding = self.finding("truncated", "the bytes of an array end early", last)
         elif place.doubt:
             status = Status.DAMAGED
-            finding = Finding(*place.doubt, source=source, offset=place.begin)
+            finding = self.finding(*place.doubt, place.begin)
         return Entry("array", "raw", min(place.begin, last), min(place.end, last), status=status, finding=finding)
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
@@ -370,54 +419,45 @@ class PickleParser(Parser, Listing):
         program = self.program(node.start)
         ordinal, start = index.checkpoint(first)
         last = -(-(first + count) // index.stride)
-        end = index.offsets[last] if last < len(index.offsets) else self._end_of_indexed(index)
+        end = index.offsets[last] if last < len(index.offsets) else index.tail[0].at if index.tail else index.end
         paired = node.shape == "map"
         parts = group(program, start, end, paired=paired)
         entries = []
-        skip = first - ordinal
-        decoder = self.decoder(program)
+        wanted = slice(first - ordinal, first - ordinal + count)
         if paired:
-            for key, value in list(zip(parts[::2], parts[1::2], strict=False))[skip : skip + count]:
-                entry = self._entry(program, self._key(decoder, key), *value, at=key[0] >> 8)
-                entries.append(self._judged(decoder, entry, key, "a key") if entry.key is None else entry)
+            for key, value in list(zip(parts[::2], parts[1::2], strict=False))[wanted]:
+                entry = self._entry(program, self._key(program, key), *value, at=key[0] >> 8)
+                entries.append(self._judged(program, entry, key, in_set=False) if entry.key is None else entry)
         else:
             in_set = node.kind in ("set", "frozenset")
-            for slot, stop in parts[skip : skip + count]:
-                entry = self._entry(program, None, slot, stop)
-                entries.append(self._judged(decoder, entry, (slot, stop), "in a set") if in_set else entry)
+            for part in parts[wanted]:
+                entry = self._entry(program, None, *part)
+                entries.append(self._judged(program, entry, part, in_set=True) if in_set else entry)
         return entries
 
-    def _judged(self, decoder: Decoder, entry: Entry, part: Part, place: str) -> Entry:
+    def _judged(self, program: Program, entry: Entry, part: Part, *, in_set: bool) -> Entry:
         """Return an entry, DAMAGED if its key, or what is in a set, cannot be there."""
         slot, end = part
         most = self.result.extraction.session.limits.name_bytes
         if end - (slot >> 8) > most or entry.status is not Status.COMPLETE:
             return entry
         try:
-            check_key(decoder.decode(slot >> 8, end, most))
+            check_key(program.decoder.decode(slot >> 8, end, most))
         except MalformedError as error:
-            entry.status = Status.DAMAGED
-            entry.finding = Finding(
-                "malformed",
-                f"{place} of the pickle is wrong: {error.reason}" if place == "a key" else error.reason,
-                source=self.result.extraction.name,
-                offset=slot >> 8,
-            )
+            reason = error.reason if in_set else f"a key of the pickle is wrong: {error.reason}"
+            entry.status, entry.finding = Status.DAMAGED, self.finding("malformed", reason, slot >> 8)
         except (LimitError, UnsupportedError):
             pass  # too large to tell
         return entry
 
-    @staticmethod
-    def _end_of_indexed(index: ChildIndex) -> int:
-        return index.tail[0].at if index.tail else index.end
-
-    def _key(self, decoder: Decoder, part: Part) -> Key:
+    def _key(self, program: Program, part: Part) -> Key:
         """Return a key as the tree has keys: None for what is no text, bytes or number."""
         slot, end = part
-        if end - (slot >> 8) > self.result.extraction.session.limits.name_bytes:
+        most = self.result.extraction.session.limits.name_bytes
+        if end - (slot >> 8) > most:
             return None
         try:
-            key = decoder.decode(slot >> 8, end, self.result.extraction.session.limits.name_bytes)
+            key = program.decoder.decode(slot >> 8, end, most)
         except (MalformedError, LimitError, UnsupportedError):
             return None
         return key if isinstance(key, str | bytes | int) else None
@@ -433,27 +473,20 @@ class PickleParser(Parser, Listing):
         value: Any = UNLOADED_VALUE
         if kind not in SHAPES and kind != "alias" and end - start <= _SMALL:
             try:
-                value = self.decoder(program).decode(start, end, _MOST_NAMED)
+                value = program.decoder.decode(start, end, _MOST_NAMED)
             except (LimitError, UnsupportedError):
-                value = UNLOADED_VALUE
+                pass
             except MalformedError as error:
                 finding = self._malformed(error, start)
                 return Entry(key, kind, start, end, status=Status.DAMAGED, finding=finding, at=at)
         meant = program.definition(slot) if kind == "alias" and program.late else None
         if (slot & 0xFF in FILLED and program.is_late(slot)) or (meant is not None and program.is_late(meant[0])):
-            finding = Finding(
-                "late",
-                f"opcodes behind it, at offset {program.late[0]} for one, may change it: what they put in is not shown",
-                severity=Severity.WARNING,
-                source=self.result.extraction.name,
-                offset=start,
+            reason = (
+                f"opcodes behind it, at offset {program.late[0]} for one, may change it: what they put in is not shown"
             )
+            finding = self.finding("late", reason, start, Severity.WARNING)
             return Entry(key, kind, start, end, status=Status.UNSUPPORTED, finding=finding, at=at, note=note)
         return Entry(key, kind, start, end, value, at=at, note=note)
-
-    def _malformed(self, error: MalformedError, start: int) -> Finding:
-        at = start if error.offset is None else error.offset
-        return Finding("malformed", error.reason, source=self.result.extraction.name, offset=at)
 
     def _kind(self, program: Program, slot: int) -> tuple[str, Any]:
         """Return the kind of a value, and what must be kept with it."""
@@ -465,29 +498,26 @@ class PickleParser(Parser, Listing):
                 inner = self._kind(program, found[0])[0]
                 return ("alias" if inner in SHAPES else inner), None
         if kind == "call":
-            name = self.callable_name(program, slot)
-            plain = PLAIN_KINDS.get(name or "")
+            plain = PLAIN_KINDS.get(self._callable_name(program, slot))
             if plain == "dict" and not self._is_called_with_nothing(program, slot):
                 plain = None  # Python 2 gives it lists of keys and values
             if plain is not None:
                 return plain, "ordered" if plain == "dict" else None
         return kind, "small" if opcode in _SMALL_TUPLES else None
 
-    def callable_name(self, program: Program, slot: int) -> str | None:
-        """Return the name of what an object is made with; None if it is not simply a global."""
-        start = slot >> 8
+    def _callable_name(self, program: Program, slot: int) -> str:
+        """Return the name of what an object is made with; "" if it is not simply a global."""
         try:
-            found = self.decoder(program).global_at(start, program.known_end)
+            return str(program.decoder.global_at(slot >> 8, program.known_end) or "")
         except PASSING:
             raise
         except PparseError:
-            return None
-        return None if found is None else str(found)
+            return ""
 
     def _is_called_with_nothing(self, program: Program, slot: int) -> bool:
         """Tell whether an object is made by a global without arguments."""
         start = slot >> 8
-        head = self.decoder(program).peek(start, min(start + 1024, program.end))
+        head = program.decoder.peek(start, min(start + 1024, program.end))
         state, i, buf = Scan(), 0, head + bytes(SLACK)
         while i < len(head):
             if head[i : i + 1] == b")" or head[i : i + 2] == b"(t":
@@ -509,23 +539,23 @@ class PickleParser(Parser, Listing):
         closed = program.closed(slots)
         first_open = 1 + open_from(closed[1:], paired=False) if slots is left else open_from(closed, paired=paired)
         done = ends_of(slots[: first_open + 1], program.end)
-        decoder = self.decoder(program)
         if paired:
             for key, value in zip(done[:first_open:2], done[1:first_open:2], strict=False):
-                yield self._last_entry(program, self._key(decoder, key), *value, at=key[0] >> 8)
+                yield self._last_entry(program, self._key(program, key), *value, at=key[0] >> 8)
         else:
             for slot, end in done[:first_open]:
                 yield self._last_entry(program, next(names, None), slot, end)
         if first_open < len(slots):
             key_part = done[first_open - 1] if paired and first_open % 2 else None
-            key_ = self._key(decoder, key_part) if key_part is not None else next(names, None)
+            key_ = self._key(program, key_part) if key_part is not None else next(names, None)
             filled = closed[first_open] & 0xFF not in FILLED  # then it is the first part of something else
-            yield self._open_entry(program, key_, slots[first_open:], key_part, filled=filled)
+            at = key_part[0] >> 8 if key_part is not None else None
+            yield self._open_entry(program, key_, slots[first_open:], at, filled=filled)
 
     def _last_entry(self, program: Program, key: Key, slot: int, end: int, at: int | None = None) -> Entry:
         """Describe a value that is whole unless the pickle ends inside of it."""
         if end >= program.end and program.cuts(slot):
-            return self._open_entry(program, key, [slot], None, at)
+            return self._open_entry(program, key, [slot], at)
         return self._entry(program, key, slot, end, at)
 
     def _open_entry(
@@ -533,7 +563,6 @@ class PickleParser(Parser, Listing):
         program: Program,
         key: Key,
         slots: list[int],
-        key_part: Part | None,
         at: int | None = None,
         *,
         filled: bool = False,
@@ -548,23 +577,17 @@ class PickleParser(Parser, Listing):
             kind = KIND_OF.get(opcode, "invalid")
         elif opcode in b"c\x93" and len(slots) > 1:
             kind = "call"
-        status = program.status
-        finding = Finding(
-            "truncated" if status is Status.TRUNCATED else "malformed",
-            f"the value is not finished where the pickle ends: {program.trouble}",
-            source=self.result.extraction.name,
-            offset=program.end,
-        )
-        at = key_part[0] >> 8 if key_part is not None else at
-        return Entry(key, kind, start, program.end, status=status, finding=finding, at=at)
+        reason = f"the value is not finished where the pickle ends: {program.trouble}"
+        finding = self.finding(code_of(program.status), reason, program.end)
+        return Entry(key, kind, start, program.end, status=program.status, finding=finding, at=at)
 
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
         """Walk through all; the root is DAMAGED if a value is."""
         root = self.result.root
         damaged = None
         for visit in self.walk(root, detail=False):
-            if visit.kind in TEXTS and visit.status is Status.COMPLETE and visit.value is UNLOADED_VALUE:
-                fault = fault_in(self.decoder(self.program(visit.start)), visit.start, visit.end or visit.start)
+            if visit.kind in ("str", "global") and visit.status is Status.COMPLETE and visit.value is UNLOADED_VALUE:
+                fault = fault_in(self.program(visit.start), visit.start, visit.end or visit.start)
                 if fault is not None:
                     visit.status, visit.finding = Status.DAMAGED, self._malformed(fault, visit.start)
             if visit.status is Status.DAMAGED and damaged is None:
@@ -585,8 +608,7 @@ class PickleParser(Parser, Listing):
 
     def value_inside(self, place: RawArray) -> Any:
         """Return the array of objects that joblib keeps in a pickle of its own. Raises what `Decoder.decode` does."""
-        program = self.program(place.begin)
-        return self.decoder(program).decode(program.start, program.end - 1)
+        return self.program(place.begin).value()
 
     def to_python(self, node: Node) -> Any:
         """Return the value of ``node``, with objects as `pparse.parsers.pickle.values.Call`."""
@@ -596,3 +618,8 @@ class PickleParser(Parser, Listing):
         if node.kind == "raw":
             return self.load_scalar(node)
         return Decoder(self.program(node.start)).decode(node.start, node.end or node.start)
+
+
+def code_of(status: Status) -> str:
+    """Return the code of the finding on a pickle that ends as ``status`` says."""
+    return "truncated" if status is Status.TRUNCATED else "malformed"

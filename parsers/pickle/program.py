@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from functools import cached_property
 
 from pparse.errors import LimitError, MalformedError
 from pparse.findings import Status
 from pparse.kernels.pickle_scan import GETS, MARK, SLACK, Scan, scan
+from pparse.parsers.pickle.decoder import Decoder
 from pparse.parsers.pickle.joblib import WATCHED, ArrayFinder
 from pparse.parsers.pickle.reading import Jumps, Reading, Stop, get_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
+    from collections.abc import Callable
+    from typing import Any, Final, TypeVar
+
+    Made = TypeVar("Made")
 
     from pparse.data.base import Data
-    from pparse.parsers.pickle.between import Arrays
+    from pparse.parsers.pickle.reading import Arrays
     from pparse.tree.host import Session
 
 # What is memoized is noted per page of the pickle; pages are read again when they are needed.
@@ -115,6 +120,15 @@ class Program:
             return self._finder.status
         return Status.TRUNCATED if self.stop is Stop.CUT else Status.DAMAGED
 
+    @cached_property
+    def decoder(self) -> Decoder:
+        """Makes its values."""
+        return Decoder(self)
+
+    def value(self) -> Any:
+        """Return the value of the pickle, which is whole. Raises what `Decoder.decode` does."""
+        return self.decoder.decode(self.start, self.end - 1)
+
     def cuts(self, slot: int) -> bool:
         """Whether the data end inside of the opcode that makes this value."""
         return slot == self._cut_slot
@@ -134,13 +148,9 @@ class Program:
 
     def inner(self, begin: int) -> Program:
         """Return the pickle of an array of objects, which begins at ``begin``."""
-        found = self._inside.pop(begin, None)
-        if found is None:
-            while len(self._inside) >= _INSIDE_KEPT:
-                del self._inside[next(iter(self._inside))]
-            found = Program(self.session, self.data, begin, self.known_end)
-        self._inside[begin] = found
-        return found
+        return latest(
+            self._inside, begin, _INSIDE_KEPT, lambda: Program(self.session, self.data, begin, self.known_end)
+        )
 
     def program_at(self, pos: int) -> Program:
         """Return the pickle whose opcode stands at ``pos``: this one, or that of an array of objects in it."""
@@ -189,7 +199,7 @@ class Program:
             for items, pairs, _ in reading.state.cuts:
                 found[0] = items - before[0] or (pairs - before[1]) // 2
                 before = items, pairs
-            _forget_children(reading)
+            forget_children(reading)
 
         self.reading(start, Scan()).run(last, self.known_end, self.jumps(start, last), after=count)
         return found[0]
@@ -257,7 +267,7 @@ class Program:
     def _after_block(self, reading: Reading) -> None:
         """Begin a page from time to time; check how much is kept."""
         state = self.state
-        _forget_children(reading)  # of the root, which are not asked for here
+        forget_children(reading)  # of the root, which are not asked for here
         del state.late[_MOST_LATE:-1]
         if state.globals is not None and len(state.globals) > _MOST_NOTED:
             del state.globals[_MOST_NOTED:]
@@ -383,7 +393,7 @@ class Program:
         state.marks.extend(page.marks)
         state.count, state.first = page.count, self.state.first
         self._spend(end - page.pos)
-        self.reading(page.pos, state).run(end, self.known_end, after=_forget_children)
+        self.reading(page.pos, state).run(end, self.known_end, after=forget_children)
         self._keep(page, state)
         assert page.memo is not None and page.puts is not None  # noqa: S101, PT018 -- taken just now
         return page.memo, page.puts
@@ -457,7 +467,19 @@ _BATCHED: Final = frozenset(b"]}\x8f")
 _BATCH: Final = 1_000
 
 
-def _forget_children(reading: Reading) -> None:
+def latest(kept: dict[int, Made], key: int, most: int, make: Callable[[], Made]) -> Made:
+    """Return what is kept under ``key``, made if it is not there; ``most`` are kept, those that were used last."""
+    found = kept.pop(key, None)
+    if found is None:
+        while len(kept) >= most:
+            del kept[next(iter(kept))]
+        found = make()
+    kept[key] = found
+    return found
+
+
+def forget_children(reading: Reading) -> None:
+    """Forget what was noted of the children of the lowest value."""
     state = reading.state
     for found in (state.items, state.pairs, state.cuts, state.states):
         found.clear()

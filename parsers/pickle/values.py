@@ -4,15 +4,16 @@ result is plain data, such as that of ``set``."""
 from __future__ import annotations
 
 from collections import OrderedDict
+from itertools import islice
 
 from pparse.errors import LimitError, MalformedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import Any, Final
 
-    from pparse.parsers.pickle.between import RawArray
+    from pparse.parsers.pickle.reading import RawArray
 
 # Tuples are compared and hashed by recursion, and shared ones again and again: larger ones are no keys.
 _KEY_DEPTH: Final = 100
@@ -72,7 +73,6 @@ class Call:
         return str(self.callable) if isinstance(self.callable, Global) else ""
 
     def __repr__(self) -> str:
-        from pparse.parsers.pickle.words import call_words
 
         return call_words(self)
 
@@ -146,10 +146,10 @@ def as_set(items: Iterable[Any], into: set[Any]) -> set[Any]:
 
 def plain_result(name: str, args: Any) -> Any:
     """Return what a call would return if that is plain data, else None. ``name`` is that of the global, in full."""
-    maker = _MAKERS.get(name)
-    if maker is None or type(args) is not tuple:
+    maker, least, most = _MAKERS.get(name, (None, 0, 0))
+    if maker is None or type(args) is not tuple or not least <= len(args) <= most:
         return None
-    return maker(*args) if len(args) in _ARITY[maker] else None
+    return maker(*args)
 
 
 def _set(items: Any = ()) -> Any:
@@ -164,10 +164,23 @@ def _encode(text: Any, encoding: Any = "latin1") -> Any:
     """Bytes as protocols 0 to 2 write them: text of the characters 0 to 255."""
     if type(text) is not str or encoding not in ("latin1", "latin-1", "iso-8859-1"):
         return None
+    content = as_latin1(text)
+    if content is None:
+        raise MalformedError("bytes are written as text with characters above 255")
+    return content
+
+
+def as_latin1(text: str) -> bytes | None:
+    """Return the bytes that ``text`` has, a character each; None if a character is above 255."""
     try:
         return text.encode("latin-1")
-    except UnicodeEncodeError as error:
-        raise MalformedError("bytes are written as text with characters above 255") from error
+    except UnicodeEncodeError:
+        return None
+
+
+def as_text(word: Any) -> Any:
+    """Return a word that Python 2 wrote as bytes as a text; anything else as it is."""
+    return word.decode("latin-1") if isinstance(word, bytes) else word
 
 
 def _bytes(content: Any = b"") -> Any:
@@ -199,27 +212,87 @@ def _ordered(pairs: Any = ()) -> Any:
     return made
 
 
-_MAKERS: Final = {
-    "_codecs.encode": _encode,
-    "collections.OrderedDict": _ordered,
+# What makes the results, and how many arguments it takes at least and at most.
+_MAKERS: Final[dict[str, tuple[Callable[..., Any] | None, int, int]]] = {
+    "_codecs.encode": (_encode, 1, 2),
+    "collections.OrderedDict": (_ordered, 0, 1),
     **{
         f"{module}.{name}": maker
         for module in ("builtins", "__builtin__")
-        for name, maker in (
-            ("set", _set),
-            ("frozenset", _frozenset),
-            ("bytes", _bytes),
-            ("bytearray", _bytearray),
-            ("complex", _complex),
-        )
+        for name, maker in {
+            "set": (_set, 0, 1),
+            "frozenset": (_frozenset, 0, 1),
+            "bytes": (_bytes, 0, 1),
+            "bytearray": (_bytearray, 0, 2),
+            "complex": (_complex, 1, 2),
+        }.items()
     },
 }
-_ARITY: Final = {
-    _encode: (1, 2),
-    _ordered: (0, 1),
-    _set: (0, 1),
-    _frozenset: (0, 1),
-    _bytes: (0, 1),
-    _bytearray: (0, 1, 2),
-    _complex: (1, 2),
-}
+
+
+# -- Values of pickles as short texts: what stands for an object that is never made. Bounded, whatever the value is ----
+
+# How deep values in values are shown, how many of each, letters of a text, bits of an integer, and letters in all.
+_DEPTH: Final = 3
+_ITEMS: Final = 6
+_LETTERS: Final = 40
+_BITS: Final = 256
+_MOST: Final = 200
+# What picklers call to make an object of a class: its first argument.
+_CLASS_MAKERS: Final = frozenset(("copyreg._reconstructor", "copy_reg._reconstructor", "copyreg.__newobj__"))
+
+
+def call_words(call: Call) -> str:
+    """Return what a call would make: ``datetime.date(b'…')``, ``shop.Cart() with {'total': 3}``."""
+    return _cut(_call(call, _DEPTH), _MOST)
+
+
+def _call(call: Call, depth: int) -> str:
+    name, args = call.name, call.args
+    if name in _CLASS_MAKERS and type(args) is tuple and args and isinstance(args[0], Global):
+        name, args = str(args[0]), ()
+    if depth <= 0:
+        return f"{name or '…'}(…)"
+    name = name or _words(call.callable, depth - 1)
+    shown = _parts(args, depth - 1) if type(args) is tuple else f"*{_words(args, depth - 1)}"
+    if call.kwargs:
+        shown += f", **{_words(call.kwargs, depth - 1)}"
+    more = [_words(given, depth - 1) for given in (call.state, call.items) if given]
+    if call.pairs:
+        more.append(f"{{{_pairs(call.pairs, len(call.pairs), depth - 2)}}}")
+    return f"{name}({shown})" + (f" with {' and '.join(more)}" if more else "")
+
+
+def _words(value: Any, depth: int) -> str:
+    if isinstance(value, Call):
+        return _call(value, max(0, depth))
+    if isinstance(value, str | bytes | bytearray):
+        start = value[:_LETTERS]
+        shown = repr(start if isinstance(start, str) else bytes(start))
+        return shown + "…" * (len(value) > _LETTERS)
+    if type(value) is int and value.bit_length() > _BITS:
+        return f"an integer of {value.bit_length():,} bits"
+    if isinstance(value, dict):
+        return f"{{{_pairs(value.items(), len(value), depth - 1) if depth > 0 else '…' * bool(value)}}}"
+    if isinstance(value, list | tuple | set | frozenset):
+        around = "[]" if type(value) is list else "()" if type(value) is tuple else "{}"
+        inner = _parts(value, depth - 1) if depth > 0 else "…" * bool(value)
+        return around[0] + inner + "," * (type(value) is tuple and len(value) == 1 and depth > 0) + around[1]
+    return _cut(repr(value), 2 * _LETTERS)
+
+
+def _parts(values: Any, depth: int) -> str:
+    return _joined((_words(value, depth) for value in values), len(values))
+
+
+def _pairs(pairs: Iterable[tuple[Any, Any]], count: int, depth: int) -> str:
+    return _joined((f"{_words(key, depth)}: {_words(value, depth)}" for key, value in pairs), count)
+
+
+def _joined(texts: Iterable[str], count: int) -> str:
+    shown = list(islice(texts, _ITEMS))
+    return ", ".join(shown + ["…"] * (count > _ITEMS))
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"

@@ -14,9 +14,12 @@ from pparse.data.range_status import cut_status
 from pparse.data.zero_runs import zeros_at_end
 from pparse.errors import PASSING, PparseError
 from pparse.findings import Finding, Status
-from pparse.parsers.pickle.kinds import SHAPES
-from pparse.parsers.pickle.parser import PickleParser
-from pparse.parsers.pytorch.ids import storages_named
+from pparse.kernels.pickle_scan import Scan
+from pparse.parsers.pickle.parser import SHAPES, PickleParser, code_of
+from pparse.parsers.pickle.program import Program, forget_children
+from pparse.parsers.pickle.reading import Reading
+from pparse.parsers.pickle.values import Persistent
+from pparse.parsers.pytorch.rebuild import storage_id
 from pparse.parsers.pytorch.storages import Checkpoint, Stored
 from pparse.tensors.dtype import DTYPES
 from pparse.tree.entry import MAP, Entry
@@ -27,10 +30,40 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
+    from pparse.parsers.pytorch.rebuild import StorageId
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
     from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
+
+# -- All persistent ids in a pickle, wherever they stand in it: the storages that a checkpoint names -------------------
+
+
+def storages_named(program: Program) -> dict[str, StorageId]:
+    """Return the storages that ``program`` names, by key, as the first id of each says."""
+    found: dict[str, StorageId] = {}
+    limits = program.session.limits
+    state = Scan()
+    state.ids = []
+
+    def note(reading: Reading) -> None:
+        for slot, end in state.ids or ():
+            try:
+                named = storage_id(Persistent(program.decoder.decode(slot >> 8, end)))
+            except PASSING:
+                raise
+            except PparseError:
+                continue
+            if named is not None:
+                found.setdefault(named.key, named)
+        limits.check("entries", len(found), "the number of storages")
+        if state.ids is not None:
+            state.ids.clear()
+        forget_children(reading)
+
+    Reading(program.session, program.data, program.start, state).run(program.end, program.known_end, after=note)
+    return found
+
 
 _NUMBER: Final = 0x1950A86A20F9469CFC6C
 _LONG: Final = b"\x8a\x0a" + _NUMBER.to_bytes(10, "little")
@@ -98,19 +131,14 @@ class PyTorchLegacyParser(PickleParser, Checkpoint):
         """Read the five pickles."""
         extraction = self.result.extraction
         last = self.read_pickles()
-        status: Status | None = None
-        finding = None
-        if last.trouble or len(self.starts) < len(_NAMES):
-            status = last.status if last.trouble else Status.TRUNCATED
-            code = "truncated" if status is Status.TRUNCATED else "malformed"
-            name = _NAMES[len(self.starts) - 1]
-            finding = Finding(
-                code,
-                f"{last.trouble or 'the checkpoint ends'}: in the part called {name}, or behind it",
-                source=extraction.name,
-                offset=last.end,
-            )
-            self.result.findings.add(finding)
+        if not last.trouble and len(self.starts) == len(_NAMES):
+            return Entry(None, self.name, extraction.start, extraction.end, status=None)
+        status = last.status if last.trouble else Status.TRUNCATED
+        reason = (
+            f"{last.trouble or 'the checkpoint ends'}: in the part called {_NAMES[len(self.starts) - 1]}, or behind it"
+        )
+        finding = self.finding(code_of(status), reason, last.end)
+        self.result.findings.add(finding)
         return Entry(None, self.name, extraction.start, extraction.end, status=status, finding=finding)
 
     def fill(self, node: Node, index: ChildIndex) -> bool:
@@ -132,33 +160,25 @@ class PyTorchLegacyParser(PickleParser, Checkpoint):
         index.entries = []
         for name, start in zip(_NAMES, self.starts, strict=False):
             index.add_entry(self.value_entry(self.program(start), name))
-        end = self.result.extraction.known_end()
         last_pickle = self.program(self.starts[-1])
-        if len(self.starts) == len(_NAMES) and not last_pickle.trouble:
-            begin = last_pickle.end
-            places = self._places()
-            cut = any(place.there < place.size for place in places.values())
-            lost = len(places) < len(self._keys())
-            odd = next((place.finding for place in places.values() if place.finding is not None), None)
-            last = max((place.begin + place.size for place in places.values()), default=begin)
-            status = Status.COMPLETE
-            finding = odd
-            if odd is not None:
-                status = Status.DAMAGED
-            elif cut or lost:
-                short = cut or self.blank is not None or last + 8 > end
-                status = Status.TRUNCATED if short else Status.DAMAGED
-                finding = Finding(
-                    "truncated" if status is Status.TRUNCATED else "malformed",
-                    "the storages end early" if status is Status.TRUNCATED else "a storage is not as the pickle says",
-                    source=self.result.extraction.name,
-                    offset=min(end, last),
-                )
-            index.add_entry(Entry("storages", "storages", begin, max(begin, min(last, end)), status=status))
-            if node.known_status is None:
-                self.result.close_node(node, status, finding)
-                if last < end and finding is None:
-                    self._note_trailing(last, end)
+        if len(self.starts) < len(_NAMES) or last_pickle.trouble:
+            return
+        places, end = self._places(), self.result.extraction.known_end()
+        cut = any(place.there < place.size for place in places.values())
+        last = max((place.begin + place.size for place in places.values()), default=last_pickle.end)
+        finding = next((place.finding for place in places.values() if place.finding is not None), None)
+        status = Status.COMPLETE if finding is None else Status.DAMAGED
+        if finding is None and (cut or len(places) < len(self._keys())):
+            short = cut or self.blank is not None or last + 8 > end
+            status = Status.TRUNCATED if short else Status.DAMAGED
+            reason = "the storages end early" if short else "a storage is not as the pickle says"
+            finding = self.finding(code_of(status), reason, min(end, last))
+        begin = last_pickle.end
+        index.add_entry(Entry("storages", "storages", begin, max(begin, min(last, end)), status=status))
+        if node.known_status is None:
+            self.result.close_node(node, status, finding)
+            if last < end and finding is None:
+                self.note_trailing(last, end)
 
     def find_member(self, name: str) -> Node | None:
         """Return the node of what was saved under the path ``name``; None if there is none."""
@@ -175,17 +195,12 @@ class PyTorchLegacyParser(PickleParser, Checkpoint):
         if number >= len(self.starts):
             return None
         program = self.program(self.starts[number])
-        if program.trouble:
-            return None
         try:
-            return self.decoder(program).decode(program.start, program.end - 1)
+            return None if program.trouble else program.value()
         except PASSING:
             raise
         except PparseError:
             return None
-
-    def _poll(self) -> None:
-        self.result.extraction.session.check_cancelled()
 
     def _keys(self) -> list[str]:
         keys = self._value(4)
@@ -205,7 +220,7 @@ class PyTorchLegacyParser(PickleParser, Checkpoint):
         if len(self.starts) < len(_NAMES):
             return found
         program = self.program(self.starts[3])
-        named = storages_named(program, self.decoder(program))
+        named = storages_named(program)
         data, end = self.result.extraction.data, self.result.extraction.known_end()
         pos = self.program(self.starts[4]).end
         for key in self._keys():
@@ -219,7 +234,7 @@ class PyTorchLegacyParser(PickleParser, Checkpoint):
             if meant < 0 or len(head) < 8:
                 break
             if count != meant and not count and data.access is Access.FREE:
-                self.blank = zeros_at_end(data, self.program(self.starts[4]).end, end, self._poll)
+                self.blank = zeros_at_end(data, self.program(self.starts[4]).end, end, program.session.check_cancelled)
                 if self.blank <= pos:  # the file has a length, and was not written to its end
                     for place in found.values():
                         place.there = max(0, min(place.there, self.blank - place.begin))
@@ -235,9 +250,7 @@ class PyTorchLegacyParser(PickleParser, Checkpoint):
         wrong = [place.count != place.meant for place in places]
         end = self.result.extraction.known_end()
         for number, place in enumerate(places):
-            if not wrong[number]:
-                continue
-            if self.blank is not None and place.begin + place.size > self.blank:
+            if not wrong[number] or (self.blank is not None and place.begin + place.size > self.blank):
                 continue
             is_last = number + 1 == len(places)
             if wrong[number + 1] if not is_last else place.begin + place.size != end:
@@ -247,9 +260,7 @@ class PyTorchLegacyParser(PickleParser, Checkpoint):
             self._mark(place, f"the file gives it {place.count:,} elements, the pickle {place.meant:,}")
 
     def _mark(self, place: _Place, reason: str) -> None:
-        place.finding = Finding(
-            "bad-storage", reason, source=self.result.extraction.name, offset=place.begin - 8, length=8
-        )
+        place.finding = self.finding("bad-storage", reason, place.begin - 8, length=8)
 
     def stored(self, key: str) -> Stored | None:
         """Return a storage by its key."""
@@ -262,8 +273,3 @@ class PyTorchLegacyParser(PickleParser, Checkpoint):
     def keys(self) -> Iterator[str]:
         """Yield the keys of the storages in the file."""
         return iter(self._places())
-
-    @property
-    def byteorder(self) -> str:
-        """Little: on other machines ``torch.save`` swapped the bytes (torch/csrc/serialization.cpp)."""
-        return "little"

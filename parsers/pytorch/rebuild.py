@@ -7,14 +7,83 @@ from __future__ import annotations
 
 import struct
 
-from pparse.parsers.pickle.arrays import Array
+from pparse.parsers.pickle.arrays import Array, Described
 from pparse.parsers.pickle.values import Call, Global, Persistent
-from pparse.parsers.pytorch.element_types import layout_name, storage_type, torch_type
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Final
+
+# -- Element types of PyTorch, by the names that checkpoints have for them ---------------------------------------------
+
+# torch/storage.py: the classes of typed storages; quantized types are stored as their codes.
+_OF_STORAGE: Final = {
+    "FloatStorage": "float32",
+    "DoubleStorage": "float64",
+    "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16",
+    "LongStorage": "int64",
+    "IntStorage": "int32",
+    "ShortStorage": "int16",
+    "CharStorage": "int8",
+    "ByteStorage": "uint8",
+    "BoolStorage": "bool",
+    "ComplexFloatStorage": "complex64",
+    "ComplexDoubleStorage": "complex128",
+    "QInt8Storage": "int8",
+    "QUInt8Storage": "uint8",
+    "QInt32Storage": "int32",
+    "QUInt4x2Storage": "uint4",
+    "QUInt2x4Storage": "uint2",
+    "UntypedStorage": "uint8",
+    "_UntypedStorage": "uint8",
+}
+_QUANTIZED: Final = {"QInt8Storage": "qint8", "QUInt8Storage": "quint8", "QInt32Storage": "qint32"}
+# torch/_prims_common and c10/core/ScalarType.h: names of types, where they are not those of numpy.
+_OF_TORCH: Final = {
+    "float": "float32",
+    "double": "float64",
+    "half": "float16",
+    "long": "int64",
+    "int": "int32",
+    "short": "int16",
+    "chalf": "complex32",
+    "cfloat": "complex64",
+    "cdouble": "complex128",
+    "qint8": "int8",
+    "quint8": "uint8",
+    "qint32": "int32",
+    "float4_e2m1fn_x2": "float4_e2m1fn",
+    "bits8": "uint8",
+    "bits1x8": "uint8",
+    "bits2x4": "uint8",
+    "bits4x2": "uint8",
+    "bits16": "uint16",
+}
+
+
+def storage_type(kind: Any) -> tuple[str, str] | None:
+    """Return the type of the elements of a storage by its class, and torch's word for it; None: unknown."""
+    if not isinstance(kind, Global) or kind.module.partition(".")[0] not in ("torch", "storage"):
+        return None
+    name = _OF_STORAGE.get(kind.name)
+    return None if name is None else (name, _QUANTIZED.get(kind.name, name))
+
+
+def torch_type(dtype: Any) -> tuple[str, str] | None:
+    """Return the numpy (or ml_dtypes) name of a ``torch.dtype``, and torch's word for it; None if it is none."""
+    if not isinstance(dtype, Global) or dtype.module != "torch":
+        return None
+    return _OF_TORCH.get(dtype.name, dtype.name), dtype.name
+
+
+def layout_name(value: Any) -> str:
+    """Return the name of a ``torch.layout``, such as ``sparse_coo``; "" if it is none."""
+    if isinstance(value, Call) and value.name == "torch.serialization._get_layout" and value.args:
+        return str(value.args[0]).removeprefix("torch.")
+    return ""
+
 
 _UTILS: Final = "torch._utils."
 # Wrappers in wrappers, at most: a parameter of a subclass of a tensor …
@@ -38,17 +107,15 @@ _FORMS: Final = {"d": "<f8", "f": "<f4", "q": "<i8"}
 class StorageId:
     """A storage, as a persistent id names it: ``("storage", class, key, location, number of elements)``."""
 
-    __slots__ = ("count", "dtype", "held", "key", "location", "torch_dtype", "view")
+    __slots__ = ("count", "dtype", "held", "key", "torch_dtype", "view")
 
-    def __init__(self, key: str, dtype: str, torch_dtype: str, location: str, count: int, view: Any = None) -> None:
+    def __init__(self, key: str, dtype: str, torch_dtype: str, count: int, view: Any = None) -> None:
         self.key = key
         """Its name in the checkpoint."""
         self.dtype = dtype
         """Type of its elements; ``uint8`` for untyped storages, whose ``count`` is in bytes."""
         self.torch_dtype = torch_dtype
         """torch's word for it."""
-        self.location = location
-        """The device it was on."""
         self.count = count
         """Number of elements."""
         self.view = view
@@ -56,11 +123,15 @@ class StorageId:
         self.held: Any = None
         """The storage itself, a `pparse.parsers.pytorch.storages.Stored`, if the file has it elsewhere than by key."""
 
+    def as_tensor(self) -> StoredTensor:
+        """Return all of its elements as a tensor."""
+        return StoredTensor(self, self.dtype, self.torch_dtype, 0, (self.count,), (1,))
+
 
 class StoredTensor:
     """A tensor, as its checkpoint describes it."""
 
-    __slots__ = ("conj", "dtype", "kind", "neg", "offset", "shape", "storage", "stride", "torch_dtype")
+    __slots__ = ("conj", "dtype", "neg", "offset", "shape", "storage", "stride", "torch_dtype")
 
     def __init__(
         self,
@@ -70,7 +141,6 @@ class StoredTensor:
         offset: int,
         shape: tuple[int, ...],
         stride: tuple[int, ...],
-        kind: str = "strided",
     ) -> None:
         self.storage = storage
         """Where its elements are; None for meta tensors, which have none."""
@@ -84,8 +154,6 @@ class StoredTensor:
         """Length of each dimension."""
         self.stride = stride
         """Distance between neighbours along each dimension, in elements."""
-        self.kind = kind
-        """strided, quantized, meta or storage."""
         self.conj = False
         """Whether the values are the conjugates of the stored ones."""
         self.neg = False
@@ -116,7 +184,7 @@ def storage_id(value: Any) -> StorageId | None:
     parts = value.id if isinstance(value, Persistent) else None
     if not isinstance(parts, tuple) or len(parts) < 5 or parts[0] != "storage":
         return None
-    _, kind, key, location, count = parts[:5]
+    _, kind, key, _, count = parts[:5]
     known = storage_type(kind)
     if known is None or type(count) is not int or count < 0 or type(key) not in (str, int):
         return None
@@ -125,7 +193,7 @@ def storage_id(value: Any) -> StorageId | None:
         if not isinstance(view, tuple) or len(view) != 3 or any(type(n) is not int or n < 0 for n in view[1:]):
             return None
         count = view[2]
-    return StorageId(str(key), *known, str(location), count, view)
+    return StorageId(str(key), *known, count, view)
 
 
 def tensors_of(value: Any) -> Parts | None:
@@ -138,9 +206,7 @@ def tensors_of(value: Any) -> Parts | None:
     for _ in range(_MOST_WRAPPED):
         if isinstance(value, Persistent | StorageId):
             found = storage_id(value)
-            if found is None:
-                return None
-            return [("", StoredTensor(found, found.dtype, found.torch_dtype, 0, (found.count,), (1,), "storage"))]
+            return None if found is None else [("", found.as_tensor())]
         if not isinstance(value, Call):
             return None
         name = value.name
@@ -190,20 +256,15 @@ def with_storage(value: Any, open_bytes: Callable[[bytes], StorageId | None]) ->
     return Call(value.callable, tuple(opened), value.kwargs, value.start) if value.state is None else value
 
 
-def _opened(call: Call, open_bytes: Callable[[bytes], StorageId | None]) -> StorageId | None:
-    content = call.args[0] if call.name == FROM_BYTES and isinstance(call.args, tuple) and call.args else None
-    return open_bytes(bytes(content)) if isinstance(content, bytes | bytearray) else None
-
-
 def _with_own_storage(value: Any, open_bytes: Callable[[bytes], StorageId | None]) -> Any:
     chain: list[Call] = []
     inner = value
     while isinstance(inner, Call) and len(chain) < _MOST_WRAPPED and isinstance(inner.args, tuple) and inner.args:
         if inner.name == FROM_BYTES:
-            found = _opened(inner, open_bytes)
-            if found is None:
+            content = inner.args[0]
+            made: Any = open_bytes(bytes(content)) if isinstance(content, bytes | bytearray) else None
+            if made is None:
                 return value
-            made: Any = found
             for call in reversed(chain):
                 made = Call(call.callable, (made, *call.args[1:]), call.kwargs, call.start)
             return made
@@ -231,9 +292,7 @@ def wrapped_state(value: Any) -> Any:
     for _ in range(_MOST_WRAPPED):
         if not isinstance(value, Call) or not isinstance(value.args, tuple) or not value.args:
             return None
-        if value.name == "torch._tensor._rebuild_from_type_v2":
-            return value.args[3] if len(value.args) > 3 else None
-        if value.name == _UTILS + "_rebuild_parameter_with_state":
+        if value.name in ("torch._tensor._rebuild_from_type_v2", _UTILS + "_rebuild_parameter_with_state"):
             return value.args[3] if len(value.args) > 3 else None
         if value.name not in _WRAPPERS:
             return None
@@ -312,7 +371,6 @@ def _quantized(args: tuple[Any, ...]) -> Parts:
     (_, made), *_ = _tensor(args[:4])
     if not isinstance(made, StoredTensor):
         raise Odd("its codes are not a tensor")
-    made.kind = "quantized"
     told: Any = args[4] if len(args) > 4 else None
     scheme = str(told[0]) if isinstance(told, tuple) and len(told) > 2 else ""
     if scheme == "torch.per_tensor_affine" and type(told[2]) is int and isinstance(told[1], int | float):
@@ -326,7 +384,7 @@ def _quantized(args: tuple[Any, ...]) -> Parts:
             for name, form, numbers in zip(_QUANTIZER, types, told[1:3], strict=True)
         ]
     else:
-        parts = _parts(_QUANTIZER, told[1:3], "strided")
+        parts = _parts(_QUANTIZER, told[1:3])
     if not 0 <= told[3] < len(made.shape) or any(part.shape != (made.shape[told[3]],) for _, part in parts):
         raise Odd(f"its scales are not one for each index along dimension {told[3]}")
     return [("", made), *parts, (".axis", _held((), "q", [told[3]]))]
@@ -338,8 +396,8 @@ def _held(shape: tuple[int, ...], form: str, numbers: Any) -> Array:
         content = struct.pack(f"<{len(numbers)}{form}", *numbers)
     except (TypeError, OverflowError, struct.error) as error:
         raise Odd("what should be numbers are none") from error
-    made = Array(shape, _FORMS[form])
-    made.dtype, made.content = _FORMS[form], content
+    made = Array(shape, Described(_FORMS[form], _FORMS[form]))
+    made.content = content
     return made
 
 
@@ -348,7 +406,7 @@ def _meta(args: tuple[Any, ...]) -> Parts:
     known = torch_type(args[0]) if len(args) > 2 else None
     if known is None:
         raise Odd("a meta tensor has no type")
-    return [("", StoredTensor(None, *known, 0, numbers(args[1]), numbers(args[2]), "meta"))]
+    return [("", StoredTensor(None, *known, 0, numbers(args[1]), numbers(args[2])))]
 
 
 def _sparse(args: tuple[Any, ...]) -> Parts:
@@ -359,26 +417,23 @@ def _sparse(args: tuple[Any, ...]) -> Parts:
     if names is None or not isinstance(data, tuple) or len(data) < len(names) + 2:
         raise Odd("a sparse tensor has an unknown layout")
     size = numbers(data[len(names) + 1])
-    return [*_parts((*names, "values"), data, layout), (".size", _held((len(size),), "q", size))]
+    return [*_parts((*names, "values"), data), (".size", _held((len(size),), "q", size))]
 
 
 def _nested(args: tuple[Any, ...]) -> Parts:
     """``_rebuild_nested_tensor(buffer, sizes, strides, offsets)``: its buffer, and the place of each tensor in it."""
     if len(args) < len(_NESTED):
         raise Odd("a nested tensor has too few arguments")
-    return _parts(_NESTED, args, "nested")
+    return _parts(_NESTED, args)
 
 
-def _parts(names: tuple[str, ...], data: tuple[Any, ...], kind: str) -> Parts:
+def _parts(names: tuple[str, ...], data: tuple[Any, ...]) -> Parts:
     found: Parts = []
     for name, part in zip(names, data, strict=False):
         inner = tensors_of(part) or []
         if len(inner) != 1 or inner[0][0]:
             raise Odd(f"its {name} are not a tensor")
-        made = inner[0][1]
-        if isinstance(made, StoredTensor):
-            made.kind = kind
-        found.append((f".{name}", made))
+        found.append((f".{name}", inner[0][1]))
     return found
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-
 from pparse.errors import PathError
 from pparse.findings import Status
 from pparse.parsers.pickle.parser import PickleParser
@@ -53,7 +51,7 @@ class Stored:
 
 
 class Checkpoint:
-    """The part of a PyTorch parser that the viewer needs."""
+    """The part of a PyTorch parser that the viewer needs; by itself that of a plain pickle, which has no storages."""
 
     has_checksums = False
     """Whether the format has checksums of the storages."""
@@ -66,9 +64,9 @@ class Checkpoint:
         except PathError:
             return None
 
-    @abstractmethod
     def pickled(self) -> Node | None:
         """Return the value that was saved, a node of a `PickleParser`; None if it is lost."""
+        return None
 
     def saved_details(self) -> Iterator[tuple[str, str]]:
         """Yield the lines of `pparse info` on the pickle of what was saved."""
@@ -103,15 +101,15 @@ class Checkpoint:
         """Return the tensor that a persistent id means, if ids of the format are names of tensors; else None."""
         return None
 
-    @abstractmethod
     def stored(self, key: str) -> Stored | None:
         """Return the storage with that key, without reading it; None if the file has none."""
+        return None
 
-    @abstractmethod
     def keys(self) -> Iterator[str]:
         """Yield the keys of all storages in the file."""
+        return iter(())
 
     @property
-    @abstractmethod
     def byteorder(self) -> str:
-        """Byte order of the storages: ``"little"`` or ``"big"``."""
+        """Byte order of the storages: ``"little"``, as the old formats have it on every machine, or ``"big"``."""
+        return "little"

@@ -22,8 +22,7 @@ from pparse.findings import Finding, Status
 from pparse.parsers.pickle.decoder import Decoder
 from pparse.parsers.pickle.program import Program
 from pparse.parsers.pickle.values import Global
-from pparse.parsers.pytorch.element_types import storage_type
-from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
+from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor, storage_type
 from pparse.parsers.pytorch.storages import Checkpoint, Stored
 from pparse.parsers.tar.parser import TarParser
 from pparse.tensors.dtype import DTYPES
@@ -217,7 +216,7 @@ class PyTorchTarParser(TarParser, Checkpoint):
                     self._doubt_last(found)
                 self._take_back(reader, begin, found)
                 return
-            storage = StorageId(str(about[0]), *known, str(about[1]), size[0])
+            storage = StorageId(str(about[0]), *known, size[0])
             found[storage.key] = storage, _part(reader.data, reader.pos, size[0] * dtype.itemsize, reader.end)
             reader.pos += size[0] * dtype.itemsize
             if reader.pos > reader.end:
@@ -230,7 +229,7 @@ class PyTorchTarParser(TarParser, Checkpoint):
             whole = found.get(str(view[1])) if isinstance(view, tuple) and len(view) == 4 else None
             if whole is None or any(type(number) is not int or number < 0 for number in view[2:]):
                 continue
-            storage = StorageId(str(view[0]), whole[0].dtype, whole[0].torch_dtype, whole[0].location, view[3])
+            storage = StorageId(str(view[0]), whole[0].dtype, whole[0].torch_dtype, view[3])
             item = DTYPES[storage.dtype].itemsize
             data, begin, _ = whole[1].place
             part = _part(data, begin + view[2] * item, view[3] * item, reader.end)
@@ -269,11 +268,6 @@ class PyTorchTarParser(TarParser, Checkpoint):
         """Yield the keys of the storages."""
         return iter(self._storages())
 
-    @property
-    def byteorder(self) -> str:
-        """Little: other machines could not read these files."""
-        return "little"
-
     # -- tensors -----------------------------------------------------------------------------------------------------
 
     def named(self, value: Persistent) -> StoredTensor | None:
@@ -292,8 +286,7 @@ class PyTorchTarParser(TarParser, Checkpoint):
             self._tensors = tensors
         found = self._tensors.get(key)
         if found is None and key in self._storages():
-            storage = self._storages()[key][0]
-            found = StoredTensor(storage, storage.dtype, storage.torch_dtype, 0, (storage.count,), (1,), "storage")
+            found = self._storages()[key][0].as_tensor()
         return found
 
     def _read_tensors(self, reader: _Reader, found: dict[str, StoredTensor]) -> None:
@@ -325,4 +318,4 @@ def _lost(about: tuple[Any, ...]) -> StorageId | None:
     known = None
     if isinstance(kind, Global) and kind.name.endswith("Tensor"):
         known = storage_type(Global("torch", kind.name.removesuffix("Tensor") + "Storage"))
-    return None if known is None else StorageId(str(about[1]), *known, "cpu", 0)
+    return None if known is None else StorageId(str(about[1]), *known, 0)

@@ -119,8 +119,9 @@ class TensorMaker:
         self.first: dict[str, StorageId] = {}
         """The first id of each storage that was met: torch keeps the type that it says (torch/serialization.py)."""
         self.lacking: dict[str, int] = {}
-        self.odd_sizes: dict[str, tuple[int, int]] = {}  # of storages: bytes that are there, and that should be
         """Bytes that are missing of storages, by key."""
+        self.odd_sizes: dict[str, tuple[int, int]] = {}
+        """Of storages that have others than they should: how many bytes are there, and should be."""
 
     def unreadable(
         self,
@@ -133,14 +134,13 @@ class TensorMaker:
         severity: Severity = Severity.ERROR,
     ) -> Tensor:
         """Return a tensor that cannot be read, for a reason."""
-        finding = Finding(code, reason, severity=severity, path=name, source=self._source)
+        finding = self._finding(name, code, reason, severity=severity)
         return Tensor(
             name, dtype, shape, (), stored_dtype=word, status=Status.UNSUPPORTED, finding=finding, owner=self._owner
         )
 
-    def _note_size(self, storage: StorageId, held: Stored, meant: int) -> None:
-        if held.status is Status.COMPLETE and held.size != meant and not storage.view:
-            self.odd_sizes[storage.key] = held.size, meant
+    def _finding(self, name: str, code: str, reason: str, **more: Any) -> Finding:
+        return Finding(code, reason, path=name, source=self._source, **more)
 
     def of_torch(self, name: str, stored: StoredTensor, held: Stored | None) -> Tensor:
         """Return a tensor of PyTorch; ``held``: its storage in the file, None if that is missing."""
@@ -156,55 +156,21 @@ class TensorMaker:
             return self.unreadable(name, "meta", reason, stored.shape, dtype, word, Severity.NOTE)
         if dtype is None:
             return self.unreadable(name, "unknown-type", f"the type {word} is not known", stored.shape, None, word)
+        storage = stored.storage
         begin, end = _stretch(stored, dtype)
-        meant = stored.storage.count * DTYPES[stored.storage.dtype].itemsize if not stored.storage.view else end
+        meant = storage.count * DTYPES[storage.dtype].itemsize if not storage.view else end
         if held is None:
-            self.lacking[stored.storage.key] = meant
-            finding = Finding(
-                "missing-storage",
-                f"its storage, {stored.storage.key!r}, is not in the file",
-                path=name,
-                source=self._source,
-                wanted=end - begin,
-                got=0,
-            )
+            self.lacking[storage.key] = meant
+            reason = f"its storage, {storage.key!r}, is not in the file"
+            finding = self._finding(name, "missing-storage", reason, wanted=end - begin, got=0)
             span = Span(None, self._beyond, end - begin, self._path)  # in order, it comes behind all that is there
             status = Status.MISSING if end > begin else Status.COMPLETE
             return Tensor(
                 name, dtype, stored.shape, (span,), stored_dtype=word, status=status, finding=finding, owner=self._owner
             )
-        status, finding_, stop = held.status, held.finding, None
-        self._note_size(stored.storage, held, meant)
-        if status is Status.COMPLETE and end > held.size:
-            status = Status.DAMAGED
-            finding_ = Finding(
-                "short-storage",
-                f"its storage, {stored.storage.key!r}, is shorter than the tensor",
-                path=name,
-                source=self._source,
-                wanted=end,
-                got=held.size,
-            )
-        elif status is Status.TRUNCATED and held.size > meant + _DESCRIPTOR and _ends_with_zeros(held, meant):
-            # The file has a length, and its last part was not written: what is there ends before the zeros.
-            there = min(meant, held.written())  # type: ignore[misc]
-            self.lacking[stored.storage.key] = meant - there
-            status, stop = status_by_place(begin, end, there), there
-        elif status is Status.TRUNCATED and held.size > meant + _DESCRIPTOR:
-            status = Status.DAMAGED
-            finding_ = Finding(
-                "bad-storage",
-                f"its storage, {stored.storage.key!r}, does not end where it should",
-                path=name,
-                source=self._source,
-                wanted=meant,
-                got=held.size,
-            )
-        elif status is Status.TRUNCATED:
-            self.lacking[stored.storage.key] = max(0, meant - held.size)
-            status = status_by_place(begin, end, held.size)
+        status, why, stop = self._judged(name, storage, held, meant, (begin, end))
         contiguous = _is_contiguous(stored.shape, stored.stride)
-        stored_as = DTYPES[stored.storage.dtype]  # torch swaps by the type of the storage: not that of untyped ones
+        stored_as = DTYPES[storage.dtype]  # torch swaps by the type of the storage: not that of untyped ones
         swapped = self.byteorder == "big" and stored_as.itemsize > 1
         made = Tensor(
             name,
@@ -215,7 +181,7 @@ class TensorMaker:
             strides=None if contiguous else tuple(step * dtype.itemsize for step in stored.stride),
             byteorder="big" if swapped else "little",
             status=status,
-            finding=finding_ if status is not Status.COMPLETE else None,
+            finding=why if status is not Status.COMPLETE else None,
             owner=self._owner,
         )
         made._spans = partial(self._spans, made, held, begin, end, stop)
@@ -227,6 +193,31 @@ class TensorMaker:
                 made._content = Span(FlippedData(part, dtype.itemsize, places, name), 0, span.length, self._path)
         return made
 
+    def _judged(
+        self, name: str, storage: StorageId, held: Stored, meant: int, place: tuple[int, int]
+    ) -> tuple[Status, Finding | None, int | None]:
+        """Return status and finding of the tensor at ``place`` in a storage that should have ``meant`` bytes.
+
+        And where what was written of it ends, if zeros follow.
+        """
+        status, end = held.status, place[1]
+        if status is Status.COMPLETE and held.size != meant and not storage.view:
+            self.odd_sizes[storage.key] = held.size, meant
+        if status is Status.COMPLETE and end > held.size:
+            reason = f"its storage, {storage.key!r}, is shorter than the tensor"
+            return Status.DAMAGED, self._finding(name, "short-storage", reason, wanted=end, got=held.size), None
+        if status is not Status.TRUNCATED:
+            return status, held.finding, None
+        there, stop = held.size, None
+        if there > meant + _DESCRIPTOR:
+            stop = _end_before_zeros(held, meant)
+            if stop is None:
+                reason = f"its storage, {storage.key!r}, does not end where it should"
+                return Status.DAMAGED, self._finding(name, "bad-storage", reason, wanted=meant, got=there), None
+            there = stop
+        self.lacking[storage.key] = max(0, meant - there)
+        return status_by_place(*place, there), held.finding, stop
+
     def _spans(self, tensor: Tensor, held: Stored, begin: int, end: int, written: int | None) -> tuple[Span, ...]:
         if held.data is not None and held.data.distance is Distance.FAR:
             return (SpanToPlace(held, begin, end - begin, self._path),)
@@ -237,57 +228,54 @@ class TensorMaker:
         except PparseError as error:
             if tensor.claimed_status is Status.COMPLETE:
                 tensor.status = Status.DAMAGED
-                tensor.finding = Finding("bad-storage", error.reason, path=tensor.name, source=self._source)
+                tensor.finding = self._finding(tensor.name, "bad-storage", error.reason)
             return (Span(None, 0, end - begin, self._path),)
         stop = stop if written is None else start + written
         return (StoredSpan(held, data, start + begin, end - begin, self._path, stop),)
 
     def of_numpy(self, name: str, array: Array, wanted: str | None = None) -> Tensor:
         """Return a numpy array, whose bytes are in the pickle; ``wanted``: the type that it is to have."""
-        if wanted is not None and array.dtype is not None and array.content is not None and array.dtype[0] != "[":
+        if (
+            wanted is not None
+            and array.type.dtype is not None
+            and array.content is not None
+            and array.type.dtype[0] != "["
+        ):
             array = _as_type(array, wanted)
-        if array.dtype is None or (array.content is None and array.place is None):
-            reason = array.reason or f"of the type {array.what} of numpy there are no elements"
-            return self.unreadable(name, "unknown-type", reason, array.shape, None, array.what)
+        if array.type.dtype is None or (array.content is None and array.place is None):
+            reason = array.type.reason or f"of the type {array.type.what} of numpy there are no elements"
+            return self.unreadable(name, "unknown-type", reason, array.shape, None, array.type.what)
         try:
-            dtype = DType.of(array.dtype)
+            dtype = DType.of(array.type.dtype)
         except ValueError as error:
-            return self.unreadable(name, "unknown-type", str(error), array.shape, None, array.what)
+            return self.unreadable(name, "unknown-type", str(error), array.shape, None, array.type.what)
         distance, strides = dtype.itemsize, []
         for length in array.shape if array.fortran else ():
             strides.append(distance)
             distance *= length
-        if array.place is not None:
-            data, begin, end = array.place
-        else:
-            data, begin, end = BytesData(array.content or b"", self._source), 0, len(array.content or b"")
+        content = array.content or b""
+        data, begin, end = array.place or (BytesData(content, self._source), 0, len(content))
         span = Span(data, begin, end - begin, self._path)
         made = Tensor(
             name,
             dtype,
             array.shape,
             (span,),
-            stored_dtype=array.what,
+            stored_dtype=array.type.what,
             strides=tuple(strides) if array.fortran else None,
-            byteorder="big" if array.big_endian and dtype.itemsize > 1 else "little",
+            byteorder="big" if array.type.big_endian and dtype.itemsize > 1 else "little",
             owner=self._owner,
         )
         meant = made.size * dtype.itemsize
         if array.doubt:
             made.status = Status.DAMAGED
-            made.finding = Finding(*array.doubt, path=name, source=self._source, offset=begin)
+            made.finding = self._finding(name, *array.doubt, offset=begin)
         elif meant == end - begin and array.place is not None and end > self._beyond:
             self._mark_cut(made, begin, end)
         elif meant != end - begin:
             made.status = Status.DAMAGED
-            made.finding = Finding(
-                "bad-size",
-                "its bytes do not fill its shape",
-                path=name,
-                source=self._source,
-                wanted=meant,
-                got=end - begin,
-            )
+            reason = "its bytes do not fill its shape"
+            made.finding = self._finding(name, "bad-size", reason, wanted=meant, got=end - begin)
         return made
 
     def _mark_cut(self, made: Tensor, begin: int, end: int) -> None:
@@ -297,14 +285,8 @@ class TensorMaker:
             return
         there = max(0, self._beyond - begin)
         self.lacking[made.name] = end - begin - there
-        made.finding = Finding(
-            "truncated",
-            "its bytes end early",
-            path=made.name,
-            source=self._source,
-            offset=self._beyond,
-            wanted=end - begin,
-            got=there,
+        made.finding = self._finding(
+            made.name, "truncated", "its bytes end early", offset=self._beyond, wanted=end - begin, got=there
         )
 
 
@@ -312,12 +294,12 @@ def _as_type(array: Array, wanted: str) -> Array:
     """Return an array with its elements as another type, as torch makes them."""
     import numpy as np
 
-    source = np.dtype(array.dtype).newbyteorder(">" if array.big_endian else "<")
+    source = np.dtype(array.type.dtype).newbyteorder(">" if array.type.big_endian else "<")
     target = DTYPES.get(wanted)
     if target is None or len(array.content or b"") % source.itemsize:
         return array
-    changed = type(array)(array.shape, array.what)
-    changed.dtype, changed.fortran = wanted, array.fortran
+    changed = type(array)(array.shape, type(array.type)(array.type.what, wanted))
+    changed.fortran = array.fortran
     changed.content = np.frombuffer(array.content or b"", source).astype(target.numpy).tobytes()
     return changed
 
@@ -336,9 +318,13 @@ def _stretch(stored: StoredTensor, dtype: DType) -> tuple[int, int]:
     return first * dtype.itemsize, (first + count) * dtype.itemsize
 
 
-def _ends_with_zeros(held: Stored, meant: int) -> bool:
-    """Say whether what follows a storage of ``meant`` bytes, to the end of the file, is only zeros."""
-    return held.written is not None and held.written() <= meant + _DESCRIPTOR
+def _end_before_zeros(held: Stored, meant: int) -> int | None:
+    """Return how many of the ``meant`` bytes of a storage precede zeros that last to the end of the file.
+
+    The file has a length then, and its last part was not written. None: something else follows the storage.
+    """
+    written = None if held.written is None else held.written()
+    return None if written is None or written > meant + _DESCRIPTOR else min(meant, written)
 
 
 def _is_contiguous(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:

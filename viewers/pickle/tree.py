@@ -119,7 +119,7 @@ class _Builder:
             made = {suffix.removeprefix("."): viewer._make(name + suffix, part, None) for suffix, part in parts}
             return made.get("", made)  # codes, without the scale that belongs to them
         if isinstance(value, Persistent):
-            meant = viewer.named(value)
+            meant = viewer.storages.named(value)
             return value if meant is None else viewer._make(name, meant, None)
         array = array_of(value)
         if array is not None and array.objects is None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from itertools import islice
+
 from pparse.containers.member import NameCounter
-from pparse.data.base import Access
+from pparse.data.base import Access, BytesData
 from pparse.data.zero_runs import zeros_at_end
+from pparse.document.extraction import Extraction
 from pparse.document.opening import Resume, is_inside
+from pparse.errors import PASSING, PparseError
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.pickle.arrays import Array, scalar_of
 from pparse.parsers.pickle.values import Call, Global, Persistent
-from pparse.parsers.pytorch.rebuild import Odd
+from pparse.parsers.pytorch.rebuild import Odd, storage_id
 from pparse.parsers.pytorch.storages import Checkpoint
 from pparse.tensors.node_viewer import node_called
+from pparse.tensors.status import unwritten_in
 from pparse.tensors.viewer import Viewer
 from pparse.tree.node import Node
-from pparse.viewers.pickle.doubts import Doubts
-from pparse.viewers.pickle.make import TensorMaker
-from pparse.viewers.pickle.nested import storage_in
+from pparse.viewers.pickle.make import StoredSpan, TensorMaker
 from pparse.viewers.pickle.walk import Walk
 
 TYPE_CHECKING = False
@@ -24,15 +28,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any, Final
 
-    from pparse.document.extraction import Extraction
     from pparse.parsers.pickle.parser import PickleParser
     from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
-    from pparse.parsers.pytorch.storages import Stored
     from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
     from pparse.viewers.pickle.walk import Found
 
     What = StoredTensor | Array | Odd
+
+    from pparse.tensors.tensor import Span
+
+# Storages with holes in them are read for their checksums up to so many bytes in all: a list must not read the file.
+_READ: Final = 4 << 20
+_MOST_HOLES: Final = 10_000
+
 
 # Modules whose objects are, or hold, arrays.
 _ARRAYS: Final = ("numpy.", "torch.", "joblib.")
@@ -52,8 +61,11 @@ class PickleViewer(Viewer):
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
         self.parser = extraction.parse().parser
-        self._maker: TensorMaker | None = None
-        self._doubts: Doubts | None = None
+        self.storages = self.parser if isinstance(self.parser, Checkpoint) else Checkpoint()
+        """Where the storages of PyTorch are: a plain pickle has none."""
+        self._room = _READ  # for comparing storages that have holes
+        self._known = -1  # how much was known of the bytes when the names were judged
+        self._doubted: dict[bool, str | None] = {}  # why the pickles with the names, and with constants, may be wrong
         self._has_room = True  # for a table of names
         self._table: dict[str, tuple[What, str | None]] | None = None
 
@@ -71,25 +83,10 @@ class PickleViewer(Viewer):
         """What was pickled."""
         return self.pickled() or self.root
 
-    def stored(self, storage: StorageId) -> Stored | None:
-        """Return a storage of PyTorch; None if the file does not have it."""
-        return None
-
-    def named(self, value: Persistent) -> StoredTensor | None:
-        """Return the tensor that a persistent id means; None if it means none."""
-        return None
-
-    @property
-    def byteorder(self) -> str:
-        """Byte order of PyTorch's storages."""
-        return "little"
-
-    @property
+    @cached_property
     def maker(self) -> TensorMaker:
         """Makes the tensors."""
-        if self._maker is None:
-            self._maker = TensorMaker(self, self.byteorder)
-        return self._maker
+        return TensorMaker(self, self.storages.byteorder)
 
     def leaves(self) -> Iterator[Found]:
         """Yield everything that was pickled, name by name."""
@@ -99,8 +96,23 @@ class PickleViewer(Viewer):
             yield from Walk(parser, self.open_bytes).leaves(root)
 
     def open_bytes(self, content: bytes) -> StorageId | None:
-        """Return the storage that ``content``, a checkpoint in a pickle, consists of; None if it is none."""
-        return storage_in(self.extraction, content)
+        """Return the storage in ``content``, a checkpoint with nothing else; None if it is not one that can be read."""
+        outer = self.extraction
+        data, name = BytesData(content, outer.name), f"{outer.name} (storage)"
+        inner = Extraction(outer.session, name, data, 0, len(content), outer)
+        try:
+            inner.go_deeper()
+            parser = inner.parse().parser
+            root = parser.pickled() if isinstance(parser, Checkpoint) else None
+            value = None if root is None else root.result.parser.to_python(root)
+            found = storage_id(value) if isinstance(value, Persistent) else None
+            if found is not None and isinstance(parser, Checkpoint):
+                found.held = parser.stored(found.key)
+        except PASSING:
+            raise
+        except PparseError:
+            return None
+        return found if found is not None and found.held is not None else None
 
     def tensors(self) -> Iterator[Tensor]:
         """Yield every tensor, in the order of the pickle."""
@@ -116,31 +128,65 @@ class PickleViewer(Viewer):
             elif isinstance(leaf.value, Odd):
                 yield _numbered(names, leaf.name), leaf.value, None
             elif leaf.tensors is None and isinstance(leaf.value, Persistent):
-                meant = self.named(leaf.value)
+                meant = self.storages.named(leaf.value)
                 leaf.tensors = None if meant is None else [("", meant)]
             for suffix, stored in leaf.tensors or ():
                 name = leaf.name + suffix if leaf.name else suffix.removeprefix(".")
                 yield _numbered(names, name), stored, None
 
-    @property
-    def doubts(self) -> Doubts:
-        """Knows which tensors are doubtful."""
-        if self._doubts is None:
-            self._doubts = Doubts(self, has_checksums=self.has_checksums)
-        return self._doubts
-
-    @property
-    def has_checksums(self) -> bool:
-        """Whether the format has checksums of the storages."""
+    def is_constant(self, name: str) -> bool:
+        """Return whether a tensor is a constant of code, which a pickle of their own names."""
         return False
+
+    def _mark(self, tensor: Tensor) -> Tensor:
+        """Note what is doubtful about a tensor besides its own storage: its name, and bytes never written."""
+        why = self._doubt_of_names(self.is_constant(tensor.name))
+        if why is not None and tensor.claimed_status is Status.COMPLETE:
+            tensor.status = Status.DAMAGED
+            reason = f"the pickle that describes it may be wrong: {why}"
+            tensor.finding = Finding("doubt", reason, path=tensor.name, source=self.extraction.name)
+        elif self.holes and tensor.spans and tensor.spans[0].data is self.extraction.parsed.data:
+            span = tensor.spans[0]
+            count = self._unwritten(span.offset, span.offset + span.length)
+            if count and not (self.storages.has_checksums and self._agrees(span)):
+                tensor.unwritten_nbytes = count
+        return tensor
+
+    def _doubt_of_names(self, constants: bool) -> str | None:
+        """Return why the pickle that names tensors, or ``constants``, may be wrong; None if nothing suggests that."""
+        discoveries = self.extraction.session.stats.discoveries
+        if discoveries != self._known:
+            self._known = discoveries
+            self._doubted.clear()
+        if constants not in self._doubted:
+            self._doubted[constants] = _judged(self.storages.constants() if constants else self.pickled())
+        return self._doubted[constants]
+
+    @cached_property
+    def holes(self) -> list[tuple[int, int]]:
+        """Stretches of the file that were never written, in order, at most 10,000."""
+        inner = self.extraction.parsed
+        return list(islice(inner.data.holes(inner.start, inner.known_end()), _MOST_HOLES))
+
+    def _unwritten(self, start: int, end: int) -> int:
+        return unwritten_in(self.holes, start, end)[1]
+
+    def _agrees(self, span: Span) -> bool:
+        """Return whether the checksum of a storage, as far as that is compared, says that zeros are right."""
+        if not isinstance(span, StoredSpan):
+            return False
+        most, self._room = self._room, max(0, self._room - span.length)
+        return span.agrees_with_holes(self._unwritten, most)
 
     def finding_of(self, tensor: Tensor) -> Finding | None:
         """Return the finding on a tensor that lies in a hole of the file."""
-        return self.doubts.finding_of(tensor)
-
-    def doubts_of(self, name: str) -> Doubts:
-        """Return what knows whether a tensor is doubtful."""
-        return self.doubts
+        if not tensor.unwritten_nbytes:
+            return None
+        span = tensor.spans[0]
+        first, length = unwritten_in(self.holes, span.offset, span.offset + span.length)
+        reason = f"{length:,} of {span.length:,} bytes were never written (a file hole): they read as zeros"
+        source = self.extraction.name
+        return Finding("unwritten", reason, path=tensor.name, source=source, offset=first, length=length)
 
     @property
     def _has_news(self) -> bool:  # type: ignore[override]
@@ -148,7 +194,7 @@ class PickleViewer(Viewer):
         return self.extraction.session.stats.discoveries > 0
 
     def _make(self, name: str, what: What, dtype: str | None) -> Tensor:
-        return self.doubts_of(name).mark(self.as_of_now(self._made(name, what, dtype)))
+        return self._mark(self.as_of_now(self._made(name, what, dtype)))
 
     def _made(self, name: str, what: What, dtype: str | None) -> Tensor:
         if isinstance(what, Array):
@@ -156,7 +202,8 @@ class PickleViewer(Viewer):
         if isinstance(what, Odd):
             return self.maker.unreadable(name, what.code, f"{what}")
         storage = what.storage
-        return self.maker.of_torch(name, what, None if storage is None else storage.held or self.stored(storage))
+        held = None if storage is None else storage.held or self.storages.stored(storage.key)
+        return self.maker.of_torch(name, what, held)
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added."""
@@ -288,11 +335,23 @@ class PickleViewer(Viewer):
         found: dict[str, Any] = {}
         for leaf in self.leaves():
             is_tensor = leaf.tensors is not None or leaf.array is not None or isinstance(leaf.value, Odd)
-            if not is_tensor and not (isinstance(leaf.value, Persistent) and self.named(leaf.value) is not None):
+            if not is_tensor and not (
+                isinstance(leaf.value, Persistent) and self.storages.named(leaf.value) is not None
+            ):
                 found[leaf.name] = _plain(leaf.value)
                 if len(found) >= _MOST_FACTS:
                     break
         return found
+
+
+def _judged(root: Node | None) -> str | None:
+    """Return why the pickle whose value is ``root`` may be wrong; None if nothing suggests that."""
+    if root is None or not root.result.extraction.data.flawed:
+        return None
+    root.result.extraction.confirm()  # a checksum of its own may tell that it is right
+    parser: PickleParser = root.result.parser  # type: ignore[assignment]
+    start, end = root.result.extraction.start, parser.program(parser.starts[-1]).end
+    return root.result.extraction.data.why_suspect(start, end)
 
 
 def _numbered(names: NameCounter, name: str) -> str:
@@ -305,10 +364,10 @@ def _number(scalar: Array) -> Any:
     import numpy as np
 
     try:
-        dtype = np.dtype(scalar.dtype).newbyteorder(">" if scalar.big_endian else "<")
+        dtype = np.dtype(scalar.type.dtype).newbyteorder(">" if scalar.type.big_endian else "<")
         value = np.frombuffer(scalar.content or b"", dtype, 1)[0].item()
     except (TypeError, ValueError):
-        return f"<{scalar.what}>"
+        return f"<{scalar.type.what}>"
     return value if isinstance(value, str | int | float) else str(value)
 
 

@@ -6,12 +6,17 @@ parameters, buffers and submodules are called as its ``state_dict()`` calls them
 
 from __future__ import annotations
 
+from itertools import chain
+from math import prod
+
+from pparse.data.spliced import DerivedData
 from pparse.display.text import shorten
 from pparse.errors import PASSING, EndOfDataError, GapError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Status
-from pparse.parsers.pickle.arrays import SCALARS, Array, array_of, masked_of
+from pparse.parsers.pickle.arrays import MASKED_CONTENT, MASKED_MASK, SCALARS, Array, array_of, masked_of
+from pparse.parsers.pickle.contents import payload
 from pparse.parsers.pickle.joblib import file_beside
-from pparse.parsers.pickle.values import Call, Ordered, Persistent
+from pparse.parsers.pickle.values import Call, Ordered, Persistent, as_latin1
 from pparse.parsers.pytorch.rebuild import (
     FROM_BYTES,
     Beside,
@@ -22,20 +27,131 @@ from pparse.parsers.pytorch.rebuild import (
     with_storage,
     wrapped_state,
 )
+from pparse.tensors.dtype import DType
 from pparse.tensors.node_viewer import join
 from pparse.tree.entry import SCALAR
 from pparse.tree.node import Node
-from pparse.viewers.pickle.large import large_array, large_masked, large_objects
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, Final
 
+    from pparse.data.base import Data
     from pparse.parsers.pickle.arrays import MaskedArray
     from pparse.parsers.pickle.parser import PickleParser
     from pparse.parsers.pickle.program import Program
     from pparse.parsers.pytorch.rebuild import Parts
+
+# -- Large numpy arrays in pickles: described by their nodes, without reading their bytes ------------------------------
+
+# Where the bytes stand in the arguments or the state of the calls that make arrays.
+_CONTENTS: Final = {
+    "_frombuffer": ("args", (0,)),
+    "_reconstruct": ("state", (-1,)),
+    "_mareconstruct": ("state", (MASKED_CONTENT, MASKED_MASK)),
+}
+
+
+class TextBytes(DerivedData):
+    """Bytes that a pickle of protocol 0 to 2 has as a text, a character each: made of the text when they are read."""
+
+    copies = False
+
+    def __init__(self, node: Node, size: int) -> None:
+        extraction = node.extraction
+        super().__init__(extraction.name, size, extraction.data.stats)
+        self._node = node
+        self.sources = (extraction.data,)
+        self._content: bytes | None = None
+
+    def pieces(self, start: int, end: int) -> tuple[tuple[Data, int, int], ...]:
+        """Return all of the text."""
+        node = self._node
+        return ((node.extraction.data, node.start, node.end or node.start),)
+
+    def _pread(self, offset: int, length: int) -> bytes:
+        content = self._content  # once: it may be evicted
+        if content is None:
+            loaded = self._node.load()
+            found = as_latin1(loaded) if isinstance(loaded, str) else loaded
+            if not isinstance(found, bytes | bytearray) or len(found) != self.size:
+                raise MalformedError(
+                    "the bytes of an array are not as many as it has, or no bytes", offset=self._node.start
+                )
+            content = bytes(found)
+            budget = self._node.extraction.session.budget
+            self._charge = budget.charge(len(content), "the bytes of an array", self._forget)
+            self._content = content
+        return content[offset : offset + length]
+
+    def _forget(self) -> None:
+        self._content = None
+
+
+def large_array(node: Node) -> Array | MaskedArray | None:
+    """Return the array that a large ``call`` would make; None if it would make none, or what it says cannot be read."""
+    try:
+        return _large_array(node)
+    except PASSING:
+        raise
+    except PparseError:
+        return None
+
+
+def _large_array(node: Node) -> Array | MaskedArray | None:
+    parts = {kid.key: kid for kid in node.children()}
+    name = parts["callable"].load() if "callable" in parts else None
+    part, places = _CONTENTS.get(getattr(name, "name", "").rpartition(".")[2], ("", ()))
+    if part not in parts or "args" not in parts or parts[part].kind != "tuple":
+        return None
+    kids = list(parts[part].children())
+    contents = {at % len(kids): kids[at] for at in places if at < len(kids)} if kids else {}
+    if any(kid.kind not in ("bytes", "bytearray", "str") for kid in contents.values()):
+        return None
+    known = tuple(b"" if at in contents else _value_of(kid) for at, kid in enumerate(kids))
+    call = Call(name, known if part == "args" else ())
+    call.state = known if part == "state" else None
+    found = array_of(call) or masked_of(call)
+    if found is not None:
+        arrays = (found,) if isinstance(found, Array) else (found.elements, found.mask)
+        for array, content in zip(arrays, contents.values(), strict=True):
+            _set_place(array, content)
+    return found
+
+
+def _set_place(found: Array, content: Node) -> None:
+    """Let an array have its bytes where the node of its content is."""
+    found.content = None
+    data = content.extraction.data
+    place_of = payload(data, content.start, content.end or content.start)
+    if place_of is None or content.kind == "str":
+        size = _size_of(found)
+        found.place = TextBytes(content, size), 0, size
+    else:
+        found.place = data, *place_of
+
+
+def _value_of(node: Node) -> Any:
+    return node.load() if node.shape == "scalar" else node.to_python()
+
+
+def large_objects(parts: list[Node]) -> Node | None:
+    """Return the list of the elements of a large array of objects; None if the call with these parts makes none."""
+    found = {part.key: part for part in parts}
+    name = str(found["callable"].load()) if "callable" in found and found["callable"].kind == "global" else ""
+    state = found.get("state")
+    if not name.endswith(".multiarray._reconstruct") or state is None or state.kind != "tuple" or len(state) < 4:
+        return None
+    last = state.child(len(state) - 1)
+    return last if last.kind == "list" else None
+
+
+def _size_of(array: Array) -> int:
+    try:
+        return prod(array.shape) * DType.of(array.type.dtype or "").itemsize
+    except ValueError:
+        return 0
 
 
 # Values of at most so many bytes of pickle are made at once; larger ones are gone through node by node.
@@ -65,19 +181,15 @@ _FROM_TYPE: Final = "torch._tensor._rebuild_from_type_v2"
 class Found:
     """A leaf: its name, and its value, which is a tensor, an array, or anything without parts."""
 
-    __slots__ = ("array", "at", "dtype", "name", "tensors", "value")
+    __slots__ = ("array", "dtype", "name", "tensors", "value")
 
-    def __init__(
-        self, name: str, value: Any, tensors: Parts | None = None, at: int = 0, array: Array | None = None
-    ) -> None:
+    def __init__(self, name: str, value: Any, tensors: Parts | None = None, array: Array | None = None) -> None:
         self.name = name
         """Its name: the path to it."""
         self.value = value
         """What the pickle says; a node, if that is large."""
         self.tensors = tensors
         """The tensors of PyTorch that it stands for, with what is added to its name; None: it is none."""
-        self.at = at
-        """Offset of its end in the pickle, about; 0: not known."""
         self.array = array
         """The numpy array that it stands for."""
         self.dtype: str | None = None
@@ -97,13 +209,12 @@ class Walk:
         """Yield every leaf below ``root``, whose name is ``prefix``, in the order of the pickle."""
         program = self._parser.program(root.start)
         self._left = 10_000 + _MOST_STEPS * program.size_of(program.start, program.end)
-        stack: list[Iterator[tuple[str, Any]]] = [iter([(prefix, root)])]
-        trail: list[int] = [0]
+        # Parts that are still to come, and of whom they are: 0, of a node.
+        stack: list[tuple[Iterator[tuple[str, Any]], int]] = [(iter([(prefix, root)]), 0)]
         while stack:
-            found = self._next(stack[-1], root)
+            found = self._next(stack[-1][0], root)
             if found is None:
                 stack.pop()
-                trail.pop()
                 continue
             name, value = found
             self._left -= 1
@@ -111,37 +222,19 @@ class Walk:
                 yield Found(name, Odd("shared values have more names than the pickle has bytes: the rest is left out"))
                 return
             if isinstance(value, Node):
-                made = self._made(value)
-                if made is None or isinstance(made, Odd):
-                    yield Found(name, value if made is None else made)
-                    continue
-                if made is not value:
-                    stack.append(iter([(name, made[0])]))
-                    trail.append(0)
-                    continue
-                if value.kind == "call" and self._is_torch(value):
-                    stack.append(iter([(name, self._large_tensor(value))]))
-                    trail.append(0)
-                    continue
-                array = large_array(value) if value.kind == "call" else None
-                if array is not None:
-                    yield Found(name, value, array=array)
-                    continue
-                masked = large_masked(value) if value.kind == "call" else None
-                stack.append(self._parts_of_node(name, value) if masked is None else _parts_of_masked(name, masked))
-                trail.append(0)
+                made = self._of_node(name, value)
+                if isinstance(made, Found):
+                    yield made
+                else:
+                    stack.append((made, 0))
                 continue
             if isinstance(value, Call):
                 value = self._inside(with_storage(value, self._open_bytes))
             leaf = _leaf(name, value)
             if leaf is not None:
                 yield leaf
-                continue
-            if id(value) in trail:
-                continue  # it is inside of itself
-            parts = _parts(name, value)
-            stack.append(parts)
-            trail.append(id(value))
+            elif all(id(value) != whole for _, whole in stack):  # else it is inside of itself
+                stack.append((_parts(name, value), id(value)))
 
     def _next(self, parts: Iterator[tuple[str, Any]], root: Node) -> tuple[str, Any] | None:
         """Return the next part of a value; None if there is none, or it cannot be read: others are to be had."""
@@ -151,42 +244,58 @@ class Walk:
             self._parser.note_damage(root, MalformedError(error.reason, offset=error.offset))
             return None
 
-    def _made(self, node: Node) -> Any:
-        """Return a small node's value in a list; the node if it is large; None if it cannot be read."""
-        program = self._parser.program(node.start)
-        array = self._array_of_joblib(program, node)
-        if array is not None:
-            return array
-        size = program.size_of(node.start, node.end or node.start)
-        if node.shape != SCALAR and size > SMALL:
-            return node
-        if node.shape == SCALAR and size > _LARGEST and node.kind != "alias":
-            return None  # described by its size
-        if node.shape != SCALAR and node.status is not Status.COMPLETE and node.known_status not in _WHOLE:
-            return node  # what is only suspect is read: whoever shows it says so
-        try:
-            return [self._parser.decoder(program).decode(node.start, node.end or node.start)]
-        except UnsupportedError as error:
-            return Odd(error.reason)
-        except PASSING:
-            raise
-        except PparseError:
-            return node if node.shape != SCALAR else None  # something in it is wrong: its other parts are not
+    def _of_node(self, name: str, node: Node) -> Found | Iterator[tuple[str, Any]]:
+        """Return a node as a leaf, or what is to be looked at instead: its value, if that is small, or its parts."""
+        program, end = self._parser.program(node.start), node.end or node.start
+        maker_end = self._end_of_maker(program, node)
+        if maker_end is not None:
+            return self._decoded(name, program, node.start, maker_end)
+        is_scalar, size = node.shape == SCALAR, program.size_of(node.start, end)
+        if is_scalar and size > _LARGEST and node.kind != "alias":
+            return Found(name, node)  # described by its size
+        # What is only suspect is read: whoever shows it says so.
+        if is_scalar or (size <= SMALL and (node.status is Status.COMPLETE or node.known_status in _WHOLE)):
+            try:
+                return iter([(name, program.decoder.decode(node.start, end))])
+            except UnsupportedError as error:
+                return Found(name, Odd(error.reason))
+            except PASSING:
+                raise
+            except PparseError:  # something in it is wrong: its other parts are not
+                if is_scalar:
+                    return Found(name, node)
+        if node.kind != "call":
+            return self._parts_of_node(name, node)
+        if self._is_torch(node):
+            limit = self._parser.result.extraction.session.budget.limit
+            if end - node.start <= limit:
+                return self._decoded(name, program, node.start, end)
+            size = end - node.start
+            return Found(
+                name, Odd(f"its storage lies in the pickle, in {size:,} bytes: more than the budget of {limit:,}")
+            )
+        array = large_array(node)
+        if array is None:
+            return self._parts_of_node(name, node)
+        return Found(name, node, array=array) if isinstance(array, Array) else _parts_of_masked(name, array)
 
-    def _array_of_joblib(self, program: Program, node: Node) -> Any:
-        """Return the call that describes an array of joblib, in a list; None: it is none.
-
-        The array itself may be cut.
-        """
+    @staticmethod
+    def _end_of_maker(program: Program, node: Node) -> int | None:
+        """Return where the description of an array of joblib ends, which may be cut itself; None: it is none."""
         if node.kind != "call" or program.arrays is None or node.end is None:
             return None
         number = program.arrays.number_of(node.start, node.end)
-        if number is None or program.arrays.is_pickle(number):
-            return None
+        return None if number is None or program.arrays.is_pickle(number) else program.arrays.end_of_maker(number)
+
+    @staticmethod
+    def _decoded(name: str, program: Program, start: int, end: int) -> Iterator[tuple[str, Any]]:
+        """Yield the value ``[start, end)`` under ``name``, or why it cannot be made."""
         try:
-            return [self._parser.decoder(program).decode(node.start, program.arrays.end_of_maker(number))]
+            yield name, program.decoder.decode(start, end)
+        except PASSING:
+            raise
         except PparseError as error:
-            return Odd(error.reason)
+            yield name, Odd(error.reason)
 
     def _inside(self, value: Any) -> Any:
         """Return an array of objects that joblib keeps in a pickle of its own; other values as they are."""
@@ -195,6 +304,8 @@ class Walk:
             return value
         try:
             return self._parser.value_inside(place)
+        except PASSING:
+            raise
         except PparseError as error:
             return Odd(error.reason)
 
@@ -209,19 +320,6 @@ class Walk:
             return False
         return name.startswith("torch.") and ("_rebuild_" in name or name == FROM_BYTES)
 
-    def _large_tensor(self, node: Node) -> Any:
-        """Return a large object of torch, with the bytes in it; what tells that they are too many, or wrong."""
-        limit = self._parser.result.extraction.session.budget.limit
-        size = (node.end or node.start) - node.start
-        if size > limit:
-            return Odd(f"its storage lies in the pickle, in {size:,} bytes: more than the budget of {limit:,}")
-        try:
-            return self._parser.decoder(self._parser.program(node.start)).decode(node.start, node.end or node.start)
-        except PASSING:
-            raise
-        except PparseError as error:
-            return Odd(error.reason)
-
     def _parts_of_node(self, name: str, node: Node) -> Iterator[tuple[str, Any]]:
         """Yield names and nodes of the parts of a large value, or of one that is cut."""
         if node.shape == SCALAR:
@@ -232,13 +330,10 @@ class Walk:
         for number, kid in enumerate(node.children()):
             if node.kind == "unfinished" and kid.kind == "persistent":
                 continue  # the storage of a tensor whose shape, and perhaps name, would have come
-            if node.shape == "map":
-                if kid.key == "__dict__" and node.note == "ordered":
-                    yield from self._parts_of_node(name, kid)
-                else:
-                    yield join(name, kid.key), kid
+            if kid.key == "__dict__" and node.note == "ordered":
+                yield from self._parts_of_node(name, kid)
             else:
-                yield join(name, number), kid
+                yield join(name, kid.key if node.shape == "map" else number), kid
 
     def _parts_of_call(self, name: str, node: Node) -> Iterator[tuple[str, Any]]:
         kids = list(node.children())
@@ -293,26 +388,24 @@ def _leaf_of_object(name: str, value: Call | Persistent | StorageId) -> Found | 
     try:
         tensors = tensors_of(value)
     except Odd as odd:
-        return Found(name, odd, at=getattr(value, "start", 0))
+        return Found(name, odd)
     if tensors is not None:
-        return Found(name, value, tensors, getattr(value, "start", 0)) if wrapped_state(value) is None else None
+        return Found(name, value, tensors) if wrapped_state(value) is None else None
     if not isinstance(value, Call):
         return Found(name, value)
     inside = numpy_inside(value)
     if inside is not None and isinstance(inside[0], Call):
-        leaf = Found(name, value, at=value.start, array=array_of(inside[0]))
+        leaf = Found(name, value, array=array_of(inside[0]))
         leaf.dtype = inside[1]
         return leaf
     beside = file_beside(value)
     if beside is not None:
         reason = f"joblib before 0.10 wrote it to a file beside this one, {shorten(beside, 80)!r}: that is not read"
-        return Found(name, Beside(reason), at=value.start)
+        return Found(name, Beside(reason))
     array = array_of(value)
     if array is not None:
-        return None if array.objects is not None else Found(name, value, at=value.start, array=array)
-    if value.name in SCALARS:
-        return Found(name, value, at=value.start)
-    return None if _has_parts(value) else Found(name, value, at=value.start)
+        return Found(name, value, array=array) if array.objects is None else None
+    return Found(name, value) if value.name in SCALARS or not _has_parts(value) else None
 
 
 def _has_parts(call: Call) -> bool:
@@ -373,9 +466,7 @@ def _parts_of_object(name: str, call: Call) -> Iterator[tuple[str, Any]]:
         if isinstance(call.kwargs, dict):
             yield from _parts(name, call.kwargs)
         yield from _attributes(name, call.state)
-        for number, part in enumerate(call.items):
-            yield join(name, number), part
-        for key, part in call.pairs:
+        for key, part in chain(enumerate(call.items), call.pairs):
             yield join(name, key), part
 
 
