@@ -24,6 +24,7 @@ from pparse.recovery.target import REPORT_NAME, Target
 from tests import sweep
 from tests.conftest import safetensors
 from tests.pytorch_files import checkpoint, numbered
+from tests.test_recover_documents import sharded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -196,6 +197,16 @@ def test_killed_in_a_checkpoint_the_same_command_comes_to_the_same(tmp_path):
     path = tmp_path / "x.pt"
     path.write_bytes(changed)
     assert assert_goes_on(tmp_path, path, "recover") > 40
+
+
+@POSIX
+def test_killed_in_a_set_of_shards_the_same_command_comes_to_the_same(tmp_path):
+    folder = tmp_path / "set"
+    folder.mkdir()
+    sharded(folder)
+    cut = folder / "model-00002-of-00003.safetensors"
+    cut.write_bytes(cut.read_bytes()[:-3])
+    assert assert_goes_on(tmp_path, folder, "recover", step=3) > 40
 
 
 @POSIX

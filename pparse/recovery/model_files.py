@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from functools import partial
-from hashlib import blake2b
 from weakref import WeakKeyDictionary
 
 from pparse.containers.archive import ArchiveParser
@@ -46,6 +45,7 @@ from pparse.parsers.tensorflow_text import TensorflowTextParser
 from pparse.recovery.document_verdict import DocumentVerdict, judge
 from pparse.recovery.report import RecoveredFile
 from pparse.recovery.salvage import AS_FOUND, Job, Rest, salvage, text_of
+from pparse.recovery.steps import stamp_of
 from pparse.tensors.viewer import Viewer
 from pparse.viewers.checkpoint.viewer import CheckpointViewer
 from pparse.viewers.shards.name_table import ShardTable
@@ -448,12 +448,7 @@ class FolderFiles:
     @property
     def stamp(self) -> str | None:
         """What is equal for the same files only, while none of them changes; None if that is not known."""
-        digest = blake2b(digest_size=16)
-        for item in self._items.values():
-            if item.kind == FILE and not item.stamp:
-                return None
-            digest.update(repr((item.path, item.kind, item.stamp)).encode("utf-8", "backslashreplace"))
-        return digest.hexdigest()
+        return stamp_of(self._items.values())
 
     def units(self, writer: ModelFiles, target: Target) -> Iterator[Unit]:
         """Yield what identifies each file or checkpoint, and what saves it."""

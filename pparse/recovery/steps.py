@@ -9,19 +9,23 @@ from __future__ import annotations
 import json
 from array import array
 from hashlib import blake2b
+from itertools import takewhile
 from operator import attrgetter
 
+from pparse.document.extraction import FolderExtraction
+from pparse.document.folder import FILE
 from pparse.errors import PparseError
 from pparse.findings import Finding, Severity, Status
 from pparse.recovery.report import RecoveredFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any, Final
 
     from pparse.data.base import Data
     from pparse.document.extraction import Extraction
+    from pparse.document.folder import FolderItem
     from pparse.findings import FindingList
     from pparse.recovery.journal import Journal
     from pparse.recovery.target import Target
@@ -216,8 +220,8 @@ class ProvisionalVerdicts:
 def run_of(document: Extraction, command: str, *, stamp: str | None = None, **options: object) -> dict[str, object]:
     """Return a description of everything that changes the output; a run continues another only if theirs are equal.
 
-    The source is identified by name, size, time and inode, not by its folder; by samples of its bytes if it is not a
-    file; by ``stamp`` if that is given.
+    The source is identified by name, size, time and inode (a folder by those of its files), not by its folder; by
+    samples of its bytes if it is not a file; by ``stamp`` if that is given.
     """
     import pparse
     from pparse.recovery.report import SCHEMA
@@ -243,10 +247,14 @@ def run_of(document: Extraction, command: str, *, stamp: str | None = None, **op
 
 
 def _identity(extraction: Extraction) -> list[object]:
+    if isinstance(extraction, FolderExtraction):
+        # What lies in folders below belongs to no set of shards, and may be what this run writes.
+        stamp = stamp_of(takewhile(lambda item: "/" not in item.path, extraction.folder.tree()))
+        return [unlike_all() if stamp is None else stamp]
     data = extraction.data
     if data.stamp is not None:
         return [*data.stamp]
-    if not extraction.is_folder and data.size is not None:
+    if data.size is not None:
         from pparse.compressed.gzip_index import fingerprint
 
         try:
@@ -254,6 +262,16 @@ def _identity(extraction: Extraction) -> list[object]:
         except PparseError:
             pass
     return [unlike_all()]
+
+
+def stamp_of(items: Iterable[FolderItem]) -> str | None:
+    """Return what is equal for the same files only, while none of them changes; None if that is not known."""
+    digest = blake2b(digest_size=16)
+    for item in items:
+        if item.kind == FILE and not item.stamp:
+            return None
+        digest.update(repr((item.path, item.kind, item.stamp)).encode("utf-8", "backslashreplace"))
+    return digest.hexdigest()
 
 
 def unlike_all() -> str:
