@@ -7,6 +7,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,8 @@ from pparse.document.builtin_formats import ROWS
 from pparse.document.registry import BUILTINS, import_dotted
 from pparse.tree.parser import Confidence, Parser
 from tests import make_builtin_formats as make
+
+TESTS = Path(__file__).parent
 
 
 def test_the_table_is_what_the_classes_say() -> None:
@@ -30,6 +33,26 @@ def test_every_parser_is_in_the_table() -> None:
             if own and made.name and not name.startswith("_") and made.name not in CODECS:
                 found.add(f"{module.name}:{name}")
     assert found == set(make.PARSERS)
+
+
+# Files that belong to another format, whose contract and samples have them, or what such a file is written as.
+PARTS = {"safetensors-index", "pytorch-index", "tf-checkpoint-data", "tf-checkpoint-state"}
+AS_TEXT = {"tensorflow-text", "onnx-json"}
+# Layouts of a format that has a contract; formats whose samples another one has; those that samples are wrapped in.
+NO_CONTRACT = PARTS | AS_TEXT | {"pytorch-tar"}
+NO_SAMPLE = PARTS | AS_TEXT | {"meta-graph", "msgpack"} | {"zip", "tar"}
+
+
+def test_every_format_has_a_contract_and_a_sample_of_the_truth() -> None:
+    """A new format gets both: CONTRIBUTING.md tells where."""
+    contracts = "".join(path.read_text(encoding="utf-8") for path in (TESTS / "contract").glob("test_*.py"))
+    held = set(re.findall(r"^    parser = (\w+)$", contracts, re.M))
+    files = [known for known in BUILTINS if not known.folder and known.name not in CODECS]
+    assert {known.name for known in files if known.parser.partition(":")[2] not in held} == NO_CONTRACT
+    made = "".join(path.read_text(encoding="utf-8") for path in (TESTS / "truth").glob("samples*.py"))
+    samples = {name.replace("_", "-") for name in re.findall(r"^@sample\ndef make_(\w+)", made, re.M)}
+    without = {known.name for known in files if not any(f"{name}-".startswith(f"{known.name}-") for name in samples)}
+    assert without == NO_SAMPLE
 
 
 @pytest.mark.parametrize("codec", [codec for codec in CODECS.values() if codec.told_by], ids=lambda codec: codec.name)
