@@ -13,12 +13,10 @@ from xml.etree import ElementTree
 import pytest
 
 from pparse.errors import LimitError
-from pparse.graphs import layers as layering
-from pparse.graphs import scopes
-from pparse.graphs.layers import find_layers
-from pparse.graphs.layout import Layout
-from pparse.graphs.scopes import Collapsed, prefixes, without_numbers
-from pparse.graphs.svg import escaped
+from pparse.graphs import drawing
+from pparse.graphs import layout as layering
+from pparse.graphs.drawing import Collapsed, escaped, prefixes, without_numbers
+from pparse.graphs.layout import Layout, find_layers
 from tests import sweep
 from tests.test_graphs import Graph, Lines, document  # noqa: F401 -- a fixture
 from tests.test_tensorflow_graph import SMALL, GraphDef, graph_def, graph_of, model
@@ -418,4 +416,4 @@ def test_memory_of_a_drawing_is_given_back():
     before = graph.extraction.session.budget.used
     Collapsed(graph)
     assert graph.extraction.session.budget.used == before
-    assert scopes.BOXES == 200
+    assert drawing.BOXES == 200

@@ -8,8 +8,8 @@ import pytest
 
 import pparse
 from pparse.errors import LimitError, PathError, UnsupportedError
+from pparse.graphs import graph as graphs
 from pparse.graphs import index as graph_index
-from pparse.graphs import labels
 from pparse.graphs.graph import Edge, Graph
 from pparse.graphs.source import GraphSource, Value
 
@@ -162,7 +162,7 @@ def test_edges_lead_from_the_node_that_makes_a_value(graph):
 
 
 def test_labels_of_nodes_far_before_are_read_again(document, monkeypatch):
-    monkeypatch.setattr(labels, "_MOST", 3)
+    monkeypatch.setattr(graphs, "_MOST", 3)
     lines = [f"n{number}: A -> v{number}" for number in range(50)]
     graph = made(document, "\n".join([*lines, "all: Sum v0 v49 v7 v7 -> s"]))
     assert [edge.source for edge in graph.edges] == ["n0", "n49", "n7", "n7"]

@@ -79,11 +79,6 @@ def refuse_existing(paths: Iterable[str], options: Any) -> None:
             raise OptionError(f"{path} exists already; name another output, or replace it with --force")
 
 
-def share(part: int, whole: int) -> str:
-    """Return a part of a whole in percent."""
-    return f"{100 * part / whole:.1f}%" if whole else "0%"
-
-
 def tell_folder(report: FolderReport, out: Output) -> None:
     """Report what else is in the folder that was written."""
     files = f"{report.files:,} other file{'s' if report.files != 1 else ''}, {format_size(report.bytes)}, copied"
@@ -96,10 +91,6 @@ def folder_to_dict(report: FolderReport | None) -> dict[str, object]:
     """Return the report on a folder as plain data for JSON; for a file, that there is none."""
     if report is None:
         return {"folder": None, "copied_files": 0, "copied_bytes": 0, "fingerprint": None}
-    values = report.fingerprint
-    return {
-        "folder": report.path,
-        "copied_files": report.files,
-        "copied_bytes": report.bytes,
-        "fingerprint": values.singleprint if values is not None else None,
-    }
+    print_of = report.fingerprint.singleprint if report.fingerprint is not None else None
+    counts = {"copied_files": report.files, "copied_bytes": report.bytes}
+    return {"folder": report.path, **counts, "fingerprint": print_of}

@@ -51,116 +51,6 @@ if TYPE_CHECKING:
     from pparse.budget import MemoryBudget
     from pparse.tensors.tensor import Tensor
 
-# -- Sorted rows of a listing: held and sorted while they are few and small, else streamed in file order ---------------
-
-# Up to this number rows are held and sorted; more are streamed in file order.
-SORT_UP_TO: Final = 20_000
-# Rows may take a quarter of the budget; three quarters if the user asked for an order.
-_PARTS: Final = 4
-# Memory of a member without its name and the data of its format.
-_MEMBER: Final = 600
-
-_NUMBERS: Final = lazy_pattern(r"([0-9]{1,18})")
-
-
-def natural(name: str) -> list[str | int]:
-    """Return a sort key that puts layer 2 before layer 10."""
-    # Text and numbers alternate, so that numbers are only compared with numbers.
-    parts: list[str | int] = list(_NUMBERS.split(name))
-    parts[1::2] = map(int, parts[1::2])
-    return parts
-
-
-def member_weight(member: Member) -> int:
-    """Return about how many bytes of memory a member takes; its format may hold the raw name, too."""
-    return _MEMBER + 2 * getsizeof(member.name)
-
-
-def tensor_weight(tensor: Tensor, each: int) -> int:
-    """Return about how many bytes of memory a tensor takes; ``each`` is the least for its format."""
-    return each + 2 * getsizeof(tensor.name) + 160 * len(tensor.spans) + 32 * len(tensor.shape)
-
-
-class Held:
-    """Rows that are held in ``items``, charged to ``budget`` by their ``weight``, as many as its share has room for.
-
-    At most `SORT_UP_TO` rows, unless the user ``asked`` for an order, which also allows more of the budget.
-    """
-
-    def __init__(self, budget: MemoryBudget, weight: Callable[[Any], int], *, asked: bool = False) -> None:
-        self.items: list[Any] = []
-        self._weight = weight
-        self._asked = asked
-        self._most = budget.limit // _PARTS * (_PARTS - 1 if asked else 1)
-        self._taken = 0
-        self._charge: Charge = budget.charge(0, "the rows that are held to be sorted")
-
-    def fill(self, rows: Iterator[Any]) -> bool:
-        """Take rows while there is room, and one more; return whether those were all."""
-        for row in rows:
-            self.items.append(row)
-            self._taken += self._weight(row)
-            if not self._has_room():
-                return False
-        return True
-
-    def _has_room(self) -> bool:
-        if len(self.items) > SORT_UP_TO and not self._asked:
-            return False
-        if self._taken <= self._charge.amount:
-            return True
-        if self._taken > self._most:
-            return False
-        try:
-            self._charge.resize(self._taken + _STEP)
-        except LimitError:
-            return False
-        return True
-
-    def drain(self) -> Iterator[Any]:
-        """Yield the rows, and release their memory."""
-        self.items.reverse()
-        while self.items:
-            yield self.items.pop()
-        self._charge.release()
-
-
-def in_order(
-    rows: Iterable[Any],
-    how: str | None,
-    held: Held,
-    out: Output,
-    *,
-    name: Any,
-    size: Any,
-    offset: Any,
-    rank: Callable[[Any], int] = lambda item: 0,
-) -> Iterator[Any]:
-    """Return ``rows`` sorted (``how`` None: by rank and name); if they cannot be held, in file order with a note."""
-    stream = iter(rows)
-    if how == "none":
-        return stream
-    key: dict[str | None, Callable[[Any], Any]] = {
-        "size": lambda item: (-size(item), natural(name(item))),
-        "offset": offset,
-        "name": lambda item: natural(name(item)),
-        None: lambda item: (rank(item), natural(name(item))),
-    }
-    return _sorted(stream, key[how], held, out, asked=how is not None)
-
-
-def _sorted(stream: Iterator[Any], key: Callable[[Any], Any], held: Held, out: Output, *, asked: bool) -> Iterator[Any]:
-    if held.fill(stream):
-        held.items.sort(key=key)
-    elif asked:
-        out.error(
-            f"note: more than {len(held.items):,} rows, too many to sort in the memory budget: they are in the "
-            "order of the file; a larger --budget sorts more"
-        )
-    yield from held.drain()
-    yield from stream
-
-
 EXAMPLES: Final = """examples:
   pparse ls model.safetensors
   pparse ls model.safetensors '*.attn.*' --sort size
@@ -171,6 +61,8 @@ EXAMPLES: Final = """examples:
   pparse ls backup.tar.gz -R
 """
 
+# Up to this number rows are held and sorted; more are streamed in file order.
+SORT_UP_TO: Final = 20_000
 # The most letters of a reason beside a status.
 _REASON: Final = 160
 # Memory of a group without its name; groups are charged in steps.
@@ -227,8 +119,8 @@ def _list(options: Any, out: Output) -> int:
 
         viewer = viewer_for(document)
         if viewer is None:
-            return _list_members(document, options, options.matches, out)
-        return _list_tensors(viewer, options, options.matches, out)
+            return _list_members(document, options, out)
+        return _list_tensors(viewer, options, out)
 
 
 def _tensor_offset(tensor: Tensor) -> tuple[str, int]:
@@ -265,8 +157,8 @@ class _Listing:
         return self.viewer.extent()
 
 
-def _list_tensors(viewer: Viewer, options: Any, matches: Matcher, out: Output) -> int:
-    listing = _Listing(viewer, matches)
+def _list_tensors(viewer: Viewer, options: Any, out: Output) -> int:
+    listing = _Listing(viewer, options.matches)
     how = options.sort
     if how is None and viewer.has_more_than(SORT_UP_TO):
         how = "none"
@@ -284,10 +176,12 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Matcher, out: Output) -
     )
     if how != "none":  # what was known of each when it was read is out of date
         rows = ((tensor, *tensor.as_listed()) for tensor, _, _ in rows)
-    if options.json or options.jsonl:
-        return _tensors_as_json(viewer, listing, (row[0] for row in rows), options, out)
     size: Callable[[int], str] = str if options.bytes else format_size
-    if options.quiet:
+    if options.json or options.jsonl:
+        shown = JsonRows(out, options, {"format": viewer.format}, "tensors")
+        for tensor, _, _ in rows:
+            shown.add(tensor_to_dict(tensor))
+    elif options.quiet:
         for tensor, _, _ in rows:
             out.line(safe(tensor.name))
     elif options.group:
@@ -295,10 +189,12 @@ def _list_tensors(viewer: Viewer, options: Any, matches: Matcher, out: Output) -
     else:
         _show_tensors(rows, size, out, keys=options.long and viewer.has_keys)
     extent = listing.close()
-    damaged = not extent.is_sound
-    if not options.quiet:
+    if options.json:
+        found = [finding.to_dict() for finding in findings_of(viewer, extent)]
+        shown.end({"members": [], "status": extent.status.value, "extent": extent.to_dict(), "findings": found})
+    elif not (options.jsonl or options.quiet):
         _sum_up(listing, extent, size, out)
-    return exit_code_for(viewer.findings, damaged=damaged, strict=options.strict)
+    return exit_code_for(viewer.findings, damaged=not extent.is_sound, strict=options.strict)
 
 
 def _show_tensors(rows: Iterable[Row], size: Callable[[int], str], out: Output, *, keys: bool) -> None:
@@ -398,32 +294,34 @@ def tensor_to_dict(tensor: Tensor) -> dict[str, object]:
     return found
 
 
-def _tensors_as_json(viewer: Viewer, listing: _Listing, tensors: Iterable[Tensor], options: Any, out: Output) -> int:
-    shown = JsonRows(out, options, {"format": viewer.format}, "tensors")
-    for tensor in tensors:
-        shown.add(tensor_to_dict(tensor))
-    extent = listing.close()
-    if options.json:
-        found = [finding.to_dict() for finding in findings_of(viewer, extent)]
-        shown.end({"members": [], "status": extent.status.value, "extent": extent.to_dict(), "findings": found})
-    return exit_code_for(viewer.findings, damaged=not extent.is_sound, strict=options.strict)
-
-
 # -- documents without tensors ---------------------------------------------------------------------------------------
 
 
-def _list_members(document: Extraction, options: Any, matches: Callable[[str], bool], out: Output) -> int:
+def _list_members(document: Extraction, options: Any, out: Output) -> int:
     counted = _Counted(_drained_members(document, options), document.result.listing.member_word)
-    chosen = (member for member in counted if matches(member.name))
+    chosen = (member for member in counted if options.matches(member.name))
     held = Held(document.session.budget, member_weight, asked=True)
     how = options.sort or "none"
     rows = in_order(chosen, how, held, out, name=lambda m: m.name, size=lambda m: m.size, offset=lambda m: m.start)
     if options.json or options.jsonl:
-        return _members_as_json(document, rows, counted, options, out)
+        shown = JsonRows(out, options, {"format": document.format, "tensors": []}, "members")
+        for member in rows:
+            shown.add(_member_to_dict(member))
+    else:
+        _show_members(document, rows, counted, options, out)
+    status = _status_of(document, counted)
+    if options.json:
+        shown.end({"status": status.value, "findings": [item.to_dict() for item in all_findings(document, status)]})
+    damaged = counted.damaged or status in (Status.TRUNCATED, Status.DAMAGED)
+    return exit_code_for(document.findings, damaged=damaged, strict=options.strict)
+
+
+def _show_members(document: Extraction, rows: Iterable[Member], counted: _Counted, options: Any, out: Output) -> None:
     size: Callable[[int], str] = str if options.bytes else format_size
     shown = 0
     reasons: dict[str, None] = {}  # why members are unsupported
-    table = _long_table(out) if options.long else Table(out, ("NAME", "KIND", "SIZE", "STATUS"), "<<><")
+    long = ("MODE", "MODIFIED (UTC)", "METHOD", "PACKED") if options.long else ()
+    table = Table(out, ("NAME", "KIND", *long, "SIZE", "STATUS"), "<<<<<>><" if long else "<<><")
     for member in rows:
         status = member.status
         shown += 1
@@ -447,9 +345,6 @@ def _list_members(document: Extraction, options: Any, matches: Callable[[str], b
         _close_members(document, counted, size, out)
         for reason in reasons:
             out.line(f"unsupported: {safe(reason)}")
-    frame = document_status(document)
-    damaged = counted.damaged or frame in (Status.TRUNCATED, Status.DAMAGED)
-    return exit_code_for(document.findings, damaged=damaged, strict=options.strict)
 
 
 class _Counted:
@@ -514,10 +409,6 @@ def _members(document: Extraction, options: Any) -> Iterator[Member]:
             document.findings.extend(extraction.findings)
 
 
-def _long_table(out: Output) -> Table:
-    return Table(out, ("NAME", "KIND", "MODE", "MODIFIED (UTC)", "METHOD", "PACKED", "SIZE", "STATUS"), "<<<<<>><")
-
-
 def _long_cells(member: Member, size: Callable[[int], str]) -> tuple[str, str, str, str]:
     """Return mode, time, method and compressed size of an archive's member, as far as it has them."""
     import time
@@ -530,12 +421,7 @@ def _long_cells(member: Member, size: Callable[[int], str]) -> tuple[str, str, s
         when = "-" if mtime is None else time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(mtime))
     except (OverflowError, OSError, ValueError):
         when = "?"
-    return (
-        "-" if mode is None else f"{mode & 0o7777:04o}",
-        when,
-        note.method,
-        size(note.compressed_size),
-    )
+    return "-" if mode is None else f"{mode & 0o7777:04o}", when, note.method, size(note.compressed_size)
 
 
 def _close_members(document: Extraction, counted: _Counted, size: Callable[[int], str], out: Output) -> None:
@@ -562,38 +448,124 @@ def _status_of(document: Extraction, counted: _Counted) -> Status:
     return document_status(document, damaged=counted.damaged or any(finding.is_fault for finding in document.findings))
 
 
-def archive_member_to_dict(note: Any) -> dict[str, object]:
-    """Return the archive attributes of a member as plain data for JSON; empty for members of other formats."""
-    if note is None:
-        return {}
-    checksum = note.checksum
-    return {
-        "packed": note.compressed_size,
-        "offset": note.start,
-        "method": note.method,
-        "mtime": note.mtime,
-        "mode": note.mode,
-        "link": note.link,
-        "crc32": f"{checksum[1]:08x}" if checksum and checksum[0] == "crc32" else None,
-    }
-
-
-def _members_as_json(document: Extraction, rows: Iterable[Member], counted: _Counted, options: Any, out: Output) -> int:
-    shown = JsonRows(out, options, {"format": document.format, "tensors": []}, "members")
-    for member in rows:
-        row: dict[str, object] = {
-            "name": member.name,
-            "size": member.size,
-            "status": member.status.value,
-            "kind": member.kind,
-            **archive_member_to_dict(member.note),
+def _member_to_dict(member: Member) -> dict[str, object]:
+    """Return a member as plain data, for JSON; of an archive, with what that says of it."""
+    row = {"name": member.name, "size": member.size, "status": member.status.value, "kind": member.kind}
+    note = member.note
+    if note is not None:
+        checksum = note.checksum
+        row |= {
+            "packed": note.compressed_size,
+            "offset": note.start,
+            "method": note.method,
+            "mtime": note.mtime,
+            "mode": note.mode,
+            "link": note.link,
+            "crc32": f"{checksum[1]:08x}" if checksum and checksum[0] == "crc32" else None,
         }
-        if member.reason:
-            row["reason"] = member.reason
-        shown.add(row)
-    status = _status_of(document, counted)
-    if options.json:
-        found = [finding.to_dict() for finding in all_findings(document, status)]
-        shown.end({"status": status.value, "findings": found})
-    damaged = counted.damaged or status in (Status.TRUNCATED, Status.DAMAGED)
-    return exit_code_for(document.findings, damaged=damaged, strict=options.strict)
+    if member.reason:
+        row["reason"] = member.reason
+    return row
+
+
+# -- sorted rows: held while they are few and small, else streamed in file order -------------------------------------
+
+# Rows may take a quarter of the budget; three quarters if the user asked for an order.
+_PARTS: Final = 4
+# Memory of a member without its name and the data of its format.
+_MEMBER: Final = 600
+
+_NUMBERS: Final = lazy_pattern(r"([0-9]{1,18})")
+
+
+def natural(name: str) -> list[str | int]:
+    """Return a sort key that puts layer 2 before layer 10."""
+    # Text and numbers alternate, so that numbers are only compared with numbers.
+    parts: list[str | int] = list(_NUMBERS.split(name))
+    parts[1::2] = map(int, parts[1::2])
+    return parts
+
+
+def member_weight(member: Member) -> int:
+    """Return about how many bytes of memory a member takes; its format may hold the raw name, too."""
+    return _MEMBER + 2 * getsizeof(member.name)
+
+
+def tensor_weight(tensor: Tensor, each: int) -> int:
+    """Return about how many bytes of memory a tensor takes; ``each`` is the least for its format."""
+    return each + 2 * getsizeof(tensor.name) + 160 * len(tensor.spans) + 32 * len(tensor.shape)
+
+
+class Held:
+    """Rows that are held in ``items``, charged to ``budget`` by their ``weight``, as many as its share has room for.
+
+    At most `SORT_UP_TO` rows, unless the user ``asked`` for an order, which also allows more of the budget.
+    """
+
+    def __init__(self, budget: MemoryBudget, weight: Callable[[Any], int], *, asked: bool = False) -> None:
+        self.items: list[Any] = []
+        self._weight = weight
+        self._asked = asked
+        self._most = budget.limit // _PARTS * (_PARTS - 1 if asked else 1)
+        self._taken = 0
+        self._charge: Charge = budget.charge(0, "the rows that are held to be sorted")
+
+    def fill(self, rows: Iterator[Any]) -> bool:
+        """Take rows while there is room, and one more; return whether those were all."""
+        for row in rows:
+            self.items.append(row)
+            self._taken += self._weight(row)
+            if not self._has_room():
+                return False
+        return True
+
+    def _has_room(self) -> bool:
+        if len(self.items) > SORT_UP_TO and not self._asked:
+            return False
+        if self._taken <= self._charge.amount:
+            return True
+        if self._taken > self._most:
+            return False
+        try:
+            self._charge.resize(self._taken + _STEP)
+        except LimitError:
+            return False
+        return True
+
+    def drain(self) -> Iterator[Any]:
+        """Yield the rows, and release their memory."""
+        self.items.reverse()
+        while self.items:
+            yield self.items.pop()
+        self._charge.release()
+
+
+def in_order(
+    rows: Iterable[Any],
+    how: str | None,
+    held: Held,
+    out: Output,
+    *,
+    name: Any,
+    size: Any,
+    offset: Any,
+    rank: Callable[[Any], int] = lambda item: 0,
+) -> Iterator[Any]:
+    """Return ``rows`` sorted (``how`` None: by rank and name); if they cannot be held, in file order with a note."""
+    stream = iter(rows)
+    if how != "none":
+        key: dict[str | None, Callable[[Any], Any]] = {
+            "size": lambda item: (-size(item), natural(name(item))),
+            "offset": offset,
+            "name": lambda item: natural(name(item)),
+            None: lambda item: (rank(item), natural(name(item))),
+        }
+        if held.fill(stream):
+            held.items.sort(key=key[how])
+        elif how is not None:
+            out.error(
+                f"note: more than {len(held.items):,} rows, too many to sort in the memory budget: they are in the "
+                "order of the file; a larger --budget sorts more"
+            )
+        yield from held.drain()
+    yield from stream

@@ -19,7 +19,8 @@ from pparse.cli.chunking import (
     refuse_existing,
     tell_folder,
 )
-from pparse.cli.common import DAMAGED, OK, USAGE, add_option, exit_code_of, open_file
+from pparse.cli.common import DAMAGED, OK, add_option, exit_code_of, open_file
+from pparse.cli.output import refuse_terminal
 from pparse.display.text import safe
 from pparse.errors import Fault, FormatError, MalformedError, OptionError, PparseError, SourceError
 from pparse.limits import count_words, format_size
@@ -83,7 +84,7 @@ def _merge_folder(options: Any, out: Output) -> int:
     from pparse.proto_splitter.folders import merge_folder
 
     report = merge_folder(options.file, options.output, verify=options.verify, **folder_options(options, out))
-    _tell(options, out, report.model, report, _warnings(report.model) + report.notes)  # type: ignore[arg-type]
+    _tell(options, out, report.model, report)  # type: ignore[arg-type]
     return OK
 
 
@@ -94,8 +95,7 @@ def _merge_file(options: Any, out: Output) -> int:
     if to_stdout and options.json:
         raise OptionError("--json and the message cannot both go to standard output; name a file with -o")
     if to_stdout and sys.stdout.isatty():
-        out.error("binary data is not for a terminal; use -o FILE or a pipe")
-        return USAGE
+        return refuse_terminal(out)
     special = is_special(options.output)
     options.options = [*options.options, ("verify", options.verify)]
     if options.type is not None:
@@ -112,11 +112,10 @@ def _merge_file(options: Any, out: Output) -> int:
             report = _merge_to_device(document, options.output, out)
         else:
             report = merge_document(document, options.output, out.progress)
-    if to_stdout:
-        for warning in _warnings(report):
-            out.error(warning)
-        return OK
-    _tell(options, out, report, None, _warnings(report))
+    if not to_stdout:
+        _tell(options, out, report)
+    for warning in _warnings(report) if to_stdout else ():
+        out.error(warning)
     return OK
 
 
@@ -165,16 +164,14 @@ def _refuse_unmergeable(document: Extraction, options: Any) -> None:
 
 
 def _warnings(report: MergeReport) -> list[str]:
-    if not report.too_large:
-        return []
     warning = (
         f"the message takes {report.size:,} bytes: protobuf, and so TensorFlow, cannot parse more than 2,147,483,647 "
         "(2 GiB - 1); pparse can read it"
     )
-    return [warning]
+    return [warning] if report.too_large else []
 
 
-def _tell(options: Any, out: Output, report: MergeReport, folder: FolderReport | None, notes: list[str]) -> None:
+def _tell(options: Any, out: Output, report: MergeReport, folder: FolderReport | None = None) -> None:
     """Report what was written."""
     if options.json:
         found = {
@@ -187,7 +184,7 @@ def _tell(options: Any, out: Output, report: MergeReport, folder: FolderReport |
             "verify": options.verify,
             "too_large_for_protobuf": report.too_large,
             **folder_to_dict(folder),
-            "notes": notes,
+            "notes": _warnings(report) + (folder.notes if folder is not None else []),
         }
         out.json(found)
         return
@@ -195,6 +192,4 @@ def _tell(options: Any, out: Output, report: MergeReport, folder: FolderReport |
     out.line(f"{safe(report.path)}: {safe(report.type)}, {format_size(report.size)}, of {chunks}")
     if folder is not None:
         tell_folder(folder, out)
-        out.notes(_warnings(report))
-    else:
-        out.notes(notes)
+    out.notes(_warnings(report))

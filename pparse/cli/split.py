@@ -18,7 +18,6 @@ from pparse.cli.chunking import (
     folder_to_dict,
     is_folder_job,
     refuse_existing,
-    share,
     tell_folder,
 )
 from pparse.cli.common import OK, USAGE, add_option, open_file, size_from
@@ -100,7 +99,7 @@ def _split_folder(options: Any, out: Output) -> int:
         writer_options=options.compression,
         **folder_options(options, out),
     )
-    _tell(options, out, report.model, report, report.notes)  # type: ignore[arg-type]
+    _tell(options, out, report.model, report.notes, report)  # type: ignore[arg-type]
     return OK
 
 
@@ -122,7 +121,7 @@ def _split_file(options: Any, out: Output) -> int:
         notes.append(f"{report.removed} was removed, since it belonged to an earlier output")
     if report.chunked and own:
         notes.append(f"{prefix}.pb was left as it is; if both exist, the .cpb takes precedence")
-    _tell(options, out, report, None, notes)
+    _tell(options, out, report, notes)
     return OK
 
 
@@ -198,11 +197,10 @@ def _refuse_unsplittable(document: Extraction) -> None:
         raise OptionError(f"the message type of {document.name} is not known: {_TYPE_HINT}")
 
 
-def _tell(options: Any, out: Output, report: SplitReport, folder: FolderReport | None, notes: list[str]) -> None:
+def _tell(options: Any, out: Output, report: SplitReport, notes: list[str], folder: FolderReport | None = None) -> None:
     """Report what was written."""
     if options.max_size > report.limit:
-        lowered = f"--max-size was lowered to {report.limit:,} (2 GiB - 1): protobuf cannot parse a larger message"
-        notes.append(lowered)
+        notes.append(f"--max-size was lowered to {report.limit:,} (2 GiB - 1): protobuf cannot parse a larger message")
     if options.json:
         found = {
             "file": options.file,
@@ -223,11 +221,12 @@ def _tell(options: Any, out: Output, report: SplitReport, folder: FolderReport |
         return
     whole = f"{safe(report.path)}: {safe(report.type)}, {format_size(report.message_size)}"
     if report.chunked:
+        share = f"{100 * report.size / report.message_size:.1f}%" if report.message_size else "0%"
         why = ": it is one value, which is never cut" if report.largest > report.limit else ""
         out.line(
             f"{whole}, in {count_words(report.chunks, 'chunk')}, the largest {format_size(report.largest)} (limit "
             f"{format_size(report.limit)}{why}); {format_size(report.size)} on disk, "
-            f"{share(report.size, report.message_size)} of the message"
+            f"{share} of the message"
         )
     else:
         out.line(

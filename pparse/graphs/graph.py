@@ -11,8 +11,6 @@ from itertools import islice
 
 from pparse.errors import PathError
 from pparse.graphs.index import NOBODY, GraphIndex
-from pparse.graphs.labels import Labels
-from pparse.graphs.nodes import GraphNode, GraphNodes
 from pparse.graphs.source import MAX_NODES, Edge
 from pparse.locking import Guarded
 from pparse.tensors.viewer import MissingNameError
@@ -21,10 +19,141 @@ from pparse.tree.result import near_misses
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
-    from typing import Final
+    from typing import Any, Final
 
     from pparse.findings import FindingList
     from pparse.graphs.source import GraphSource, Row, Signature, Value
+    from pparse.tree.node import Node
+
+
+# -- The labels of nodes by number, read again when they are needed: a bounded cache, the last used stay ---------------
+
+_MOST: Final = 4096
+_BYTES: Final = 1 << 20
+_EACH: Final = 150
+
+
+class Labels:
+    """Labels of some nodes of a graph; the others are read from their row."""
+
+    def __init__(self, source: GraphSource) -> None:
+        self._source = source
+        self._labels: dict[int, str] = {}
+        self._size = 0
+        self._charge = source.extraction.session.budget.charge(0, "the names of nodes")
+
+    def add(self, row: Row) -> None:
+        """Keep the label of a node that was just read, for those behind it; forget what was not used for longest."""
+        ordinal, label = row[:2]
+        labels = self._labels
+        if ordinal in labels:
+            return
+        labels[ordinal] = label
+        self._size += len(label) + _EACH
+        while len(labels) > 1 and (self._size > _BYTES or len(labels) > _MOST):
+            oldest = next(iter(labels))
+            self._size -= len(labels.pop(oldest)) + _EACH
+        if not -0x10000 < self._size - self._charge.amount <= 0:
+            self._charge.resize((self._size | 0xFFFF) + 1)
+
+    def __getitem__(self, ordinal: int) -> str:
+        label = self._labels.pop(ordinal, None)
+        if label is None:
+            self.add(row := self._source.row(ordinal))
+            return row[1]
+        self._labels[ordinal] = label
+        return label
+
+
+# -- The nodes of a graph, one by one and by name ----------------------------------------------------------------------
+
+
+class GraphNode:
+    """One node of a graph: name, operation, inputs and place are known, attributes are read on demand."""
+
+    __slots__ = ("_source", "inputs", "name", "op", "ordinal", "outputs", "where")
+
+    def __init__(self, source: GraphSource, row: Row) -> None:
+        ordinal, name, op, inputs, where, _, outputs = row
+        self._source = source
+        self.ordinal = ordinal
+        """Number of the node, from 0 on."""
+        self.name = name
+        """Name of the node in its graph; if values have names and the node has none, the first one it makes."""
+        self.op = op
+        """Name of the operation."""
+        self.inputs = list(inputs)
+        """Its inputs, as in the file."""
+        self.where = where
+        """The device that it should run on (TensorFlow), or the domain of its operation (ONNX); often empty."""
+        self.outputs = None if outputs is None else list(outputs)
+        """The names of the values that it makes; None if they are named after the node."""
+
+    @property
+    def node(self) -> Node:
+        """The node of the tree that describes it."""
+        return self._source.node(self.ordinal)
+
+    @property
+    def attr(self) -> dict[str, Node]:
+        """Its attributes, by name: nodes of the tree, which are not read yet."""
+        return self._source.attributes(self.ordinal)
+
+    def __repr__(self) -> str:
+        return f"<GraphNode {self.name!r}: {self.op}>"
+
+
+class GraphNodes(Guarded, Mapping[str, GraphNode]):
+    """The nodes of a graph by name; the second of one name is ``name#2``. Arguments of a function are not nodes."""
+
+    def __init__(self, graph: Any) -> None:
+        self.lock = graph.lock
+        self._graph = graph
+
+    def __len__(self) -> int:
+        return len(self._graph.source)
+
+    def __iter__(self) -> Iterator[str]:
+        return (row[1] for row in self._graph.rows())
+
+    def values(self) -> Iterator[GraphNode]:  # type: ignore[override]
+        """Yield the nodes, in order."""
+        source = self._graph.source
+        return (GraphNode(source, row) for row in source.rows())
+
+    def items(self) -> Iterator[tuple[str, GraphNode]]:  # type: ignore[override]
+        """Yield names with nodes, in order."""
+        return ((node.name, node) for node in self.values())
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._find(name) is not None
+
+    def __getitem__(self, name: str) -> GraphNode:
+        ordinal = self._find(name)
+        if ordinal is None:
+            raise MissingNameError("there is no node with this name", path=name, suggestions=self._graph.suggest(name))
+        return self.at(ordinal)
+
+    def at(self, ordinal: int) -> GraphNode:
+        """Return node number ``ordinal``. Raises IndexError."""
+        if not 0 <= ordinal < len(self):
+            raise IndexError(f"there are {len(self)} nodes, none with number {ordinal}")
+        return GraphNode(self._graph.source, self._graph.source.row(ordinal))
+
+    def _find(self, name: str) -> int | None:
+        index = self._graph.index
+        found: list[int] = index.named(name)
+        if found:
+            return found[0]
+        base, mark, number = name.rpartition("#")
+        if not mark or not number.isdecimal() or len(number) > 9:
+            return None
+        found = index.named(base)
+        return found[int(number) - 1] if 1 < int(number) <= len(found) else None
+
+    def __repr__(self) -> str:
+        return f"<GraphNodes: {len(self)}>"
+
 
 # Names that are searched for ones similar to one that does not exist.
 _NEAR: Final = 20_000
@@ -40,15 +169,6 @@ class _Part(Guarded):
 
     def rows(self) -> Iterator[Row]:
         """Yield ``(ordinal, name, operation, inputs, where, beside, outputs)`` of each node."""
-        raise NotImplementedError
-
-    @property
-    def arguments(self) -> Sequence[str]:
-        """The values fed in that are no nodes: arguments of a function, inputs of a graph whose values have names."""
-        raise NotImplementedError
-
-    def constants(self) -> Iterator[str]:
-        """Yield the names of stored values that are no nodes."""
         raise NotImplementedError
 
     def write(self, write: Callable[[bytes], object]) -> int:
@@ -81,7 +201,7 @@ class _Part(Guarded):
 
         By default, as deep as about 200 boxes allow. Raises `LimitError` if there would be too many boxes.
         """
-        from pparse.graphs.svg import to_svg
+        from pparse.graphs.drawing import to_svg
 
         return to_svg(self, title, depth, constants=constants)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from itertools import chain
 
 from pparse.errors import LimitError
 from pparse.findings import Finding, FindingList
@@ -105,8 +106,8 @@ class _Found:
     def __init__(self, *, names_values: bool) -> None:
         self.names = array("q")
         # Of values with names: the nodes that make them, and which output of those each is.
-        self.owners: array[int] | None = array("I") if names_values else None
-        self.ports: array[int] | None = array("I") if names_values else None
+        self.owners, self.ports = array("I"), array("I")
+        self.names_values = names_values
         self.edges = array("q")
         # Who needs what besides its inputs.
         self.needing, self.beside = array("I"), array("q")
@@ -117,12 +118,11 @@ class _Found:
 
     def add_values(self, row: Row) -> None:
         """Add the names of the values that a node makes."""
-        owners, ports = self.owners, self.ports
         for port, value in enumerate(row[6] or ()):
-            if value and owners is not None and ports is not None:  # or it is omitted
+            if value:  # or it is omitted
                 self.names.append(hash(value))
-                owners.append(row[0])
-                ports.append(port)
+                self.owners.append(row[0])
+                self.ports.append(port)
 
     def add_beside(self, row: Row) -> None:
         """Add what a node needs besides its inputs."""
@@ -138,7 +138,7 @@ class _Found:
     def table(self, first: int, total: int) -> NameTable:
         """Return the table of all names; those behind the nodes' are of the values ``first`` … ``total``."""
         names, self.names = self.names, array("q")
-        if self.owners is None or self.ports is None:
+        if not self.names_values:
             return NameTable(names)
         self.owners.extend(range(first, total))
         self.ports.extend(array("I", bytes(4 * (total - first))))
@@ -165,11 +165,13 @@ class GraphIndex:
         self.findings = FindingList(session.limits.findings)
         self._op_bytes = 0
         self._charge = session.budget.charge(0, "the index of a graph")
-        self._starts = array("Q", [0])  # where the inputs of each node begin in _sources
-        self._beside = array("I")  # pairs of nodes, one after the other: who, whom it needs besides
+        self.input_starts = array("Q", [0])
+        """Where the inputs of each node begin in `input_numbers`, and where the last ones end."""
+        self._beside = array("I"), array("I")  # who, in ascending order, and whom it needs besides
         self._labels: NameTable | None = None
         self._saving: bytearray | None = None
-        self.total = self.count + len(self.arguments)
+        self.first_constant = self.total = self.count + len(self.arguments)
+        """The number of the first constant, and how many nodes, arguments and constants there are."""
         self._check_count()
         self._roles = bytearray(self.count)
         self._read(outside)
@@ -188,7 +190,7 @@ class GraphIndex:
 
     def _read(self, outside: Callable[[str], bool]) -> None:  # noqa: C901 -- hot loop: calls would cost a third
         self._account(self.total, 0, _MAKING)
-        source, starts, operations = self.source, self._starts, self.operations
+        source, starts, operations = self.source, self.input_starts, self.operations
         found = _Found(names_values=source.names_values)
         add, edges = found.add_values if source.names_values else found.add_name, found.edges
         producer, mark, special = source.producer, source.control, _roles_of(source)
@@ -214,19 +216,20 @@ class GraphIndex:
                 self._account(max(self.total, len(found.names)), found.edge_bytes, _MAKING)
         self._add_values(found.names)
         self._table = found.table(self.count, self.total)
-        self.edge_count = len(found.edges) + (len(found.beside) if self.source.names_values else 0)
-        self._sources = self._table.resolve(found.edges)
+        self.edge_count = len(found.edges) + (len(found.beside) if source.names_values else 0)
+        self.input_numbers = self._table.resolve(found.edges)
+        """The numbers of what the nodes consume, one node after the other; `NOBODY` for what does not exist."""
         found.edges = array("q")
         for who, whom in zip(found.needing, self._table.resolve(found.beside), strict=True):
             if whom != NOBODY:
-                self._beside.extend((who, whom))
+                self._beside[0].append(who)
+                self._beside[1].append(whom)
         self.consumed = bytearray(self.total)
-        for number in self._sources:
+        captured = self._beside[1] if source.names_values else ()  # by bodies
+        for number in chain(self.input_numbers, captured):
             if number != NOBODY:
                 self.consumed[number] = 1
-        for number in self._beside[1::2] if self.source.names_values else ():  # captured by bodies
-            self.consumed[number] = 1
-        self._account(max(self.total, len(self._table)), 4 * len(self._sources) + 4 * len(self._beside), _EACH)
+        self._account(max(self.total, len(self._table)), 4 * len(self.input_numbers) + 8 * len(self._beside[0]), _EACH)
         self._find_faults(outside)
 
     def _add_values(self, names: array[int]) -> None:
@@ -237,7 +240,7 @@ class GraphIndex:
             self.total += 1
             if not self.total & 0xFFF:
                 self._check_count()
-                self._account(max(self.total, len(names)), 12 * self._starts[-1], _MAKING)
+                self._account(max(self.total, len(names)), 12 * self.input_starts[-1], _MAKING)
         self._check_count()
         self._roles += bytes([PLACEHOLDER]) * len(self.arguments)
         self._roles += bytes(self.total - len(self._roles))
@@ -272,7 +275,8 @@ class GraphIndex:
             if self.count <= ordinal < self.first_constant:
                 named = self.arguments[ordinal - self.count]
                 what = "a node makes" if self.source.names_values else "a node is named like"
-                self.note("duplicate-name", f"{what} the {self._argument} {named!r}")
+                argument = "argument" if self.source.kind == "function" else "input"
+                self.note("duplicate-name", f"{what} the {argument} {named!r}")
         if doubles and max(doubles) >= self.first_constant:
             for ordinal, named in enumerate(self.source.constants(), self.first_constant):
                 if ordinal in doubles:
@@ -287,18 +291,14 @@ class GraphIndex:
             if len(found) > 1 and (found[0] != ordinal or found[1] == ordinal):
                 self.note("duplicate-name", f"{name!r} makes {value!r}, which exists already", ordinal)
 
-    @property
-    def _argument(self) -> str:
-        return "argument" if self.source.kind == "function" else "input"
-
     def _find_strangers(self) -> bytearray:
         """Mark the nodes that consume what is not there; empty if there is none."""
         strangers = bytearray()
         ordinal = 0
-        for edge, source in enumerate(self._sources):
+        for edge, source in enumerate(self.input_numbers):
             if source == NOBODY:
                 strangers = strangers or bytearray(self.count)
-                ordinal = bisect_right(self._starts, edge, ordinal) - 1
+                ordinal = bisect_right(self.input_starts, edge, ordinal) - 1
                 strangers[ordinal] = 1
         return strangers
 
@@ -319,17 +319,17 @@ class GraphIndex:
             for root in range(self.count):
                 if state[root]:
                     continue
-                way, places = array("I", [root]), array("Q", [self._starts[root]])
+                way, places = array("I", [root]), array("Q", [self.input_starts[root]])
                 state[root] = 1
                 while way:
                     node, place = way[-1], places[-1]
-                    if place >= self._starts[node + 1]:
+                    if place >= self.input_starts[node + 1]:
                         state[node] = 2
                         way.pop()
                         places.pop()
                         continue
                     places[-1] = place + 1
-                    source = self._sources[place]
+                    source = self.input_numbers[place]
                     if source >= self.count or state[source] == 2 or self._roles[source] == LOOP:
                         continue
                     if state[source]:
@@ -340,18 +340,14 @@ class GraphIndex:
                         continue
                     state[source] = 1
                     way.append(source)
-                    places.append(self._starts[source])
+                    places.append(self.input_starts[source])
 
     def _sorted(self) -> bool:
         """Return whether all nodes come after those they consume, which rules out cycles."""
-        place = 0
         for node in range(self.count):
-            stop = self._starts[node + 1]
-            while place < stop:
-                source = self._sources[place]
-                if source >= node and source < self.count:
+            for source in self.input_numbers[self.input_starts[node] : self.input_starts[node + 1]]:
+                if node <= source < self.count:
                     return False
-                place += 1
         return True
 
     def find_cycles(self) -> None:
@@ -363,11 +359,6 @@ class GraphIndex:
             self.note("cycle", reason, cycle[0])
 
     # -- asking it ---------------------------------------------------------------------------------------------------
-
-    @property
-    def first_constant(self) -> int:
-        """The number of the first constant."""
-        return self.count + len(self.arguments)
 
     @property
     def labels(self) -> NameTable:
@@ -393,9 +384,7 @@ class GraphIndex:
     def saving(self) -> bytearray:
         """A mark for each node that only saves and restores values; found on first use. Empty if there is none."""
         if self._saving is None:
-            from pparse.graphs.saving import saving_nodes
-
-            self._saving = saving_nodes(self)
+            self._saving = _saving_nodes(self)
         return self._saving
 
     def ordinal(self, name: str) -> int | None:
@@ -415,16 +404,6 @@ class GraphIndex:
         """Return the numbers of the nodes with this name, in order; not those of inputs and constants."""
         return [number for number in self.labels.all(hash(name)) if number < self.count]
 
-    @property
-    def input_starts(self) -> array[int]:
-        """Where the inputs of each node begin in `input_numbers`, and where the last ones end."""
-        return self._starts
-
-    @property
-    def input_numbers(self) -> array[int]:
-        """The numbers of what the nodes consume, one node after the other; `NOBODY` for what does not exist."""
-        return self._sources
-
     def reach(self, targets: Iterable[int], check: Callable[[], None]) -> bytearray:
         """Return a mark for each node that a target needs: through inputs, control inputs, or what it needs beside."""
         marks = bytearray(self.total)
@@ -437,24 +416,78 @@ class GraphIndex:
                 marks[node] = 1
                 if node >= self.count:
                     continue
-                for source in self._sources[self._starts[node] : self._starts[node + 1]]:
-                    if source != NOBODY and not marks[source]:
-                        waiting.append(source)
-                for source in self.beside(node):
-                    if not marks[source]:
-                        waiting.append(source)
+                inputs = self.input_numbers[self.input_starts[node] : self.input_starts[node + 1]]
+                for number in chain(inputs, self.beside(node)):
+                    if number != NOBODY and not marks[number]:
+                        waiting.append(number)
         check()
         return marks
 
     def beside(self, node: int) -> Iterator[int]:
         """Yield the nodes that a node needs besides its inputs."""
-        low, high = 0, len(self._beside) // 2
-        while low < high:
-            middle = (low + high) // 2
-            if self._beside[2 * middle] < node:
-                low = middle + 1
-            else:
-                high = middle
-        while 2 * low < len(self._beside) and self._beside[2 * low] == node:
-            yield self._beside[2 * low + 1]
-            low += 1
+        who, whom = self._beside
+        yield from whom[bisect_left(who, node) : bisect_right(who, node)]
+
+
+# -- what only saves and restores: a model is easier to read without it -----------------------------------------------
+
+
+def _saving_nodes(index: GraphIndex) -> bytearray:
+    """Return a mark for each node that only saves and restores variables; nothing if there is none.
+
+    They are those whose operation says so, or that the format names; what consumes one of them; and what nobody else
+    consumes. Variables stay, and what they hold.
+    """
+    marks = bytearray(index.with_role(SAVING))
+    for text in index.source.saver():
+        name = index.source.producer(text)
+        number = index.ordinal(name) if name else None
+        if number is not None and number < index.count:
+            marks[number] = 1
+    if 1 not in marks:
+        return bytearray()
+    stored = index.with_role(STORED)
+    sources = index.input_numbers
+    with index.extraction.session.budget.charge(
+        18 * index.total + 4 * len(sources), "the nodes of a graph that save and restore"
+    ):
+        consumers, firsts = _consumers(index)
+        waiting = array("I", (number for number in range(index.count) if marks[number]))
+        while waiting:
+            node = waiting.pop()
+            for consumer in consumers[firsts[node] : firsts[node + 1]]:
+                if not marks[consumer] and not stored[consumer]:
+                    marks[consumer] = 1
+                    waiting.append(consumer)
+        index.extraction.session.check_cancelled()
+        left = array("I", (firsts[node + 1] - firsts[node] for node in range(index.count)))
+        waiting = array("I", (number for number in range(index.count) if marks[number]))
+        while waiting:
+            node = waiting.pop()
+            for source in sources[index.input_starts[node] : index.input_starts[node + 1]]:
+                if source >= index.count:
+                    continue
+                left[source] -= 1
+                if not left[source] and not marks[source] and not stored[source]:
+                    marks[source] = 1
+                    waiting.append(source)
+    return marks
+
+
+def _consumers(index: GraphIndex) -> tuple[array[int], array[int]]:
+    """Return the consumers of all nodes, one node after the other, and where those of each begin."""
+    firsts = array("I", bytes(4 * (index.total + 1)))
+    sources, starts = index.input_numbers, index.input_starts
+    for source in sources:
+        if source != NOBODY:
+            firsts[source + 1] += 1
+    for number in range(index.total):
+        firsts[number + 1] += firsts[number]
+    places = array("I", firsts)
+    consumers = array("I", bytes(4 * firsts[-1]))
+    for node in range(index.count):
+        for source in sources[starts[node] : starts[node + 1]]:
+            if source != NOBODY:
+                consumers[places[source]] = node
+                places[source] += 1
+    return consumers, firsts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from json.encoder import encode_basestring_ascii as _text
 
 TYPE_CHECKING = False
@@ -121,9 +122,7 @@ def to_json(part: Any) -> Iterator[str]:
 
 def to_json_lines(part: Any) -> Iterator[str]:
     """Yield the nodes, then the edges, as one JSON object per line."""
-    for line in _node_lines(part):
-        yield line + "\n"
-    for line in map(edge_line, part.edges):
+    for line in chain(_node_lines(part), map(edge_line, part.edges)):
         yield line + "\n"
 
 
