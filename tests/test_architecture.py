@@ -250,7 +250,7 @@ def test_library_code_neither_prints_nor_swallows() -> None:
 # them is read and what stands in a folder are the business of `pparse.data` (`local`, and the members of `Data`).
 OWN_PATHS = {
     "pparse": "finds its parsers and viewers in a clone",
-    "pparse.cli.chunking": "-o of split and merge",
+    "pparse.cli.merge": "-o of split and merge",
     "pparse.cli.get_node": "-o of get",
     "pparse.cli.get_tensor": "-o of get",
     "pparse.cli.index": "-o of index",

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import pparse
-from pparse.cli.export import Chosen, file_of
+from pparse.cli.get_tensor import Chosen, file_of
 from pparse.conversion.streaming import write_file
 from pparse.protos import message_class
 from pparse.tensors.dtype import DType

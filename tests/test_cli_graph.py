@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from pparse.cli import graph_values
 from pparse.protos import message_class
 from tests.test_tensorflow_graph import SMALL, graph_def, model
 
@@ -281,7 +280,7 @@ def test_info_tells_nodes_inputs_and_outputs_of_a_graph(run, typed, monkeypatch)
     lines = fields(run("info", typed))
     assert ["inputs", "x float32[?,224,3]"] in lines
     assert any(line[:1] == ["outputs"] for line in lines)
-    monkeypatch.setattr(graph_values, "_NODES", 6)
+    monkeypatch.setattr("pparse.cli.graph._NODES", 6)
     assert not any(line[0] == "inputs" for line in fields(run("info", typed)))
     assert run("info", typed, "--json").json["graph"] == {"node_count": 7, "inputs": None, "outputs": None}
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 from itertools import islice
 
 from pparse.cli.common import OK, add_option, open_file
-from pparse.cli.export import form_of, kept_metadata, refuse_cast
 from pparse.cli.get_node import StreamMember, give_member, give_node, give_slice
-from pparse.cli.get_tensor import give_many, give_tensor
+from pparse.cli.get_tensor import form_of, give_many, give_tensor, kept_metadata, refuse_cast
 from pparse.containers.archive import CUT_BEFORE, ArchiveParser
 from pparse.containers.stream import StreamParser
 from pparse.display.text import safe, unescaped

@@ -7,7 +7,7 @@ import shlex
 import sys
 
 from pparse.cli.common import DAMAGED, OK
-from pparse.cli.export import form_of
+from pparse.cli.get_tensor import form_of
 from pparse.cli.output import copy, pieces, refuse_terminal, write, write_binary, write_lines
 from pparse.compressed.resumed import ResumedData
 from pparse.containers.archive import ArchiveMember, ArchiveParser
@@ -225,7 +225,7 @@ def _node_value(node: Node) -> Any:
 
 
 def _node_text(node: Node, output: str | None) -> str:
-    from pparse.cli.deep_json import deep_dumps
+    from pparse.cli.json_text import deep_dumps
 
     value = _node_value(node)
     if isinstance(value, bytes) or node.shape != SCALAR:
@@ -238,7 +238,7 @@ def _node_text(node: Node, output: str | None) -> str:
 
 
 def _node_json(node: Node, options: Any) -> str:
-    from pparse.cli.deep_json import deep_dumps
+    from pparse.cli.json_text import deep_dumps
 
     value = node.to_json(node.extraction.session.limits.scalar_bytes)
     if value is UNLOADED_VALUE:

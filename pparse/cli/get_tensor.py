@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import partial
-from json import dumps
 from math import prod
 
 from pparse.cli.common import DAMAGED, OK, USAGE
-from pparse.cli.export import (
-    Chosen,
-    dtype_named,
-    file_of,
-    form_of,
-    kept_metadata,
-    notes_of,
-    refuse_cast,
-    tensor_of,
-    write_one,
-)
 from pparse.cli.matching import Matcher
 from pparse.cli.output import refuse_terminal, write, write_binary
-from pparse.conversion.plan import flaw_of
-from pparse.conversion.report import LeftOut
-from pparse.display.text import safe
+from pparse.conversion.cast import as_type
+from pparse.display.text import safe, shorten
 from pparse.document.registry import viewer_for
 from pparse.errors import (
     DamagedTensorError,
+    EngineError,
     MalformedError,
     OptionError,
     PathError,
@@ -37,9 +24,11 @@ from pparse.errors import (
 )
 from pparse.findings import Status
 from pparse.limits import LITTLE, MIB, count_words, format_size
+from pparse.recovery.reader_rules import why_no_name
+from pparse.tensors.dtype import DTYPES, DType
 from pparse.tensors.scales import codes_of, is_scale, quantisation_of
-from pparse.tensors.selection import boxes
 from pparse.tensors.status import status_words
+from pparse.tensors.tensor import Span, Tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,8 +36,11 @@ if TYPE_CHECKING:
     from typing import Any, BinaryIO, Final
 
     from pparse.cli.output import Output
+    from pparse.conversion.report import LeftOut
+    from pparse.conversion.items import Item
+    from pparse.conversion.plan import OutputFile
     from pparse.document.extraction import Extraction
-    from pparse.tensors.tensor import Tensor
+    from pparse.tensors.scales import Quantisation
 
 # As text, at most so much of a tensor is read; the middle of a larger one is left out.
 _TEXT_LIMIT: Final = 64 * MIB
@@ -303,6 +295,8 @@ def _tensor_json(
 ) -> int:
     from json import dumps
 
+    from pparse.cli.json_text import json_of
+
     shape, parts = _to_read(tensor, index, options)
     form = None
     for part in parts():  # all is read before anything is written: only then its status is known
@@ -401,130 +395,6 @@ def _filled_up(blocks: Iterator[Any], there: int, total: int, dtype: Any) -> Ite
         yield np.ma.MaskedArray(np.zeros(min(step, total - first), dtype), mask=True)
 
 
-# -- Tensors as JSON, a piece at a time: as Python's numbers, elements take dozens of times their bytes ----------------
-
-# Elements that are Python's numbers at a time.
-_PIECE: Final = 1 << 15
-# Bytes of structures that are kept.
-_MOST_KEPT: Final = 64 << 20
-# Lists without elements that are written: nothing but a shape makes them.
-_MOST_EMPTY: Final = 1 << 24
-
-
-def json_of(shape: Sequence[int], dtype: Any, parts: Callable[[], Iterator[Any]]) -> Iterator[str]:
-    """Yield an array as nested lists; ``parts`` returns its elements in C order, as flat arrays of any length.
-
-    Complex numbers are pairs; NaN, infinities and long doubles are texts. A structure is an object with the lists of
-    each field, for each of which all parts are gone through once.
-    """
-    if dtype.names is None:
-        yield from _lists(shape, parts())
-        return
-    parts = _kept(parts)
-    for number, name in enumerate(dtype.names):
-        base, inner = dtype[name].subdtype or (dtype[name], ())
-        yield ("{" if not number else ", ") + f"{dumps(name)}: "
-        yield from json_of((*shape, *inner), base, partial(_field, name, parts))
-    yield "}"
-
-
-def _kept(parts: Callable[[], Iterator[Any]]) -> Callable[[], Iterator[Any]]:
-    """Return what gives the same parts, from memory if they take little: else each field reads all of them again."""
-    found, size = [], 0
-    for part in parts():
-        size += part.nbytes
-        if size > _MOST_KEPT:
-            return parts
-        found.append(part)
-    return lambda: iter(found)
-
-
-def _field(name: str, parts: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-    return (part[name].reshape(-1) for part in parts())
-
-
-def _lists(shape: Sequence[int], parts: Iterator[Any]) -> Iterator[str]:
-    import numpy as np
-
-    inside: tuple[int, ...] = ()
-    if 0 in shape:  # its elements are the empty lists
-        shape, inside = shape[: shape.index(0)], (0,)
-        total = prod(shape)
-        if total > _MOST_EMPTY:
-            raise UnsupportedError(f"the tensor has no elements, but {total:,} empty lists: more than {_MOST_EMPTY:,}")
-        parts = (np.zeros((min(_PIECE, total - at), 0)) for at in range(0, total, _PIECE))
-    inner = [prod(shape[axis:]) for axis in range(len(shape))]  # the elements of a list, for each depth
-    at = deep = 0
-    for part in parts:
-        for first in range(0, len(part), _PIECE):
-            piece = part[first : first + _PIECE]
-            text, done = [], 0
-            for box in boxes(at, at + len(piece), shape):
-                if not box:  # no dimensions
-                    yield dumps(_plain(piece.reshape(inside)))
-                    return
-                depth = next(axis for axis, item in enumerate(box) if isinstance(item, slice))
-                form = [box[depth].stop - box[depth].start, *shape[depth + 1 :]]  # type: ignore[union-attr]
-                count = prod(form)
-                ended = sum(not at % size for size in inner[1 : deep + 1]) if at else 0
-                begun = sum(not at % size for size in inner[1 : depth + 1]) + (not at)
-                text.append("]" * ended + ", " * bool(at) + "[" * begun)
-                text.append(dumps(_plain(piece[done : done + count].reshape(*form, *inside)))[1:-1])
-                at, done, deep = at + count, done + count, depth
-            yield "".join(text)
-    yield "]" * (deep + 1)
-
-
-def _plain(array: Any) -> Any:
-    """Return an array as nested lists for JSON: complex numbers as pairs, NaN, infinities and long doubles as text."""
-    import numpy as np
-
-    if np.ma.isMaskedArray(array):  # missing values are null, not a number
-        whole = np.array(_plain(np.ma.getdata(array)), dtype=object)
-        mask = np.asarray(array.mask).reshape(array.shape + (1,) * (whole.ndim - array.ndim))
-        whole[np.broadcast_to(mask, whole.shape)] = None
-        return whole.tolist()
-    if array.dtype == object:  # texts
-        return np.array([_text_or_hex(text) for text in array.reshape(-1)], object).reshape(array.shape).tolist()
-    if array.dtype.kind in "SUMm" or (array.dtype.isbuiltin != 2 and array.dtype.kind == "V"):
-        return _of_no_numbers(array)
-    if array.dtype.kind not in "biufc" or array.dtype.name.startswith(("bfloat", "float8")):
-        array = array.astype(np.complex64 if array.dtype.name in ("complex32", "bcomplex32") else np.float64)
-    if array.dtype.kind == "c":
-        array = np.stack((array.real, array.imag), -1)
-    if array.dtype.kind == "f" and array.dtype.itemsize > 8:  # more digits than a number of JSON has
-        return array.astype(str).tolist()
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        flat = [
-            value if np.isfinite(value) else ("NaN" if np.isnan(value) else "Infinity" if value > 0 else "-Infinity")
-            for value in array.reshape(-1).tolist()
-        ]
-        return np.array(flat, dtype=object).reshape(array.shape).tolist()
-    return array.tolist()
-
-
-def _of_no_numbers(array: Any) -> Any:
-    """Return an array of texts, times or bytes for JSON: times as text, spans of time as numbers of their unit."""
-    import numpy as np
-
-    if array.dtype.kind in "Mm":
-        has_unit = array.dtype.kind == "M" and np.datetime_data(array.dtype)[0] != "generic"
-        return np.datetime_as_string(array).tolist() if has_unit else array.astype("i8").tolist()
-    flat = array.reshape(-1).tolist()
-    if array.dtype.kind != "U":
-        flat = [_text_or_hex(value) if array.dtype.kind == "S" else {"hex": value.hex()} for value in flat]
-    made = np.empty(len(flat), object)
-    made[:] = flat
-    return made.reshape(array.shape).tolist()
-
-
-def _text_or_hex(text: bytes) -> str | dict[str, str]:
-    try:
-        return text.decode()
-    except UnicodeDecodeError:
-        return {"hex": text.hex()}
-
-
 # -- ``pparse get -p``: writes all tensors that match to one file ------------------------------------------------------
 
 # The most left-out tensors that are named one by one.
@@ -575,6 +445,9 @@ def give_many(document: Extraction, options: Any, out: Output) -> int:
 
 def _left_out(tensor: Tensor) -> LeftOut | None:
     """Return why a tensor is not written; None if it is whole."""
+    from pparse.conversion.plan import flaw_of
+    from pparse.conversion.report import LeftOut
+
     tensor._confirm()
     flaw = flaw_of(tensor)
     if flaw is None and tensor.status is Status.UNSUPPORTED:
@@ -611,3 +484,164 @@ def _tell_lost(lost: list[LeftOut], whole: int, out: Output) -> None:
     if lost:
         written = f"{whole:,} of {count_words(whole + len(lost), 'tensor')} written"
         out.error(written if whole else "none of the matching tensors is complete: nothing was written")
+
+
+# -- Writes tensors to files for other programs: .npy, .npz, .safetensors and .csv, a block at a time ------------------
+
+FORMS: Final = (".npy", ".npz", ".safetensors", ".json", ".csv")
+_BLOCK: Final = 4 << 20
+_RENAME: Final = "'pparse convert --rename' writes it under another name"
+
+
+def form_of(path: str | None) -> str | None:
+    """Return the file type of the extension of ``path``; None if it is not one of these."""
+    return None if path is None else next((form for form in FORMS if path.lower().endswith(form)), None)
+
+
+class Chosen:
+    """A tensor to write, as ``dtype``."""
+
+    __slots__ = ("dtype", "lost", "tensor")
+
+    def __init__(self, tensor: Tensor, dtype: DType | None = None) -> None:
+        own = tensor._known_dtype()
+        if dtype is not None and not own.is_number:
+            raise OptionError(f"{own.numpy} is no type of numbers: --dtype cannot convert it", path=tensor.name)
+        self.tensor = tensor
+        self.dtype = own if dtype is None else dtype
+        self.lost = 0
+        """How many of its numbers, so far, the type asked for cannot hold."""
+
+    def blocks(self) -> Iterator[Any]:
+        """Yield its elements in C order, as flat arrays."""
+        for part in self.tensor.blocks(_BLOCK):
+            if self.dtype != self.tensor.dtype:
+                part, lost = as_type(part, self.dtype)
+                self.lost += lost
+            yield part
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether numpy does not know the type, and reads it back as plain bytes."""
+        return self.dtype.numpy.isbuiltin == 2
+
+
+def tensor_of(tensor: Tensor, array: Any) -> Tensor:
+    """Return ``array``, a slice or what else there is of ``tensor``, as a tensor of its name."""
+    import numpy as np
+
+    from pparse.data.base import BytesData
+
+    dtype = tensor._known_dtype()
+    if array.dtype != dtype.numpy:
+        raise EngineError(f"a part of a tensor of {dtype} has the type {array.dtype}")
+    if dtype.packed:  # an array has a byte for each element
+        array, dtype = array.view(np.uint8), DTYPES["uint8"]
+    content = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else b""
+    span = Span(BytesData(content, tensor.name), 0, array.nbytes, tensor.name)
+    order = "little" if array.dtype.isnative else "big"
+    return Tensor(tensor.name, dtype, array.shape, (span,), byteorder=order, stored_dtype=str(dtype))
+
+
+def refuse_cast(found: Quantisation, dtype: str | None) -> None:
+    """Raise `OptionError` if codes are to be cast to the type of ``--dtype``, without their scales."""
+    if dtype is not None and (found.codes.dtype is None or dtype_named(dtype) != found.codes.dtype):
+        raise OptionError(
+            f"--dtype {dtype} would cast codes without {found.parts[0].name}: --dequantize multiplies them by it",
+            path=found.codes.name,
+        )
+
+
+def notes_of(items: Sequence[Chosen], form: str) -> Iterator[str]:
+    """Yield what is to be told of types that numpy cannot read back."""
+    names = sorted({str(item.dtype) for item in items if item.is_foreign})
+    if names and form == ".npy":
+        yield f"numpy reads {', '.join(names)} back as bytes without a type (V2, V1); --dtype float32 writes numbers"
+    if names and form == ".npz":
+        from pparse.conversion.npz_form import bits_note
+
+        yield from (f"{bits_note(DTYPES[name])}; --dtype float32 writes numbers" for name in names)
+
+
+def kept_metadata(viewer: Any, form: str) -> dict[str, str]:
+    """Return the ``__metadata__`` of a safetensors source for a file of type ``form``; of a set, the first shard's."""
+    if form != ".safetensors" or viewer is None:
+        return {}
+    found: Mapping[str, Any] = viewer.metadata if viewer.format == "safetensors" else {}
+    if viewer.is_set:
+        for name in viewer.parser.shard_names():
+            try:
+                found = viewer.shard_viewer(name).metadata
+                break
+            except PparseError:  # the status of this shard is reported elsewhere
+                continue
+    return {key: value for key, value in found.items() if isinstance(value, str)}
+
+
+def file_of(items: Sequence[Chosen], form: str, path: str, metadata: Mapping[str, str]) -> OutputFile | None:
+    """Return the .npz or .safetensors file to write; None if ``form`` is another, which holds one tensor.
+
+    Raises `UnsupportedError` for a name or a type that it cannot hold, `OptionError` for tensors that could not be told
+    apart in it, several in a file for one, and a header that is too long.
+    """
+    from pparse.conversion.npz_form import NpzForm
+    from pparse.conversion.plan import OutputFile, refuse_collisions
+    from pparse.conversion.safetensors_form import SafetensorsForm
+
+    if form not in (".npz", ".safetensors"):
+        if len(items) != 1:
+            raise OptionError(f"a {form} file holds one tensor, and {len(items)} match; write .npz or .safetensors")
+        return None
+    holder = NpzForm() if form == ".npz" else SafetensorsForm()
+    found: list[Item] = []
+    for number, item in enumerate(items):
+        tensor, dtype = item.tensor, item.dtype
+        why = holder.refusal(tensor.name, dtype, tensor.shape, tensor.size)
+        if why is not None:
+            advice = "--dtype float32 writes numbers" if dtype.is_number else "write .npy or .npz"
+            advice = advice if why_no_name(tensor.name, form[1:]) is None else _RENAME
+            raise UnsupportedError(f"{why}: nothing was written; {advice}", path=shorten(tensor.name, 80))
+        found.append(holder.item(tensor, tensor.name, dtype, number))
+    refuse_collisions(found, holder.name, f"; {_RENAME}")
+    return OutputFile(holder, path, found, metadata)
+
+
+def write_one(item: Chosen, form: str, stream: BinaryIO) -> None:
+    """Write a .npy or a .csv file. Raise the errors of `Tensor.blocks`."""
+    if form == ".csv":
+        _write_csv(item, stream)
+        return
+    from pparse.writers.npy import npy_header
+
+    stream.write(npy_header(item.dtype.numpy, item.tensor.shape))
+    for part in item.blocks():
+        stream.write(part.tobytes())
+
+
+def _write_csv(item: Chosen, stream: BinaryIO) -> None:
+    """Write a line for each row along the last dimension; with one dimension, a line for each value."""
+    shape, name = item.tensor.shape, item.tensor.name
+    if not item.dtype.is_number:
+        raise OptionError(f"a .csv holds numbers, and these are {item.dtype}: write .json or .npy", path=name)
+    width = shape[-1] if len(shape) > 1 else 1
+    row: list[str] = []
+    for part in item.blocks():
+        numbers = part.astype("f4") if part.dtype.isbuiltin == 2 else part
+        for value in numbers.tolist():
+            row.append(str(int(value)) if isinstance(value, bool) else repr(value))
+            if len(row) == width:
+                stream.write(",".join(row).encode() + b"\n")
+                row.clear()
+
+
+def dtype_named(name: str | None) -> DType | None:
+    """Return the type of ``--dtype``. Raise `OptionError` if there is none."""
+    if name is None:
+        return None
+    try:
+        dtype = DType.of(name)
+    except ValueError as error:
+        raise OptionError(f"--dtype {name}: not an element type; use float32, float16 or int64, for example") from error
+    if not dtype.is_number:
+        raise OptionError(f"--dtype {name}: no type of numbers; use float32, float16 or int64, for example")
+    return dtype

@@ -10,9 +10,8 @@ from __future__ import annotations
 from itertools import islice
 
 from pparse.cli.common import DAMAGED, add_option, exit_code_for, open_file
-from pparse.cli.graph_values import MOST, SHOWN, described, inputs_of, listed, outputs_of, typed_names
 from pparse.display.text import safe
-from pparse.errors import LimitError, UnsupportedError
+from pparse.errors import PASSING, LimitError, PparseError, UnsupportedError
 from pparse.findings import Status
 from pparse.graphs.graph import Graph
 from pparse.limits import count_words
@@ -21,12 +20,13 @@ from pparse.recovery.document_verdict import document_status
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any, Final
 
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
     from pparse.graphs.graph import Selection
+    from pparse.tensors.viewer import Viewer
 
 EXAMPLES: Final = """examples:
   pparse graph saved_model.pb
@@ -180,14 +180,14 @@ def _summary(
         out.field("hidden", hidden)
     operations, edges, control = _counts(graph, part)
     out.field("edges", f"{edges:,}" + (f" ({control:,} of control)" if control else ""))
-    shown = [f"{safe(op)} {count:,}" for op, count in list(operations.items())[:SHOWN]]
-    out.field("operations", listed(shown, len(operations)))
+    out.field("operations", _first(operations, lambda op: f"{safe(op)} {operations[op]:,}"))
     constants = sum(1 for _ in part.constants())
     if constants:
         out.field("constants", f"{constants:,}")
     out.field("inputs", typed_names(graph, inputs_of(graph, part)))
     if part is graph and graph.kind == "function":
-        _names(out, "results", (f"{name}={text}" if name != text else name for name, text in graph.results.items()))
+        results = (f"{name}={text}" if name != text else name for name, text in graph.results.items())
+        out.field("results", _first(results))
     else:
         out.field("outputs", typed_names(graph, outputs_of(graph, part)))
     if graph is whole and options.outputs is None:
@@ -206,9 +206,9 @@ def _around(whole: Graph, options: Any, out: Output) -> None:
         out.field("signature", f"{safe(name)}: {takes} → {makes}")
     functions = whole.functions
     if functions:
-        _names(out, "functions", _shown(whole, functions, options))
+        out.field("functions", _first(_shown(whole, functions, options)))
     if len(whole.bodies) > len(functions):
-        _names(out, "bodies", (name for name in whole.bodies if name not in functions))
+        out.field("bodies", _first(name for name in whole.bodies if name not in functions))
 
 
 def _shown(whole: Graph, functions: Iterable[str], options: Any) -> Iterator[str]:
@@ -231,16 +231,6 @@ def _counts(graph: Graph, part: Graph | Selection) -> tuple[dict[str, int], int,
         edges += len(row[5]) if graph.source.names_values else 0
         control += sum(text.startswith(mark) for text in row[3]) if mark else 0
     return dict(sorted(operations.items(), key=lambda item: (-item[1], item[0]))), edges, control
-
-
-def _names(out: Output, label: str, names: Iterable[str]) -> None:
-    shown: list[str] = []
-    count = 0
-    for name in names:
-        count += 1
-        if count <= SHOWN:
-            shown.append(safe(name))
-    out.field(label, listed(shown, count))
 
 
 # -- for programs ----------------------------------------------------------------------------------------------------
@@ -270,10 +260,11 @@ def _json(document: Extraction, whole: Graph, graph: Graph, part: Graph | Select
     yield from _list("outputs", map(dumps, outputs_of(graph, part)))
     yield from _list("functions", map(dumps, _shown(whole, functions, options)))
     yield from _list("bodies", (dumps(name) for name in whole.bodies if name not in functions))
-    yield from _list("input_values", (dumps(described(graph, name)) for name in islice(inputs_of(graph, part), MOST)))
-    yield from _list("output_values", (dumps(described(graph, name)) for name in islice(outputs_of(graph, part), MOST)))
-    results = dict(graph.results)
-    yield f', "results": {dumps(results)}, "signatures": '
+    yield from _list("input_values", (dumps(described(graph, name)) for name in islice(inputs_of(graph, part), _MOST)))
+    yield from _list(
+        "output_values", (dumps(described(graph, name)) for name in islice(outputs_of(graph, part), _MOST))
+    )
+    yield f', "results": {dumps(dict(graph.results))}, "signatures": '
     yield dumps({name: signature.to_dict() for name, signature in whole.signatures.items()})
     yield ",\n"
     pieces = part.to_json()
@@ -294,3 +285,92 @@ def _list(label: str, items: Iterable[str]) -> Iterator[str]:
         yield comma + item
         comma = ", "
     yield "]"
+
+
+# -- Inputs and outputs of a graph with their types and shapes, for `graph` and `info` ---------------------------------
+
+# The most names that are shown.
+_SHOWN: Final = 20
+# The most inputs or outputs that are described in JSON.
+_MOST: Final = 1_000
+# `info` looks at the inputs and outputs of graphs up to this many nodes.
+_NODES: Final = 20_000
+
+
+def inputs_of(graph: Graph, part: Graph | Selection) -> Iterable[str]:
+    """Return the names of the inputs that a graph, or a part of it, needs."""
+    return graph.inputs if isinstance(part, Graph) else graph.inputs.only(part.marks)
+
+
+def outputs_of(graph: Graph, part: Graph | Selection) -> Iterable[str]:
+    """Return the names of the outputs of a graph or of what is shown of it; of a subgraph, those asked for."""
+    if isinstance(part, Graph) or (part.wanted is None and graph.source.names_values):
+        return graph.outputs
+    return graph.unconsumed.only(part.marks) if part.wanted is None else part.wanted
+
+
+def typed_names(graph: Graph, names: Iterable[str]) -> str:
+    """Return names with types and shapes as text, as far as they are known; the first 20."""
+    return _first(names, lambda name: safe(str(graph.value(name) or name)))
+
+
+def _first(names: Iterable[str], word: Callable[[str], str] = safe) -> str:
+    """Return the first 20 names as text, each as ``word`` shows it, and how many more there are."""
+    shown: list[str] = []
+    count = 0
+    for name in names:
+        count += 1
+        if count <= _SHOWN:
+            shown.append(word(name))
+    more = f" … {count - len(shown):,} more" if count > len(shown) else ""
+    return (", ".join(shown) or "none") + more
+
+
+# -- in `info` -------------------------------------------------------------------------------------------------------
+
+
+def graph_words(viewer: Viewer) -> list[tuple[str, str]]:
+    """Return what `info` says of the graph of a model, if it has one that can be read: labels and texts."""
+    graph = _readable_graph(viewer)
+    if graph is None:
+        return []
+    facts = [("graph", count_words(graph.node_count, "node"))]
+    if graph.node_count <= _NODES:
+        part = graph.visible
+        lost = viewer.root.status is Status.TRUNCATED
+        for label, names in (("inputs", inputs_of(graph, part)), ("outputs", outputs_of(graph, part))):
+            words = typed_names(graph, names)
+            facts.append((label, "not known: the file is cut before them" if lost and words == "none" else words))
+    return facts
+
+
+def graph_facts(viewer: Viewer) -> dict[str, object] | None:
+    """Return the same as plain data; inputs and outputs are None in a graph of too many nodes."""
+    graph = _readable_graph(viewer)
+    if graph is None:
+        return None
+    facts: dict[str, object] = {"node_count": graph.node_count, "inputs": None, "outputs": None}
+    if graph.node_count <= _NODES:
+        part = graph.visible
+        for label, ends_of in (("inputs", inputs_of), ("outputs", outputs_of)):
+            facts[label] = [described(graph, name) for name in islice(ends_of(graph, part), _MOST)]
+    return facts
+
+
+def _readable_graph(viewer: Viewer) -> Graph | None:
+    """Return the graph of a model; None if there is none, or it cannot be read (`graph` tells why)."""
+    try:
+        graph: Graph | None = viewer.graph
+        if graph is not None and graph.node_count <= _NODES:
+            _ = graph.index
+    except PASSING:
+        raise
+    except PparseError:
+        return None
+    return graph
+
+
+def described(graph: Graph, name: str) -> dict[str, object]:
+    """Return name, type and shape as plain data."""
+    value = graph.value(name)
+    return value.to_dict() if value is not None else {"name": name, "dtype": None, "shape": None}

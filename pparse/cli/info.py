@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from pparse.cli.common import OK, add_files, add_json, add_option, add_strict, each_file, exit_code_for, open_file
-from pparse.cli.graph_values import graph_facts, graph_words
+from pparse.cli.graph import graph_facts, graph_words
 from pparse.cli.output import cut_to_dict, parameters_words, report_cut, report_document_cut, report_findings
 from pparse.display.text import safe
 from pparse.document.registry import viewer_for

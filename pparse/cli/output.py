@@ -205,21 +205,16 @@ class Table:
     def __init__(self, out: Output, header: Sequence[str], align: str) -> None:
         self._out = out
         self._align = align
-        self._header: Sequence[str] | None = header
-        self._widths = [len(title) for title in header]
+        self._header = header
         self._waiting: list[tuple[str, ...]] = []
         self._letters = 0
-        self._started = False
-        self._pattern = ""
-
-    @property
-    def has_written(self) -> bool:
+        self.has_written = False
         """Whether any row was written."""
-        return self._started
+        self._pattern = ""
 
     def row(self, *cells: str) -> None:
         """Add a row of safe text."""
-        if self._started:
+        if self.has_written:
             self._out.line(self._pattern % cells)
             return
         self._waiting.append(cells)
@@ -229,28 +224,23 @@ class Table:
 
     def close(self) -> None:
         """Write the waiting rows."""
-        if not self._started:
-            self._started = True
-            for cells in self._waiting:
-                self._widen(cells)
-            self._pattern = self._make_pattern()
-            if self._waiting and self._header is not None:
-                self._out.line(self._out.paint(self._pattern % tuple(self._header), "dim"))
-            for cells in self._waiting:
-                self._out.line(self._pattern % cells)
-            self._waiting = []
-
-    def _widen(self, cells: Sequence[str]) -> None:
-        # One very long name must not push the other columns off the screen.
-        for column, cell in enumerate(cells):
-            if self._widths[column] < len(cell) <= 80:
-                self._widths[column] = len(cell)
+        if self.has_written:
+            return
+        self.has_written = True
+        self._pattern = self._make_pattern()
+        if self._waiting:
+            self._out.line(self._out.paint(self._pattern % tuple(self._header), "dim"))
+        for cells in self._waiting:
+            self._out.line(self._pattern % cells)
+        self._waiting = []
 
     def _make_pattern(self) -> str:
         """Return the row as a %-pattern: half the time of padding cell by cell."""
-        columns = [
-            f"%{'-' if side == '<' else ''}{width}s" for side, width in zip(self._align, self._widths, strict=True)
-        ]
+        columns = []
+        for side, *cells in zip(self._align, self._header, *self._waiting, strict=True):
+            # One very long name must not push the other columns off the screen.
+            width = max(len(cells[0]), *(len(cell) for cell in cells if len(cell) <= 80), 0)
+            columns.append(f"%{'-' if side == '<' else ''}{width}s")
         if self._align[-1] == "<":
             columns[-1] = "%s"
         return "  ".join(columns)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import argparse
 import os
 
-from pparse.cli.chunking import (
+from pparse.cli.common import OK, USAGE, add_option, open_file, size_from
+from pparse.cli.merge import (
     SUFFIXES,
     add_folder_arguments,
     folder_options,
@@ -20,7 +21,6 @@ from pparse.cli.chunking import (
     refuse_existing,
     tell_folder,
 )
-from pparse.cli.common import OK, USAGE, add_option, open_file, size_from
 from pparse.display.text import safe
 from pparse.errors import FormatError, OptionError, PparseError, SplitError
 from pparse.limits import count_words, format_size
