@@ -45,6 +45,10 @@ def _known_status(node: Node) -> Status | None:
     return node.status if known is Status.COMPLETE or (known is None and node.extraction.data.flawed) else known
 
 
+def _code_of(node: Node) -> int:
+    return OK if _known_status(node) in (None, Status.COMPLETE) else DAMAGED
+
+
 def _is_member(node: Node) -> bool:
     return isinstance(node.note, ArchiveMember)
 
@@ -60,20 +64,13 @@ def give_node(node: Node, options: Any, out: Output) -> int:
         if _known_status(node) is Status.MISSING:
             node.load()  # raises, with offset and sizes
         write(options.output, out, lambda stream: copy(node.open(), stream))
-        return OK if _known_status(node) in (None, Status.COMPLETE) else DAMAGED
+        return _code_of(node)
     if options.partial == "prefix" and node.shape == SCALAR and _known_status(node) is Status.TRUNCATED:
         return give_slice(node, (slice(None),), options, out)
-    text = _node_json(node, options) if options.json else _node_text(node, options.output)
-    if options.output:
-        write(options.output, out, lambda stream: write_lines(text, stream))
-    elif options.json or not sys.stdout.isatty():
-        for piece in pieces(text):
-            out.write(piece)
-    else:
-        out.write(safe_lines(text) + "\n")
+    _write_or_show(_node_json(node, options) if options.json else _node_text(node, options.output), options, out)
     if node.finding is not None and node.finding.code == UNSURE_NUMBER:  # nothing else reports it
         out.error(f"{node.path or 'the root'}: {node.finding.reason}")
-    return OK if _known_status(node) in (None, Status.COMPLETE) else DAMAGED
+    return _code_of(node)
 
 
 def _choose_form(node: Node, options: Any) -> None:
@@ -115,9 +112,12 @@ def give_slice(node: Node, index: tuple[Any, ...], options: Any, out: Output) ->
     _choose_form(node, options)
     text = node.load() if node.kind in _TEXTS and not options.raw else None
     if isinstance(text, str):
-        return _give_text(node, text, cut, options, out)
+        shown = text[cut]
+        start = cut.indices(len(text))[0]
+        _write_or_show(_as_json(node, shown, options, start) if options.json else shown, options, out)
+        return OK
     start, part = _part(node, cut, options)
-    code = OK if _known_status(node) in (None, Status.COMPLETE) else DAMAGED
+    code = _code_of(node)
     is_member = _is_member(node) and not options.json
     if options.raw or (is_member and (options.output or not sys.stdout.isatty())):
         return write_binary(options.output, out, lambda stream: copy(part, stream), code)
@@ -128,7 +128,7 @@ def give_slice(node: Node, index: tuple[Any, ...], options: Any, out: Output) ->
     if is_member and _is_text(content):
         out.write(safe_lines(content.decode("utf-8", "replace")))
         return code
-    shown = _slice_json(node, start, {"hex": content.hex()}, options) if options.json else content.hex()
+    shown = _as_json(node, {"hex": content.hex()}, options, start) if options.json else content.hex()
     _write_or_show(shown, options, out)
     return code
 
@@ -160,64 +160,44 @@ def _part(node: Node, cut: slice, options: Any) -> tuple[int, Range]:
         part = whole.range(start, stop)
         checked = part.data.range_status(part.start, part.start + stop - start)
         if checked.status is not Status.COMPLETE and options.partial != "prefix":
-            raise EndOfDataError(
-                f"{checked.reason}; --partial prefix gives what is there",
-                path=node.path,
-                wanted=stop - start,
-                got=checked.there,
-                source=options.file,
-            )
+            raise _cut_short(node, checked.reason, stop - start, checked.there, options)
         stop = start + min(stop - start, checked.there)
     elif status is Status.TRUNCATED and finding is not None and isinstance(finding.got, int):
         if stop > finding.got and options.partial != "prefix":
-            raise EndOfDataError(
-                f"{finding.reason}; --partial prefix gives what is there",
-                path=node.path,
-                wanted=stop,
-                got=finding.got,
-                source=options.file,
-            )
+            raise _cut_short(node, finding.reason, stop, finding.got, options)
         stop = min(stop, finding.got)
     elif status not in (None, Status.COMPLETE):
         node._refuse_if_not_whole()
     return start, whole.range(start, stop)
 
 
-def _give_text(node: Node, text: str, cut: slice, options: Any, out: Output) -> int:
-    """Write some characters of a text."""
-    shown = text[cut]
-    if options.json:
-        shown = _slice_json(node, cut.indices(len(text))[0], shown, options)
-    elif not options.output and sys.stdout.isatty():
-        shown = safe_lines(shown)
-    _write_or_show(shown, options, out)
-    return OK
+def _cut_short(node: Node, reason: str | None, wanted: int, there: int, options: Any) -> EndOfDataError:
+    reason = f"{reason}; --partial prefix gives what is there"
+    return EndOfDataError(reason, path=node.path, wanted=wanted, got=there, source=options.file)
 
 
-def _slice_json(node: Node, start: int, value: Any, options: Any) -> str:
-    from json import dumps
+def _as_json(node: Node, value: Any, options: Any, start: int | None = None) -> str:
+    """Return the value of a node, or a slice that begins at ``start``, as JSON."""
+    from pparse.cli.json_text import deep_dumps
 
     if options.bare:
-        return dumps(value)
+        return deep_dumps(value, default=_hex)
     status = _known_status(node) or Status.COMPLETE
-    return dumps(
-        {
-            "schema": 1,
-            "file": options.file,
-            "path": node.path,
-            "kind": node.kind,
-            "status": status.value,
-            "offset": start,
-            "value": value,
-        }
-    )
+    head = {"schema": 1, "file": options.file, "path": node.path, "kind": node.kind, "status": status.value}
+    if start is not None:
+        head["offset"] = start
+    return deep_dumps(head | {"value": value}, default=_hex)
 
 
 def _write_or_show(text: str, options: Any, out: Output) -> None:
+    """Write a text and a line break; what a terminal gets is safe for it."""
     if options.output:
-        write(options.output, out, lambda stream: stream.write(f"{text}\n".encode()))
-    else:
-        out.line(text)
+        write(options.output, out, lambda stream: write_lines(text, stream))
+        return
+    if not options.json and sys.stdout.isatty():
+        text = safe_lines(text)
+    for piece in pieces(text):
+        out.write(piece)
 
 
 def _node_value(node: Node) -> Any:
@@ -238,19 +218,8 @@ def _node_text(node: Node, output: str | None) -> str:
 
 
 def _node_json(node: Node, options: Any) -> str:
-    from pparse.cli.json_text import deep_dumps
-
     value = node.to_json(node.extraction.session.limits.scalar_bytes)
-    if value is UNLOADED_VALUE:
-        value = _node_value(node)
-    if options.bare:
-        return deep_dumps(value, default=_hex)
-    status = _known_status(node) or Status.COMPLETE
-    return deep_dumps(
-        {"schema": 1, "file": options.file, "path": node.path, "kind": node.kind, "status": status.value}
-        | {"value": value},
-        default=_hex,
-    )
+    return _as_json(node, _node_value(node) if value is UNLOADED_VALUE else value, options)
 
 
 def _hex(value: object) -> object:

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from typing import Any, BinaryIO, Final
 
     from pparse.cli.output import Output
-    from pparse.conversion.report import LeftOut
     from pparse.conversion.items import Item
     from pparse.conversion.plan import OutputFile
+    from pparse.conversion.report import LeftOut
     from pparse.document.extraction import Extraction
     from pparse.tensors.scales import Quantisation
 
