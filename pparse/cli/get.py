@@ -11,7 +11,7 @@ from itertools import islice
 
 from pparse.cli.common import OK, add_option, open_file
 from pparse.cli.get_node import StreamMember, give_member, give_node, give_slice
-from pparse.cli.get_tensor import form_of, give_many, give_tensor, kept_metadata, refuse_cast
+from pparse.cli.get_tensor import form_of, give_many, give_tensor, refuse_cast
 from pparse.containers.archive import CUT_BEFORE, ArchiveParser
 from pparse.containers.stream import StreamParser
 from pparse.display.text import safe, unescaped
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
     from pparse.tensors.tensor import Tensor
+
+    # What a path names, and what of it is asked for: None for all of it.
+    _Found = tuple[Tensor | Node, tuple[Any, ...] | None]
 
 # Names that an error shows.
 _SHOWN: Final = 3
@@ -108,15 +111,12 @@ def run(options: Any, out: Output) -> int:
             if code is None:
                 raise
             return code
-        if not isinstance(found, tuple):
-            return give_node(found, options, out)
         thing, index = found
-        if not isinstance(thing, Node):
-            _tell_of_names(document, thing, out)
-            thing, told = _as_meant(document, thing, options, out)
-            metadata = lambda form: kept_metadata(viewer_for(document), form)  # noqa: E731
-            return give_tensor(thing, index, options, out, metadata, told)
-        return give_slice(thing, index or (), options, out)
+        if isinstance(thing, Node):
+            return give_node(thing, options, out) if index is None else give_slice(thing, index, options, out)
+        _tell_of_names(document, thing, out)
+        thing, told = _as_meant(document, thing, options, out)
+        return give_tensor(thing, index, options, out, viewer_for(document), told)
 
 
 def _give_fact(document: Extraction, options: Any, out: Output) -> int | None:
@@ -189,7 +189,7 @@ def _refuse_own_input(document: Extraction, output: str | None) -> None:
         raise PathError("is the file being read; name another one", path=output)
 
 
-def _find(document: Extraction, path: str | None) -> tuple[Tensor | Node, tuple[Any, ...] | None] | Node:
+def _find(document: Extraction, path: str | None) -> _Found:
     viewer = viewer_for(document)
     if path is None:
         tensor = _only_tensor(viewer) if viewer is not None else None
@@ -203,7 +203,7 @@ def _find(document: Extraction, path: str | None) -> tuple[Tensor | Node, tuple[
                 else "there is nothing to get: the file has no tensors",
                 path=document.name,
             )
-        return document.root if viewer is None else viewer.default_node
+        return document.root if viewer is None else viewer.default_node, None
     return _find_member(document, path) if viewer is None else _find_tensor(document, viewer, path)
 
 
@@ -212,21 +212,19 @@ def _only_tensor(viewer: Viewer) -> Tensor | None:
     return viewer.find(viewer.default_name or "")
 
 
-def _find_member(document: Extraction, path: str) -> tuple[Node, tuple[Any, ...]] | Node:
+def _find_member(document: Extraction, path: str) -> _Found:
     """Return the node that is listed as ``path``, or stands there, and what of it is asked for."""
     member = document.result.listing.find_member(path)
     if member is not None:
-        return member
+        return member, None
     parts = split_slice(path)
     sliced = document.result.listing.find_member(parts[0]) if parts is not None else None
     if sliced is None and parts is not None:
         sliced = _sliced_at(document, *parts)
-    return _find_node(document, path) if sliced is None or parts is None else (sliced, parts[1])
+    return (_find_node(document, path), None) if sliced is None or parts is None else (sliced, parts[1])
 
 
-def _find_tensor(
-    document: Extraction, viewer: Viewer, path: str
-) -> tuple[Tensor | Node, tuple[Any, ...] | None] | Node:
+def _find_tensor(document: Extraction, viewer: Viewer, path: str) -> _Found:
     """Return the tensor, or else the node, at ``path``, and what of it is asked for."""
     # The name as it is, and as `ls` shows unprintable characters; one that no sound file has only if no node is there.
     asked: list[tuple[str, tuple[Any, ...] | None]] = []
@@ -242,7 +240,7 @@ def _find_tensor(
     if only is not None and sliced is not None and sliced[0] == "_":
         return only, sliced[1]
     try:
-        return document.node(path)
+        return document.node(path), None
     except PathError as error:
         parts = split_slice(path)
         if parts is not None and (node := _sliced_at(document, *parts)) is not None:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pparse.conversion.report import LeftOut
     from pparse.document.extraction import Extraction
     from pparse.tensors.scales import Quantisation
+    from pparse.tensors.viewer import Viewer
 
 # As text, at most so much of a tensor is read; the middle of a larger one is left out.
 _TEXT_LIMIT: Final = 64 * MIB
@@ -74,16 +75,15 @@ def give_tensor(
     index: tuple[Any, ...] | None,
     options: Any,
     out: Output,
-    metadata: Callable[[str], dict[str, str]],
+    viewer: Viewer | None,
     told: Mapping[str, object],
 ) -> int:
     """Write a tensor or a slice of it: as text, as bytes, or in the form that the extension names.
 
-    ``metadata`` returns the metadata of the source that a file of that form keeps; ``told`` is what JSON says of what
-    the elements mean.
+    A file may keep the metadata of the ``viewer``; ``told`` is what JSON says of what the elements mean.
     """
     try:
-        code = _give_tensor(tensor, index, options, out, metadata, told)
+        code = _give_tensor(tensor, index, options, out, viewer, told)
         told_there = not (options.output or options.npy or options.raw)  # beside the values, or in JSON
         if code == DAMAGED and tensor.finding is not None and not told_there:
             out.error(f"{tensor.name}: {tensor.finding.reason}")
@@ -111,7 +111,7 @@ def _give_tensor(
     index: tuple[Any, ...] | None,
     options: Any,
     out: Output,
-    metadata: Callable[[str], dict[str, str]],
+    viewer: Viewer | None,
     told: Mapping[str, object],
 ) -> int:
     if tensor.status is not Status.COMPLETE:
@@ -139,12 +139,12 @@ def _give_tensor(
         tensor._refuse_if_not_whole()
         raise UnsupportedError(f"texts are not arrays of numbers like {form}; --json writes texts", path=tensor.name)
     as_npy = form == ".npy"
-    if form is not None and (not as_npy or options.dtype is not None or _is_foreign(tensor)):
+    whole = index is None and options.partial is None
+    if form is not None and (whole or not as_npy or options.dtype is not None or _is_foreign(tensor)):
         if options.output is None and sys.stdout.isatty():
             return refuse_terminal(out)
-        whole = index is None and options.partial is None
         part = tensor if whole else tensor_of(tensor, _filled(_array(tensor, index, options.partial)))
-        write_chosen([Chosen(part, dtype_named(options.dtype))], form, options, out, metadata(form))
+        write_chosen([Chosen(part, dtype_named(options.dtype))], form, options, out, kept_metadata(viewer, form))
         return code
     if as_npy or options.raw or options.output:
         return write_binary(
@@ -223,18 +223,12 @@ def _tensor_bytes(
     tensor: Tensor, index: tuple[Any, ...] | None, as_npy: bool, partial: str | None, stream: BinaryIO
 ) -> None:
     if index is None and (partial is None or tensor.is_text):
-        if as_npy:
-            from pparse.writers.npy import write_npy
-
-            write_npy(tensor, stream)
-        else:
-            for block in tensor.raw_blocks():
-                stream.write(block)
+        for block in tensor.raw_blocks():
+            stream.write(block)
         return
     import numpy as np
 
-    array = _array(tensor, index, partial)
-    array = np.ma.getdata(array)
+    array = np.ma.getdata(_array(tensor, index, partial))
     if array.dtype.hasobject:  # its bytes are addresses of this process
         if array.shape:
             reason = "--raw gives one of the texts, or without a slice all of them as stored; --json gives several"

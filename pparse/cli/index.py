@@ -67,7 +67,10 @@ def run(options: Any, out: Output) -> int:
     with open_file(options.file, stats=out.stats) as data:
         source = data.range(0, data.size or 0)
         _refuse_others(source)
-        return _check(options, out, source) if options.check else _build(options, out, source)
+        try:
+            return _check(options, out, source) if options.check else _build(options, out, source)
+        finally:
+            out.progress.clear()
 
 
 def _refuse_others(source: Range) -> None:
@@ -114,23 +117,21 @@ def _build(options: Any, out: Output, source: Range) -> int:
         except OSError as error:
             reason = f"cannot create the folder: {error.strerror or error}"
             raise SourceError(reason, errno=error.errno, source=os.path.dirname(path)) from error
-    try:
-        with AtomicFile(path) as file:
-            report = build_index(
-                source,
-                file.stream,
-                spacing=options.spacing,
-                budget=MemoryBudget(options.budget),
-                limits=Limits(**dict(options.limits)),
-                progress=out.progress,
-            )
-            if report.error is not None and not report.size:  # nothing to write
-                failed = copy(report.error)
-                failed.reason = f"{failed.reason}; no index was written"
-                failed.source = source.data.name
-                raise failed from report.error
-    finally:
-        out.progress.clear()
+    with AtomicFile(path) as file:
+        report = build_index(
+            source,
+            file.stream,
+            spacing=options.spacing,
+            budget=MemoryBudget(options.budget),
+            limits=Limits(**dict(options.limits)),
+            progress=out.progress,
+        )
+        if report.error is not None and not report.size:  # nothing to write
+            failed = copy(report.error)
+            failed.reason = f"{failed.reason}; no index was written"
+            failed.source = source.data.name
+            raise failed from report.error
+    out.progress.clear()
     _tell(options, out, path, report)
     return DAMAGED if report.error is not None else OK
 
@@ -183,10 +184,8 @@ def _check(options: Any, out: Output, source: Range) -> int:
         if found is None:
             raise errors[0] if errors else SourceError("it has no index", source=options.file)
         index = found
-    try:
-        check_index(index, source, budget=budget, limits=Limits(**dict(options.limits)), progress=out.progress)
-    finally:
-        out.progress.clear()
+    check_index(index, source, budget=budget, limits=Limits(**dict(options.limits)), progress=out.progress)
+    out.progress.clear()
     if options.json:
         told = {
             "file": options.file,

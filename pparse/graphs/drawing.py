@@ -8,12 +8,14 @@ one box.
 from __future__ import annotations
 
 from array import array
+from itertools import islice
 from unicodedata import east_asian_width
 
 from pparse.display.text import safe
 from pparse.errors import LimitError
 from pparse.graphs.index import NOBODY
 from pparse.graphs.layout import Plan
+from pparse.lazy import lazy_pattern
 from pparse.limits import count_words
 
 TYPE_CHECKING = False
@@ -43,6 +45,8 @@ _EDGE_BYTES: Final = 300
 # Operations that are counted in one box.
 _OPS: Final = 64
 _NO_BOX: Final = 0xFFFF
+_NUMBERS: Final = lazy_pattern(r"[\d#]+")
+_SCOPE_ENDS: Final = lazy_pattern(r"(?<=[^/.])[/.]")  # a name may begin with a separator
 
 NODES = "nodes"
 INPUT = "input"
@@ -139,7 +143,7 @@ class Collapsed:
         scopes: list[set[str]] = [set() for _ in range(_DEEPEST)]
         fitting = _DEEPEST
         for row in self.part.rows():
-            names = list(prefixes(row[1], fitting))
+            names = prefixes(row[1], fitting)
             for depth in range(fitting):
                 scopes[depth].add(names[min(depth, len(names) - 1)])
                 if len(scopes[depth]) > BOXES:
@@ -315,30 +319,13 @@ class Collapsed:
 
 def without_numbers(name: str) -> str:
     """Return a name with each of its numbers as ``#``."""
-    kept = "".join("#" if char.isdecimal() else char for char in name)
-    while "##" in kept:
-        kept = kept.replace("##", "#")
-    return kept
+    return _NUMBERS.sub("#", name)
 
 
-def prefixes(name: str, most: int) -> Iterator[str]:
-    """Yield the scopes of a name, from the outermost on, then the name itself; at most so many."""
-    text = name.replace(".", "/")
-    place, given = 0, 0
-    while given < most - 1:
-        place = text.find("/", place)
-        if place < 0:
-            break
-        if place and text[place - 1] != "/":  # a name may begin with a separator
-            yield name[:place]
-            given += 1
-        place += 1
-    else:
-        end = text.find("/", place + 1) if most else -1
-        if end > 0:
-            yield name[:end]
-            return
-    yield name
+def prefixes(name: str, most: int) -> list[str]:
+    """Return the scopes of a name, from the outermost on, then the name itself; at most so many."""
+    ends = [found.start() for found in islice(_SCOPE_ENDS.finditer(name), most)]
+    return [name[:end] for end in (ends if 0 < most == len(ends) else [*ends, len(name)])]
 
 
 # -- A drawing of a graph as SVG: text, boxes and curves; no scripts, no links, nothing that is fetched ----------------
