@@ -286,25 +286,14 @@ def _compare(document: Extraction, name: str, data: Data | None, expected: str) 
     if wanted is None and expected:
         return Finding("no-digest", f"{expected} has no digest for this file", source=name)
     if wanted is None:
-        return Finding(
-            "no-digest",
-            "no digest was found: no cache blob name, SHA256SUMS line, .sha256 file or LFS pointer",
-            severity=Severity.WARNING,
-            source=name,
-        )
+        reason = "no digest was found: no cache blob name, SHA256SUMS line, .sha256 file or LFS pointer"
+        return Finding("no-digest", reason, severity=Severity.WARNING, source=name)
     if size is not None and size != data.size:
         return Finding("digest", f"the size differs from that of {origin}", source=name, wanted=size, got=data.size)
     got = digest(document, data)
     if got != wanted:
-        return Finding(
-            "digest",
-            f"the SHA-256 differs from that of {origin}",
-            source=name,
-            wanted=wanted,
-            got=got,
-            offset=0,
-            length=data.size,
-        )
+        reason = f"the SHA-256 differs from that of {origin}"
+        return Finding("digest", reason, source=name, wanted=wanted, got=got, offset=0, length=data.size)
     return Finding("digest", f"the SHA-256 is that of {origin}", severity=Severity.NOTE, source=name, got=got)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from itertools import islice
 
 from pparse.cli.common import DAMAGED, add_option, exit_code_for, open_file
+from pparse.cli.output import write
 from pparse.display.text import safe
 from pparse.errors import PASSING, LimitError, PparseError, UnsupportedError
 from pparse.findings import Status
@@ -85,9 +86,10 @@ def run(options: Any, out: Output) -> int:
         elif options.jsonl:
             _emit(part.to_json_lines(), options, out)
         elif options.output is not None:
-            size = part.save(options.output)
+            sizes: list[int] = []
+            write(options.output, out, lambda stream: sizes.append(part.write(stream.write)))
             if not options.quiet:
-                out.line(f"{safe(options.output)}: {_nodes(graph, part)} nodes, {count_words(size, 'byte')}")
+                out.line(f"{safe(options.output)}: {_nodes(graph, part)} nodes, {count_words(sizes[0], 'byte')}")
                 for note in graph.source.notes_on_part((not isinstance(part, Graph) and part.wanted) or ()):
                     out.error(f"note: {safe(note)}")
         elif options.inputs:
@@ -148,11 +150,8 @@ def _emit(pieces: Iterable[str], options: Any, out: Output) -> None:
         for piece in pieces:
             out.write(piece)
         return
-    from pparse.writers.files import AtomicFile
-
-    with AtomicFile(options.output) as file:
-        for piece in pieces:
-            file.stream.write(piece.encode("utf-8", "backslashreplace"))
+    encoded = (piece.encode("utf-8", "backslashreplace") for piece in pieces)
+    write(options.output, out, lambda stream: stream.writelines(encoded))
 
 
 # -- for people ------------------------------------------------------------------------------------------------------

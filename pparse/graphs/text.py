@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, repeat
 from json.encoder import encode_basestring_ascii as _text
 
 TYPE_CHECKING = False
@@ -31,43 +31,28 @@ def to_dot(part: Any, name: str = "", constants: bool = False) -> Iterator[str]:
     named = graph.source.names_values
     yield f"digraph {quoted(name or graph.name or 'graph')} {{\n"
     yield "  node [shape=box];\n"
-    for argument in part.arguments:
-        yield _value(argument, "ellipse", named)
-    for constant in part.constants() if constants else ():
-        yield _value(constant, "note", named)
-    hidden = graph.is_constant if named and not constants else None
-    identifier = _node if named else quoted
+    stored = part.constants() if constants else ()
+    for value, shape in chain(zip(part.arguments, repeat("ellipse")), zip(stored, repeat("note"))):
+        label = f", label={quoted(value)}" if named else ""
+        yield f"  {_identifier(value, 'value', named)} [shape={shape}{label}];\n"
     for row in part.rows():
-        label, target = quoted(row[1]), identifier(row[1])
+        label, target = quoted(row[1]), _identifier(row[1], "node", named)
         yield f"  {target} [label={label[:-1]}\\n{quoted(row[2])[1:]}];\n"
         for edge in graph.edges_of(row):
-            if not named:
-                source = quoted(edge.source)
-            elif edge.output is None and hidden is not None and hidden(edge.source):
-                continue
-            else:
-                source = _source(edge)
-            yield f"  {source} -> {target}{_style(edge)};\n"
+            if constants or not named or edge.output is not None or not graph.is_constant(edge.source):
+                yield f"  {_source(edge, named)} -> {target}{_style(edge)};\n"
     if named:
         yield from _results(part)
     yield "}\n"
 
 
-def _node(label: str) -> str:
-    """Return the identifier of a node where values have names of their own: one that no value has."""
-    return quoted(f"node {label}")
+def _identifier(name: str, kind: str, named: bool) -> str:
+    """Return the identifier of a node or value; where values have ``named`` themselves, no node has that of one."""
+    return quoted(f"{kind} {name}" if named else name)
 
 
-def _source(edge: Edge) -> str:
-    return quoted(f"value {edge.source}") if edge.output is None else _node(edge.source)
-
-
-def _value(name: str, shape: str, named: bool) -> str:
-    return (
-        f"  {quoted(f'value {name}')} [shape={shape}, label={quoted(name)}];\n"
-        if named
-        else (f"  {quoted(name)} [shape={shape}];\n")
-    )
+def _source(edge: Edge, named: bool) -> str:
+    return _identifier(edge.source, "value" if edge.output is None else "node", named)
 
 
 def _results(part: Any) -> Iterator[str]:
@@ -75,8 +60,9 @@ def _results(part: Any) -> Iterator[str]:
     wanted = None if part is part.graph else part.wanted
     for number, (name, edge) in enumerate(part.graph.result_edges()):
         if wanted is None or name in wanted:
-            yield f"  {quoted(f'result {number}')} [shape=ellipse, peripheries=2, label={quoted(name)}];\n"
-            yield f"  {_source(edge)} -> {quoted(f'result {number}')}{_style(edge._replace(input=0))};\n"
+            result = quoted(f"result {number}")
+            yield f"  {result} [shape=ellipse, peripheries=2, label={quoted(name)}];\n"
+            yield f"  {_source(edge, True)} -> {result}{_style(edge._replace(input=0))};\n"
 
 
 def _style(edge: Edge) -> str:

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from typing import BinaryIO, Self
 
 
+def cannot_write(error: OSError, path: str) -> SourceError:
+    """Return what to raise for an error of the system while ``path`` is written."""
+    return SourceError(f"cannot write: {error.strerror or error}", errno=error.errno, source=path)
+
+
 class AtomicFile:
     """Write to a file beside ``path``, and rename it at the end; nothing is left behind if writing fails.
 
@@ -29,7 +34,7 @@ class AtomicFile:
             sweep(path)
             descriptor, self._temporary = make_locked(path)
         except OSError as error:
-            raise SourceError(f"cannot write: {error.strerror or error}", errno=error.errno, source=path) from error
+            raise cannot_write(error, path) from error
         except ValueError as error:  # a NUL byte
             raise SourceError(f"cannot write: {error}", source=repr(path)) from error
         self.stream: BinaryIO = os.fdopen(descriptor, "wb")
@@ -42,9 +47,7 @@ class AtomicFile:
             with suppress(OSError):
                 self.stream.close()
             self._remove()
-            raise SourceError(
-                f"cannot write: {error.strerror or error}", errno=error.errno, source=self.path
-            ) from error
+            raise cannot_write(error, self.path) from error
         lock = -1
         try:
             if kind is None and os.name != "nt":
@@ -58,9 +61,7 @@ class AtomicFile:
                 os.replace(self._temporary, self.path)
                 self._temporary = ""
         except OSError as failed:
-            raise SourceError(
-                f"cannot write: {failed.strerror or failed}", errno=failed.errno, source=self.path
-            ) from failed
+            raise cannot_write(failed, self.path) from failed
         finally:
             self._remove()
             if lock >= 0:
