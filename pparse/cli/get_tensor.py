@@ -51,12 +51,12 @@ _STRING_BYTES: Final = 4096
 _LAST_CHARACTER: Final = 0x10FFFF
 
 
-def write_chosen(items: list[Chosen], form: str, options: Any, out: Output, metadata: dict[str, str]) -> None:
+def write_chosen(items: list[Chosen], form: str, options: Any, out: Output, viewer: Viewer | None) -> None:
     """Write tensors, and the metadata of their source, to one file of the type that its extension names."""
     from pparse.conversion.streaming import write_file
 
     notes = list(notes_of(items, form))
-    file = file_of(items, form, options.output or form, metadata)
+    file = file_of(items, form, options.output or form, kept_metadata(viewer, form))
     if file is None:
         write(options.output, out, lambda stream: write_one(items[0], form, stream))
     else:
@@ -143,8 +143,8 @@ def _give_tensor(
     if form is not None and (whole or not as_npy or options.dtype is not None or _is_foreign(tensor)):
         if options.output is None and sys.stdout.isatty():
             return refuse_terminal(out)
-        part = tensor if whole else tensor_of(tensor, _filled(_array(tensor, index, options.partial)))
-        write_chosen([Chosen(part, dtype_named(options.dtype))], form, options, out, kept_metadata(viewer, form))
+        part = tensor if whole else tensor_of(tensor, _array(tensor, index, options.partial))
+        write_chosen([Chosen(part, dtype_named(options.dtype))], form, options, out, viewer)
         return code
     if as_npy or options.raw or options.output:
         return write_binary(
@@ -211,12 +211,6 @@ def _converted(array: Any, options: Any) -> Any:
 
 def _is_foreign(tensor: Tensor) -> bool:
     return tensor.dtype is not None and tensor.status is Status.COMPLETE and tensor.dtype.numpy.isbuiltin == 2
-
-
-def _filled(array: Any) -> Any:
-    import numpy as np
-
-    return np.ma.getdata(array)
 
 
 def _tensor_bytes(
@@ -427,10 +421,10 @@ def give_many(document: Extraction, options: Any, out: Output) -> int:
                 lost.append(entry)
             else:
                 (texts if tensor.is_text else whole).append(tensor)
-    code = USAGE if _complain(matches, out) else DAMAGED if lost else OK
+    code = USAGE if matches.complain(out) else DAMAGED if lost else OK
     if whole:
         items = [Chosen(tensor, None if tensor.name in kept else dtype) for tensor in whole]
-        write_chosen(items, form, options, out, kept_metadata(viewer, form))
+        write_chosen(items, form, options, out, viewer)
     _tell_lost(lost, len(whole), out)
     if texts:
         _tell_texts(texts, out, only=len(whole) + len(lost) == 0)
@@ -460,13 +454,6 @@ def _tell_texts(texts: list[Tensor], out: Output, *, only: bool) -> None:
     names = ", ".join(tensor.name for tensor in texts[:_NAMED])
     more = f", and {len(texts) - _NAMED:,} more" if len(texts) > _NAMED else ""
     out.error(f"note: {count_words(len(texts), 'tensor')} of texts left out: {names}{more}")
-
-
-def _complain(matches: Matcher, out: Output) -> bool:
-    complaints = list(matches.complaints())
-    for complaint in complaints:
-        out.error(complaint)
-    return bool(complaints)
 
 
 def _tell_lost(lost: list[LeftOut], whole: int, out: Output) -> None:
@@ -526,6 +513,7 @@ def tensor_of(tensor: Tensor, array: Any) -> Tensor:
 
     from pparse.data.base import BytesData
 
+    array = np.ma.getdata(array)  # what does not exist is filled up
     dtype = tensor._known_dtype()
     if array.dtype != dtype.numpy:
         raise EngineError(f"a part of a tensor of {dtype} has the type {array.dtype}")
