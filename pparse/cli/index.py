@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "--spacing SIZE",
         f"content between two places; smaller: faster reads, larger index ({_SPACING})",
-        type=size_from(64 << 10, "64KiB"),  # what gzip_indexing allows, which is not imported here
+        type=size_from(64 << 10, "64KiB"),  # what gzip_index_builder allows, which is not imported here
         default=_SPACING,
     )
     add_option(parser, "--check", "write nothing; compare the existing index with all of FILE")
