@@ -73,7 +73,7 @@ def run(options: Any, out: Output) -> int:
             out.json(outcome_to_dict(options, outcome, document.findings, listing.kept))
         elif not options.quiet:
             out.line(f"{outcome.summary} in {safe(options.output)}")
-            out.findings(document.findings, limit=10)
+            out.findings(document.findings)
             tell_course(out, outcome)
             if not outcome.is_whole and not outcome.limits:
                 out.line(

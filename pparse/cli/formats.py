@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse.cli.common import OK, UNKNOWN_FORMAT, add_json, add_option
+from pparse.cli.common import OK, add_json, add_option
 from pparse.cli.output import Table
 from pparse.display.text import safe
 from pparse.document.named_formats import NAMED, NOT_YET, Named, named_as, named_by
@@ -35,23 +35,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: Any, out: Output) -> int:
     """Run the command."""
     registry = default_registry()
+    names, other = registry.names(), None
     if options.name is not None:
-        options.name, other = _looked_up(registry, options.name)
-        if other is not None:
-            return _tell_named(other, options, out)
-    names = [options.name] if options.name is not None else registry.names()
+        name, other = _looked_up(registry, options.name)
+        names = [name] if other is None else []
     rows = [_describe(parser_class(registry, name)) for name in names]
+    shown = rows if other is None else [{**other.to_dict(), "description": f"{other.what}, {NOT_YET}"}]
     if options.json:
-        named = [known.to_dict() for known in NAMED]
-        out.json({"formats": rows, "named": named, "failed": registry.failed}, indent=2)
-        return OK
-    if options.name is not None and not options.quiet:
-        _show_one(rows[0], out)
-        return OK
-    if options.quiet:
-        for row in rows:
+        named = [known.to_dict() for known in (NAMED if other is None else (other,))]
+        out.json({"formats": rows, "named": named, "failed": registry.failed if other is None else {}}, indent=2)
+    elif options.quiet:
+        for row in shown:
             out.line(str(row["name"]))
-        return OK
+    elif options.name is None:
+        _show_all(rows, registry, out)
+    else:
+        _show_one(shown[0], out)
+    return OK
+
+
+def _show_all(rows: list[dict[str, Any]], registry: Registry, out: Output) -> None:
     table = Table(out, ("NAME", "FILES", "FROM", "WHAT"), "<<<<")
     for row in rows:
         table.row(str(row["name"]), " ".join(row["extensions"]) or "-", str(row["from"]), safe(str(row["description"])))
@@ -65,7 +68,6 @@ def run(options: Any, out: Output) -> int:
     table.close()
     out.line("A zip that holds a model that is not read (.pt2, Keras) is said to; its members are read.")
     out.line("'pparse formats NAME' shows options, limitations and references of a format")
-    return OK if rows else UNKNOWN_FORMAT
 
 
 def _looked_up(registry: Registry, word: str) -> tuple[str, Named | None]:
@@ -75,17 +77,6 @@ def _looked_up(registry: Registry, word: str) -> tuple[str, Named | None]:
     extension = "." + word.lower().removeprefix(".")
     read = (name for name in registry.names() if extension in parser_class(registry, name).extensions)
     return next(read, word), named_by(word)
-
-
-def _tell_named(known: Named, options: Any, out: Output) -> int:
-    """Describe a format that is recognised but not read, and what reads it."""
-    if options.json:
-        out.json({"formats": [], "named": [known.to_dict()], "failed": {}}, indent=2)
-    elif options.quiet:
-        out.line(known.name)
-    else:
-        _show_one({**known.to_dict(), "description": f"{known.what}, {NOT_YET}"}, out)
-    return OK
 
 
 def _describe(parser: type[Parser]) -> dict[str, Any]:
@@ -110,9 +101,7 @@ def _show_one(row: dict[str, Any], out: Output) -> None:
         label = key.replace("_", " ") if key in ("told_by", "read_by") else key
         if isinstance(value, dict):
             value = [f"-O {name}=…: {text}" for name, text in value.items()]
-        if isinstance(value, list):
-            for item in value:
-                out.line(f"{out.paint(f'{label:12}', 'dim')} {safe(str(item))}")
-        else:
-            shown = ("yes" if value else "no") if isinstance(value, bool) else str(value)
-            out.line(f"{out.paint(f'{label:12}', 'dim')} {safe(shown)}")
+        elif isinstance(value, bool):
+            value = "yes" if value else "no"
+        for item in value if isinstance(value, list) else [value]:
+            out.line(f"{out.paint(f'{label:12}', 'dim')} {safe(str(item))}")

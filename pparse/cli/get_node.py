@@ -181,12 +181,12 @@ def _as_json(node: Node, value: Any, options: Any, start: int | None = None) -> 
     from pparse.cli.json_text import deep_dumps
 
     if options.bare:
-        return deep_dumps(value, default=_hex)
+        return deep_dumps(value)
     status = _known_status(node) or Status.COMPLETE
     head = {"schema": 1, "file": options.file, "path": node.path, "kind": node.kind, "status": status.value}
     if start is not None:
         head["offset"] = start
-    return deep_dumps(head | {"value": value}, default=_hex)
+    return deep_dumps(head | {"value": value})
 
 
 def _write_or_show(text: str, options: Any, out: Output) -> None:
@@ -214,16 +214,12 @@ def _node_text(node: Node, output: str | None) -> str:
         value = value.hex()
     if isinstance(value, str):
         return value
-    return deep_dumps(value, indent=2, ensure_ascii=False, default=_hex)
+    return deep_dumps(value, indent=2, ensure_ascii=False)
 
 
 def _node_json(node: Node, options: Any) -> str:
     value = node.to_json(node.extraction.session.limits.scalar_bytes)
     return _as_json(node, _node_value(node) if value is UNLOADED_VALUE else value, options)
-
-
-def _hex(value: object) -> object:
-    return {"hex": value.hex()} if isinstance(value, bytes) else str(value)
 
 
 # -- members of archives -----------------------------------------------------------------------------------------------

@@ -43,6 +43,11 @@ if TYPE_CHECKING:
     from pparse.tensors.scales import Quantisation
     from pparse.tensors.viewer import Viewer
 
+    # A slice, or None for all; what JSON tells of the meaning of elements; a shape, and what reads flat arrays of that.
+    Index = tuple[Any, ...] | None
+    Told = Mapping[str, object]
+    Parts = tuple[tuple[int, ...], Callable[[], Iterator[Any]]]
+
 # As text, at most so much of a tensor is read; the middle of a larger one is left out.
 _TEXT_LIMIT: Final = 64 * MIB
 # How many texts of a tensor are shown, and how much of each.
@@ -51,12 +56,12 @@ _STRING_BYTES: Final = 4096
 _LAST_CHARACTER: Final = 0x10FFFF
 
 
-def write_chosen(items: list[Chosen], form: str, options: Any, out: Output, metadata: dict[str, str]) -> None:
+def write_chosen(items: list[Chosen], form: str, options: Any, out: Output, viewer: Viewer | None) -> None:
     """Write tensors, and the metadata of their source, to one file of the type that its extension names."""
     from pparse.conversion.plan import write_file
 
     notes = list(notes_of(items, form))
-    file = file_of(items, form, options.output or form, metadata)
+    file = file_of(items, form, options.output or form, kept_metadata(viewer, form))
     if file is None:
         write(options.output, out, lambda stream: write_one(items[0], form, stream))
     else:
@@ -70,14 +75,7 @@ def write_chosen(items: list[Chosen], form: str, options: Any, out: Output, meta
         )
 
 
-def give_tensor(
-    tensor: Tensor,
-    index: tuple[Any, ...] | None,
-    options: Any,
-    out: Output,
-    viewer: Viewer | None,
-    told: Mapping[str, object],
-) -> int:
+def give_tensor(tensor: Tensor, index: Index, options: Any, out: Output, viewer: Viewer | None, told: Told) -> int:
     """Write a tensor or a slice of it: as text, as bytes, or in the form that the extension names.
 
     A file may keep the metadata of the ``viewer``; ``told`` is what JSON says of what the elements mean.
@@ -106,14 +104,7 @@ def _advice(tensor: Tensor) -> str:
     return "; 'pparse recover' sets it apart, with its bytes as they are"
 
 
-def _give_tensor(
-    tensor: Tensor,
-    index: tuple[Any, ...] | None,
-    options: Any,
-    out: Output,
-    viewer: Viewer | None,
-    told: Mapping[str, object],
-) -> int:
+def _give_tensor(tensor: Tensor, index: Index, options: Any, out: Output, viewer: Viewer | None, told: Told) -> int:
     if tensor.status is not Status.COMPLETE:
         tensor._confirm()  # a checksum of its own may tell that its bytes are right though those around it are not
     code = OK if tensor.status is Status.COMPLETE and not tensor.unwritten_nbytes else DAMAGED
@@ -143,8 +134,8 @@ def _give_tensor(
     if form is not None and (whole or not as_npy or options.dtype is not None or _is_foreign(tensor)):
         if options.output is None and sys.stdout.isatty():
             return refuse_terminal(out)
-        part = tensor if whole else tensor_of(tensor, _filled(_array(tensor, index, options.partial)))
-        write_chosen([Chosen(part, dtype_named(options.dtype))], form, options, out, kept_metadata(viewer, form))
+        part = tensor if whole else tensor_of(tensor, _array(tensor, index, options.partial))
+        write_chosen([Chosen(part, dtype_named(options.dtype))], form, options, out, viewer)
         return code
     if as_npy or options.raw or options.output:
         return write_binary(
@@ -154,7 +145,7 @@ def _give_tensor(
     return code
 
 
-def _array(tensor: Tensor, index: tuple[Any, ...] | None, partial: str | None) -> Any:
+def _array(tensor: Tensor, index: Index, partial: str | None) -> Any:
     """Return what is asked for of a tensor. Raises `MalformedError` for texts that Python cannot hold."""
     return _of_characters(tensor, _elements(tensor, index, partial))
 
@@ -180,7 +171,7 @@ def _is_text(array: Any) -> bool:
     return True
 
 
-def _elements(tensor: Tensor, index: tuple[Any, ...] | None, partial: str | None) -> Any:
+def _elements(tensor: Tensor, index: Index, partial: str | None) -> Any:
     import numpy as np
 
     if index is not None:
@@ -213,15 +204,7 @@ def _is_foreign(tensor: Tensor) -> bool:
     return tensor.dtype is not None and tensor.status is Status.COMPLETE and tensor.dtype.numpy.isbuiltin == 2
 
 
-def _filled(array: Any) -> Any:
-    import numpy as np
-
-    return np.ma.getdata(array)
-
-
-def _tensor_bytes(
-    tensor: Tensor, index: tuple[Any, ...] | None, as_npy: bool, partial: str | None, stream: BinaryIO
-) -> None:
+def _tensor_bytes(tensor: Tensor, index: Index, as_npy: bool, partial: str | None, stream: BinaryIO) -> None:
     if index is None and (partial is None or tensor.is_text):
         for block in tensor.raw_blocks():
             stream.write(block)
@@ -240,7 +223,7 @@ def _tensor_bytes(
         stream.write(np.ascontiguousarray(array).tobytes())
 
 
-def _tensor_text(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output) -> None:
+def _tensor_text(tensor: Tensor, index: Index, options: Any, out: Output) -> None:
     try:
         lines = list(_content(tensor, index, options))
     finally:  # only now it is known whether its checksum is right
@@ -256,7 +239,7 @@ def _tensor_text(tensor: Tensor, index: tuple[Any, ...] | None, options: Any, ou
         out.error("too large to show; ask for a slice, or use -o FILE")
 
 
-def _content(tensor: Tensor, index: tuple[Any, ...] | None, options: Any) -> Iterator[str]:
+def _content(tensor: Tensor, index: Index, options: Any) -> Iterator[str]:
     """Yield a tensor, or a slice, as lines: of a large tensor the first and last rows; nothing if they are large."""
     if tensor.is_text:
         tensor._refuse_if_not_whole()
@@ -284,9 +267,7 @@ def _shown_strings(strings: Iterable[bytes]) -> Iterator[str]:
         yield shown + ("…" if len(text) > _STRING_BYTES else "")
 
 
-def _tensor_json(
-    tensor: Tensor, index: tuple[Any, ...] | None, options: Any, out: Output, told: Mapping[str, object]
-) -> int:
+def _tensor_json(tensor: Tensor, index: Index, options: Any, out: Output, told: Told) -> int:
     from json import dumps
 
     from pparse.cli.json_text import json_of
@@ -324,9 +305,7 @@ def _tensor_json(
     return OK
 
 
-def _to_read(
-    tensor: Tensor, index: tuple[Any, ...] | None, options: Any
-) -> tuple[tuple[int, ...], Callable[[], Iterator[Any]]]:
+def _to_read(tensor: Tensor, index: Index, options: Any) -> Parts:
     """Return the shape of what is asked for, and what reads it as flat arrays: each time anew, unless it is little."""
     found = None if tensor.is_text else _large(tensor, index, options.partial)
     if found is None:
@@ -336,9 +315,7 @@ def _to_read(
     return shape, lambda: (_converted(_of_characters(tensor, block), options) for block in blocks())
 
 
-def _large(
-    tensor: Tensor, index: tuple[Any, ...] | None, partial: str | None
-) -> tuple[tuple[int, ...], Callable[[], Iterator[Any]]] | None:
+def _large(tensor: Tensor, index: Index, partial: str | None) -> Parts | None:
     """Return the shape of what is asked for, and what reads it by parts; None if it is little, or cannot be read."""
     from pparse.tensors.selection import normalise, parts_of, shape_of
 
@@ -427,10 +404,10 @@ def give_many(document: Extraction, options: Any, out: Output) -> int:
                 lost.append(entry)
             else:
                 (texts if tensor.is_text else whole).append(tensor)
-    code = USAGE if _complain(matches, out) else DAMAGED if lost else OK
+    code = USAGE if matches.complain(out) else DAMAGED if lost else OK
     if whole:
         items = [Chosen(tensor, None if tensor.name in kept else dtype) for tensor in whole]
-        write_chosen(items, form, options, out, kept_metadata(viewer, form))
+        write_chosen(items, form, options, out, viewer)
     _tell_lost(lost, len(whole), out)
     if texts:
         _tell_texts(texts, out, only=len(whole) + len(lost) == 0)
@@ -460,13 +437,6 @@ def _tell_texts(texts: list[Tensor], out: Output, *, only: bool) -> None:
     names = ", ".join(tensor.name for tensor in texts[:_NAMED])
     more = f", and {len(texts) - _NAMED:,} more" if len(texts) > _NAMED else ""
     out.error(f"note: {count_words(len(texts), 'tensor')} of texts left out: {names}{more}")
-
-
-def _complain(matches: Matcher, out: Output) -> bool:
-    complaints = list(matches.complaints())
-    for complaint in complaints:
-        out.error(complaint)
-    return bool(complaints)
 
 
 def _tell_lost(lost: list[LeftOut], whole: int, out: Output) -> None:
@@ -526,6 +496,7 @@ def tensor_of(tensor: Tensor, array: Any) -> Tensor:
 
     from pparse.data.base import BytesData
 
+    array = np.ma.getdata(array)  # what does not exist is filled up
     dtype = tensor._known_dtype()
     if array.dtype != dtype.numpy:
         raise EngineError(f"a part of a tensor of {dtype} has the type {array.dtype}")

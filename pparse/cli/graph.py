@@ -192,7 +192,7 @@ def _summary(
     if graph is whole and options.outputs is None:
         _around(whole, options, out)
     out.field("status", out.status(_status(document, graph)))
-    out.findings([*document.findings, *graph.findings], limit=10)
+    out.findings([*document.findings, *graph.findings])
 
 
 def _around(whole: Graph, options: Any, out: Output) -> None:

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "--spacing SIZE",
         f"content between two places; smaller: faster reads, larger index ({_SPACING})",
-        type=size_from(64 << 10, "64KiB"),  # what gzip_indexing allows, which is not imported here
+        type=size_from(64 << 10, "64KiB"),  # what gzip_index_builder allows, which is not imported here
         default=_SPACING,
     )
     add_option(parser, "--check", "write nothing; compare the existing index with all of FILE")
@@ -66,16 +66,12 @@ def run(options: Any, out: Output) -> int:
     out.stats = IoStats(log=True) if options.trace_io else None
     with open_file(options.file, stats=out.stats) as data:
         source = data.range(0, data.size or 0)
-        _refuse_others(source)
+        if not data.pread(0, 3).startswith(b"\x1f\x8b\x08"):
+            raise FormatError("not a gzip file; only gzip files are indexed", source=data.name)
         try:
             return _check(options, out, source) if options.check else _build(options, out, source)
         finally:
             out.progress.clear()
-
-
-def _refuse_others(source: Range) -> None:
-    if not source.data.pread(0, 3).startswith(b"\x1f\x8b\x08"):
-        raise FormatError("not a gzip file; only gzip files are indexed", source=source.data.name)
 
 
 def _place(options: Any, source: Range) -> str:

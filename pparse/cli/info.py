@@ -217,5 +217,5 @@ def _document(document: Extraction, options: Any, out: Output) -> int:
         out.field(label, safe(value))
     out.field("status", out.status(status))
     report_document_cut(out, document, status)
-    out.findings(all_findings(document, status), limit=10)
+    out.findings(all_findings(document, status))
     return code

@@ -24,9 +24,7 @@ _DIGITS: Final = 1_000_000
 _REPEATED: Final = 10_000_000
 
 
-def deep_dumps(
-    value: Any, *, default: Callable[[Any], Any], indent: int | None = None, ensure_ascii: bool = True
-) -> str:
+def deep_dumps(value: Any, *, indent: int | None = None, ensure_ascii: bool = True) -> str:
     """Return the result of `json.dumps` for any depth; values too deep for it are indented down to level 200.
 
     Keys of other types become text: bytes as in paths, all else as ``str`` shows it. Raises `UnsupportedError` for a
@@ -37,9 +35,9 @@ def deep_dumps(
     digits = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(_DIGITS)
     try:
-        return dumps(value, default=default, indent=indent, ensure_ascii=ensure_ascii)
+        return dumps(value, default=_hex, indent=indent, ensure_ascii=ensure_ascii)
     except (RecursionError, TypeError, ValueError):
-        return "".join(_pieces(value, default, indent, ensure_ascii))
+        return "".join(_pieces(value, _hex, indent, ensure_ascii))
     finally:
         sys.set_int_max_str_digits(digits)
 
@@ -108,6 +106,10 @@ def _pieces(value: Any, default: Callable[[Any], Any], indent: int | None, ensur
                 raise UnsupportedError(
                     f"a number of more than {_DIGITS:,} digits cannot be written; --raw gives its bytes"
                 ) from error
+
+
+def _hex(value: object) -> object:
+    return {"hex": value.hex()} if isinstance(value, bytes) else str(value)
 
 
 def _line(indent: int | None, depth: int) -> str:

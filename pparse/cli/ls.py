@@ -105,12 +105,7 @@ def run(options: Any, out: Output) -> int:
     options.files, others = split_files(options.files)
     options.matches = Matcher(options.patterns, others, regex=options.regex)
     code = each_file(options, out, _list, heading=True)
-    if code == BUG:
-        return code
-    for complaint in options.matches.complaints():
-        out.error(complaint)
-        code = USAGE
-    return code
+    return USAGE if code != BUG and options.matches.complain(out) else code
 
 
 def _list(options: Any, out: Output) -> int:
@@ -441,7 +436,7 @@ def _close_members(document: Extraction, counted: _Counted, size: Callable[[int]
     if held is not None:
         out.line(f"it holds {held}, whose tensors this version does not read yet")
     report_document_cut(out, document, status)
-    out.findings(all_findings(document, status), limit=10)
+    out.findings(all_findings(document, status))
 
 
 def _status_of(document: Extraction, counted: _Counted) -> Status:

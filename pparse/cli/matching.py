@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Final
 
+    from pparse.cli.output import Output
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
 
@@ -86,6 +87,13 @@ class Matcher:
             yield pattern.complaint(groups, self._asked)
         if len(self._unmet) > _COMPLAINTS:
             yield f"no name matches {count_words(len(self._unmet) - _COMPLAINTS, 'other pattern')}"
+
+    def complain(self, out: Output) -> bool:
+        """Write the `complaints`; return whether there is any."""
+        found = list(self.complaints())
+        for complaint in found:
+            out.error(complaint)
+        return bool(found)
 
 
 class _Pattern:

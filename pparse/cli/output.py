@@ -141,24 +141,18 @@ class Output:
         """Return ``text`` in a colour, if colours are on."""
         return f"\x1b[{_COLORS[color]}m{text}\x1b[0m" if self.color else text
 
-    def status(self, status: Status, verified: bool | None = None, *, pad: int = 0) -> str:
+    def status(self, status: Status, verified: bool | None = None) -> str:
         """Return a status for display; ``complete`` always with what was verified."""
-        text = status_words(status, verified)
         color = {Status.COMPLETE: "green", Status.UNSUPPORTED: "yellow"}.get(status, "red")
-        return self.paint(text.ljust(pad), color)
+        return self.paint(status_words(status, verified), color)
 
-    def findings(self, findings: Iterable[Finding], limit: int | None = None) -> int:
-        """Write findings, a line each, at most ``limit``; return how many there were."""
-        if limit is not None:  # errors first: they must not be lost among warnings
-            findings = sorted(findings, key=lambda finding: finding.severity is not Severity.ERROR)
-        count = 0
-        for finding in findings:
-            count += 1
-            if limit is None or count <= limit:
-                self.finding(finding)
-        if limit is not None and count > limit:
-            self.line(f"… and {count - limit} more; 'pparse check' shows all")
-        return count
+    def findings(self, findings: Iterable[Finding], limit: int = 10) -> None:
+        """Write findings, a line each, at most ``limit``; errors first: they must not be lost among warnings."""
+        found = sorted(findings, key=lambda finding: finding.severity is not Severity.ERROR)
+        for finding in found[:limit]:
+            self.finding(finding)
+        if len(found) > limit:
+            self.line(f"… and {len(found) - limit} more; 'pparse check' shows all")
 
     def finding(self, finding: Finding) -> None:
         """Write one finding."""
@@ -332,7 +326,7 @@ def report_findings(out: Output, viewer: Viewer, extent: Extent) -> None:
     """Write the first findings on a model, but for what `report_cut` said."""
     cut = extent.missing_bytes or extent.missing_files
     found = findings_of(viewer, extent)
-    out.findings((finding for finding in found if not cut or finding.code != "truncated"), limit=10)
+    out.findings(finding for finding in found if not cut or finding.code != "truncated")
 
 
 def parameters_words(parameters: dict[str, int], *, noun: bool = True) -> str:

@@ -142,7 +142,7 @@ def _tell(options: Any, out: Output, outcome: Outcome, findings: Any, listing: F
     if options.quiet:
         return
     out.line(str(outcome.summary))
-    out.findings(findings, limit=10)
+    out.findings(findings)
     tell_course(out, outcome)
     where = safe(options.output)
     if not outcome.summary.files:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     from pparse.graphs.graph import Graph
 
+    Point = tuple[float, float]
+    Room = tuple[float, float, float]  # of a number: its middle, its height and its width
+
 # So many boxes are made if no depth is given; more than the second number are refused.
 BOXES: Final = 200
 _MOST: Final = 1_000
@@ -381,7 +384,7 @@ def to_svg(part: Any, title: str = "", depth: int | None = None, *, constants: b
     yield f'<text class="head" x="{_EDGE}" y="28">{escaped(head[0])}</text>\n'
     yield f'<text class="what" x="{_EDGE}" y="46">{escaped(head[1])}</text>\n'
     counts: list[str] = []
-    taken: list[tuple[float, float, float]] = []
+    taken: list[Room] = []
     places = [(x + shift, y + _HEAD) for x, y in plan.places]
     for number, edge in enumerate(edges):
         points = [(x + shift, y + _HEAD) for x, y in plan.routes[number]]
@@ -482,11 +485,7 @@ def _box(box: Box, label: tuple[str, str], middle: float, top: float, width: flo
 
 
 def _edge(
-    drawing: Collapsed,
-    edge: tuple[int, int],
-    places: list[tuple[float, float]],
-    counts: list[str],
-    taken: list[tuple[float, float, float]],
+    drawing: Collapsed, edge: tuple[int, int], places: list[Point], counts: list[str], taken: list[Room]
 ) -> Iterator[str]:
     """Yield a curve through the tops of the layers at ``places``."""
     source, target = edge
@@ -517,7 +516,7 @@ def _edge(
         counts.extend(_count(f"{total:,}", stops, taken))
 
 
-def _count(text: str, stops: list[tuple[float, float]], taken: list[tuple[float, float, float]]) -> Iterator[str]:
+def _count(text: str, stops: list[Point], taken: list[Room]) -> Iterator[str]:
     """Yield the number of edges, written on the first or last stretch where there is room for it."""
     width = 5.6 * len(text)
     for (x, y), (to_x, to_y) in (stops[:2], stops[-2:]):

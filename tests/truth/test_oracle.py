@@ -95,13 +95,13 @@ def plant_status_forgotten(monkeypatch):
 def plant_block_of_another_place(monkeypatch):
     from pparse.data.block_cache import BLOCK, BlockCache
 
-    pieces = BlockCache._pieces
+    pieces = BlockCache._kept
 
     def wrong(cache, start, end):
         shift = BLOCK if start >= BLOCK else 0
         return pieces(cache, start - shift, end - shift)
 
-    monkeypatch.setattr(BlockCache, "_pieces", wrong)
+    monkeypatch.setattr(BlockCache, "_kept", wrong)
 
 
 def plant_handle_that_forgets_what_is_inside(monkeypatch):
