@@ -180,7 +180,7 @@ def _run(frame: _Frame, objects: dict[int, Any], program: Program) -> int | None
     """Run the opcodes of ``frame``; return the number of a memoized value that must be made first, None at the end."""
     buf, i, end, stack = frame.buf, frame.i, frame.end, frame.stack
     push = stack.append
-    regular = not program.has_odd_numbers
+    regular = not program.numbers
     first = program.state.first
     handlers = _HANDLERS
     try:

@@ -123,16 +123,20 @@ class PickleViewer(Viewer):
         """Yield names and descriptions of all tensors, and the types that arrays are to have."""
         names = NameCounter()
         for leaf in self.leaves():
-            if leaf.array is not None:
-                yield _numbered(names, leaf.name), leaf.array, leaf.dtype
-            elif isinstance(leaf.value, Odd):
-                yield _numbered(names, leaf.name), leaf.value, None
-            elif leaf.tensors is None and isinstance(leaf.value, Persistent):
-                meant = self.storages.named(leaf.value)
-                leaf.tensors = None if meant is None else [("", meant)]
-            for suffix, stored in leaf.tensors or ():
-                name = leaf.name + suffix if leaf.name else suffix.removeprefix(".")
-                yield _numbered(names, name), stored, None
+            for name, what, dtype in self._named_in(leaf):
+                yield _numbered(names, name), what, dtype
+
+    def _named_in(self, leaf: Found) -> Iterator[tuple[str, What, str | None]]:
+        """Yield the same of one leaf; nothing if it is no tensor. Equal names are not told apart."""
+        if leaf.array is not None:
+            yield leaf.name, leaf.array, leaf.dtype
+        elif isinstance(leaf.value, Odd):
+            yield leaf.name, leaf.value, None
+        elif leaf.tensors is None and isinstance(leaf.value, Persistent):
+            meant = self.storages.named(leaf.value)
+            leaf.tensors = None if meant is None else [("", meant)]
+        for suffix, stored in leaf.tensors or ():
+            yield leaf.name + suffix if leaf.name else suffix.removeprefix("."), stored, None
 
     def is_constant(self, name: str) -> bool:
         """Return whether a tensor is a constant of code, which a pickle of their own names."""
@@ -296,12 +300,7 @@ class PickleViewer(Viewer):
         parser: PickleParser = root.result.parser  # type: ignore[assignment]
         node = node_called(root, name)
         for leaf in Walk(parser, self.open_bytes).leaves(node, name) if node is not None else ():
-            if leaf.name == name and leaf.array is not None:
-                return name, leaf.array, leaf.dtype
-            for suffix, stored in leaf.tensors or ():
-                if leaf.name + suffix == name:
-                    return name, stored, None
-            break
+            return next((found for found in self._named_in(leaf) if found[0] == name), None)
         return None
 
     def _note_names(self) -> dict[str, tuple[What, str | None]] | None:
@@ -334,10 +333,7 @@ class PickleViewer(Viewer):
         """What was pickled besides arrays, by name: the first 10,000 values; objects as the names of their classes."""
         found: dict[str, Any] = {}
         for leaf in self.leaves():
-            is_tensor = leaf.tensors is not None or leaf.array is not None or isinstance(leaf.value, Odd)
-            if not is_tensor and not (
-                isinstance(leaf.value, Persistent) and self.storages.named(leaf.value) is not None
-            ):
+            if next(self._named_in(leaf), None) is None:
                 found[leaf.name] = _plain(leaf.value)
                 if len(found) >= _MOST_FACTS:
                     break
