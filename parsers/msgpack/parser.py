@@ -117,8 +117,6 @@ def _text_of_keys(raw: bytes) -> tuple[int, int | None]:
 
 
 def _behind(raw: bytes, at: int) -> int:
-    from pparse.kernels.msgpack_skip import NEVER, skip
-
     behind, pending = skip(raw, at, 1, len(raw))
     if pending and raw[at] == NEVER:
         raise MalformedError("there is no type 0xc1", offset=at)
@@ -233,7 +231,7 @@ class MsgpackParser(Parser):
             raw = data.pread(start, 5 if extraction.end is None else min(5, extraction.end - start))
         except GapError:
             raw = b""
-        if not raw and self._size_is(0):
+        if not raw and (extraction.end == start or not data.available(start, 1)):
             finding = Finding("truncated", "the document is empty", source=extraction.name, offset=start)
             self.result.findings.add(finding)
             return Entry(None, "stream", start, start, status=Status.TRUNCATED, finding=finding)
@@ -244,10 +242,6 @@ class MsgpackParser(Parser):
             return Entry(None, "stream", start, extraction.end, status=None)
         number, first = head(raw, 0)
         return Entry(None, kind, start, None, status=None, note=(number, start + first))
-
-    def _size_is(self, size: int) -> bool:
-        extraction = self.result.extraction
-        return not extraction.data.available(extraction.start + size, 1) or extraction.end == extraction.start + size
 
     def _is_stream(self, start: int) -> bool:
         """Say whether a second value follows a first one of at most 1 MiB."""
@@ -288,7 +282,11 @@ class MsgpackParser(Parser):
             at = children(block, ctx.pos - base, left, 1 + (node.kind == "map"), _SMALL, offsets, base)
             if offsets:
                 self.note_keys(ctx, block, base, offsets)
-                return self._add_many(ctx, offsets, base + at)
+                count = ctx.index.count + len(offsets)
+                self.result.extraction.session.limits.check("entries", count, "the number of children")
+                ctx.index.add_many(offsets)
+                ctx.emitted += len(offsets)
+                return base + at, self.expect_child, 0
         at = ctx.pos
         key: Key = None
         if node.kind == "map":
@@ -306,14 +304,6 @@ class MsgpackParser(Parser):
 
     def note_keys(self, ctx: NodeContext, block: bytes, base: int, places: Iterable[int]) -> None:
         """Take note of the keys that begin at ``places`` of the children that are read now."""
-
-    def _add_many(self, ctx: NodeContext, offsets: array[int], behind: int) -> Step:
-        index, count = ctx.index, len(offsets)
-        assert index is not None  # noqa: S101 -- see expect_child
-        ctx.result.extraction.session.limits.check("entries", index.count + count, "the number of children")
-        index.add_many(offsets)
-        ctx.emitted += count
-        return behind, self.expect_child, 0
 
     def _key(self, ctx: NodeContext, block: bytes, at: int, base: int) -> tuple[Key, int]:
         """Return a key as the tree has keys (None: no text, bytes or number), and the offset behind it.

@@ -6,7 +6,7 @@ import re
 from array import array
 from itertools import chain, islice
 
-from pparse.errors import PASSING, MalformedError, PparseError
+from pparse.errors import MalformedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
 from pparse.parsers.pytorch.rebuild import StoredTensor
@@ -70,7 +70,7 @@ def refusals(parser: PyTorchZipParser) -> Iterator[tuple[str, str]]:
     if f"{folder}data.pkl".lower() not in lower:
         yield "", f"there is no member {folder}data.pkl"
     alignment = lower.get(f"{folder}.storage_alignment".lower())
-    if alignment is not None and not re.fullmatch(rb"\s*[+-]?\d+\s*", text := _text(alignment)):
+    if alignment is not None and not re.fullmatch(rb"\s*[+-]?\d+\s*", text := alignment.text(_MOST)):
         yield f"{folder}.storage_alignment", f"it says {_shown(text)}, which is no number"
     is_script = f"{folder}constants.pkl".lower() in lower
     for name, record in records.items():
@@ -83,29 +83,18 @@ def refusals(parser: PyTorchZipParser) -> Iterator[tuple[str, str]]:
 
 def _of_values(folder: str, version: Record, order: Record | None) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with what the members say that torch reads first."""
-    text = _text(version)
+    text = version.text(_MOST)
     number = re.match(rb"\s*\+?(\d{1,19})", text)
     if number is None:
         yield f"{folder}version", f"it says {_shown(text)}, which is no number"
     elif int(number[1]) not in _VERSIONS:
         yield f"{folder}version", f"it says {int(number[1])}; torch reads {_VERSIONS[0]} to {_VERSIONS[-1]}"
-    if order is not None and (text := _text(order)) not in (b"little", b"big"):
+    if order is not None and (text := order.text(_MOST)) not in (b"little", b"big"):
         yield f"{folder}byteorder", f"it says {_shown(text)}, not 'little' or 'big'"
 
 
 def _shown(text: bytes) -> str:
     return repr(text[:64].decode("latin-1"))
-
-
-def _text(record: Record) -> bytes:
-    """Return the content of a small member; nothing if it cannot be read, which is told elsewhere."""
-    try:
-        data, start, end = record.place()
-        return data.pread(start, min(_MOST, end - start))
-    except PASSING:
-        raise
-    except PparseError:
-        return b""
 
 
 # How TorchScript's code calls its constants: ``CONSTANTS.c0``.
