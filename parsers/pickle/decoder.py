@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.parsers.pickle.program import Program
+    from pparse.parsers.pickle.reading import Arrays
 
     # Does what the opcode at a place says, and returns where the next one is; None: it has no argument.
     Handler = Callable[["_Frame", int], int | None]
-    from pparse.parsers.pickle.reading import Arrays
 
 # How often a value may need another one first.
 _MOST_FRAMES: Final = 1_000

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Final, TypeVar
 
-    Made = TypeVar("Made")
-
     from pparse.data.base import Data
     from pparse.parsers.pickle.reading import Arrays
     from pparse.tree.host import Session
+
+    Made = TypeVar("Made")
 
 # What is memoized is noted per page of the pickle; pages are read again when they are needed.
 PAGE: Final = 1 << 20

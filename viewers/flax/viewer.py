@@ -9,7 +9,7 @@ from pparse.data.trailing_bytes import LAST_BEFORE_BREAK, has_odd_tail
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Status
 from pparse.parsers.msgpack.flax import CHUNKED
-from pparse.parsers.msgpack.values import decode, head, is_text
+from pparse.parsers.msgpack.parser import decode, head, is_text
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.node_viewer import join, node_called
 from pparse.tensors.status import Remark, status_by_place

@@ -9,11 +9,9 @@ from itertools import chain, islice
 from pparse.errors import MalformedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
-from pparse.parsers.pytorch.rebuild import StoredTensor
-from pparse.parsers.pytorch.storages import Stored
+from pparse.parsers.pytorch.rebuild import Stored, StoredTensor
 from pparse.parsers.pytorch.zip import PyTorchZipParser
-from pparse.viewers.pickle.make import HeldSpan
-from pparse.viewers.pickle.viewer import PickleViewer
+from pparse.viewers.pickle.viewer import HeldSpan, PickleViewer
 from pparse.viewers.pickle.walk import Walk
 
 TYPE_CHECKING = False
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 
     from pparse.document.extraction import Extraction
     from pparse.parsers.pickle.parser import PickleParser
-    from pparse.parsers.pytorch.storages import Checkpoint
+    from pparse.parsers.pytorch.rebuild import Checkpoint
     from pparse.parsers.pytorch.zip import Record
     from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
@@ -158,7 +156,7 @@ class PyTorchViewer(PickleViewer):
             self.extent()  # which lists all tensors
             sizes = (
                 (f"{self.parser.prefix}data/{key}", f"it has {there:,} bytes, and its tensors say {meant:,}")
-                for key, (there, meant) in self.maker.odd_sizes.items()
+                for key, (there, meant) in self.odd_sizes.items()
             )
             for name, why in islice(chain(refusals(self.parser), sizes), _MOST_REFUSALS):
                 reason = f"torch refuses this, because {why}"
@@ -213,7 +211,7 @@ class PyTorchViewer(PickleViewer):
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent; tell of storages that belong to none of the tensors that were listed."""
         extent = super().close_extent(extent)
-        named = self.maker.first
+        named = self.first_ids
         rest = [key for key in self.parser.keys() if key not in named]  # noqa: SIM118 -- it is no mapping
         if rest:
             are = "belongs" if len(rest) == 1 else "belong"
