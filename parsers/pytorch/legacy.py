@@ -189,21 +189,16 @@ class PyTorchLegacyParser(PickleParser, Checkpoint):
         """Return what was saved."""
         return self.result.root.find("object")
 
-    def _value(self, number: int) -> object:
-        """Return the value of one of the pickles; None if it is not there or not whole."""
-        if number >= len(self.starts):
-            return None
-        program = self.program(self.starts[number])
+    def _keys(self) -> list[str]:
+        program = self.program(self.starts[-1])
         try:
-            return None if program.trouble else program.value()
+            known = program.value() if len(self.starts) == len(_NAMES) and not program.trouble else None
         except PASSING:
             raise
         except PparseError:
-            return None
-
-    def _keys(self) -> list[str]:
-        keys = self._value(4)
-        known = keys if isinstance(keys, list) else []
+            known = None
+        if not isinstance(known, list):
+            return []
         return [str(key) for key in known if isinstance(key, str) or (isinstance(key, int) and key.bit_length() < 64)]
 
     def _places(self) -> dict[str, _Place]:

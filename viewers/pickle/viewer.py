@@ -124,16 +124,18 @@ class StoredSpan(HeldSpan):
 
 
 def _as_type(array: Array, wanted: str) -> Array:
-    """Return an array with its elements as another type, as torch makes them."""
+    """Return an array with its elements as another type, as torch makes them; as it is if they have none to change."""
+    if array.type.dtype is None or array.type.dtype[0] == "[" or array.content is None:
+        return array
     import numpy as np
 
     source = np.dtype(array.type.dtype).newbyteorder(">" if array.type.big_endian else "<")
     target = DTYPES.get(wanted)
-    if target is None or len(array.content or b"") % source.itemsize:
+    if target is None or len(array.content) % source.itemsize:
         return array
     changed = type(array)(array.shape, type(array.type)(array.type.what, wanted))
     changed.fortran = array.fortran
-    changed.content = np.frombuffer(array.content or b"", source).astype(target.numpy).tobytes()
+    changed.content = np.frombuffer(array.content, source).astype(target.numpy).tobytes()
     return changed
 
 
@@ -474,20 +476,16 @@ class PickleViewer(Viewer):
 
     def _of_numpy(self, name: str, array: Array, wanted: str | None = None) -> Tensor:
         """Return a numpy array, whose bytes are in the pickle; ``wanted``: the type that it is to have."""
-        if (
-            wanted is not None
-            and array.type.dtype is not None
-            and array.content is not None
-            and array.type.dtype[0] != "["
-        ):
+        if wanted is not None:
             array = _as_type(array, wanted)
-        if array.type.dtype is None or (array.content is None and array.place is None):
-            reason = array.type.reason or f"of the type {array.type.what} of numpy there are no elements"
-            return self._unreadable(name, "unknown-type", reason, array.shape, None, array.type.what)
+        what = array.type
+        if what.dtype is None or (array.content is None and array.place is None):
+            reason = what.reason or f"of the type {what.what} of numpy there are no elements"
+            return self._unreadable(name, "unknown-type", reason, array.shape, None, what.what)
         try:
-            dtype = DType.of(array.type.dtype)
+            dtype = DType.of(what.dtype)
         except ValueError as error:
-            return self._unreadable(name, "unknown-type", str(error), array.shape, None, array.type.what)
+            return self._unreadable(name, "unknown-type", str(error), array.shape, None, what.what)
         distance, strides = dtype.itemsize, []
         for length in array.shape if array.fortran else ():
             strides.append(distance)
@@ -500,9 +498,9 @@ class PickleViewer(Viewer):
             dtype,
             array.shape,
             (span,),
-            stored_dtype=array.type.what,
+            stored_dtype=what.what,
             strides=tuple(strides) if array.fortran else None,
-            byteorder="big" if array.type.big_endian and dtype.itemsize > 1 else "little",
+            byteorder="big" if what.big_endian and dtype.itemsize > 1 else "little",
             owner=self,
         )
         meant = made.size * dtype.itemsize
