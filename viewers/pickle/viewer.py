@@ -48,7 +48,10 @@ class HeldSpan(Span):
     """A stretch of a storage that may have a checksum of its own."""
 
     __slots__ = ("_held",)
-    _held: Stored
+
+    def __init__(self, held: Stored, data: Data, begin: int, length: int, path: str, end: int) -> None:
+        super().__init__(data, begin, length, path, end)
+        self._held = held
 
     def prove(self) -> None:
         """Compare the checksum of the storage."""
@@ -59,6 +62,23 @@ class HeldSpan(Span):
         """Do what `prove` does, if the storage is small."""
         if self._held.size <= LITTLE and not self.is_proved:
             self.prove()
+
+    def agrees_with_holes(self, stretch: Callable[[int, int], int], most: int) -> bool:
+        """Return whether zeros in its place are right; ``stretch`` tells how many of some bytes were never written.
+
+        A storage that was not written at all is compared without reading it, another one is read if it has at most
+        ``most`` bytes; larger ones are believed until somebody compares them.
+        """
+        held = self._held
+        if held.zeros is None:
+            return False
+        data, begin, end = held.place
+        if stretch(begin, end) == end - begin:
+            return held.zeros()
+        if end - begin <= most and not data.is_proved(begin, end):
+            self.prove()
+            return data.is_proved(begin, end)
+        return True
 
 
 class SpanToPlace(HeldSpan):
@@ -94,33 +114,6 @@ class SpanToPlace(HeldSpan):
     def end(self) -> int:  # type: ignore[override]
         """Where the storage ends."""
         return self._find()[1]
-
-
-class StoredSpan(HeldSpan):
-    """A stretch of a storage that is near."""
-
-    __slots__ = ()
-
-    def __init__(self, held: Stored, data: Data, begin: int, length: int, path: str, end: int) -> None:
-        super().__init__(data, begin, length, path, end)
-        self._held = held
-
-    def agrees_with_holes(self, stretch: Callable[[int, int], int], most: int) -> bool:
-        """Return whether zeros in its place are right; ``stretch`` tells how many of some bytes were never written.
-
-        A storage that was not written at all is compared without reading it, another one is read if it has at most
-        ``most`` bytes; larger ones are believed until somebody compares them.
-        """
-        held = self._held
-        if held.zeros is None:
-            return False
-        data, begin, end = held.place
-        if stretch(begin, end) == end - begin:
-            return held.zeros()
-        if end - begin <= most and not data.is_proved(begin, end):
-            self.prove()
-            return data.is_proved(begin, end)
-        return True
 
 
 def _as_type(array: Array, wanted: str) -> Array:
@@ -330,7 +323,7 @@ class PickleViewer(Viewer):
 
     def _agrees(self, span: Span) -> bool:
         """Return whether the checksum of a storage, as far as that is compared, says that zeros are right."""
-        if not isinstance(span, StoredSpan):
+        if not isinstance(span, HeldSpan):
             return False
         most, self._room = self._room, max(0, self._room - span.length)
         return span.agrees_with_holes(self._unwritten, most)
@@ -472,7 +465,7 @@ class PickleViewer(Viewer):
                 tensor.finding = self._finding(tensor.name, "bad-storage", error.reason)
             return (Span(None, 0, end - begin, self.extraction.path),)
         stop = stop if written is None else start + written
-        return (StoredSpan(held, data, start + begin, end - begin, self.extraction.path, stop),)
+        return (HeldSpan(held, data, start + begin, end - begin, self.extraction.path, stop),)
 
     def _of_numpy(self, name: str, array: Array, wanted: str | None = None) -> Tensor:
         """Return a numpy array, whose bytes are in the pickle; ``wanted``: the type that it is to have."""
