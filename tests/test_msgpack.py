@@ -13,7 +13,7 @@ import pparse
 from pparse import EndOfDataError, LimitError, MalformedError, OptionError, PparseError, Status
 from pparse.data.base import BytesData
 from pparse.limits import Limits
-from pparse.parsers.msgpack.values import Timestamp
+from pparse.parsers.msgpack.parser import Timestamp
 from tests import sweep
 from tests.msgpack_samples import EVERYTHING, Raw, encode, ext, pairs
 

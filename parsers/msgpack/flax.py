@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from pparse.errors import EndOfDataError, MalformedError
 from pparse.kernels.msgpack_skip import SIZES, skip
-from pparse.parsers.msgpack.parser import HEAD, MsgpackParser
-from pparse.parsers.msgpack.values import container, decode, head, is_text
+from pparse.parsers.msgpack.parser import HEAD, MsgpackParser, container, decode, head, is_text
 from pparse.tree.context import DONE
 from pparse.tree.entry import MAP
 from pparse.tree.parser import Confidence, Parser, signatures

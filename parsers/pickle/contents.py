@@ -11,15 +11,14 @@ from pparse.parsers.pickle.reading import Stop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Final
 
+    from pparse.data.base import Data
     from pparse.parsers.pickle.program import Program
     from pparse.tree.index import ChildIndex
 
     Part = tuple[int, int]
-    from collections.abc import Sequence
-
-    from pparse.data.base import Data
 
 # The opcodes that take all above a mark which lies before the bytes that are read again.
 _TAKERS: Final = (b"e", b"u", b"\x90", b"t", b"l", b"d", b"\x91")

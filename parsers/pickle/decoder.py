@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.parsers.pickle.program import Program
+    from pparse.parsers.pickle.reading import Arrays
 
     # Does what the opcode at a place says, and returns where the next one is; None: it has no argument.
     Handler = Callable[["_Frame", int], int | None]
-    from pparse.parsers.pickle.reading import Arrays
 
 # How often a value may need another one first.
 _MOST_FRAMES: Final = 1_000
@@ -180,7 +180,7 @@ def _run(frame: _Frame, objects: dict[int, Any], program: Program) -> int | None
     """Run the opcodes of ``frame``; return the number of a memoized value that must be made first, None at the end."""
     buf, i, end, stack = frame.buf, frame.i, frame.end, frame.stack
     push = stack.append
-    regular = not program.has_odd_numbers
+    regular = not program.numbers
     first = program.state.first
     handlers = _HANDLERS
     try:

@@ -16,6 +16,8 @@ No opcode tells how long the bytes are: type and shape do. So the first reading 
 
 from __future__ import annotations
 
+from math import prod
+
 from pparse.errors import PASSING, GapError, LimitError, PparseError, UnsupportedError
 from pparse.findings import Status
 from pparse.parsers.pickle.decoder import Decoder
@@ -140,19 +142,18 @@ class ArrayFinder:
             return self._broken(start, "the type of its elements is not known", Status.UNSUPPORTED)
         if state.get("order") not in ("C", "F"):
             return self._broken(start, "its order is neither C nor F")
-        size, has_objects = known
-        if has_objects:
-            return self._find_pickle(start, pos)
-        for length in shape:
-            size *= length
-        if size >= _LARGEST - pos:
-            return self._broken(start, "it has more bytes than a file can have")
-        return self._place(start, pos, size, state.get(_ALIGNMENT))
-
-    def _place(self, start: int, pos: int, size: int, alignment: Any) -> int:
-        """Note an array of ``size`` bytes behind the BUILD that ends at ``pos``."""
         arrays = self._program.arrays
         assert arrays is not None  # noqa: S101 -- made before anything is asked
+        size, has_objects = known
+        if has_objects:
+            return self._find_pickle(arrays, start, pos)
+        size *= prod(shape)
+        if size >= _LARGEST - pos:
+            return self._broken(start, "it has more bytes than a file can have")
+        return self._place(arrays, start, pos, size, state.get(_ALIGNMENT))
+
+    def _place(self, arrays: Arrays, start: int, pos: int, size: int, alignment: Any) -> int:
+        """Note an array of ``size`` bytes behind the BUILD that ends at ``pos``."""
         if alignment is None:
             arrays.add(start, pos, pos, pos + size, doubtful=False)
             return pos + size
@@ -171,10 +172,9 @@ class ArrayFinder:
         arrays.note_alignment((begin - self._origin) % alignment)
         return begin + size
 
-    def _find_pickle(self, start: int, pos: int) -> int | None:
+    def _find_pickle(self, arrays: Arrays, start: int, pos: int) -> int | None:
         """Note an array of objects: behind BUILD stands another pickle, whose memo is its own."""
-        arrays, program = self._program.arrays, self._program
-        assert arrays is not None  # noqa: S101 -- made before anything is asked
+        program = self._program
         inner = program.inner(pos)
         cut = bool(inner.trouble) and inner.status is Status.TRUNCATED
         end = program.known_end + 1 if cut else inner.end  # beyond the data: that ends the reading

@@ -21,6 +21,7 @@ A cut pickle has every value before the cut. What was not yet put into a list or
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
 from contextlib import suppress
 
@@ -35,7 +36,6 @@ from pparse.parsers.pickle.contents import FILLED, NAMES, Contents, contents, fa
 from pparse.parsers.pickle.decoder import Decoder
 from pparse.parsers.pickle.joblib import WATCHED
 from pparse.parsers.pickle.program import Program, latest
-from pparse.parsers.pickle.summary import rank
 from pparse.parsers.pickle.values import check_key
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.tree.listing import GlobalUse, Listing, global_lines
@@ -55,6 +55,41 @@ if TYPE_CHECKING:
     from pparse.tree.visit import Visit
 
     Part = tuple[int, int]
+
+# -- Which globals that a pickle names are odd in a file of data -------------------------------------------------------
+
+# Modules whose functions start programs, read or write files, reach out, or make code, by their first name; each
+# between spaces.
+_RUNNING: Final = (
+    " __builtin__ __main__ _operator _pickle _posixsubprocess _thread asyncio bdb builtins cProfile cloudpickle code"
+    " codeop commands concurrent ctypes dill distutils ensurepip ftplib functools glob http idlelib imaplib imp"
+    " importlib inspect io linecache logging marshal mmap multiprocessing nt ntpath operator os pdb pickle pip"
+    " pkg_resources pkgutil platform popen2 poplib posix posixpath profile pty pydoc runpy setuptools shelve shutil"
+    " signal site smtplib socket socketserver sqlite3 subprocess sys tarfile tempfile test threading timeit trace"
+    " traceback types urllib urllib2 venv webbrowser xmlrpc zipfile zipimport "
+)
+# What of them picklers name for plain data; and other modules of Python that they name.
+_ORDINARY: Final = {
+    "builtins": " bool bytearray bytes complex dict float frozenset int list object range set slice str tuple ",
+    "__builtin__": " bool bytearray bytes complex dict float frozenset int list long object set slice str tuple unicode"
+    " xrange ",
+    "types": " SimpleNamespace ",
+    "functools": " partial ",
+}
+_PLAIN: Final = (
+    " _codecs array calendar collections copy_reg copyreg datetime decimal enum fractions ipaddress numbers pathlib re"
+    " string uuid zoneinfo "
+)
+
+
+def rank(name: str) -> int:
+    """Return how odd a global of a file of data is: 0, it could run something; 1, it is odd; 2, it is ordinary."""
+    module, _, last = name.partition(".")
+    if f" {module} " in _RUNNING:
+        return 2 if f" {last} " in _ORDINARY.get(module, "") else 0
+    odd = module in sys.stdlib_module_names and f" {module} " not in _PLAIN
+    return 1 if odd or name == "?" else 2
+
 
 # -- Kinds of nodes by the opcode that made the value, and which of them have children ---------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from functools import cached_property
+from operator import attrgetter
 
 from pparse.errors import LimitError, MalformedError
 from pparse.findings import Status
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Final, TypeVar
 
-    Made = TypeVar("Made")
-
     from pparse.data.base import Data
     from pparse.parsers.pickle.reading import Arrays
     from pparse.tree.host import Session
+
+    Made = TypeVar("Made")
 
 # What is memoized is noted per page of the pickle; pages are read again when they are needed.
 PAGE: Final = 1 << 20
@@ -36,6 +37,7 @@ _STACKS: Final = 2 << 20
 # How many pages may be read again while the pickle is read for the first time, besides a quarter of those it has.
 _MOST_AGAIN: Final = 16
 _INSIDE_KEPT: Final = 4
+_TROUBLES: Final = {Stop.CUT: "the pickle ends before its STOP", Stop.GAP: "the pickle runs into a gap"}
 
 
 class Page:
@@ -101,10 +103,12 @@ class Program:
         self._steps_left = _MOST_AGAIN * PAGE
         self._pages: list[Page] = []
         self._kept: list[Page] = []
-        self._numbers: dict[int, list[int]] = {}
+        self.numbers: dict[int, list[int]] = {}
+        """Which values, in order, were memoized by numbers that do not follow each other, by those."""
         self._others: set[int] = set()
         self._cut_slot = -1
-        self._late: list[int] = []
+        self.late: list[int] = []
+        """Offsets of the first 1,000 opcodes, and the last one, that change a value where it is named again."""
         self._caught_up = (0, 0)
         self._late_starts: set[int] | None = set()
         self._far_ends: dict[int, int] = {}
@@ -241,17 +245,17 @@ class Program:
         state = self.state
         numbers, late = self._caught_up
         for nth, number in state.numbers[numbers:] if len(state.numbers) > numbers else ():
-            self._numbers.setdefault(number, []).append(nth)
+            self.numbers.setdefault(number, []).append(nth)
             self._others.add(nth)
-        if len(state.late) != late or (late and state.late[-1][1] != self._late[-1]):
-            self._late = [at for _, at in state.late]
+        if len(state.late) != late or (late and state.late[-1][1] != self.late[-1]):
+            self.late = [at for _, at in state.late]
             self._note_late(state.late[late:])
         self._caught_up = len(state.numbers), len(state.late)
 
     def _note_late(self, late: list[tuple[int, int]]) -> None:
         """Note where the values begin that are changed late; all of them may, if there are too many."""
         starts = self._late_starts
-        if len(self._late) > _MOST_LATE or starts is None:
+        if len(self.late) > _MOST_LATE or starts is None:
             self._late_starts = None
             return
         for slot, _ in late:
@@ -314,10 +318,8 @@ class Program:
                 return ""
             self.stop = Stop.UNDERFLOW
             return "STOP finds no value on the stack"
-        if self.stop is Stop.CUT:
-            return "the pickle ends before its STOP"
-        if self.stop is Stop.GAP:
-            return "the pickle runs into a gap"
+        if self.stop in _TROUBLES:
+            return _TROUBLES[self.stop]
         if self.stop is Stop.NO_ARRAY and self._finder is not None:
             return self._finder.trouble
         if self.stop is Stop.UNKNOWN:
@@ -332,50 +334,35 @@ class Program:
         """Slots and ends of the globals that are named, in order: the first 200,000."""
         return self.state.globals or []
 
-    @property
-    def late(self) -> list[int]:
-        """Offsets of the first 1,000 opcodes, and the last one, that change a value where it is named again."""
-        return self._late
-
     def is_late(self, slot: int) -> bool:
         """Whether a value may be changed behind its end: by an opcode that finds it named again."""
-        return bool(self._late) and (self._late_starts is None or slot >> 8 in self._late_starts)
-
-    @property
-    def has_odd_numbers(self) -> bool:
-        """Whether values are memoized by numbers that do not follow each other."""
-        return bool(self._numbers)
+        return bool(self.late) and (self._late_starts is None or slot >> 8 in self._late_starts)
 
     def number_at(self, pos: int) -> int:
         """Return how many values were memoized before ``pos``."""
         page = self._page_before(pos)
-        _, puts = self._content(page)
-        return page.count + bisect_left(puts, pos)
+        return page.count + bisect_left(self._content(page)[1], pos)
 
     def nth(self, number: int, at: int) -> int:
         """Return which memoized value, in order, the number means at ``at``. Raises `MalformedError`: none."""
-        others = self._numbers.get(number)
         nth = number - self.state.first
-        if others:
-            before = bisect_left(others, at, key=self._put_of)
-            regular = 0 <= nth < self.state.count and nth not in self._others and self.memoized(nth)[1] < at
-            if before and not (regular and nth > others[before - 1]):
-                return others[before - 1]
-        if nth < 0 or nth >= self.state.count or nth in self._others or self.memoized(nth)[1] >= at:
+        is_regular = 0 <= nth < self.state.count and nth not in self._others and self.memoized(nth)[1] < at
+        others = self.numbers.get(number, [])
+        before = bisect_left(others, at, key=lambda other: self.memoized(other)[1])
+        if before and not (is_regular and nth > others[before - 1]):
+            return others[before - 1]
+        if not is_regular:
             raise MalformedError(f"nothing was memoized as number {number} before it is named", offset=at)
         return nth
 
-    def _put_of(self, nth: int) -> int:
-        return self.memoized(nth)[1]
-
     def memoized(self, nth: int) -> tuple[int, int]:
         """Return the slot of the nth value memoized, as it was then, and where that was."""
-        page = self._pages[bisect_right(self._pages, nth, key=_count_of) - 1]
+        page = self._pages[bisect_right(self._pages, nth, key=attrgetter("count")) - 1]
         memo, puts = self._content(page)
         return memo[nth - page.count], puts[nth - page.count]
 
     def _page_before(self, pos: int) -> Page:
-        return self._pages[max(0, bisect_right(self._pages, pos, key=_pos_of) - 1)]
+        return self._pages[max(0, bisect_right(self._pages, pos, key=attrgetter("pos")) - 1)]
 
     def _content(self, page: Page) -> tuple[array[int], array[int]]:
         """Return what is memoized in a page, reading it again if it was not kept."""
@@ -483,11 +470,3 @@ def forget_children(reading: Reading) -> None:
     state = reading.state
     for found in (state.items, state.pairs, state.cuts, state.states):
         found.clear()
-
-
-def _count_of(page: Page) -> int:
-    return page.count
-
-
-def _pos_of(page: Page) -> int:
-    return page.pos

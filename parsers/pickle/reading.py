@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from array import array
 from bisect import bisect_left, bisect_right
+from operator import itemgetter
 
 from pparse.data.trailing_bytes import LAST_BEFORE_BREAK
 from pparse.errors import GapError, LimitError, MalformedError
@@ -71,34 +72,25 @@ class Jumps:
         self._start, self._end = start, end
         self._next = bisect_left(starts, start)
 
-    def next_from(self, pos: int) -> int | None:
-        """Return where the next large value begins, from ``pos`` on."""
+    def next_from(self, pos: int) -> tuple[int, int] | None:
+        """Return slot and end of the next large value that begins at ``pos`` or behind it."""
         starts = self._starts
         if self._next < len(starts) and starts[self._next] < pos:
             self._next = bisect_left(starts, pos, self._next)
         while self._next < len(starts) and starts[self._next] < self._end:
-            if self._fitting(starts[self._next]) is not None:
-                return starts[self._next]
+            found = self._fitting(starts[self._next])
+            if found is not None:
+                return found
             self._next += 1
         return None
-
-    def over(self, at: int) -> tuple[int, int]:
-        """Return the slot and the end of the large value that begins at ``at``."""
-        found = self._fitting(at)
-        assert found is not None  # noqa: S101 -- `next_from` named it
-        return found
 
     def _fitting(self, at: int) -> tuple[int, int] | None:
         """Return the largest value at ``at`` that ends inside, and is not all."""
         known = self._big[at]
-        number = bisect_right(known, self._end, key=_end_of)
+        number = bisect_right(known, self._end, key=itemgetter(1))
         if number and at == self._start:
             number -= 1  # the last one is the value itself
         return known[number - 1] if number else None
-
-
-def _end_of(part: tuple[int, int]) -> int:
-    return part[1]
 
 
 class Reading:
@@ -130,12 +122,12 @@ class Reading:
         with self.session.budget.charge(_BYTE * FIRST_BLOCK, "a block of a pickle") as charge:
             while end is None or self.pos < end:
                 jump = None if jumps is None else jumps.next_from(self.pos)
-                if jump == self.pos and jumps is not None:
-                    slot, self.pos = jumps.over(jump)
-                    self.state.slots.append(slot)
+                if jump is not None and jump[0] >> 8 == self.pos:
+                    self.state.slots.append(jump[0])
+                    self.pos = jump[1]
                     continue
                 limit = known_end if end is None else min(end, known_end)
-                stop = self._block(limit if jump is None else min(jump, limit), known_end, charge)
+                stop = self._block(limit if jump is None else min(jump[0] >> 8, limit), known_end, charge)
                 if after is not None:
                     after(self)
                 if stop is not None:

@@ -19,8 +19,7 @@ from pparse.parsers.pickle.parser import SHAPES, PickleParser, code_of
 from pparse.parsers.pickle.program import Program, forget_children
 from pparse.parsers.pickle.reading import Reading
 from pparse.parsers.pickle.values import Persistent
-from pparse.parsers.pytorch.rebuild import storage_id
-from pparse.parsers.pytorch.storages import Checkpoint, Stored
+from pparse.parsers.pytorch.rebuild import Checkpoint, Stored, storage_id
 from pparse.tensors.dtype import DTYPES
 from pparse.tree.entry import MAP, Entry
 from pparse.tree.parser import Confidence, signatures
@@ -190,21 +189,16 @@ class PyTorchLegacyParser(PickleParser, Checkpoint):
         """Return what was saved."""
         return self.result.root.find("object")
 
-    def _value(self, number: int) -> object:
-        """Return the value of one of the pickles; None if it is not there or not whole."""
-        if number >= len(self.starts):
-            return None
-        program = self.program(self.starts[number])
+    def _keys(self) -> list[str]:
+        program = self.program(self.starts[-1])
         try:
-            return None if program.trouble else program.value()
+            known = program.value() if len(self.starts) == len(_NAMES) and not program.trouble else None
         except PASSING:
             raise
         except PparseError:
-            return None
-
-    def _keys(self) -> list[str]:
-        keys = self._value(4)
-        known = keys if isinstance(keys, list) else []
+            known = None
+        if not isinstance(known, list):
+            return []
         return [str(key) for key in known if isinstance(key, str) or (isinstance(key, int) and key.bit_length() < 64)]
 
     def _places(self) -> dict[str, _Place]:

@@ -19,19 +19,17 @@ from pparse.data.trailing_bytes import LAST_BEFORE_BREAK
 from pparse.data.zero_runs import zeros_at_end
 from pparse.errors import PASSING, PparseError
 from pparse.findings import Finding, Status
-from pparse.parsers.pickle.decoder import Decoder
 from pparse.parsers.pickle.program import Program
 from pparse.parsers.pickle.values import Global
-from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor, storage_type
-from pparse.parsers.pytorch.storages import Checkpoint, Stored
+from pparse.parsers.pytorch.rebuild import Checkpoint, StorageId, Stored, StoredTensor, storage_type
 from pparse.parsers.tar.parser import TarParser
 from pparse.tensors.dtype import DTYPES
 from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any, Final
+    from collections.abc import Callable, Iterator
+    from typing import Any, Final, TypeVar
 
     from pparse.containers.member import ArchiveMember
     from pparse.data.base import Data
@@ -42,6 +40,8 @@ if TYPE_CHECKING:
     from pparse.tree.node import Node
     from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
+
+    Found = TypeVar("Found")
 
 _MEMBERS: Final = frozenset(("sys_info", "pickle", "storages", "tensors"))
 _RANK: Final = Struct("<i4x")
@@ -57,11 +57,7 @@ class _Reader:
         self.end = document.known_end()
         self.is_cut = False
         """Whether the member ended in what was read last."""
-        self._session = document.session
-
-    def poll(self) -> None:
-        """Raise `CancelledError` if the caller wants that."""
-        self._session.check_cancelled()
+        self.session = document.session
 
     @property
     def is_at_pickle(self) -> bool:
@@ -70,29 +66,30 @@ class _Reader:
 
     def value(self) -> Any:
         """Return the value of the next pickle; None if it is not whole."""
-        program = Program(self._session, self.data, self.pos, self.end)
+        program = Program(self.session, self.data, self.pos, self.end)
         if program.trouble:
             self.is_cut = program.status is Status.TRUNCATED
             return None
         self.pos = program.end
-        return Decoder(program).decode(program.start, program.end - 1)
+        return program.value()
+
+    def _take(self, size: int) -> bytes | None:
+        raw = self.data.pread(self.pos, size) if self.pos + size <= self.end else b""
+        if len(raw) < size:
+            return None
+        self.pos += size
+        return raw
 
     def numbers(self, count: int) -> tuple[int, ...] | None:
         """Return the next ``count`` numbers of 64 bits; None if they are not there."""
-        raw = self.data.pread(self.pos, 8 * count) if self.pos + 8 * count <= self.end else b""
-        if len(raw) < 8 * count:
-            self.is_cut = True
-            return None
-        self.pos += 8 * count
-        return Struct(f"<{count}q").unpack(raw)
+        raw = self._take(8 * count)
+        self.is_cut = self.is_cut or raw is None
+        return None if raw is None else Struct(f"<{count}q").unpack(raw)
 
     def rank(self) -> int | None:
         """Return the rank of a tensor; None if it is not there, or none."""
-        raw = self.data.pread(self.pos, _RANK.size) if self.pos + _RANK.size <= self.end else b""
-        if len(raw) < _RANK.size:
-            return None
-        self.pos += _RANK.size
-        rank: int = _RANK.unpack(raw)[0]
+        raw = self._take(_RANK.size)
+        rank: int = -1 if raw is None else _RANK.unpack(raw)[0]
         return rank if 0 <= rank <= _MOST_RANK else None
 
 
@@ -126,22 +123,12 @@ class PyTorchTarParser(TarParser, Checkpoint):
 
     @classmethod
     def _begins_so(cls, excerpt: Excerpt) -> bool:
-        name = excerpt.head(100).split(b"\0", 1)[0].decode("latin-1").removeprefix("./")
-        return name in _MEMBERS and cls._has_others(excerpt)
-
-    @classmethod
-    def _has_others(cls, excerpt: Excerpt) -> bool:
-        """Tell whether another member of a checkpoint follows; the first ones, but for storages, are small."""
+        """Tell whether two members of a checkpoint begin the archive; the first ones, but for storages, are small."""
+        first = _name_at(excerpt.head(100), 0)
+        if first not in _MEMBERS:
+            return False
         head = excerpt.head(64 << 10)
-        places = range(512, len(head) - 511, 512)
-        names = (head[at : at + 100].split(b"\0", 1)[0].removeprefix(b"./") for at in places)
-        return head.startswith((b"storages", b"./storages")) or any(
-            name.decode("latin-1") in _MEMBERS for name in names
-        )
-
-    def _reader(self, name: str) -> _Reader | None:
-        document = self._document(name)
-        return None if document is None else _Reader(document)
+        return first == "storages" or any(_name_at(head, at) in _MEMBERS for at in range(512, len(head) - 511, 512))
 
     def _document(self, name: str) -> Extraction | None:
         for candidate in (name, f"./{name}"):
@@ -179,25 +166,27 @@ class PyTorchTarParser(TarParser, Checkpoint):
 
     # -- storages ----------------------------------------------------------------------------------------------------
 
+    def _read_part(self, name: str, read: Callable[[_Reader, Found], None], found: Found) -> bool:
+        """Let ``read`` find what a member tells; return whether it could, and note why not."""
+        document = self._document(name)
+        try:
+            if document is not None:
+                read(_Reader(document), found)
+        except PASSING:
+            raise
+        except PparseError as error:
+            reason, source = f"its part {name}: {error.reason}", self.extraction.name
+            self.result.findings.add(Finding("malformed", reason, source=source, offset=error.offset))
+            return False
+        return True
+
     def _storages(self) -> dict[str, tuple[StorageId, Stored]]:
         if self._found is None:
             found: dict[str, tuple[StorageId, Stored]] = {}
-            reader = self._reader("storages")
-            if reader is not None:
-                try:
-                    self._read_storages(reader, found)
-                except PASSING:
-                    raise
-                except PparseError as error:
-                    self._note_part("storages", error)
-                    self._doubt_last(found)
+            if not self._read_part("storages", self._read_storages, found):
+                self._doubt_last(found)
             self._found = found
         return self._found
-
-    def _note_part(self, name: str, error: PparseError) -> None:
-        self.result.findings.add(
-            Finding("malformed", f"its part {name}: {error.reason}", source=self.extraction.name, offset=error.offset)
-        )
 
     def _read_storages(self, reader: _Reader, found: dict[str, tuple[StorageId, Stored]]) -> None:
         count = reader.value()
@@ -253,7 +242,7 @@ class PyTorchTarParser(TarParser, Checkpoint):
         if reader.data.access is not Access.FREE:
             return
         first = min((stored.place[1] for _, stored in found.values()), default=at)
-        blank = zeros_at_end(reader.data, first, reader.end, reader.poll)
+        blank = zeros_at_end(reader.data, first, reader.end, reader.session.check_cancelled)
         for key, (storage, stored) in found.items() if blank <= at else ():
             data, begin, end = stored.place
             if end > blank:
@@ -275,14 +264,7 @@ class PyTorchTarParser(TarParser, Checkpoint):
         key = str(value.id[0] if isinstance(value.id, tuple) and value.id else value.id)
         if self._tensors is None:
             tensors: dict[str, StoredTensor] = {}
-            reader = self._reader("tensors")
-            if reader is not None:
-                try:
-                    self._read_tensors(reader, tensors)
-                except PASSING:
-                    raise
-                except PparseError as error:
-                    self._note_part("tensors", error)
+            self._read_part("tensors", self._read_tensors, tensors)
             self._tensors = tensors
         found = self._tensors.get(key)
         if found is None and key in self._storages():
@@ -304,6 +286,11 @@ class PyTorchTarParser(TarParser, Checkpoint):
             known = storage[0] if storage is not None else _lost(about)
             if known is not None:
                 found[str(about[0])] = StoredTensor(known, known.dtype, known.torch_dtype, first[0], shape, stride)
+
+
+def _name_at(head: bytes, at: int) -> str:
+    """Return the name of the member whose header is at ``head[at]``."""
+    return head[at : at + 100].split(b"\0", 1)[0].decode("latin-1").removeprefix("./")
 
 
 def _part(data: Data, begin: int, size: int, end: int) -> Stored:

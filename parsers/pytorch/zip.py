@@ -12,10 +12,10 @@ from struct import Struct
 
 from pparse.data.base import Access
 from pparse.data.zero_runs import zeros_at_end
-from pparse.errors import PASSING, LimitError, PparseError, UnsupportedError
+from pparse.errors import PASSING, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.lazy import lazy_pattern
-from pparse.parsers.pytorch.storages import Checkpoint, Stored
+from pparse.parsers.pytorch.rebuild import Checkpoint, Stored
 from pparse.parsers.zip.directory import BLOCK, end_records, entries, local_at, read_end_at
 from pparse.parsers.zip.note import ZipNote
 from pparse.parsers.zip.parser import ZipParser
@@ -132,13 +132,21 @@ class Record:
                 return data, begin, begin + self.size
         member = self.member
         if member is None:
-            from pparse.errors import MalformedError
-
             raise MalformedError("its entry in the directory cannot be read", offset=self._at)
         if self._start >= 0:
             self.prove()  # its header is wrong: only the checksum can tell what its bytes are
         data, begin, end = parser.content(member)
         return data, begin, begin + self.size if end is None else end
+
+    def text(self, most: int) -> bytes:
+        """Return the first bytes of the content; nothing if it cannot be read, which is told elsewhere."""
+        try:
+            data, start, end = self.place()
+            return data.pread(start, min(most, end - start))
+        except PASSING:
+            raise
+        except PparseError:
+            return b""
 
     def is_of_zeros(self) -> bool:
         """Return whether its checksum is that of as many zeros as it has bytes, or it has none."""
@@ -365,9 +373,7 @@ class PyTorchZipParser(ZipParser, Checkpoint):
             if not self._said_zero:
                 self._said_zero = True
                 reason = "checksums are 0: the archive was saved without them, and nothing can be verified"
-                self.result.findings.add(
-                    Finding("no-checksums", reason, severity=Severity.NOTE, source=self.result.extraction.name)
-                )
+                self._note_record("no-checksums", reason, "", None, Severity.NOTE)
         return member
 
     def find_member(self, name: str) -> Node | None:
@@ -445,7 +451,7 @@ class PyTorchZipParser(ZipParser, Checkpoint):
         return records_scanned(self)
 
     def _note_record(
-        self, code: str, reason: str, name: str, offset: int, severity: Severity = Severity.WARNING
+        self, code: str, reason: str, name: str, offset: int | None, severity: Severity = Severity.WARNING
     ) -> None:
         source = self.result.extraction.name
         self.result.findings.add(Finding(code, reason, path=name, severity=severity, source=source, offset=offset))
@@ -482,8 +488,7 @@ class PyTorchZipParser(ZipParser, Checkpoint):
         if verdict.verified is False:
             self._remember(member, verdict)
             reason = f"names and shapes may be wrong: {verdict.reason}"
-            source = self.result.extraction.name
-            self.result.findings.add(Finding("checksum", reason, path=member.name, source=source, offset=member.start))
+            self._note_record("checksum", reason, member.name, member.start, Severity.ERROR)
 
     def prove_storages(self, but: Mapping[int, int] | None = None) -> dict[int, int] | None:
         """Compare the checksums of the pickle and of all storages: from then on, their statuses are final.
@@ -575,12 +580,4 @@ class PyTorchZipParser(ZipParser, Checkpoint):
     def byteorder(self) -> str:
         """What the member ``byteorder`` says; little if there is none."""
         record = self.record("byteorder")
-        if record is not None:
-            try:
-                data, start, end = record.place()
-                return "big" if data.pread(start, min(16, end - start)).strip() == b"big" else "little"
-            except PASSING:
-                raise
-            except PparseError:
-                pass
-        return "little"
+        return "big" if record is not None and record.text(16).strip() == b"big" else "little"

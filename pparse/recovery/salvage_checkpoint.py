@@ -6,8 +6,7 @@ from pparse.data.stretches import joined
 from pparse.errors import MalformedError, UnsupportedError
 from pparse.findings import Status
 from pparse.parsers.pickle.parser import PickleParser
-from pparse.parsers.pytorch.rebuild import StoredTensor
-from pparse.parsers.pytorch.storages import Checkpoint
+from pparse.parsers.pytorch.rebuild import Checkpoint, StoredTensor
 from pparse.parsers.pytorch.zip import PyTorchZipParser
 from pparse.recovery.report import RecoveredFile
 from pparse.recovery.salvage import text_of
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.containers.archive import ArchiveMember
-    from pparse.parsers.pytorch.storages import Stored
+    from pparse.parsers.pytorch.rebuild import Stored
     from pparse.viewers.pickle.viewer import PickleViewer
 
 # Members that say nothing of what was saved.

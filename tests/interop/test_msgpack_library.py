@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import pparse
 from pparse import Status
-from pparse.parsers.msgpack.values import Timestamp
+from pparse.parsers.msgpack.parser import Timestamp
 from tests import sweep
 
 

@@ -9,7 +9,7 @@ from pparse.data.trailing_bytes import LAST_BEFORE_BREAK, has_odd_tail
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Status
 from pparse.parsers.msgpack.flax import CHUNKED
-from pparse.parsers.msgpack.values import decode, head, is_text
+from pparse.parsers.msgpack.parser import decode, head, is_text
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.node_viewer import join, node_called
 from pparse.tensors.status import Remark, status_by_place
@@ -20,7 +20,7 @@ from pparse.tree.views import as_dict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, Final
 
     from pparse.parsers.msgpack.parser import MsgpackParser
@@ -181,20 +181,16 @@ class ArrayTreeViewer(Viewer):
         size = sum(span.length for span in spans)
         if dtype is None and array.word:
             array.doubt(Status.UNSUPPORTED, f"elements of type {array.word} are not read")
-        elif dtype is not None and prod(array.shape) * dtype.itemsize != size:
-            array.doubt(
-                Status.DAMAGED, f"its shape and type need {prod(array.shape) * dtype.itemsize} bytes, not {size}"
-            )
+        elif dtype is not None and (needed := prod(array.shape) * dtype.itemsize) != size:
+            array.doubt(Status.DAMAGED, f"its shape and type need {needed} bytes, not {size}")
         if array.status is Status.COMPLETE and size:
             array.status = status_by_place(spans[0].offset, max(span.offset + span.length for span in spans), there)
         if array.status is Status.COMPLETE and size:
             if self._is_last_before_break(node):
                 array.doubt(Status.DAMAGED, LAST_BEFORE_BREAK)
             elif self._is_made_up(node):
-                array.doubt(
-                    Status.DAMAGED,
-                    "its key, or one before it in a file that breaks, is no text: the name may be wrong",
-                )
+                reason = "its key, or one before it in a file that breaks, is no text: the name may be wrong"
+                array.doubt(Status.DAMAGED, reason)
         finding = None
         if array.reason:
             at = spans[0].offset if spans else None
@@ -323,7 +319,7 @@ class FlaxViewer(ArrayTreeViewer):
                 raise MalformedError("it is no array of three")
             shape, at = decode(raw, 1)
             word, at = decode(raw, at)
-            if not isinstance(shape, tuple) or not all(type(length) is int and length >= 0 for length in shape):
+            if not isinstance(shape, tuple) or not _are_lengths(shape):
                 raise MalformedError("its shape is no list of lengths")
             self.extraction.session.limits.check("tensor_rank", len(shape), "the number of dimensions")
             word = word.decode("latin-1") if isinstance(word, bytes) else word
@@ -351,13 +347,9 @@ class FlaxViewer(ArrayTreeViewer):
         shape, chunks = node.find("shape"), node.find("chunks")
         cut = any(part is None or part.status is Status.TRUNCATED for part in (shape, chunks))
         cut = cut and node.status is Status.TRUNCATED
-        lengths: list[int] = []
-        for kid in _in_order(shape):
-            length = kid.value
-            lengths.append(length if type(length) is int and length >= 0 else -1)
         self._add_chunks(array, chunks)
-        array.shape = tuple(lengths)
-        if -1 in lengths or len(lengths) > self.extraction.session.limits.tensor_rank:
+        array.shape = tuple(kid.value for kid in _in_order(shape))
+        if not _are_lengths(array.shape) or len(array.shape) > self.extraction.session.limits.tensor_rank:
             array.shape = ()
             array.doubt(Status.DAMAGED, "its shape is no list of lengths")
         if cut:
@@ -385,11 +377,9 @@ class FlaxViewer(ArrayTreeViewer):
             if len(array.spans) == count:
                 continue
             dtype, length = _dtype(array.word), array.spans[-1].length
-            if dtype is not None and prod(array.shape) * dtype.itemsize != length:
-                needed = prod(array.shape) * dtype.itemsize
-                array.doubt(
-                    Status.DAMAGED, f"the shape and type of chunk {kid.key!r} need {needed} bytes, not {length}"
-                )
+            if dtype is not None and (needed := prod(array.shape) * dtype.itemsize) != length:
+                reason = f"the shape and type of chunk {kid.key!r} need {needed} bytes, not {length}"
+                array.doubt(Status.DAMAGED, reason)
             if not array.shape or rows not in (None, array.shape[1:]):
                 array.doubt(Status.DAMAGED, f"chunk {kid.key!r} cannot be joined to the others by its shape")
             rows = array.shape[1:]
@@ -430,7 +420,7 @@ class NumpyMapViewer(ArrayTreeViewer):
         except PparseError as error:
             array.doubt(lost, error.reason)
             return array
-        if isinstance(shape, list) and all(type(length) is int and length >= 0 for length in shape):
+        if isinstance(shape, list) and _are_lengths(shape):
             array.shape = tuple(shape)
         else:
             array.doubt(Status.DAMAGED, "its shape is no list of lengths")
@@ -440,6 +430,10 @@ class NumpyMapViewer(ArrayTreeViewer):
         else:
             array.spans.append(self._span(data.start, (data.end or data.start) - data.start))
         return array
+
+
+def _are_lengths(values: Sequence[Any]) -> bool:
+    return all(type(length) is int and length >= 0 for length in values)
 
 
 def _in_order(node: Node | None) -> list[Node]:

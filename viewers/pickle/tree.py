@@ -84,7 +84,7 @@ class _Builder:
             target.pairs[hashable] = self._new(join(name, key), part)
 
     def _new(self, name: str, value: Any) -> Any:
-        if not isinstance(value, dict | list | tuple | Call | Persistent):
+        if _is_plain(value):
             return value
         known = self._made.get(id(value))
         if known is not None:
@@ -96,13 +96,10 @@ class _Builder:
             made = self._leaf(name, value)
             if isinstance(made, SavedObject):
                 self._todo.append((name, value, made))
-        elif isinstance(value, dict):
-            made = {}
-            self._todo.append((name, value, made))
         elif isinstance(value, tuple) and all(_is_plain(part) for part in value):
             made = value
         else:
-            made = []
+            made = {} if isinstance(value, dict) else []
             self._todo.append((name, value, made))
         self._made[id(value)] = made
         self._kept.append(value)

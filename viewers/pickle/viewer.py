@@ -2,41 +2,182 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 
 from pparse.containers.member import NameCounter
-from pparse.data.base import Access, BytesData
+from pparse.data.base import Access, BytesData, Distance
+from pparse.data.spliced import FlippedData
 from pparse.data.zero_runs import zeros_at_end
 from pparse.document.extraction import Extraction
 from pparse.document.opening import Resume, is_inside
 from pparse.errors import PASSING, PparseError
 from pparse.findings import Finding, Severity, Status
+from pparse.limits import LITTLE
 from pparse.parsers.pickle.arrays import Array, scalar_of
 from pparse.parsers.pickle.values import Call, Global, Persistent
-from pparse.parsers.pytorch.rebuild import Odd, storage_id
-from pparse.parsers.pytorch.storages import Checkpoint
+from pparse.parsers.pytorch.rebuild import Checkpoint, Odd, storage_id
+from pparse.tensors.dtype import DTYPES, DType
 from pparse.tensors.node_viewer import node_called
-from pparse.tensors.status import unwritten_in
+from pparse.tensors.status import status_by_place, unwritten_in
+from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.tree.node import Node
-from pparse.viewers.pickle.make import StoredSpan, TensorMaker
 from pparse.viewers.pickle.walk import Walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any, Final
 
+    from pparse.data.base import Data
     from pparse.parsers.pickle.parser import PickleParser
-    from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
+    from pparse.parsers.pytorch.rebuild import StorageId, Stored, StoredTensor
     from pparse.tensors.extent import Extent
-    from pparse.tensors.tensor import Tensor
     from pparse.viewers.pickle.walk import Found
 
     What = StoredTensor | Array | Odd
 
-    from pparse.tensors.tensor import Span
+# -- Makes tensors of what a checkpoint describes: PyTorch's, and numpy's arrays ---------------------------------------
+
+# Bytes that follow a storage in an archive, and count as its own if they are cut.
+_DESCRIPTOR: Final = 24
+
+
+class HeldSpan(Span):
+    """A stretch of a storage that may have a checksum of its own."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self, held: Stored, data: Data, begin: int, length: int, path: str, end: int) -> None:
+        super().__init__(data, begin, length, path, end)
+        self._held = held
+
+    def prove(self) -> None:
+        """Compare the checksum of the storage."""
+        if self._held.prove is not None:
+            self._held.prove()
+
+    def confirm(self) -> None:
+        """Do what `prove` does, if the storage is small."""
+        if self._held.size <= LITTLE and not self.is_proved:
+            self.prove()
+
+    def agrees_with_holes(self, stretch: Callable[[int, int], int], most: int) -> bool:
+        """Return whether zeros in its place are right; ``stretch`` tells how many of some bytes were never written.
+
+        A storage that was not written at all is compared without reading it, another one is read if it has at most
+        ``most`` bytes; larger ones are believed until somebody compares them.
+        """
+        held = self._held
+        if held.zeros is None:
+            return False
+        data, begin, end = held.place
+        if stretch(begin, end) == end - begin:
+            return held.zeros()
+        if end - begin <= most and not data.is_proved(begin, end):
+            self.prove()
+            return data.is_proved(begin, end)
+        return True
+
+
+class SpanToPlace(HeldSpan):
+    """A stretch of a far storage, whose offset is read from the archive when it is asked for."""
+
+    __slots__ = ("_begin", "_place")
+
+    def __init__(self, held: Stored, begin: int, length: int, path: str) -> None:
+        self.data = held.data
+        self.length = length
+        self.path = path
+        self._held = held
+        self._begin = begin
+        self._place: tuple[int, int] | None = None
+
+    def _find(self) -> tuple[int, int]:
+        if self._place is None:
+            _, start, stop = self._held.place
+            self._place = start + self._begin, stop
+        return self._place
+
+    @property
+    def is_placed(self) -> bool:  # type: ignore[override]
+        """Whether the offset was read."""
+        return self._place is not None
+
+    @property
+    def offset(self) -> int:  # type: ignore[override]
+        """Where the bytes begin."""
+        return self._find()[0]
+
+    @property
+    def end(self) -> int:  # type: ignore[override]
+        """Where the storage ends."""
+        return self._find()[1]
+
+
+def _as_type(array: Array, wanted: str) -> Array:
+    """Return an array with its elements as another type, as torch makes them; as it is if they have none to change."""
+    if array.type.dtype is None or array.type.dtype[0] == "[" or array.content is None:
+        return array
+    import numpy as np
+
+    source = np.dtype(array.type.dtype).newbyteorder(">" if array.type.big_endian else "<")
+    target = DTYPES.get(wanted)
+    if target is None or len(array.content) % source.itemsize:
+        return array
+    changed = type(array)(array.shape, type(array.type)(array.type.what, wanted))
+    changed.fortran = array.fortran
+    changed.content = np.frombuffer(array.content, source).astype(target.numpy).tobytes()
+    return changed
+
+
+def _stretch(stored: StoredTensor, dtype: DType) -> tuple[int, int]:
+    """Return begin and end of the bytes that a tensor touches in its storage."""
+    first = stored.offset
+    if stored.storage is not None and stored.storage.view:
+        first += stored.storage.view[1]
+    if 0 in stored.shape:
+        return first * dtype.itemsize, first * dtype.itemsize
+    count = 1 + sum((length - 1) * step for length, step in zip(stored.shape, stored.stride, strict=True))
+    if dtype.packed:
+        begin = first * dtype.bits // 8
+        return begin, begin + dtype.stored_nbytes(count)
+    return first * dtype.itemsize, (first + count) * dtype.itemsize
+
+
+def _end_before_zeros(held: Stored, meant: int) -> int | None:
+    """Return how many of the ``meant`` bytes of a storage precede zeros that last to the end of the file.
+
+    The file has a length then, and its last part was not written. None: something else follows the storage.
+    """
+    written = None if held.written is None else held.written()
+    return None if written is None or written > meant + _DESCRIPTOR else min(meant, written)
+
+
+def _is_contiguous(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
+    distance = 1
+    for length, step in zip(reversed(shape), reversed(stride), strict=True):
+        if length == 0:
+            return True
+        if length > 1 and step != distance:
+            return False
+        distance *= length
+    return True
+
+
+def _signs(dtype: DType, stored: StoredTensor, *, swapped: bool) -> Iterator[int]:
+    """Yield the places, in an element, of the bytes with the signs that are the other way round."""
+    if dtype.kind == "complex":
+        half = dtype.itemsize // 2
+        real, imag = (0, half) if swapped else (half - 1, dtype.itemsize - 1)
+        if stored.neg:
+            yield real
+        if stored.neg is not stored.conj:
+            yield imag
+    elif stored.neg:
+        yield 0 if swapped else dtype.itemsize - 1
+
 
 # Storages with holes in them are read for their checksums up to so many bytes in all: a list must not read the file.
 _READ: Final = 4 << 20
@@ -63,6 +204,12 @@ class PickleViewer(Viewer):
         self.parser = extraction.parse().parser
         self.storages = self.parser if isinstance(self.parser, Checkpoint) else Checkpoint()
         """Where the storages of PyTorch are: a plain pickle has none."""
+        self.first_ids: dict[str, StorageId] = {}
+        """The first id of each storage that was met: torch keeps the type that it says (torch/serialization.py)."""
+        self.lacking: dict[str, int] = {}
+        """Bytes that are missing of storages, by key."""
+        self.odd_sizes: dict[str, tuple[int, int]] = {}
+        """Of storages that have others than they should: how many bytes are there, and should be."""
         self._room = _READ  # for comparing storages that have holes
         self._known = -1  # how much was known of the bytes when the names were judged
         self._doubted: dict[bool, str | None] = {}  # why the pickles with the names, and with constants, may be wrong
@@ -84,9 +231,8 @@ class PickleViewer(Viewer):
         return self.pickled() or self.root
 
     @cached_property
-    def maker(self) -> TensorMaker:
-        """Makes the tensors."""
-        return TensorMaker(self, self.storages.byteorder)
+    def _byteorder(self) -> str:
+        return self.storages.byteorder
 
     def leaves(self) -> Iterator[Found]:
         """Yield everything that was pickled, name by name."""
@@ -123,16 +269,20 @@ class PickleViewer(Viewer):
         """Yield names and descriptions of all tensors, and the types that arrays are to have."""
         names = NameCounter()
         for leaf in self.leaves():
-            if leaf.array is not None:
-                yield _numbered(names, leaf.name), leaf.array, leaf.dtype
-            elif isinstance(leaf.value, Odd):
-                yield _numbered(names, leaf.name), leaf.value, None
-            elif leaf.tensors is None and isinstance(leaf.value, Persistent):
-                meant = self.storages.named(leaf.value)
-                leaf.tensors = None if meant is None else [("", meant)]
-            for suffix, stored in leaf.tensors or ():
-                name = leaf.name + suffix if leaf.name else suffix.removeprefix(".")
-                yield _numbered(names, name), stored, None
+            for name, what, dtype in self._named_in(leaf):
+                yield _numbered(names, name), what, dtype
+
+    def _named_in(self, leaf: Found) -> Iterator[tuple[str, What, str | None]]:
+        """Yield the same of one leaf; nothing if it is no tensor. Equal names are not told apart."""
+        if leaf.array is not None:
+            yield leaf.name, leaf.array, leaf.dtype
+        elif isinstance(leaf.value, Odd):
+            yield leaf.name, leaf.value, None
+        elif leaf.tensors is None and isinstance(leaf.value, Persistent):
+            meant = self.storages.named(leaf.value)
+            leaf.tensors = None if meant is None else [("", meant)]
+        for suffix, stored in leaf.tensors or ():
+            yield leaf.name + suffix if leaf.name else suffix.removeprefix("."), stored, None
 
     def is_constant(self, name: str) -> bool:
         """Return whether a tensor is a constant of code, which a pickle of their own names."""
@@ -173,7 +323,7 @@ class PickleViewer(Viewer):
 
     def _agrees(self, span: Span) -> bool:
         """Return whether the checksum of a storage, as far as that is compared, says that zeros are right."""
-        if not isinstance(span, StoredSpan):
+        if not isinstance(span, HeldSpan):
             return False
         most, self._room = self._room, max(0, self._room - span.length)
         return span.agrees_with_holes(self._unwritten, most)
@@ -198,12 +348,181 @@ class PickleViewer(Viewer):
 
     def _made(self, name: str, what: What, dtype: str | None) -> Tensor:
         if isinstance(what, Array):
-            return self.maker.of_numpy(name, what, dtype)
+            return self._of_numpy(name, what, dtype)
         if isinstance(what, Odd):
-            return self.maker.unreadable(name, what.code, f"{what}")
+            return self._unreadable(name, what.code, f"{what}")
         storage = what.storage
         held = None if storage is None else storage.held or self.storages.stored(storage.key)
-        return self.maker.of_torch(name, what, held)
+        return self._of_torch(name, what, held)
+
+    def _unreadable(
+        self,
+        name: str,
+        code: str,
+        reason: str,
+        shape: tuple[int, ...] = UNKNOWN_SHAPE,
+        dtype: DType | None = None,
+        word: str = "",
+        severity: Severity = Severity.ERROR,
+    ) -> Tensor:
+        """Return a tensor that cannot be read, for a reason."""
+        finding = self._finding(name, code, reason, severity=severity)
+        return Tensor(name, dtype, shape, (), stored_dtype=word, status=Status.UNSUPPORTED, finding=finding, owner=self)
+
+    def _finding(self, name: str, code: str, reason: str, **more: Any) -> Finding:
+        return Finding(code, reason, path=name, source=self.extraction.name, **more)
+
+    def _of_torch(self, name: str, stored: StoredTensor, held: Stored | None) -> Tensor:
+        """Return a tensor of PyTorch; ``held``: its storage in the file, None if that is missing."""
+        if stored.storage is not None and stored.storage.held is None:
+            first = self.first_ids.setdefault(stored.storage.key, stored.storage)
+            if first.dtype != stored.storage.dtype and stored.dtype == stored.storage.dtype:
+                reason = f"its storage is one of {first.torch_dtype}, and one of {stored.torch_dtype} here"
+                return self._unreadable(name, "bad-tensor", reason, stored.shape, None, stored.torch_dtype)
+        dtype = DTYPES.get(stored.dtype)
+        word = stored.torch_dtype
+        if stored.storage is None:
+            reason = "a meta tensor: it has a shape and a type, but no values"
+            return self._unreadable(name, "meta", reason, stored.shape, dtype, word, Severity.NOTE)
+        if dtype is None:
+            return self._unreadable(name, "unknown-type", f"the type {word} is not known", stored.shape, None, word)
+        storage = stored.storage
+        begin, end = _stretch(stored, dtype)
+        meant = storage.count * DTYPES[storage.dtype].itemsize if not storage.view else end
+        if held is None:
+            self.lacking[storage.key] = meant
+            reason = f"its storage, {storage.key!r}, is not in the file"
+            finding = self._finding(name, "missing-storage", reason, wanted=end - begin, got=0)
+            span = Span(
+                None, self.extraction.parsed.known_end(), end - begin, self.extraction.path
+            )  # in order, it comes behind all that is there
+            status = Status.MISSING if end > begin else Status.COMPLETE
+            return Tensor(
+                name, dtype, stored.shape, (span,), stored_dtype=word, status=status, finding=finding, owner=self
+            )
+        status, why, stop = self._status_in(name, storage, held, meant, (begin, end))
+        contiguous = _is_contiguous(stored.shape, stored.stride)
+        stored_as = DTYPES[storage.dtype]  # torch swaps by the type of the storage: not that of untyped ones
+        swapped = self._byteorder == "big" and stored_as.itemsize > 1
+        made = Tensor(
+            name,
+            dtype,
+            stored.shape,
+            (),
+            stored_dtype=word,
+            strides=None if contiguous else tuple(step * dtype.itemsize for step in stored.stride),
+            byteorder="big" if swapped else "little",
+            status=status,
+            finding=why if status is not Status.COMPLETE else None,
+            owner=self,
+        )
+        made._spans = partial(self._places_of, made, held, begin, end, stop)
+        if (stored.conj or stored.neg) and status is Status.COMPLETE:
+            span = made.spans[0]
+            if span.data is not None:
+                places = list(_signs(dtype, stored, swapped=swapped))
+                part = span.data.range(span.offset, span.offset + span.length)
+                made._content = Span(
+                    FlippedData(part, dtype.itemsize, places, name), 0, span.length, self.extraction.path
+                )
+        return made
+
+    def _status_in(
+        self, name: str, storage: StorageId, held: Stored, meant: int, place: tuple[int, int]
+    ) -> tuple[Status, Finding | None, int | None]:
+        """Return status and finding of the tensor at ``place`` in a storage that should have ``meant`` bytes.
+
+        And where what was written of it ends, if zeros follow.
+        """
+        status, end = held.status, place[1]
+        if status is Status.COMPLETE and held.size != meant and not storage.view:
+            self.odd_sizes[storage.key] = held.size, meant
+        if status is Status.COMPLETE and end > held.size:
+            reason = f"its storage, {storage.key!r}, is shorter than the tensor"
+            return Status.DAMAGED, self._finding(name, "short-storage", reason, wanted=end, got=held.size), None
+        if status is not Status.TRUNCATED:
+            return status, held.finding, None
+        there, stop = held.size, None
+        if there > meant + _DESCRIPTOR:
+            stop = _end_before_zeros(held, meant)
+            if stop is None:
+                reason = f"its storage, {storage.key!r}, does not end where it should"
+                return Status.DAMAGED, self._finding(name, "bad-storage", reason, wanted=meant, got=there), None
+            there = stop
+        self.lacking[storage.key] = max(0, meant - there)
+        return status_by_place(*place, there), held.finding, stop
+
+    def _places_of(self, tensor: Tensor, held: Stored, begin: int, end: int, written: int | None) -> tuple[Span, ...]:
+        if held.data is not None and held.data.distance is Distance.FAR:
+            return (SpanToPlace(held, begin, end - begin, self.extraction.path),)
+        try:
+            data, start, stop = held.place
+        except PASSING:
+            raise
+        except PparseError as error:
+            if tensor.claimed_status is Status.COMPLETE:
+                tensor.status = Status.DAMAGED
+                tensor.finding = self._finding(tensor.name, "bad-storage", error.reason)
+            return (Span(None, 0, end - begin, self.extraction.path),)
+        stop = stop if written is None else start + written
+        return (HeldSpan(held, data, start + begin, end - begin, self.extraction.path, stop),)
+
+    def _of_numpy(self, name: str, array: Array, wanted: str | None = None) -> Tensor:
+        """Return a numpy array, whose bytes are in the pickle; ``wanted``: the type that it is to have."""
+        if wanted is not None:
+            array = _as_type(array, wanted)
+        what = array.type
+        if what.dtype is None or (array.content is None and array.place is None):
+            reason = what.reason or f"of the type {what.what} of numpy there are no elements"
+            return self._unreadable(name, "unknown-type", reason, array.shape, None, what.what)
+        try:
+            dtype = DType.of(what.dtype)
+        except ValueError as error:
+            return self._unreadable(name, "unknown-type", str(error), array.shape, None, what.what)
+        distance, strides = dtype.itemsize, []
+        for length in array.shape if array.fortran else ():
+            strides.append(distance)
+            distance *= length
+        content = array.content or b""
+        data, begin, end = array.place or (BytesData(content, self.extraction.name), 0, len(content))
+        span = Span(data, begin, end - begin, self.extraction.path)
+        made = Tensor(
+            name,
+            dtype,
+            array.shape,
+            (span,),
+            stored_dtype=what.what,
+            strides=tuple(strides) if array.fortran else None,
+            byteorder="big" if what.big_endian and dtype.itemsize > 1 else "little",
+            owner=self,
+        )
+        meant = made.size * dtype.itemsize
+        if array.doubt:
+            made.status = Status.DAMAGED
+            made.finding = self._finding(name, *array.doubt, offset=begin)
+        elif meant == end - begin and array.place is not None and end > self.extraction.parsed.known_end():
+            self._mark_cut(made, begin, end)
+        elif meant != end - begin:
+            made.status = Status.DAMAGED
+            reason = "its bytes do not fill its shape"
+            made.finding = self._finding(name, "bad-size", reason, wanted=meant, got=end - begin)
+        return made
+
+    def _mark_cut(self, made: Tensor, begin: int, end: int) -> None:
+        """Note that the file ends before the bytes ``[begin, end)`` of an array do."""
+        made.status = status_by_place(begin, end, self.extraction.parsed.known_end())
+        if made.status is Status.COMPLETE:
+            return
+        there = max(0, self.extraction.parsed.known_end() - begin)
+        self.lacking[made.name] = end - begin - there
+        made.finding = self._finding(
+            made.name,
+            "truncated",
+            "its bytes end early",
+            offset=self.extraction.parsed.known_end(),
+            wanted=end - begin,
+            got=there,
+        )
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added."""
@@ -216,7 +535,7 @@ class PickleViewer(Viewer):
             if status is Status.TRUNCATED and root.extraction is not self.extraction.parsed:
                 status = Status.DAMAGED  # no byte of the file is missing
                 self._note_short_pickle(root)
-        lacking = sum(self.maker.lacking.values())
+        lacking = sum(self.lacking.values())
         origin = self.extraction.parsed.origin
         if lacking and origin is not None and isinstance(origin[0], Checkpoint):
             file = self.extraction.parent.path if self.extraction.parent is not None else ""
@@ -296,12 +615,7 @@ class PickleViewer(Viewer):
         parser: PickleParser = root.result.parser  # type: ignore[assignment]
         node = node_called(root, name)
         for leaf in Walk(parser, self.open_bytes).leaves(node, name) if node is not None else ():
-            if leaf.name == name and leaf.array is not None:
-                return name, leaf.array, leaf.dtype
-            for suffix, stored in leaf.tensors or ():
-                if leaf.name + suffix == name:
-                    return name, stored, None
-            break
+            return next((found for found in self._named_in(leaf) if found[0] == name), None)
         return None
 
     def _note_names(self) -> dict[str, tuple[What, str | None]] | None:
@@ -334,10 +648,7 @@ class PickleViewer(Viewer):
         """What was pickled besides arrays, by name: the first 10,000 values; objects as the names of their classes."""
         found: dict[str, Any] = {}
         for leaf in self.leaves():
-            is_tensor = leaf.tensors is not None or leaf.array is not None or isinstance(leaf.value, Odd)
-            if not is_tensor and not (
-                isinstance(leaf.value, Persistent) and self.storages.named(leaf.value) is not None
-            ):
+            if next(self._named_in(leaf), None) is None:
                 found[leaf.name] = _plain(leaf.value)
                 if len(found) >= _MOST_FACTS:
                     break

@@ -249,7 +249,7 @@ class Walk:
         program, end = self._parser.program(node.start), node.end or node.start
         maker_end = self._end_of_maker(program, node)
         if maker_end is not None:
-            return self._decoded(name, program, node.start, maker_end)
+            return iter([(name, _or_odd(lambda: program.decoder.decode(node.start, maker_end)))])
         is_scalar, size = node.shape == SCALAR, program.size_of(node.start, end)
         if is_scalar and size > _LARGEST and node.kind != "alias":
             return Found(name, node)  # described by its size
@@ -269,7 +269,7 @@ class Walk:
         if self._is_torch(node):
             limit = self._parser.result.extraction.session.budget.limit
             if end - node.start <= limit:
-                return self._decoded(name, program, node.start, end)
+                return iter([(name, _or_odd(lambda: program.decoder.decode(node.start, end)))])
             size = end - node.start
             return Found(
                 name, Odd(f"its storage lies in the pickle, in {size:,} bytes: more than the budget of {limit:,}")
@@ -287,27 +287,12 @@ class Walk:
         number = program.arrays.number_of(node.start, node.end)
         return None if number is None or program.arrays.is_pickle(number) else program.arrays.end_of_maker(number)
 
-    @staticmethod
-    def _decoded(name: str, program: Program, start: int, end: int) -> Iterator[tuple[str, Any]]:
-        """Yield the value ``[start, end)`` under ``name``, or why it cannot be made."""
-        try:
-            yield name, program.decoder.decode(start, end)
-        except PASSING:
-            raise
-        except PparseError as error:
-            yield name, Odd(error.reason)
-
     def _inside(self, value: Any) -> Any:
         """Return an array of objects that joblib keeps in a pickle of its own; other values as they are."""
         place = value.array if isinstance(value, Call) else None
         if place is None or not place.is_pickle:
             return value
-        try:
-            return self._parser.value_inside(place)
-        except PASSING:
-            raise
-        except PparseError as error:
-            return Odd(error.reason)
+        return _or_odd(lambda: self._parser.value_inside(place))
 
     def _is_torch(self, node: Node) -> bool:
         """Tell whether a large object would be made by torch: it has its storage inside, as bytes."""
@@ -367,6 +352,16 @@ class Walk:
                     yield join(name, part.key), part
             if module:
                 yield from self._parts_of_node(name, own[-1])
+
+
+def _or_odd(make: Callable[[], Any]) -> Any:
+    """Return what ``make`` returns, or why that cannot be had."""
+    try:
+        return make()
+    except PASSING:
+        raise
+    except PparseError as error:
+        return Odd(error.reason)
 
 
 def _leaf(name: str, value: Any) -> Found | None:

@@ -6,14 +6,12 @@ import re
 from array import array
 from itertools import chain, islice
 
-from pparse.errors import PASSING, MalformedError, PparseError
+from pparse.errors import MalformedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
-from pparse.parsers.pytorch.rebuild import StoredTensor
-from pparse.parsers.pytorch.storages import Stored
+from pparse.parsers.pytorch.rebuild import Stored, StoredTensor
 from pparse.parsers.pytorch.zip import PyTorchZipParser
-from pparse.viewers.pickle.make import HeldSpan
-from pparse.viewers.pickle.viewer import PickleViewer
+from pparse.viewers.pickle.viewer import HeldSpan, PickleViewer
 from pparse.viewers.pickle.walk import Walk
 
 TYPE_CHECKING = False
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 
     from pparse.document.extraction import Extraction
     from pparse.parsers.pickle.parser import PickleParser
-    from pparse.parsers.pytorch.storages import Checkpoint
+    from pparse.parsers.pytorch.rebuild import Checkpoint
     from pparse.parsers.pytorch.zip import Record
     from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
@@ -70,7 +68,7 @@ def refusals(parser: PyTorchZipParser) -> Iterator[tuple[str, str]]:
     if f"{folder}data.pkl".lower() not in lower:
         yield "", f"there is no member {folder}data.pkl"
     alignment = lower.get(f"{folder}.storage_alignment".lower())
-    if alignment is not None and not re.fullmatch(rb"\s*[+-]?\d+\s*", text := _text(alignment)):
+    if alignment is not None and not re.fullmatch(rb"\s*[+-]?\d+\s*", text := alignment.text(_MOST)):
         yield f"{folder}.storage_alignment", f"it says {_shown(text)}, which is no number"
     is_script = f"{folder}constants.pkl".lower() in lower
     for name, record in records.items():
@@ -83,29 +81,18 @@ def refusals(parser: PyTorchZipParser) -> Iterator[tuple[str, str]]:
 
 def _of_values(folder: str, version: Record, order: Record | None) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with what the members say that torch reads first."""
-    text = _text(version)
+    text = version.text(_MOST)
     number = re.match(rb"\s*\+?(\d{1,19})", text)
     if number is None:
         yield f"{folder}version", f"it says {_shown(text)}, which is no number"
     elif int(number[1]) not in _VERSIONS:
         yield f"{folder}version", f"it says {int(number[1])}; torch reads {_VERSIONS[0]} to {_VERSIONS[-1]}"
-    if order is not None and (text := _text(order)) not in (b"little", b"big"):
+    if order is not None and (text := order.text(_MOST)) not in (b"little", b"big"):
         yield f"{folder}byteorder", f"it says {_shown(text)}, not 'little' or 'big'"
 
 
 def _shown(text: bytes) -> str:
     return repr(text[:64].decode("latin-1"))
-
-
-def _text(record: Record) -> bytes:
-    """Return the content of a small member; nothing if it cannot be read, which is told elsewhere."""
-    try:
-        data, start, end = record.place()
-        return data.pread(start, min(_MOST, end - start))
-    except PASSING:
-        raise
-    except PparseError:
-        return b""
 
 
 # How TorchScript's code calls its constants: ``CONSTANTS.c0``.
@@ -169,7 +156,7 @@ class PyTorchViewer(PickleViewer):
             self.extent()  # which lists all tensors
             sizes = (
                 (f"{self.parser.prefix}data/{key}", f"it has {there:,} bytes, and its tensors say {meant:,}")
-                for key, (there, meant) in self.maker.odd_sizes.items()
+                for key, (there, meant) in self.odd_sizes.items()
             )
             for name, why in islice(chain(refusals(self.parser), sizes), _MOST_REFUSALS):
                 reason = f"torch refuses this, because {why}"
@@ -224,7 +211,7 @@ class PyTorchViewer(PickleViewer):
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent; tell of storages that belong to none of the tensors that were listed."""
         extent = super().close_extent(extent)
-        named = self.maker.first
+        named = self.first_ids
         rest = [key for key in self.parser.keys() if key not in named]  # noqa: SIM118 -- it is no mapping
         if rest:
             are = "belongs" if len(rest) == 1 else "belong"
