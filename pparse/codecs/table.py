@@ -76,7 +76,7 @@ class Codec:
         self.title = title
         """How messages name it."""
         self.decoder = decoder
-        """``module:family``: a module of `pparse.codecs` with ``whole_FAMILY`` and ``FAMILY_stream``."""
+        """``module:family``: a module of `pparse.codecs` with ``whole_FAMILY`` and ``FAMILY_stream`` (which may be a class)."""
         self.description = description or title
         """One line for `pparse formats`."""
         self.magics = magics

@@ -26,7 +26,7 @@ import zlib
 
 from pparse.codecs.base import CHECKPOINT
 from pparse.codecs.deflate_entry import WINDOW, DeflateEntry
-from pparse.codecs.library import LibraryDecompressor, RestartPlan
+from pparse.codecs.library import Core, LibraryDecompressor, RestartPlan
 from pparse.compressed.inflated import InflatedData
 from pparse.data.files import is_file, is_folder, open_file
 from pparse.errors import (
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
     from pparse.budget import MemoryBudget
     from pparse.codecs.base import Decompressor, Reread
-    from pparse.codecs.library import Core
     from pparse.data.base import Data, IoStats
     from pparse.data.files import DescriptorPool
     from pparse.data.reader import Range
@@ -353,29 +352,24 @@ def find_index(
 # -- decoding from a point --------------------------------------------------------------------------------------------
 
 
-class _GzipEntry:
+class _GzipEntry(Core):
     """Raw deflate entered in the middle, and the trailer of the gzip member behind it, which goes unchecked."""
 
-    __slots__ = ("_inner", "_tail")
-
-    asks_early = False
+    __slots__ = ("_tail",)
 
     def __init__(self, inner: DeflateEntry) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._tail: bytes | None = None  # what follows the deflate stream, once that is at its end
 
     def feed(self, data: bytes, limit: int) -> bytes:
+        inner: DeflateEntry = self._stream
+        out = b"" if self._tail is not None else inner.feed(data, limit)
         if self._tail is not None:
             self._tail += data
-            return b""
-        out = self._inner.feed(data, limit)
-        if self._inner.eof:
-            self._tail = self._inner.unused
+        elif inner.eof:
+            self._tail = inner.unused
+        self.hungry = inner.hungry if self._tail is None else not self.eof
         return out
-
-    @property
-    def hungry(self) -> bool:
-        return self._inner.hungry if self._tail is None else not self.eof
 
     @property
     def eof(self) -> bool:
@@ -386,8 +380,8 @@ class _GzipEntry:
         return (self._tail or b"")[_TRAILER:]
 
     def copy(self) -> Core:
-        twin = _GzipEntry(self._inner.copy())
-        twin._tail = self._tail
+        twin = _GzipEntry(self._stream.copy())
+        twin._tail, twin.hungry = self._tail, self.hungry
         return twin
 
 

@@ -539,7 +539,7 @@ class _DeflateWalk:
 
     def _make_piece(self, found: _Reentry, here: _Position) -> tuple[Piece, int | None]:
         """Return the piece that begins at ``found``, and where the next member begins in the output."""
-        from pparse.codecs.deflate_entry import entry_stream
+        from pparse.codecs.deflate_entry import EntryDecompressor
 
         trial, tail, entry = found.trial, found.tail, found.entry
         start = found.bit // 8
@@ -552,7 +552,7 @@ class _DeflateWalk:
                 budget=self._env.budget,
                 limits=self._env.limits,
                 name=self._data.name,
-                entered=partial(entry_stream, found.bit % 8, entry.window, entry.unknown, entry.holes),
+                entered=partial(EntryDecompressor, found.bit % 8, entry.window, entry.unknown, entry.holes),
             )
         )
         data = EnteredData(inner, self._data.name, trial.length, trial.edges, tail)

@@ -113,11 +113,11 @@ def ended_at(end: int) -> Trial:
 
 def try_chain(source: Range, phase: int, entry: EnteredAt, env: DecodeEnv) -> Trial:
     """Decode from bit ``phase`` of the first byte of ``source`` on, as far as that goes."""
-    from pparse.codecs.deflate_entry import entry_stream
+    from pparse.codecs.deflate_entry import EntryDecompressor
 
     trial, data, at = Trial(), source.data, source.start
     feed = 2 * KIB  # most trials are short
-    stream = entry_stream(
+    stream = EntryDecompressor(
         phase,
         entry.window,
         entry.unknown,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pparse.codecs.frames import skips
 from pparse.compressed.resync.blocks import Effort, windows
 from pparse.compressed.resync.walk import BlockWalk
 from pparse.limits import MIB
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from pparse.compressed.resync.blocks import Look
     from pparse.compressed.resync.walk import FoundBlock
 
-SKIPPABLE: Final = b"\x2a\x4d\x18"  # behind a byte 0x50 to 0x5F
 _STORED: Final = "it may be a frame that was stored in a damaged one"
 
 
@@ -63,6 +63,6 @@ def skip(look: Look, at: int) -> int:
     """Return where what is no skippable frame begins, from ``at`` on."""
     while True:
         head = look.get(at, 8)
-        if len(head) < 8 or head[0] & 0xF0 != 0x50 or head[1:4] != SKIPPABLE:
+        if len(head) < 8 or not skips(head):
             return at
         at += 8 + int.from_bytes(head[4:], "little")

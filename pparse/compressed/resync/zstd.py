@@ -11,9 +11,10 @@ is cut into blocks of at most 128 KiB); else its content is in doubt.
 
 from __future__ import annotations
 
+from pparse.codecs.frames import SKIPPABLE
 from pparse.codecs.zstd import MAGIC, parse_frame
 from pparse.compressed.resync.blocks import CUT, LARGEST, Look
-from pparse.compressed.resync.frames import SKIPPABLE, FrameWalk, skip
+from pparse.compressed.resync.frames import FrameWalk, skip
 from pparse.compressed.resync.pieces import CONTRADICTED
 from pparse.compressed.resync.walk import FoundBlock, Opener
 from pparse.errors import Fault, MalformedError, UnsupportedError
