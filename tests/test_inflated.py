@@ -24,8 +24,7 @@ from hypothesis import strategies as st
 from pparse.budget import MemoryBudget
 from pparse.codecs import CHECKPOINT
 from pparse.codecs.base import ZSTD
-from pparse.codecs.output_cache import Checkpoint
-from pparse.compressed.decode_loop import Checkpoints, KeptOutput
+from pparse.compressed.decode_loop import Checkpoint, Checkpoints, KeptOutput
 from pparse.compressed.inflated import DecodeEnv, InflatedData
 from pparse.data.base import Access, BytesData, Gap, IoStats
 from pparse.data.files import FileData

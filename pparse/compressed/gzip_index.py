@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from bisect import bisect_right
 
 from pparse.codecs.base import CHECKPOINT
 from pparse.codecs.deflate_entry import WINDOW, DeflateEntry
@@ -196,14 +197,11 @@ class GzipIndex:
 
     def find(self, offset: int) -> int:
         """Return the number of the last point at or before ``offset`` of the output."""
-        low, high = 0, self.points
-        while high - low > 1:
-            middle = (low + high) // 2
-            if POINT.unpack_from(self._table, middle * POINT.size)[1] <= offset:
-                low = middle
-            else:
-                high = middle
-        return low
+
+        def out(number: int) -> int:
+            return int(POINT.unpack_from(self._table, number * POINT.size)[1])
+
+        return max(0, bisect_right(range(self.points), offset, key=out) - 1)
 
     def window(self, point: IndexPoint) -> bytes:
         """Return the output before ``point``; none where a member begins. Raises `MalformedError` for damage."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import weakref
-from functools import partial
 from zlib import crc32
 
-from pparse.codecs.output_cache import OutputCache, drop
+from pparse.budget import evictor
 from pparse.codecs.table import CODECS
-from pparse.compressed.decode_loop import DecodeLoop, KeptOutput
+from pparse.compressed.decode_loop import DecodeLoop, DecoderRun, KeptOutput, OutputCache
 from pparse.data.base import Access, Data, Gap
 from pparse.data.spliced import DerivedData
 from pparse.errors import ClosedError, DataChangedError, EndOfDataError, Fault, LimitError, MalformedError, PparseError
@@ -19,11 +17,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from array import array
     from collections.abc import Callable, Iterator
-    from typing import Final
+    from typing import Any, Final
 
     from pparse.budget import MemoryBudget
     from pparse.codecs.base import Decompressor
-    from pparse.codecs.output_cache import DecoderRun
     from pparse.compressed.decode_loop import Ending
     from pparse.data.base import IoStats
     from pparse.data.reader import Range
@@ -52,6 +49,18 @@ class DecodeEnv:
         self.limits: Final = limits or Limits()
         self.scratch: Final = scratch
         self.poll: Final = poll or _go_on
+
+    def inflate(self, source: Range, codec: str, **options: Any) -> InflatedData:
+        """Return what the stream of ``codec`` in ``source`` holds; ``options`` are others of `InflatedData`."""
+        return InflatedData(
+            source,
+            codec,
+            budget=self.budget,
+            limits=self.limits,
+            scratch=self.scratch,
+            name=source.data.name,
+            **options,
+        )
 
 
 def _go_on() -> None:
@@ -352,7 +361,7 @@ class InflatedData(DecodedData):
             raise
         finally:
             if run.decoder is not None and self._kept.spool is None:
-                run.decoder.park(partial(drop, weakref.ref(run)))
+                run.decoder.park(evictor(run, DecoderRun.drop))
 
     def _count(self, run: DecoderRun, block: bytes) -> None:
         """Count output, and add to the checksum what was never produced before."""
