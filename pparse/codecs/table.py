@@ -39,7 +39,6 @@ class Codec:
         media_type: str = "application/octet-stream",
         references: tuple[str, ...] = (),
         limitations: tuple[str, ...] = (),
-        parser: str = "",
         resync: str | None = None,
         checked: bool = False,
         checks_blocks: bool = False,
@@ -77,8 +76,6 @@ class Codec:
         """The specifications."""
         self.limitations = limitations
         """What is not read, for `pparse formats`."""
-        self.parser = parser or f"pparse.parsers.streams:{name.capitalize()}Parser"
-        """``module:class`` of the parser of such files."""
         self.resync = resync
         """The module of `pparse.compressed.resync` that reads on behind damage; None: nothing can."""
         self.checked = checked
@@ -101,6 +98,11 @@ class Codec:
 
     def __repr__(self) -> str:
         return f"<Codec {self.name}>"
+
+    @property
+    def parser(self) -> str:
+        """``module:class`` of the parser of such files."""
+        return f"pparse.parsers.streams:{self.name.capitalize()}Parser"
 
     @property
     def suffixes(self) -> dict[str, str]:

@@ -388,7 +388,7 @@ class _XzWalk(BlockWalk):
             first = bisect_left(layout.starts, failure.start)
             yield from self._behind_failure(self._of_layout(layout, first, failure.start_out))
             return
-        yield from self._behind_failure(self._forward(failure.start, None, failure.start_out))
+        yield from self._behind_failure(self._forward(failure.start, failure.start_out))
         if not self._ended:
             yield from self._search()
         if not self._ended:
@@ -443,12 +443,13 @@ class _XzWalk(BlockWalk):
 
     # -- from block to block -------------------------------------------------------------------------------------
 
-    def _forward(self, at: int, check: int | None, position: int | None, inside: bool = False) -> Iterator[FoundBlock]:
+    def _forward(self, at: int, position: int | None, inside: bool = False) -> Iterator[FoundBlock]:
         """Yield the blocks of the streams from ``at`` on, as far as their structure is sound.
 
         ``inside``: at ``at`` a block begins, else a stream.
         """
         look = self._look
+        check: int | None = None
         first = True
         follows = False
         self._ended = False
@@ -555,11 +556,11 @@ class _XzWalk(BlockWalk):
                 continue
             inside = check is None
             walked = 0
-            for block in self._forward(at, None, None, inside):
+            for block in self._forward(at, None, inside):
                 walked = block.end - at
                 effort.spent += 256
             if walked and (inside or self._ended or walked >= _LONG):
-                yield from self._forward(at, None, None, inside)
+                yield from self._forward(at, None, inside)
             elif not inside:
                 self._search_from = max(self._search_from, self._broken)
             if self._ended:
