@@ -447,8 +447,8 @@ class IndexedData(InflatedData):
         """Return how much would be decoded without the index before the byte at ``offset`` comes out."""
         if self._kept.read(offset, 1):
             return 0
-        run = self._loop.run
-        near = self._loop.checkpoints.nearest(offset).out
+        run = self._run
+        near = self._checkpoints.nearest(offset).out
         return offset - (max(near, run.out) if run.decoder is not None and run.out <= offset else near)
 
     def close(self) -> None:

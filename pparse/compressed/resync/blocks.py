@@ -8,7 +8,7 @@ from copy import copy
 from operator import attrgetter
 
 from pparse.codecs.frames import skips
-from pparse.compressed.decode_loop import before_gap
+from pparse.compressed.kept import before_gap
 from pparse.compressed.resync import BEFORE_DAMAGE, CONTRADICTED, Piece
 from pparse.data.base import Access, BytesData, Data, Gap
 from pparse.data.range_status import SuspectRange

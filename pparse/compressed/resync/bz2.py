@@ -19,7 +19,7 @@ from bisect import bisect_left
 from functools import partial
 
 from pparse.codecs.base import decompressor
-from pparse.compressed.decode_loop import before_gap, reread
+from pparse.compressed.kept import before_gap, reread
 from pparse.compressed.resync import as_it_is
 from pparse.compressed.resync.blocks import BlockWalk, Effort, FoundBlock, Look, Opener, spliced, windows
 from pparse.data.base import Data

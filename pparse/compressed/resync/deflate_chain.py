@@ -7,7 +7,7 @@ from array import array
 from functools import partial
 from zlib import crc32
 
-from pparse.compressed.decode_loop import reread
+from pparse.compressed.kept import reread
 from pparse.compressed.resync import BEFORE_DAMAGE
 from pparse.data.base import Access, Data, GapTable
 from pparse.data.range_status import SuspectRange

@@ -22,7 +22,7 @@ from array import array
 from bisect import bisect_left
 from math import sqrt
 
-from pparse.compressed.decode_loop import before_gap
+from pparse.compressed.kept import before_gap
 from pparse.compressed.resync.deflate_chain import EnteredAt, TailBytes, join_edges, output_before
 from pparse.errors import LimitError
 from pparse.kernels import deflate_tokens

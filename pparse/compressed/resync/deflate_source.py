@@ -7,7 +7,7 @@ import re
 import zlib
 
 from pparse.codecs.gzip_header import MAX_HEADER, may_go_on, parse_header
-from pparse.compressed.decode_loop import before_gap
+from pparse.compressed.kept import before_gap
 from pparse.compressed.resync.deflate_chain import FEED
 from pparse.errors import Fault, GapError
 from pparse.lazy import lazy_pattern
