@@ -237,8 +237,8 @@ def test_available_decodes_no_more_than_asked(codec):
     assert data.available(0, 0)
     for offset, count in ((0, 1), (5, 100), (100_000, 23_456), (50, 100)):
         assert data.available(offset, count)
-        assert data._furthest <= max(offset + count, data._furthest)
-    assert data._furthest == 123_456
+        assert data.produced <= max(offset + count, data.produced)
+    assert data.produced == 123_456
     assert data.pread(123_455, 2) == LARGE[123_455:123_457]
     assert data.available(0, len(LARGE))
     assert not data.available(0, len(LARGE) + 1)
@@ -254,7 +254,7 @@ def test_available_one_by_one_is_not_slow():
     data = inflate("gzip", MAKE["gzip"](LARGE))
     for count in range(1, 20_000, 3):
         assert data.available(0, count)
-    assert data._furthest == 19_999 - 19_999 % 3 + 1 or data._furthest < 20_000
+    assert data.produced == 19_999 - 19_999 % 3 + 1 or data.produced < 20_000
     assert data.pread(0, 19_000) == LARGE[:19_000]
 
 

@@ -262,7 +262,8 @@ class InflatedData(DecodedData):
         self._tail_is_error = tail_is_error
         self._finished = False
         self._over = False  # there is more than the limit inflated_bytes
-        self._furthest = 0  # output produced so far
+        self.produced = 0
+        """How many bytes were decoded so far, from the start on."""
         self._redone = 0  # output produced a second time
         self._concatenated = concatenated
         self._entered = entered
@@ -310,7 +311,7 @@ class InflatedData(DecodedData):
         self._check_open()
         while True:
             held = self._kept.read(offset, length)
-            if held or (self._finished and offset >= self._furthest):
+            if held or (self._finished and offset >= self.produced):
                 return held
             self._check_limit(offset)
             self._go_near(offset)
@@ -328,28 +329,23 @@ class InflatedData(DecodedData):
             while at < end and (block := self._chunk(at, end - at)):
                 kept.add(block)
                 at += len(block)
-            self._kept.set_aside(kept)
+            self._kept.aside = kept
 
     def available(self, offset: int, count: int) -> bool:
         """Say whether there are ``count`` bytes at ``offset``; without a known size, by decoding no more than those."""
         end = offset + max(0, count)
         with self._lock:
             self._check_open()
-            while self.size is None and not self._finished and self._furthest < end:
-                self._go_on(end - self._furthest)
+            while self.size is None and not self._finished and self.produced < end:
+                self._go_on(end - self.produced)
             if self.size is None:
-                return end <= self._furthest
+                return end <= self.produced
         return super().available(offset, count)
 
     @property
     def finished(self) -> bool:
         """Whether the end was seen, of the stream or of what can be had of it."""
         return self._finished
-
-    @property
-    def produced(self) -> int:
-        """How many bytes were decoded so far, from the start on."""
-        return self._furthest
 
     @property
     def reached(self) -> int:
@@ -365,12 +361,12 @@ class InflatedData(DecodedData):
     def _go_on(self, limit: int) -> None:
         """Decode up to ``limit`` bytes beyond what was ever produced."""
         self._check_open()
-        self._check_limit(self._furthest)
-        self._go_near(self._furthest)
-        while self._run.out < self._furthest and not self._finished:
-            self._advance(min(self._most, self._furthest - self._run.out))
+        self._check_limit(self.produced)
+        self._go_near(self.produced)
+        while self._run.out < self.produced and not self._finished:
+            self._advance(min(self._most, self.produced - self._run.out))
             if not self._finished:
-                self._go_near(self._furthest)
+                self._go_near(self.produced)
         if not self._finished:
             self._advance(min(self._most, limit))
 
@@ -391,7 +387,7 @@ class InflatedData(DecodedData):
                 return
         elif run.out and self.access is Access.RESTART:
             skipped = offset - point.out
-            if self._kept.prepare_restart(self.codec, self.size, skipped, self._redone, self._furthest):
+            if self._kept.prepare_restart(self.codec, self.size, skipped, self._redone, self.produced):
                 point = self._checkpoints.start
         self._run.drop()
         self._run = DecoderRun(point, self._decoder(point))
@@ -427,10 +423,10 @@ class InflatedData(DecodedData):
 
     def _count(self, run: DecoderRun, block: bytes) -> None:
         """Count output, and add to the checksum what was never produced before."""
-        fresh = min(len(block), max(0, run.out - self._furthest))
+        fresh = min(len(block), max(0, run.out - self.produced))
         if fresh and self._finished:
             raise self._changed()
-        self._furthest += fresh
+        self.produced += fresh
         self._redone += len(block) - fresh
         if fresh and self.checksum is not None:
             self._crc = crc32(block[-fresh:] if fresh < len(block) else block, self._crc)
@@ -439,7 +435,7 @@ class InflatedData(DecodedData):
         most = self._env.limits.inflated_bytes
         if run.out > most:  # by one byte: only so it is known that there is more
             self._over = True
-            run.out = self._furthest = most
+            run.out = self.produced = most
             block = block[:-1]
             run.drop()
         if block:
@@ -566,7 +562,7 @@ class InflatedData(DecodedData):
         run.drop()
         self._input.drop()
         if self._finished:
-            if run.out != self._furthest:
+            if run.out != self.produced:
                 raise self._changed()
             return
         if error is not None:

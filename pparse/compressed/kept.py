@@ -246,14 +246,15 @@ class KeptOutput:
     Whether it is all is the restart policy: see `prepare_restart`.
     """
 
-    __slots__ = ("_aside", "_env", "_latest", "_whole", "limit", "spool")
+    __slots__ = ("_env", "_latest", "_whole", "aside", "limit", "spool")
 
     def __init__(self, env: DecodeEnv) -> None:
         self._env = env
         self.limit = min(_CACHE, max(env.budget.limit // 16, _LEAST_CACHE))  # bytes of the latest that are kept
         self._latest = OutputCache(env.budget, self.limit, 0)
         self._whole: OutputCache | None = None
-        self._aside: OutputCache | None = None
+        self.aside: OutputCache | None = None
+        """What somebody wants to come back to."""
         self.spool: Spool | None = None
 
     @property
@@ -265,7 +266,7 @@ class KeptOutput:
         """Return up to ``length`` bytes at ``offset``; none if they are not here."""
         if self.spool is not None and offset < self.spool.size:
             return self.spool.pread(offset, min(length, _CACHE))
-        for kept in (self._whole, self._aside):
+        for kept in (self._whole, self.aside):
             if kept is not None and (found := kept.read(offset, length)):
                 return found
         return self._latest.read(offset, length)
@@ -273,10 +274,6 @@ class KeptOutput:
     def begin(self, out: int) -> None:
         """Forget the latest: what comes next begins at byte ``out``."""
         self._latest = OutputCache(self._env.budget, self.limit, out)
-
-    def set_aside(self, kept: OutputCache) -> None:
-        """Keep what somebody wants to come back to, instead of what that was before."""
-        self._aside = kept
 
     def add(self, block: bytes, before: int) -> None:
         """Keep ``block``, which ``before`` bytes precede. Raises what writing to the scratch file raises."""
@@ -315,7 +312,7 @@ class KeptOutput:
             self._whole = OutputCache(env.budget, size, 0)
             return True
         if env.scratch is None or env.scratch.folder is None:
-            if redone < (1 if self._aside is None else _MOST_AGAIN) * furthest:
+            if redone < (1 if self.aside is None else _MOST_AGAIN) * furthest:
                 return False
         elif redone + skipped <= furthest // 2:
             return False
@@ -326,7 +323,7 @@ class KeptOutput:
 
     def close(self) -> None:
         """Give back memory and scratch space."""
-        self._whole = self._aside = None
+        self._whole = self.aside = None
         self.begin(0)
         if self.spool is not None:
             self.spool.close()
