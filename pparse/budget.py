@@ -18,6 +18,9 @@ from pparse.locking import RLock
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 DEFAULT_BUDGET = 64 * MIB
 
@@ -56,6 +59,18 @@ class Charge:
     def __del__(self) -> None:
         if self.amount or getattr(self, "_evict", None) is not None:  # an interrupt may come while it is made
             self.release()
+
+
+def evictor(owner: T, evict: Callable[[T], object]) -> Callable[[], None]:
+    """Return what a charge may call to have the memory of ``owner`` back; it does not keep that alive."""
+    ref = weakref.ref(owner)
+
+    def call() -> None:
+        found = ref()
+        if found is not None:
+            evict(found)
+
+    return call
 
 
 class MemoryBudget:

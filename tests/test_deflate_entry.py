@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pparse.budget import MemoryBudget
 from pparse.codecs.base import CHECKPOINT
-from pparse.codecs.deflate_entry import WINDOW, DeflateEntry, entry_stream
+from pparse.codecs.deflate_entry import WINDOW, DeflateEntry, EntryDecompressor
 from pparse.errors import EndOfDataError, LimitError, MalformedError
 from tests import sweep
 from tests.deflate_samples import STREAMS, BitString, content, deflate, sample
@@ -233,7 +233,7 @@ def test_long_stretches_are_whole():
     assert entry.take_unknown() == [(0, 50_000)]
     entry.feed(b"", 50_000)
     assert entry.take_unknown() == [(50_000, 20_000)]
-    decoder = entry_stream(0)
+    decoder = EntryDecompressor(0)
     assert sum(len(decoder.decompress(piece, 1 << 17)) for piece in (data, b"")) == 70_000
     assert decoder.take_unknown() == [(0, 70_000)]
 
@@ -245,7 +245,7 @@ def test_arguments_that_mean_nothing_are_refused(wrong):
     with pytest.raises(ValueError, match=r"negative|no bit|a hole of"):
         DeflateEntry(**{"phase": 0, "window": bytes(10)} | wrong)
     with pytest.raises(ValueError, match=r"negative|no bit|a hole of"):
-        entry_stream(**{"phase": 0, "window": bytes(10)} | wrong)
+        EntryDecompressor(**{"phase": 0, "window": bytes(10)} | wrong)
 
 
 @given(st.binary(max_size=400), st.integers(0, 7), st.binary(max_size=40), st.integers(0, 1 << 16), st.integers(1, 300))
@@ -296,7 +296,7 @@ def test_a_stream_that_is_entered_knows_what_it_consumed_and_what_is_unknown(nam
     truth, stream, known = sample(name)
     for block in some(known.blocks, 4):
         bit = block.bit
-        decoder = entry_stream(bit & 7)
+        decoder = EntryDecompressor(bit & 7)
         assert decoder.codec == "deflate"
         out, stretches = drain(decoder, stream[bit >> 3 :] + b"rest", room=room)
         unknown = marks(stretches, len(out))
@@ -317,7 +317,7 @@ def test_damage_gives_all_that_precedes_it_once(again, room):
     at = (bad.bit >> 3) - (start.bit >> 3)
     data[at + 1 : at + 300] = b"\xff" * 299
     data = bytes(data)
-    decoder = entry_stream(
+    decoder = EntryDecompressor(
         start.bit & 7, reread=(lambda offset, length: data[offset : offset + length]) if again else None
     )
     out, stretches = b"", []
@@ -345,12 +345,12 @@ def long_sample() -> tuple[bytes, bytes, int, int]:
 def test_checkpoints_go_on_where_they_stand():
     truth, data, bit, _ = long_sample()
     data = data[bit >> 3 :]
-    whole, expected = drain(entry_stream(0), data, step=20_000, room=60_000)
+    whole, expected = drain(EntryDecompressor(0), data, step=20_000, room=60_000)
     unknown = marks(expected, len(whole))
     assert sum(unknown) > 50_000
     assert whole == zeroed(truth, unknown)
 
-    decoder = entry_stream(0)
+    decoder = EntryDecompressor(0)
     assert decoder.copy() is None
     copies, out, fed = [], 0, 0
     while not decoder.eof:
@@ -382,20 +382,20 @@ def test_memory_is_charged():
     budget = MemoryBudget(1 << 20)
     truth, stream, known = sample("text-6-3")
     block = known.blocks[4]
-    decoder = entry_stream(block.bit & 7, budget=budget)
+    decoder = EntryDecompressor(block.bit & 7, budget=budget)
     decoder.decompress(stream[block.bit >> 3 :], 10)
     assert decoder.window == budget.used >= 4 * CHECKPOINT + 2 * WINDOW
     while not decoder.eof:
         decoder.decompress(b"", 10_000)
     assert budget.used == 0
-    sure = entry_stream(block.bit & 7, truth[: block.out], 0, budget=budget, reread=lambda offset, length: b"")
+    sure = EntryDecompressor(block.bit & 7, truth[: block.out], 0, budget=budget, reread=lambda offset, length: b"")
     sure.decompress(stream[block.bit >> 3 :], 10)
     assert 2 * CHECKPOINT + 2 * 65536 <= budget.used < 4 * CHECKPOINT + 2 * 65536
     assert sure.resolved
     sure.close()
     assert budget.used == 0
     with budget.charge(900_000, "the test"):
-        poor = entry_stream(block.bit & 7, budget=budget)
+        poor = EntryDecompressor(block.bit & 7, budget=budget)
         with pytest.raises(LimitError):
             poor.decompress(stream[block.bit >> 3 :], 10)
     assert len(poor.decompress(b"", 10)) == 10
@@ -406,13 +406,13 @@ def test_sizes_and_ends():
     block = known.blocks[4]
     data = stream[block.bit >> 3 :]
     size = len(truth) - block.out
-    assert len(drain(entry_stream(block.bit & 7, size=size), data)[0]) == size
-    small = entry_stream(block.bit & 7, size=1000)
+    assert len(drain(EntryDecompressor(block.bit & 7, size=size), data)[0]) == size
+    small = EntryDecompressor(block.bit & 7, size=1000)
     assert len(small.decompress(data, 5000)) == 1000
     assert marks(small.take_unknown(), 1000) == known.unknown_after(block.out)[:1000]
     with pytest.raises(MalformedError, match="more bytes than its size"):
         small.decompress(b"", 10)
-    cut = entry_stream(block.bit & 7)
+    cut = EntryDecompressor(block.bit & 7)
     cut.decompress(data[:-10], 1 << 20)
     cut.finish()
     with pytest.raises(EndOfDataError):

@@ -24,9 +24,8 @@ from hypothesis import strategies as st
 from pparse.budget import MemoryBudget
 from pparse.codecs import CHECKPOINT
 from pparse.codecs.base import ZSTD
-from pparse.codecs.output_cache import Checkpoint
-from pparse.compressed.decode_loop import Checkpoints, KeptOutput
 from pparse.compressed.inflated import DecodeEnv, InflatedData
+from pparse.compressed.kept import Checkpoint, Checkpoints, KeptOutput
 from pparse.data.base import Access, BytesData, Gap, IoStats
 from pparse.data.files import FileData
 from pparse.data.scratch import Scratch
@@ -238,8 +237,8 @@ def test_available_decodes_no_more_than_asked(codec):
     assert data.available(0, 0)
     for offset, count in ((0, 1), (5, 100), (100_000, 23_456), (50, 100)):
         assert data.available(offset, count)
-        assert data._furthest <= max(offset + count, data._furthest)
-    assert data._furthest == 123_456
+        assert data.produced <= max(offset + count, data.produced)
+    assert data.produced == 123_456
     assert data.pread(123_455, 2) == LARGE[123_455:123_457]
     assert data.available(0, len(LARGE))
     assert not data.available(0, len(LARGE) + 1)
@@ -255,7 +254,7 @@ def test_available_one_by_one_is_not_slow():
     data = inflate("gzip", MAKE["gzip"](LARGE))
     for count in range(1, 20_000, 3):
         assert data.available(0, count)
-    assert data._furthest == 19_999 - 19_999 % 3 + 1 or data._furthest < 20_000
+    assert data.produced == 19_999 - 19_999 % 3 + 1 or data.produced < 20_000
     assert data.pread(0, 19_000) == LARGE[:19_000]
 
 
@@ -604,20 +603,20 @@ def test_checkpoints_shorten_the_way_back(codec):
 
 
 def test_checkpoints_are_few_and_charged(monkeypatch):
-    monkeypatch.setattr("pparse.compressed.decode_loop._SPACING", 256 * KIB)
+    monkeypatch.setattr("pparse.compressed.kept._SPACING", 256 * KIB)
     content = LARGE * 16
     budget = MemoryBudget(64 * MIB)
     data = inflate("gzip", gzip.compress(content, 1), budget=budget)
     spacings = set()
     for offset in range(0, len(content), 100_000):
         data.pread(offset, 1)
-        assert len(data._loop.checkpoints.points) <= 80
-        spacings.add(data._loop.checkpoints.spacing)
+        assert len(data._checkpoints.points) <= 80
+        spacings.add(data._checkpoints.spacing)
     assert len(spacings) > 1
-    outs = [point.out for point in data._loop.checkpoints.points]
+    outs = [point.out for point in data._checkpoints.points]
     assert outs == sorted(outs)
     assert len(outs) > 24
-    assert max(b - a for a, b in itertools.pairwise(outs)) < 2.5 * data._loop.checkpoints.spacing
+    assert max(b - a for a, b in itertools.pairwise(outs)) < 2.5 * data._checkpoints.spacing
     kept = 5 * MIB  # 4 MiB of output, and a fourth for the allocator
     assert len(outs) * CHECKPOINT <= budget.used <= len(outs) * (CHECKPOINT + 1000) + kept + 700 * KIB
     for offset in (0, 5_000_000, 123, 40_000_000):
@@ -676,12 +675,12 @@ def test_a_checkpoint_that_the_budget_took_is_passed_over():
 
 
 def test_a_small_step_back_stays_cheap_where_checkpoints_are_far_apart(monkeypatch):
-    monkeypatch.setattr("pparse.compressed.decode_loop._SPACING", 256 * KIB)
-    monkeypatch.setattr("pparse.compressed.decode_loop._POINTS", 20)
+    monkeypatch.setattr("pparse.compressed.kept._SPACING", 256 * KIB)
+    monkeypatch.setattr("pparse.compressed.kept._POINTS", 20)
     content = LARGE * 16
     data = inflate("gzip", gzip.compress(content, 1))
     data.finish()
-    assert data._loop.checkpoints.spacing >= 4 * MIB
+    assert data._checkpoints.spacing >= 4 * MIB
     for offset in range(30_000_000, 40_000_000, 1_000_000):
         data.pread(offset + 1_900_000, 10)
         before = served(data)
@@ -762,7 +761,7 @@ def test_an_interrupt_leaves_it_sound(tmp_path):
 def test_an_interrupt_within_the_decoder_leaves_it_sound(codec, tmp_path, monkeypatch):
     data = inflate(codec, MAKE[codec](LARGE), scratch=Scratch(tmp_path, 1 << 30))
     assert data.pread(1_000_000, 10) == LARGE[1_000_000:1_000_010]
-    decoder = type(data._loop.run.decoder)
+    decoder = type(data._run.decoder)
     decompress = decoder.decompress
 
     def interrupted(self, piece, room):

@@ -20,8 +20,7 @@ import pparse.compressed.resync
 from pparse.budget import MemoryBudget
 from pparse.compressed.inflated import DecodeEnv
 from pparse.compressed.resumed import ResumedData
-from pparse.compressed.resync import pieces_for
-from pparse.compressed.resync.pieces import Failure, Piece
+from pparse.compressed.resync import Failure, Piece, pieces_for
 from pparse.data.base import BytesData, Gap, SuspectRange
 from pparse.errors import ClosedError, EndOfDataError, GapError, LimitError, MalformedError, PparseError, SourceError
 from pparse.limits import MIB, Limits

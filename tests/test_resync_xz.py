@@ -12,7 +12,7 @@ import pytest
 from pparse.budget import MemoryBudget
 from pparse.compressed.resync import Failure, pieces_for
 from pparse.compressed.resync.blocks import Look
-from pparse.compressed.resync.xz_layout import layout_from_the_end, stream_end, stream_header, take_vli
+from pparse.compressed.resync.xz import layout_from_the_end, stream_end, stream_header, take_vli
 from pparse.data.base import BytesData
 from pparse.errors import LimitError, MalformedError
 from pparse.limits import KIB, MIB

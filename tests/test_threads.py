@@ -326,7 +326,7 @@ def test_a_stream_whose_decoder_is_evicted_between_two_steps_begins_again(monkey
     def go_near(self: InflatedData, offset: int) -> None:
         near(self, offset)
         if len(dropped) in (0, 2, 5):  # as another thread does that needs the room
-            self._loop.run.drop()
+            self._run.drop()
         dropped.append(offset)
 
     monkeypatch.setattr(InflatedData, "_go_near", go_near)

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     # Compressed bytes of the stream once more: called with (offset in the stream, length).
     Reread = Callable[[int, int], bytes]
-    from collections.abc import Callable
-
     from pparse.data.scratch import Scratch
 
 # What a checkpoint holds: the state of zlib with its window, as measured, and the objects around it.
@@ -61,6 +59,15 @@ def checked(codec: str, out: bytes, eof: bool, left: int, max_size: int) -> byte
     return out
 
 
+def whole(codec: str, stream: Any, data: Buffer, max_size: int, errors: tuple[type[Exception], ...]) -> bytes:
+    """Return what a library's ``stream``, which raises ``errors``, makes of the one stream in ``data``."""
+    try:
+        out: bytes = stream.decompress(data, max_size + 1)
+    except errors as error:
+        raise MalformedError(f"the {codec} stream is damaged ({error})") from error
+    return checked(codec, out, stream.eof, len(stream.unused_data), max_size)
+
+
 def drain(stream: Decompressor, data: Buffer, max_size: int) -> bytes:
     """Return all that ``stream`` makes of ``data``; see `pparse.codecs.decompress`."""
     view = memoryview(data)
@@ -93,9 +100,13 @@ class Decompressor:
     Damage raises `MalformedError` (with the offset in the stream where it was noticed), but only after all that
     precedes it was delivered; from then on every call raises it. So it is with `UnsupportedError` for what cannot be
     read here. A `LimitError` of the budget leaves everything as it was: the call may be repeated.
+
+    Parameters are those of `decompressor`; ``reread`` is for those who need it.
     """
 
-    def __init__(self, codec: str, budget: MemoryBudget | None = None, size: int | None = None) -> None:
+    def __init__(
+        self, codec: str, budget: MemoryBudget | None = None, size: int | None = None, reread: Reread | None = None
+    ) -> None:
         if size is not None and size < 0:
             raise ValueError(f"negative size: {size}")
         self.codec = codec
@@ -288,8 +299,8 @@ def decompress(codec: str, data: Buffer, max_size: int) -> bytes:
     """
     if max_size < 0:
         raise ValueError(f"negative size: {max_size}")
-    whole: Callable[[str, Buffer, int], bytes] = codec_named(codec).implementation("whole")
-    return whole(codec, data, min(max_size, sys.maxsize >> 1))
+    decode: Callable[[str, Buffer, int], bytes] = codec_named(codec).implementation("whole")
+    return decode(codec, data, min(max_size, sys.maxsize >> 1))
 
 
 def decompressor(

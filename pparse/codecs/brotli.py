@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import sys
 
-from pparse.codecs.base import Decompressor, checked, package, too_much
-from pparse.codecs.library import LibraryDecompressor, RestartPlan
+from pparse.codecs.base import checked, package, too_much
+from pparse.codecs.library import Core, LibraryDecompressor, RestartPlan
 from pparse.errors import LimitError, MalformedError
 from pparse.limits import KIB, MIB
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import mmap
-    from typing import Any, Final
+    from typing import Final
 
     from pparse.budget import MemoryBudget
     from pparse.codecs.base import Reread
-    from pparse.codecs.library import Core
     from pparse.data.base import Buffer
     from pparse.data.scratch import Scratch, Spool
 
@@ -81,16 +80,10 @@ def whole_brotli(codec: str, data: Buffer, max_size: int) -> bytes:
         raise MalformedError(f"the {codec} stream is damaged, or bytes follow it ({error})") from error
 
 
-class _BrotliCore:
+class _BrotliCore(Core):
     """The decoder of the ``brotli`` library; it returns up to 32 KiB more than it is asked for."""
 
-    __slots__ = ("_stream", "hungry")
-
-    asks_early = False
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-        self.hungry = True
+    __slots__ = ()
 
     def feed(self, data: bytes, limit: int) -> bytes:
         out: bytes = self._stream.process(data, output_buffer_limit=limit)
@@ -106,15 +99,17 @@ class _BrotliCore:
     def unused(self) -> bytes:
         return b""  # bytes behind the end are an error to it: they are found byte by byte
 
-    def copy(self) -> Core | None:
-        return None
-
 
 class _Brotli(LibraryDecompressor):
     """Either kind of Brotli; which one, the first byte tells."""
 
     def __init__(
-        self, codec: str, budget: MemoryBudget | None, size: int | None, reread: Reread | None, scratch: Scratch | None
+        self,
+        codec: str,
+        budget: MemoryBudget | None = None,
+        size: int | None = None,
+        reread: Reread | None = None,
+        scratch: Scratch | None = None,
     ) -> None:
         super().__init__(codec, _plan, (package("brotli").error,), budget, size, reread)
         self._scratch = scratch
@@ -262,12 +257,4 @@ def _plan(head: bytes, ended: bool, size: int | None) -> RestartPlan | None:
     return RestartPlan((1 << (window_log(head) or 10)) + _STATE, lambda _: _BrotliCore(brotli.Decompressor()), head)
 
 
-def brotli_stream(
-    codec: str,
-    budget: MemoryBudget | None = None,
-    size: int | None = None,
-    reread: Reread | None = None,
-    scratch: Scratch | None = None,
-) -> Decompressor:
-    """Return the decompressor of ``brotli``."""
-    return _Brotli(codec, budget, size, reread, scratch)
+brotli_stream = _Brotli

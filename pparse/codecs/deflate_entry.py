@@ -13,7 +13,7 @@ from array import array
 from bisect import bisect_left
 
 from pparse.codecs.base import CHECKPOINT
-from pparse.codecs.library import LibraryDecompressor, RestartPlan
+from pparse.codecs.library import Core, LibraryDecompressor, RestartPlan
 from pparse.kernels.deflate_blocks import prefix_for
 from pparse.limits import KIB
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from pparse.budget import MemoryBudget
     from pparse.codecs.base import Decompressor, Reread
-    from pparse.codecs.library import Core
 
 WINDOW: Final = 32 * KIB
 # Output compared together, so that the temporary arrays stay small.
@@ -33,8 +32,8 @@ _PIECE: Final = 16 * KIB
 _BESIDE: Final = 2 * WINDOW + 64 * KIB + 16 * _PIECE
 
 
-class DeflateEntry:
-    """A decoder of raw deflate that begins at bit ``phase`` of the first byte fed; a `Core` of `LibraryDecompressor`.
+class DeflateEntry(Core):
+    """A decoder of raw deflate that begins at bit ``phase`` of the first byte fed.
 
     ``window`` is what is known to precede that point, as far as it is known without a break. What precedes that is
     unknown, as far back as ``unknown`` and ``window`` together make 32 KiB; a smaller ``unknown`` says that the stream
@@ -44,9 +43,7 @@ class DeflateEntry:
     Unknown bytes come out as zeros. To learn more about the window later is to make another entry with it.
     """
 
-    __slots__ = ("_edges", "_first", "_last_unknown", "_prefix", "_second", "hungry", "total_out")
-
-    asks_early = False
+    __slots__ = ("_edges", "_last_unknown", "_prefix", "_second", "total_out")
 
     def __init__(
         self, phase: int, window: bytes = b"", unknown: int = WINDOW, holes: Iterable[tuple[int, int]] = ()
@@ -69,10 +66,9 @@ class DeflateEntry:
         # Where the last unknown byte ends, in the output; before the entry is negative.
         self._last_unknown = last - len(low)
         self._prefix: tuple[bytes, int, int] | None = (*prefix_for(phase), phase)
-        self._first = _inflater(low)
+        super().__init__(_inflater(low))
         self._second = _inflater(high) if last else None
         self._edges = array("q")
-        self.hungry = True
         self.total_out = 0
 
     def feed(self, data: bytes, limit: int) -> bytes:
@@ -86,10 +82,10 @@ class DeflateEntry:
             before, low, phase = self._prefix
             data = b"".join((before, bytes((data[0] >> phase << phase | low,)), data[1:]))
             self._prefix = None
-        tail = self._first.unconsumed_tail
+        tail = self._stream.unconsumed_tail
         if tail:
             data = tail + data
-        out: bytes = self._first.decompress(data, limit)
+        out: bytes = self._stream.decompress(data, limit)
         if self._second is not None:
             other: bytes = self._second.decompress(data, limit)
             if out != other:
@@ -134,22 +130,12 @@ class DeflateEntry:
         """Whether nothing unknown can come any more: the last 32 KiB are known. One decoder is enough then."""
         return self._second is None
 
-    @property
-    def eof(self) -> bool:
-        """Whether the stream is at its end, and all of it was returned."""
-        return bool(self._first.eof)
-
-    @property
-    def unused(self) -> bytes:
-        """What was fed beyond the end."""
-        return bytes(self._first.unused_data)
-
     def copy(self) -> DeflateEntry:
         """Return a second decoder in the same state. It reports the stretches of what it puts out itself."""
         twin = object.__new__(DeflateEntry)
         twin._last_unknown = self._last_unknown
         twin._prefix = self._prefix
-        twin._first = self._first.copy()
+        twin._stream = self._stream.copy()
         twin._second = None if self._second is None else self._second.copy()
         twin._edges = array("q")
         twin.hungry = self.hungry
@@ -167,8 +153,10 @@ def _stretches(edges: Sequence[int]) -> list[tuple[int, int]]:
 
 
 class EntryDecompressor(LibraryDecompressor):
-    """The decompressor around a `DeflateEntry`; see `entry_stream`.
+    """The decompressor of a raw deflate stream entered at bit ``phase`` of the first byte it is given.
 
+    ``window``, ``unknown`` and ``holes`` say what is known of the output before; see `DeflateEntry`, also for the
+    ValueErrors. ``size``: the bytes that may come, ``reread``: compressed bytes once more, from the first byte given.
     Unknown bytes are delivered as zeros; `take_unknown` says which those are. As long as unknown bytes may come, a
     checkpoint holds two states of zlib: `checkpoint` bytes.
     """
@@ -176,12 +164,12 @@ class EntryDecompressor(LibraryDecompressor):
     def __init__(
         self,
         phase: int,
-        window: bytes,
-        unknown: int,
-        holes: Iterable[tuple[int, int]],
-        budget: MemoryBudget | None,
-        size: int | None,
-        reread: Reread | None,
+        window: bytes = b"",
+        unknown: int = WINDOW,
+        holes: Iterable[tuple[int, int]] = (),
+        budget: MemoryBudget | None = None,
+        size: int | None = None,
+        reread: Reread | None = None,
     ) -> None:
         holes = tuple(holes)
         first = DeflateEntry(phase, window, unknown, holes)  # complains now, not in the midst of decoding
@@ -265,20 +253,3 @@ class EntryDecompressor(LibraryDecompressor):
     def _drop(self) -> None:
         self._collect()
         super()._drop()
-
-
-def entry_stream(
-    phase: int,
-    window: bytes = b"",
-    unknown: int = WINDOW,
-    holes: Iterable[tuple[int, int]] = (),
-    budget: MemoryBudget | None = None,
-    size: int | None = None,
-    reread: Reread | None = None,
-) -> EntryDecompressor:
-    """Return the decompressor of a raw deflate stream entered at bit ``phase`` of the first byte it is given.
-
-    ``window``, ``unknown`` and ``holes`` say what is known of the output before; see `DeflateEntry`, also for the
-    ValueErrors. ``size``: the bytes that may come, ``reread``: compressed bytes once more, from the first byte given.
-    """
-    return EntryDecompressor(phase, window, unknown, holes, budget, size, reread)

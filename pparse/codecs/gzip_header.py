@@ -41,20 +41,6 @@ class GzipHeader:
     ``sound``: whether its magic bytes are right, reserved flags zero, and its checksum (if it has one) agrees.
     """
 
-    __slots__ = (
-        "block_size",
-        "comment",
-        "extra",
-        "flags",
-        "header_crc",
-        "length",
-        "level",
-        "mtime",
-        "name",
-        "sound",
-        "system",
-    )
-
     def __init__(self, flags: int, mtime: int, level: int, system: int) -> None:
         self.flags = flags
         self.mtime = mtime

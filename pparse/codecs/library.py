@@ -16,36 +16,10 @@ from pparse.limits import KIB
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Final, Protocol
+    from typing import Any, Final
 
     from pparse.budget import MemoryBudget
     from pparse.codecs.base import Reread
-
-    class Core(Protocol):
-        """A decoder of a library, in one shape."""
-
-        @property
-        def asks_early(self) -> bool:
-            """Whether it may be hungry while it holds output back."""
-
-        def feed(self, data: bytes, limit: int) -> bytes:
-            """Take ``data`` (empty: go on with what was taken); return ``limit`` bytes or so, fewer if hungry then."""
-
-        @property
-        def hungry(self) -> bool:
-            """Whether nothing comes without more input."""
-
-        @property
-        def eof(self) -> bool:
-            """Whether the stream is at its end, and all of it was returned."""
-
-        @property
-        def unused(self) -> bytes:
-            """What was fed beyond the end."""
-
-        def copy(self) -> Core | None:
-            """Return a second decoder in the same state, or None where the library cannot."""
-
 
 # Input handed to a library at once: what is taken again, byte by byte, after an error.
 _SLICE: Final = 16 * KIB
@@ -56,6 +30,38 @@ _CAREFUL_ROOM: Final = 32
 _BUFFERS: Final = 2 * _ROOM
 # Input and output that may pass before the way back is shortened by a copy; input, before it is forgotten.
 _WAY_BACK: Final = 256 * KIB
+
+
+class Core:
+    """A decoder of a library, in one shape: by default that of zlib, bz2 and lzma."""
+
+    __slots__ = ("_stream", "hungry")
+
+    asks_early = False
+    """Whether it may be hungry while it holds output back."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.hungry = True
+        """Whether nothing comes without more input."""
+
+    def feed(self, data: bytes, limit: int) -> bytes:
+        """Take ``data`` (empty: go on with what was taken); return ``limit`` bytes or so, fewer if hungry then."""
+        raise NotImplementedError
+
+    @property
+    def eof(self) -> bool:
+        """Whether the stream is at its end, and all of it was returned."""
+        return bool(self._stream.eof)
+
+    @property
+    def unused(self) -> bytes:
+        """What was fed beyond the end."""
+        return bytes(self._stream.unused_data)
+
+    def copy(self) -> Core | None:
+        """Return a second decoder in the same state, or None where the library cannot."""
+        return None
 
 
 class RestartPlan:

@@ -6,14 +6,14 @@ bounded. Checksums (xxHash-32) are computed by a compressor of the same library,
 
 from __future__ import annotations
 
-from pparse.codecs.base import Decompressor, drain, package
+from pparse.codecs.base import drain, package
+from pparse.codecs.frames import FrameDecompressor, skips
 from pparse.errors import Fault, MalformedError, UnsupportedError
 from pparse.kernels.lz4 import HISTORY, salvage, short_xxh32, with_history
 from pparse.limits import KIB
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any, Final
 
     from pparse.budget import MemoryBudget
@@ -39,33 +39,26 @@ class _Xxh32:
         return bytes(self._writer.finish())[-4:]
 
 
-class _Lz4(Decompressor):
-    """One frame; a skippable frame is an empty one."""
+class _Lz4(FrameDecompressor):
+    """One frame."""
 
-    def __init__(self, budget: MemoryBudget | None, size: int | None) -> None:
-        super().__init__("lz4", budget, size)
+    def __init__(
+        self, codec: str, budget: MemoryBudget | None = None, size: int | None = None, reread: Reread | None = None
+    ) -> None:
+        super().__init__(codec, budget, size)
         self._lz4 = package("cramjam").lz4
         self._error_type: type[Exception] = package("cramjam").DecompressionError
         self._linked = False
         self._block_checksum = False
-        self._content: int | None = None  # declared size
         self._most = 0  # bytes of a block
         self._hash: _Xxh32 | None = None
         self._history = b""
-        self._decoded = 0
-        self._left = 0
-        self._step: Callable[[_Lz4], bytes] = _Lz4._header  # not bound: that would be a cycle
 
     def _produce(self) -> bytes:
-        while not self._over:
-            before = len(self._input), self._step
-            out = self._step(self)
-            if out:
-                self._note(out)
-                return out
-            if (len(self._input), self._step) == before:
-                break
-        return b""
+        out = super()._produce()
+        if out:
+            self._note(out)
+        return out
 
     def _note(self, out: bytes) -> None:
         self._decoded += len(out)
@@ -80,21 +73,11 @@ class _Lz4(Decompressor):
     def _word(self, at: int) -> int:
         return int.from_bytes(self._input[at : at + 4], "little")
 
-    # Each step takes what it needs from the input, all or nothing, and names the next one.
-
-    def _header(self) -> bytes:
-        head = bytes(self._input[:19])
-        if len(head) < 4:
-            if MAGIC.startswith(head) or _LEGACY.startswith(head) or _skips(head):
-                return b""
-        elif _skips(head):
-            if len(head) >= 8:
-                self._left = self._word(4)
-                del self._input[:8]
-                self._step = _Lz4._skippable
-            return b""
-        elif head[:4] == _LEGACY:
+    def _header(self, head: bytes) -> bytes:
+        if head[:4] == _LEGACY:
             raise UnsupportedError("an lz4 stream of the legacy format", offset=0)
+        if _LEGACY.startswith(head):
+            return b""
         if head[:4] != MAGIC[: len(head)]:
             raise MalformedError("not an lz4 frame", offset=0)
         if len(head) < 7:
@@ -120,14 +103,6 @@ class _Lz4(Decompressor):
         self._hash = _Xxh32(self._lz4) if flags & 4 else None
         del self._input[: length + 1]
         self._step = _Lz4._block
-        return b""
-
-    def _skippable(self) -> bytes:
-        count = min(self._left, len(self._input))
-        del self._input[:count]
-        self._left -= count
-        if not self._left:
-            self._end()
         return b""
 
     def _block(self) -> bytes:
@@ -201,10 +176,7 @@ class _Lz4(Decompressor):
         length = 4 if self._hash is None else 8
         if len(self._input) < length:
             return b""
-        if self._content is not None and self._decoded != self._content:
-            raise MalformedError(
-                "the lz4 frame declares another size", offset=self.consumed, wanted=self._content, got=self._decoded
-            )
+        self._compare_size()
         if self._hash is not None and self._hash.digest() != self._input[4:8]:
             reason = "the checksum of the lz4 frame does not match"
             raise MalformedError(reason, offset=self.consumed + 4, fault=Fault.FRAME)
@@ -224,20 +196,11 @@ class _Lz4(Decompressor):
         super()._drop()
 
 
-def _skips(head: bytes) -> bool:
-    """Say whether ``head`` begins, or may begin, a skippable frame."""
-    return len(head) > 0 and head[0] & 0xF0 == 0x50 and b"\x2a\x4d\x18".startswith(head[1:4])
-
-
-def lz4_stream(
-    codec: str, budget: MemoryBudget | None = None, size: int | None = None, reread: Reread | None = None
-) -> Decompressor:
-    """Return the decompressor of ``lz4``."""
-    return _Lz4(budget, size)
+lz4_stream = _Lz4
 
 
 def whole_lz4(codec: str, data: Buffer, max_size: int) -> bytes:
     """Return what one lz4 frame holds; see `pparse.codecs.decompress`. A skippable frame is not data."""
-    if _skips(bytes(memoryview(data)[:4])):
+    if skips(bytes(memoryview(data)[:4])):
         raise MalformedError("a skippable lz4 frame where data was expected")
-    return drain(_Lz4(None, None), data, max_size)
+    return drain(_Lz4(codec), data, max_size)

@@ -37,8 +37,10 @@ def whole_snappy(codec: str, data: Buffer, max_size: int) -> bytes:
 class _Snappy(Decompressor):
     """The block decoded element by element; copies may reach back 64 KiB."""
 
-    def __init__(self, budget: MemoryBudget | None, size: int | None) -> None:
-        super().__init__("snappy", budget, size)
+    def __init__(
+        self, codec: str, budget: MemoryBudget | None = None, size: int | None = None, reread: Reread | None = None
+    ) -> None:
+        super().__init__(codec, budget, size)
         self._declared = -1  # not seen yet
         self._made = 0
         self._literal = 0
@@ -100,8 +102,4 @@ class _Snappy(Decompressor):
         super()._drop()
 
 
-def snappy_stream(
-    codec: str, budget: MemoryBudget | None = None, size: int | None = None, reread: Reread | None = None
-) -> Decompressor:
-    """Return the decompressor of ``snappy``."""
-    return _Snappy(budget, size)
+snappy_stream = _Snappy

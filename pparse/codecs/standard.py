@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 import zlib
 
-from pparse.codecs.base import CHECKPOINT, checked, package
-from pparse.codecs.library import LibraryDecompressor, RestartPlan
+from pparse.codecs.base import CHECKPOINT, checked, package, whole
+from pparse.codecs.library import Core, LibraryDecompressor, RestartPlan
 from pparse.errors import MalformedError
 from pparse.limits import KIB
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from pparse.budget import MemoryBudget
     from pparse.codecs.base import Decompressor, Reread
-    from pparse.codecs.library import Core
     from pparse.data.base import Buffer
 
 WBITS: Final = {"zlib": 15, "gzip": 31, "deflate": -15}
@@ -26,7 +25,7 @@ WBITS: Final = {"zlib": 15, "gzip": 31, "deflate": -15}
 def whole_zlib(codec: str, data: Buffer, max_size: int) -> bytes:
     """Return what a zlib, gzip or deflate stream holds; see `pparse.codecs.decompress`."""
     stream = zlib.decompressobj(WBITS[codec])
-    try:
+    try:  # as in `whole`: archives have many small streams, and a call is a tenth of the time
         out = stream.decompress(data, max_size + 1)
     except zlib.error as error:
         raise MalformedError(f"the {codec} stream is damaged ({error})") from error
@@ -35,7 +34,7 @@ def whole_zlib(codec: str, data: Buffer, max_size: int) -> bytes:
 
 def whole_bz2(codec: str, data: Buffer, max_size: int) -> bytes:
     """Return what a bz2 stream holds; see `pparse.codecs.decompress`."""
-    return _whole(codec, package("bz2").BZ2Decompressor(), data, max_size, (OSError, ValueError))
+    return whole(codec, package("bz2").BZ2Decompressor(), data, max_size, (OSError, ValueError))
 
 
 def whole_lzma(codec: str, data: Buffer, max_size: int) -> bytes:
@@ -46,27 +45,13 @@ def whole_lzma(codec: str, data: Buffer, max_size: int) -> bytes:
     found = read_head(bytes(view[: 2 * KIB]), max_size)
     if found is not None:  # a dictionary larger than the output would be allocated for nothing
         data = b"".join((found[1], view[len(found[1]) :]))
-    return _whole(codec, lzma.LZMADecompressor(form), data, max_size, (lzma.LZMAError, MemoryError))
+    return whole(codec, lzma.LZMADecompressor(form), data, max_size, (lzma.LZMAError, MemoryError))
 
 
-def _whole(codec: str, stream: Any, data: Buffer, max_size: int, errors: tuple[type[Exception], ...]) -> bytes:
-    try:
-        out: bytes = stream.decompress(data, max_size + 1)
-    except errors as error:
-        raise MalformedError(f"the {codec} stream is damaged ({error})") from error
-    return checked(codec, out, stream.eof, len(stream.unused_data), max_size)
-
-
-class _ZlibCore:
+class _ZlibCore(Core):
     """zlib, gzip (one member, header and trailer checked by the library) and raw deflate."""
 
-    __slots__ = ("_stream", "hungry")
-
-    asks_early = False
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-        self.hungry = True
+    __slots__ = ()
 
     def feed(self, data: bytes, limit: int) -> bytes:
         tail = self._stream.unconsumed_tail
@@ -75,47 +60,24 @@ class _ZlibCore:
         self.hungry = len(out) < limit
         return out
 
-    @property
-    def eof(self) -> bool:
-        return bool(self._stream.eof)
-
-    @property
-    def unused(self) -> bytes:
-        return bytes(self._stream.unused_data)
-
     def copy(self) -> Core | None:
         twin = _ZlibCore(self._stream.copy())
         twin.hungry = self.hungry
         return twin
 
 
-class _StandardCore:
+class _StandardCore(Core):
     """`bz2.BZ2Decompressor` or `lzma.LZMADecompressor`."""
 
-    __slots__ = ("_stream", "hungry")
+    __slots__ = ()
 
     asks_early = True
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-        self.hungry = True
 
     def feed(self, data: bytes, limit: int) -> bytes:
         out: bytes = self._stream.decompress(data, limit)
         # The needs_input of bz2 does not know of output that is held back.
         self.hungry = bool(self._stream.needs_input) and len(out) < limit
         return out
-
-    @property
-    def eof(self) -> bool:
-        return bool(self._stream.eof)
-
-    @property
-    def unused(self) -> bytes:
-        return bytes(self._stream.unused_data)
-
-    def copy(self) -> Core | None:
-        return None
 
 
 def zlib_stream(

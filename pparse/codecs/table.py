@@ -23,30 +23,6 @@ if TYPE_CHECKING:
 class Codec:
     """What is to be known of a codec before its decoder is imported."""
 
-    __slots__ = (
-        "_implementations",
-        "checked",
-        "copies",
-        "decoder",
-        "description",
-        "extensions",
-        "heads",
-        "joins",
-        "limitations",
-        "magics",
-        "marks",
-        "media_type",
-        "name",
-        "parser",
-        "references",
-        "resync",
-        "spools",
-        "tar_extensions",
-        "title",
-        "told_by",
-        "zero_padding",
-    )
-
     def __init__(
         self,
         name: str,
@@ -63,9 +39,11 @@ class Codec:
         media_type: str = "application/octet-stream",
         references: tuple[str, ...] = (),
         limitations: tuple[str, ...] = (),
-        parser: str = "",
         resync: str | None = None,
         checked: bool = False,
+        checks_blocks: bool = False,
+        optional_check: tuple[int, bytes] | None = None,
+        sure_members: bool = False,
         joins: bool = False,
         copies: bool = False,
         spools: bool = False,
@@ -76,7 +54,7 @@ class Codec:
         self.title = title
         """How messages name it."""
         self.decoder = decoder
-        """``module:family``: a module of `pparse.codecs` with ``whole_FAMILY`` and ``FAMILY_stream``."""
+        """``module:family``: a module of `pparse.codecs` with ``whole_FAMILY`` and ``FAMILY_stream`` (or a class)."""
         self.description = description or title
         """One line for `pparse formats`."""
         self.magics = magics
@@ -98,12 +76,16 @@ class Codec:
         """The specifications."""
         self.limitations = limitations
         """What is not read, for `pparse formats`."""
-        self.parser = parser or f"pparse.parsers.streams:{name.capitalize()}Parser"
-        """``module:class`` of the parser of such files."""
         self.resync = resync
         """The module of `pparse.compressed.resync` that reads on behind damage; None: nothing can."""
         self.checked = checked
         """Whether a checksum always covers what the stream holds."""
+        self.checks_blocks = checks_blocks
+        """Whether each of its blocks has a checksum: damage in one is never noticed later than at its end."""
+        self.optional_check = optional_check
+        """Where a stream says which checksum it has, and those that are compared; None: there is no choice."""
+        self.sure_members = sure_members
+        """Whether a member that decoded to its end did so rightly, whatever is wrong with those behind it."""
         self.joins = joins
         """Whether streams, one after the other, are one."""
         self.copies = copies
@@ -116,6 +98,11 @@ class Codec:
 
     def __repr__(self) -> str:
         return f"<Codec {self.name}>"
+
+    @property
+    def parser(self) -> str:
+        """``module:class`` of the parser of such files."""
+        return f"pparse.parsers.streams:{self.name.capitalize()}Parser"
 
     @property
     def suffixes(self) -> dict[str, str]:
@@ -182,6 +169,7 @@ _CODECS: Final = (
         references=("bzip2 1.0.8",),
         resync="bz2",
         checked=True,
+        checks_blocks=True,
         joins=True,
     ),
     Codec(
@@ -198,6 +186,8 @@ _CODECS: Final = (
         references=("The .xz file format 1.2.0",),
         resync="xz",
         checked=True,
+        checks_blocks=True,
+        optional_check=(7, b"\x01\x04\x0a"),  # xz file format 2.1.1.2: CRC-32, CRC-64, SHA-256
         joins=True,
         zero_padding=True,
     ),
@@ -226,6 +216,7 @@ _CODECS: Final = (
         media_type="application/zstd",
         references=("RFC 8878",),
         resync="zstd",
+        sure_members=True,
         joins=True,
     ),
     Codec(

@@ -7,13 +7,13 @@ output needs is narrowed in the frame header, which no checksum covers.
 
 from __future__ import annotations
 
-from pparse.codecs.base import ZSTD, Decompressor, checked, drain, package, too_much
+from pparse.codecs.base import ZSTD, drain, package, too_much, whole
+from pparse.codecs.frames import FrameDecompressor
 from pparse.errors import MalformedError, UnsupportedError
 from pparse.limits import KIB, MIB
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any, Final
 
     from pparse.budget import MemoryBudget
@@ -101,41 +101,27 @@ def whole_zstd(codec: str, data: Buffer, max_size: int) -> bytes:
     elif needed > most:
         raise MalformedError("the zstd frame declares more than it can hold", wanted=needed)
     if needed > _AT_ONCE:
-        return drain(_Zstd(None, min(max_size, most) + 1), view, max_size)
-    stream = _decoder(zstd)
-    try:
-        out: bytes = stream.decompress(view, max_size + 1)
-    except zstd.ZstdError as error:
-        raise MalformedError(f"the zstd stream is damaged ({error})") from error
-    return checked(codec, out, stream.eof, len(stream.unused_data), max_size)
+        return drain(_Zstd(codec, size=min(max_size, most) + 1), view, max_size)
+    return whole(codec, _decoder(zstd), view, max_size, (zstd.ZstdError,))
 
 
-class _Zstd(Decompressor):
-    """One frame; a skippable frame is an empty one."""
+class _Zstd(FrameDecompressor):
+    """One frame."""
 
-    def __init__(self, budget: MemoryBudget | None, size: int | None) -> None:
-        super().__init__("zstd", budget, size)
+    def __init__(
+        self, codec: str, budget: MemoryBudget | None = None, size: int | None = None, reread: Reread | None = None
+    ) -> None:
+        super().__init__(codec, budget, size)
         self._zstd = package(ZSTD)
         self._stream: Any = None
         self._checksum = False
-        self._content: int | None = None  # declared
-        self._decoded = 0
         self._last = False  # the block in progress is the last one
-        self._left = 0  # bytes of it that are still to come (raw, checksum, skipped)
-        self._step: Callable[[_Zstd], bytes] = _Zstd._header  # not bound: that would be a cycle
 
     def _produce(self) -> bytes:
-        while not self._over:
-            before = len(self._input), self._step
-            try:
-                out = self._step(self)
-            except self._zstd.ZstdError as error:
-                raise MalformedError(f"the zstd stream is damaged ({error})", offset=self.consumed) from error
-            if out:
-                return out
-            if (len(self._input), self._step) == before:
-                break
-        return b""
+        try:
+            return super()._produce()
+        except self._zstd.ZstdError as error:
+            raise MalformedError(f"the zstd stream is damaged ({error})", offset=self.consumed) from error
 
     def _give(self, count: int) -> bytes:
         """Hand the next ``count`` bytes of the input to the library; return what comes."""
@@ -145,18 +131,7 @@ class _Zstd(Decompressor):
         self._decoded += len(out)
         return out
 
-    # Each step takes what it needs from the input, all or nothing, and names the next one.
-
-    def _header(self) -> bytes:
-        head = bytes(self._input[:18])
-        if len(head) >= 4 and head[0] & 0xF0 == 0x50 and head[1:4] == b"\x2a\x4d\x18":
-            if len(head) >= 8:
-                self._left = int.from_bytes(head[4:8], "little")
-                del self._input[:8]
-                self._step = _Zstd._skippable
-            return b""
-        if len(head) < 4 and len(head) and head[0] & 0xF0 == 0x50 and b"\x2a\x4d\x18".startswith(head[1:]):
-            return b""
+    def _header(self, head: bytes) -> bytes:
         frame = parse_frame(head)
         if frame is None:
             return b""
@@ -173,14 +148,6 @@ class _Zstd(Decompressor):
         self._stream = _decoder(self._zstd)
         self._step = _Zstd._block
         return self._give(frame.length)
-
-    def _skippable(self) -> bytes:
-        count = min(self._left, len(self._input))
-        del self._input[:count]
-        self._left -= count
-        if not self._left:
-            self._end()
-        return b""
 
     def _block(self) -> bytes:
         if len(self._input) < 3:
@@ -229,10 +196,7 @@ class _Zstd(Decompressor):
         if not self._stream.eof:
             raise MalformedError("the zstd frame does not end where it should", offset=self.consumed)
         # The library checks this itself, but not where an empty block is the last one.
-        if self._content is not None and self._decoded != self._content:
-            raise MalformedError(
-                "the zstd frame declares another size", offset=self.consumed, wanted=self._content, got=self._decoded
-            )
+        self._compare_size()
         self._end()
 
     def _drop(self) -> None:
@@ -240,8 +204,4 @@ class _Zstd(Decompressor):
         super()._drop()
 
 
-def zstd_stream(
-    codec: str, budget: MemoryBudget | None = None, size: int | None = None, reread: Reread | None = None
-) -> Decompressor:
-    """Return the decompressor of ``zstd``."""
-    return _Zstd(budget, size)
+zstd_stream = _Zstd

@@ -23,10 +23,11 @@ from __future__ import annotations
 
 import struct
 import zlib
+from bisect import bisect_right
 
 from pparse.codecs.base import CHECKPOINT
 from pparse.codecs.deflate_entry import WINDOW, DeflateEntry
-from pparse.codecs.library import LibraryDecompressor, RestartPlan
+from pparse.codecs.library import Core, LibraryDecompressor, RestartPlan
 from pparse.compressed.inflated import InflatedData
 from pparse.data.files import is_file, is_folder, open_file
 from pparse.errors import (
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 
     from pparse.budget import MemoryBudget
     from pparse.codecs.base import Decompressor, Reread
-    from pparse.codecs.library import Core
     from pparse.data.base import Data, IoStats
     from pparse.data.files import DescriptorPool
     from pparse.data.reader import Range
@@ -197,14 +197,11 @@ class GzipIndex:
 
     def find(self, offset: int) -> int:
         """Return the number of the last point at or before ``offset`` of the output."""
-        low, high = 0, self.points
-        while high - low > 1:
-            middle = (low + high) // 2
-            if POINT.unpack_from(self._table, middle * POINT.size)[1] <= offset:
-                low = middle
-            else:
-                high = middle
-        return low
+
+        def out(number: int) -> int:
+            return int(POINT.unpack_from(self._table, number * POINT.size)[1])
+
+        return max(0, bisect_right(range(self.points), offset, key=out) - 1)
 
     def window(self, point: IndexPoint) -> bytes:
         """Return the output before ``point``; none where a member begins. Raises `MalformedError` for damage."""
@@ -353,29 +350,24 @@ def find_index(
 # -- decoding from a point --------------------------------------------------------------------------------------------
 
 
-class _GzipEntry:
+class _GzipEntry(Core):
     """Raw deflate entered in the middle, and the trailer of the gzip member behind it, which goes unchecked."""
 
-    __slots__ = ("_inner", "_tail")
-
-    asks_early = False
+    __slots__ = ("_tail",)
 
     def __init__(self, inner: DeflateEntry) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._tail: bytes | None = None  # what follows the deflate stream, once that is at its end
 
     def feed(self, data: bytes, limit: int) -> bytes:
+        inner: DeflateEntry = self._stream
+        out = b"" if self._tail is not None else inner.feed(data, limit)
         if self._tail is not None:
             self._tail += data
-            return b""
-        out = self._inner.feed(data, limit)
-        if self._inner.eof:
-            self._tail = self._inner.unused
+        elif inner.eof:
+            self._tail = inner.unused
+        self.hungry = inner.hungry if self._tail is None else not self.eof
         return out
-
-    @property
-    def hungry(self) -> bool:
-        return self._inner.hungry if self._tail is None else not self.eof
 
     @property
     def eof(self) -> bool:
@@ -386,8 +378,8 @@ class _GzipEntry:
         return (self._tail or b"")[_TRAILER:]
 
     def copy(self) -> Core:
-        twin = _GzipEntry(self._inner.copy())
-        twin._tail = self._tail
+        twin = _GzipEntry(self._stream.copy())
+        twin._tail, twin.hungry = self._tail, self.hungry
         return twin
 
 
@@ -455,8 +447,8 @@ class IndexedData(InflatedData):
         """Return how much would be decoded without the index before the byte at ``offset`` comes out."""
         if self._kept.read(offset, 1):
             return 0
-        run = self._loop.run
-        near = self._loop.checkpoints.nearest(offset).out
+        run = self._run
+        near = self._checkpoints.nearest(offset).out
         return offset - (max(near, run.out) if run.decoder is not None and run.out <= offset else near)
 
     def close(self) -> None:

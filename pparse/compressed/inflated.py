@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-import weakref
+from array import array
+from contextlib import suppress
+from copy import copy
 from functools import partial
 from zlib import crc32
 
-from pparse.codecs.output_cache import OutputCache, drop
+from pparse.budget import evictor
+from pparse.codecs.base import decompressor
 from pparse.codecs.table import CODECS
-from pparse.compressed.decode_loop import DecodeLoop, KeptOutput
+from pparse.compressed.kept import Checkpoint, Checkpoints, DecoderRun, KeptOutput, OutputCache, reread
 from pparse.data.base import Access, Data, Gap
 from pparse.data.spliced import DerivedData
-from pparse.errors import ClosedError, DataChangedError, EndOfDataError, Fault, LimitError, MalformedError, PparseError
+from pparse.errors import (
+    ClosedError,
+    DataChangedError,
+    EndOfDataError,
+    Fault,
+    GapError,
+    LimitError,
+    MalformedError,
+    PparseError,
+    UnsupportedError,
+)
 from pparse.limits import KIB, Limits
 from pparse.locking import RLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from array import array
     from collections.abc import Callable, Iterator
-    from typing import Final
+    from typing import Any, Final
 
     from pparse.budget import MemoryBudget
     from pparse.codecs.base import Decompressor
-    from pparse.codecs.output_cache import DecoderRun
-    from pparse.compressed.decode_loop import Ending
     from pparse.data.base import IoStats
     from pparse.data.reader import Range
     from pparse.data.scratch import Scratch
@@ -52,6 +62,18 @@ class DecodeEnv:
         self.limits: Final = limits or Limits()
         self.scratch: Final = scratch
         self.poll: Final = poll or _go_on
+
+    def inflate(self, source: Range, codec: str, **options: Any) -> InflatedData:
+        """Return what the stream of ``codec`` in ``source`` holds; ``options`` are others of `InflatedData`."""
+        return InflatedData(
+            source,
+            codec,
+            budget=self.budget,
+            limits=self.limits,
+            scratch=self.scratch,
+            name=source.data.name,
+            **options,
+        )
 
 
 def _go_on() -> None:
@@ -123,6 +145,59 @@ class DecodedData(DerivedData):
 
 # What is decoded at once.
 _BLOCK: Final = 128 * KIB
+# What is read of the source at once; what is handed to a decoder.
+_INPUT: Final = 64 * KIB
+_FIRST_INPUT: Final = 4 * KIB  # of a stream, which may be a short one among thousands
+_SLICE: Final = 16 * KIB
+_HEAD: Final = 6  # tells how a member begins
+_PLACES: Final = 262_144
+
+
+class Ending:
+    """Where decoding came to an end: byte ``at`` of the source. ``error``: why there, if the stream does not say so.
+
+    ``tail``: bytes follow.
+    """
+
+    __slots__ = ("at", "error", "tail")
+
+    def __init__(self, at: int, error: PparseError | None = None, *, tail: bool = False) -> None:
+        self.at = at
+        self.error = error
+        self.tail = tail
+
+
+class _Input:
+    """The compressed bytes, through a block that grows to 64 KiB."""
+
+    __slots__ = ("_ahead", "_at", "_block", "_source")
+
+    def __init__(self, source: Range) -> None:
+        self._source = source
+        self._block = b""
+        self._at = 0
+        self._ahead = _FIRST_INPUT
+
+    def peek(self, at: int, count: int) -> bytes:
+        """Return up to ``count`` bytes of the source, fewer at the end of it or of a block."""
+        if not self._at <= at < self._at + len(self._block):
+            end = self._source.end
+            self._block = self._source.data.pread(at, min(self._ahead, end - at)) if at < end else b""
+            self._ahead = min(4 * self._ahead, _INPUT)
+            self._at = at
+        return self._block[at - self._at : at - self._at + count]
+
+    def head(self, at: int) -> bytes:
+        """Return how what is at ``at`` begins."""
+        head = self.peek(at, _HEAD)
+        if 0 < len(head) < _HEAD:  # the block ends here
+            self.drop()
+            head = self.peek(at, _HEAD)
+        return head
+
+    def drop(self) -> None:
+        """Give the memory back."""
+        self._block = b""
 
 
 class InflatedData(DecodedData):
@@ -187,12 +262,23 @@ class InflatedData(DecodedData):
         self._tail_is_error = tail_is_error
         self._finished = False
         self._over = False  # there is more than the limit inflated_bytes
-        self._furthest = 0  # output produced so far
+        self.produced = 0
+        """How many bytes were decoded so far, from the start on."""
         self._redone = 0  # output produced a second time
-        self._loop = DecodeLoop(source, codec, env, size, concatenated=concatenated, entered=entered)
+        self._concatenated = concatenated
+        self._entered = entered
+        self._input = _Input(source)
+        self.member_start, self.member_out = source.start, 0
+        """Where the member (stream, frame) begins that decoding came to last, in the source and in the output."""
+        self.places = array("q", (source.start, 0))
+        """The same for each member, the first 262,144: pairs of numbers."""
+        start = Checkpoint(0, source.start, 0)
+        self._checkpoints = Checkpoints(start, budget)
+        self._run = DecoderRun(start, self._decoder(start))  # the decoder at work
+        self._known = CODECS[codec]
         self._kept = KeptOutput(env)
         self._most = min(_BLOCK, self._kept.limit)  # decoded at once
-        self.access = Access.CHECKPOINT if CODECS[codec].copies else Access.RESTART
+        self.access = Access.CHECKPOINT if self._known.copies else Access.RESTART
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -225,12 +311,12 @@ class InflatedData(DecodedData):
         self._check_open()
         while True:
             held = self._kept.read(offset, length)
-            if held or (self._finished and offset >= self._furthest):
+            if held or (self._finished and offset >= self.produced):
                 return held
             self._check_limit(offset)
             self._go_near(offset)
             block = self._advance(self._most)
-            at = len(block) - (self._loop.run.out - offset)
+            at = len(block) - (self._run.out - offset)
             if 0 <= at < len(block):  # even if it could not be kept
                 return block[at : at + length]
 
@@ -243,17 +329,17 @@ class InflatedData(DecodedData):
             while at < end and (block := self._chunk(at, end - at)):
                 kept.add(block)
                 at += len(block)
-            self._kept.set_aside(kept)
+            self._kept.aside = kept
 
     def available(self, offset: int, count: int) -> bool:
         """Say whether there are ``count`` bytes at ``offset``; without a known size, by decoding no more than those."""
         end = offset + max(0, count)
         with self._lock:
             self._check_open()
-            while self.size is None and not self._finished and self._furthest < end:
-                self._go_on(end - self._furthest)
+            while self.size is None and not self._finished and self.produced < end:
+                self._go_on(end - self.produced)
             if self.size is None:
-                return end <= self._furthest
+                return end <= self.produced
         return super().available(offset, count)
 
     @property
@@ -262,29 +348,9 @@ class InflatedData(DecodedData):
         return self._finished
 
     @property
-    def produced(self) -> int:
-        """How many bytes were decoded so far, from the start on."""
-        return self._furthest
-
-    @property
-    def member_start(self) -> int:
-        """Where in the source the stream (member, frame) begins that decoding came to last."""
-        return self._loop.member_start
-
-    @property
-    def member_out(self) -> int:
-        """How much came out before the member that decoding came to last."""
-        return self._loop.member_out
-
-    @property
-    def places(self) -> array[int]:
-        """Where each member begins, in the source and in the output: pairs of numbers, of the first 262,144."""
-        return self._loop.places
-
-    @property
     def reached(self) -> int:
         """Where in the source decoding stands."""
-        return self._loop.run.at
+        return self._run.at
 
     def finish(self) -> None:
         """Decode to the end, so that ``size``, ``error``, ``gaps`` and ``consumed`` are final. Raises `LimitError`."""
@@ -295,12 +361,12 @@ class InflatedData(DecodedData):
     def _go_on(self, limit: int) -> None:
         """Decode up to ``limit`` bytes beyond what was ever produced."""
         self._check_open()
-        self._check_limit(self._furthest)
-        self._go_near(self._furthest)
-        while self._loop.run.out < self._furthest and not self._finished:
-            self._advance(min(self._most, self._furthest - self._loop.run.out))
+        self._check_limit(self.produced)
+        self._go_near(self.produced)
+        while self._run.out < self.produced and not self._finished:
+            self._advance(min(self._most, self.produced - self._run.out))
             if not self._finished:
-                self._go_near(self._furthest)
+                self._go_near(self.produced)
         if not self._finished:
             self._advance(min(self._most, limit))
 
@@ -314,23 +380,24 @@ class InflatedData(DecodedData):
 
     def _go_near(self, offset: int) -> None:
         """See to it that decoding goes on before ``offset``, and not further from it than need be."""
-        run = self._loop.run
-        point = self._loop.checkpoints.nearest(offset)
+        run = self._run
+        point = self._checkpoints.nearest(offset)
         if run.decoder is not None and run.out <= offset:
             if point.out <= run.out or self._kept.is_all:
                 return
         elif run.out and self.access is Access.RESTART:
             skipped = offset - point.out
-            if self._kept.prepare_restart(self.codec, self.size, skipped, self._redone, self._furthest):
-                point = self._loop.checkpoints.start
-        self._loop.begin(point, self.size)
-        self._kept.begin(self._loop.run.out)
+            if self._kept.prepare_restart(self.codec, self.size, skipped, self._redone, self.produced):
+                point = self._checkpoints.start
+        self._run.drop()
+        self._run = DecoderRun(point, self._decoder(point))
+        self._kept.begin(self._run.out)
 
     # -- going forward -------------------------------------------------------------------------------------------
 
     def _advance(self, limit: int) -> bytes:
         """Decode the next block, of up to ``limit`` bytes, and keep it. An empty one: the end, or to begin again."""
-        run = self._loop.run
+        run = self._run
         decoder = run.decoder
         if decoder is None:
             return b""  # the budget took it just now, in another thread: whoever called goes near again
@@ -341,7 +408,7 @@ class InflatedData(DecodedData):
             raise
         run.decoder = decoder  # if it was dropped meanwhile: it is charged again
         try:
-            block, ending = self._loop.decode(min(limit, self._env.limits.inflated_bytes - run.out + 1), self.size)
+            block, ending = self._decode(min(limit, self._env.limits.inflated_bytes - run.out + 1))
             self._count(run, block)
             if ending is not None:
                 self._end(run, ending)
@@ -352,14 +419,14 @@ class InflatedData(DecodedData):
             raise
         finally:
             if run.decoder is not None and self._kept.spool is None:
-                run.decoder.park(partial(drop, weakref.ref(run)))
+                run.decoder.park(evictor(run, DecoderRun.drop))
 
     def _count(self, run: DecoderRun, block: bytes) -> None:
         """Count output, and add to the checksum what was never produced before."""
-        fresh = min(len(block), max(0, run.out - self._furthest))
+        fresh = min(len(block), max(0, run.out - self.produced))
         if fresh and self._finished:
             raise self._changed()
-        self._furthest += fresh
+        self.produced += fresh
         self._redone += len(block) - fresh
         if fresh and self.checksum is not None:
             self._crc = crc32(block[-fresh:] if fresh < len(block) else block, self._crc)
@@ -368,7 +435,7 @@ class InflatedData(DecodedData):
         most = self._env.limits.inflated_bytes
         if run.out > most:  # by one byte: only so it is known that there is more
             self._over = True
-            run.out = self._furthest = most
+            run.out = self.produced = most
             block = block[:-1]
             run.drop()
         if block:
@@ -377,8 +444,111 @@ class InflatedData(DecodedData):
             except PparseError:
                 run.drop()
                 raise
-            self._loop.save()
+            self._save()
         return block
+
+    # -- from member to member -------------------------------------------------------------------------------------
+
+    def _decoder(self, point: Checkpoint) -> Decompressor:
+        """Return the decoder that goes on at ``point``. Raises `UnsupportedError` for a codec that is not there."""
+        saved = point.decoder
+        decoder = None if saved is None else saved.copy()
+        if decoder is not None:
+            return decoder
+        # No references to self in here: that would be a cycle.
+        again = partial(reread, self._source.data, point.start, self._source.end)
+        if self._entered is not None and point.start == self._source.start:
+            return self._entered(budget=self._env.budget, size=self.size, reread=again)
+        return decompressor(
+            self.codec,
+            budget=self._env.budget,
+            size=None if self.size is None else max(0, self.size - point.start_out),
+            reread=again,
+            scratch=self._env.scratch,
+        )
+
+    def _decode(self, most: int) -> tuple[bytes, Ending | None]:
+        """Decode up to ``most`` bytes; return them, and the end if it was seen.
+
+        Where all bytes are out, by `size`, it goes on to what says that this is the end: a checksum, or more of it.
+        """
+        run, pieces = self._run, list[bytes]()
+        ending, room, begin = None, most, run.out
+        while ending is None and run.decoder is not None and (room > 0 or self._is_full(run.out)):
+            try:
+                ending = self._step(run, run.decoder, max(1, room), pieces)
+            except DataChangedError:
+                raise
+            except PparseError:
+                if not pieces:
+                    raise
+                break  # comes again with the next call
+            room = most - (run.out - begin)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces), ending
+
+    def _is_full(self, out: int) -> bool:
+        return self.size is not None and self.size <= out <= self._env.limits.inflated_bytes
+
+    def _step(self, run: DecoderRun, decoder: Decompressor, room: int, pieces: list[bytes]) -> Ending | None:
+        """Add up to ``room`` bytes to ``pieces``."""
+        try:
+            data = self._next_input(run, decoder)
+            piece = decoder.decompress(data, room)
+        except EndOfDataError as error:
+            return Ending(run.at, run.gap or EndOfDataError(error.reason, offset=run.at))
+        except (MalformedError, UnsupportedError) as error:
+            found = copy(error)
+            found.offset = run.start + (decoder.consumed if error.offset is None else error.offset)
+            return Ending(found.offset, found)
+        if piece:
+            pieces.append(piece)
+            run.out += len(piece)
+            if run.out > self._env.limits.inflated_bytes:
+                return None
+        return self._next_member(run, decoder) if decoder.eof else None
+
+    def _next_input(self, run: DecoderRun, decoder: Decompressor) -> bytes:
+        if not decoder.needs_input:
+            return b""
+        try:
+            data = self._input.peek(run.at, _SLICE)
+        except GapError as gap:
+            run.gap, data = gap, b""
+        if not data:
+            decoder.finish()
+        run.at += len(data)
+        return data
+
+    def _next_member(self, run: DecoderRun, decoder: Decompressor) -> Ending | None:
+        """Go on with the member that follows; return the end if none does."""
+        end = at = run.start + decoder.consumed
+        head = b""
+        with suppress(GapError):
+            if self._concatenated and self._known.zero_padding:  # zeros may follow a member
+                while (head := self._input.peek(at, _INPUT)) and not head.strip(b"\0"):
+                    at += len(head)
+                at += len(head) - len(head.lstrip(b"\0"))
+            head = self._input.head(at)
+        if not (self._concatenated and head and self._known.begins(head)):
+            return Ending(end, tail=bool(head))
+        point = Checkpoint(run.out, at, run.out)
+        run.decoder = self._decoder(point)
+        run.start, run.start_out, run.at = at, run.out, at
+        if at > self.member_start:
+            self.member_start, self.member_out = at, run.out
+            if len(self.places) < 2 * _PLACES:
+                self.places.extend((at, run.out))
+        self._checkpoints.add(point)
+        return None
+
+    def _save(self) -> None:
+        """Remember that decoding can begin about here, if the decoder can be copied and there is no such place near."""
+        run = self._run
+        if run.decoder is None or not self._known.copies or not self._checkpoints.wants(run.out):
+            return
+        saved = run.decoder.copy()
+        if saved is not None:
+            self._checkpoints.add(Checkpoint(run.start_out + saved.total_out, run.start, run.start_out, saved))
 
     # -- the end -------------------------------------------------------------------------------------------------
 
@@ -390,9 +560,9 @@ class InflatedData(DecodedData):
         elif self._bounded and isinstance(error, EndOfDataError):
             error = MalformedError("the stream continues beyond its end", offset=error.offset, fault=Fault.OVERRUN)
         run.drop()
-        self._loop.drop_input()
+        self._input.drop()
         if self._finished:
-            if run.out != self._furthest:
+            if run.out != self.produced:
                 raise self._changed()
             return
         if error is not None:
@@ -437,5 +607,7 @@ class InflatedData(DecodedData):
         """Give back memory and scratch space; the source belongs to whoever opened it."""
         with self._lock:
             super().close()
-            self._loop.close()
+            self._run.drop()
+            self._checkpoints.close()
+            self._input.drop()
             self._kept.close()

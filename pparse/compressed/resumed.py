@@ -17,8 +17,8 @@ from operator import attrgetter
 from pparse.codecs.gzip_header import MAX_HEADER, parse_header
 from pparse.codecs.table import CODECS
 from pparse.compressed.inflated import DecodedData, DecodeEnv, InflatedData
+from pparse.compressed.resync import BEFORE_DAMAGE, Failure
 from pparse.compressed.resync.deflate_source import real_end
-from pparse.compressed.resync.pieces import BEFORE_DAMAGE, Failure
 from pparse.data.base import GapTable
 from pparse.data.range_status import SuspectRange
 from pparse.errors import TRAILER_FAULTS, EndOfDataError, Fault, GapError, LimitError, MalformedError, UnsupportedError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pparse.budget import MemoryBudget
     from pparse.compressed.gzip_index import GzipIndex
-    from pparse.compressed.resync.pieces import Piece
+    from pparse.compressed.resync import Piece
     from pparse.data.base import Data, IoStats
     from pparse.data.reader import Range
     from pparse.data.scratch import Scratch
@@ -143,13 +143,10 @@ def _rooms(estimates: list[int], slack: int | None) -> tuple[list[int], bool]:
     return rooms, False
 
 
-# Streams of xz whose headers are looked at; the checks that liblzma knows: CRC-32, CRC-64, SHA-256.
+# Streams whose headers are looked at for the kind of their checksum.
 _MOST_HEADS: Final = 1_000
-_XZ_CHECKS: Final = (b"\x01", b"\x04", b"\x0a")
 # What the end of a stream says against what came out of it.
 _CONTRADICTIONS: Final = TRAILER_FAULTS | {Fault.SHORT, Fault.OVERRUN, Fault.SIZE}
-# Codecs without checksums between those of a whole stream.
-_NO_BLOCK_CHECKS: Final = ("gzip", "zlib", "deflate")
 _WRONG_SIZE: Final = "the stream does not hold as many bytes as it should"
 _WRONG_END: Final = "the stream does not end where it should"
 # Bytes of a member of gzip, at least; how many times better, or worse, than others one may be compressed.
@@ -402,12 +399,13 @@ class ResumedData(DecodedData):
         return self._head.finished and not self.is_suspect and CODECS[self.codec].checked and self._has_checks()
 
     def _has_checks(self) -> bool:
-        """Say whether all streams have a checksum that their library compares; xz has one by choice."""
-        if self.codec != "xz":
+        """Say whether all streams have a checksum that their library compares; some codecs leave the choice."""
+        choice = CODECS[self.codec].optional_check
+        if choice is None:
             return True
         starts = self._head.places[::2]
-        heads = (self._source.data.read_known(start, 8)[0] for start in starts)  # xz file format 2.1.1.2: stream flags
-        return len(starts) <= _MOST_HEADS and all(head[7:8] in _XZ_CHECKS for head in heads)
+        kinds = (self._source.data.read_known(start + choice[0], 1)[0] for start in starts)
+        return len(starts) <= _MOST_HEADS and all(kind and kind in choice[1] for kind in kinds)
 
     @property
     def flawed(self) -> bool:
@@ -462,7 +460,7 @@ class ResumedData(DecodedData):
             self.problems.append(StreamProblem(error, self._source.start, self._source.end))
             self.suspect_ranges = (SuspectRange(0, head.produced, error.reason),)
             error = None
-        if isinstance(error, EndOfDataError) and self.codec in ("gzip", "zlib", "deflate", "lz4", "xz"):
+        if isinstance(error, EndOfDataError):
             error = self._judge_cut(error)
         proved = head.is_proved(0, head.produced)
         if proved and error is not None and error.fault is Fault.TRAILING and not self._is_lost_head(error):
@@ -485,12 +483,12 @@ class ResumedData(DecodedData):
 
         Or if it came to no end at all: a decoder that damage has put out of step may miss it.
         """
-        from pparse.compressed.resync.damage_candidates import candidates
+        from pparse.compressed.resync.deflate_source import candidates
         from pparse.data.spliced import HiddenData
 
         error = self._head.error
         cut = isinstance(error, EndOfDataError)
-        if error is None or self.codec not in _NO_BLOCK_CHECKS or not (cut or is_contradiction(self._head)):
+        if error is None or CODECS[self.codec].resync != "deflate" or not (cut or is_contradiction(self._head)):
             return False
         first = self._head.member_start
         if self.codec == "gzip":
@@ -522,15 +520,10 @@ class ResumedData(DecodedData):
 
     def _judge_cut(self, error: EndOfDataError) -> PparseError:
         """A stream that ends early may have its end all the same, or zeros where it was never written."""
-        if self.codec == "lz4":
-            from pparse.compressed.resync.lz4 import judge_cut
-        elif self.codec == "xz":
-            from pparse.compressed.resync.xz import judge_cut
-        else:
-            from pparse.compressed.resync.deflate import judge_cut
+        from pparse.compressed.resync import judge_of
 
-        failure = self._failure(error)
-        found = judge_cut(self._source, failure, self.codec)
+        judge, failure = judge_of(self.codec), self._failure(error)
+        found = error if judge is None else judge(self._source, failure, self.codec)
         if found is error:
             self._note_suspect(failure, self._head.produced)
         return found
@@ -635,10 +628,11 @@ class ResumedData(DecodedData):
         """
         early = error.fault is Fault.SHORT
         behind = error.fault is Fault.OVERRUN or (self._bounded and error.fault is Fault.TRAILING)
-        by_block = self.codec == "bz2" or (self.codec == "xz" and self._has_checks())
+        codec = CODECS[self.codec]
+        by_block = codec.checks_blocks and self._has_checks()
         if not early and not (behind and not by_block):
             return
-        start = 0 if early or self.codec != "zstd" else self._head.member_out
+        start = self._head.member_out if codec.sure_members and not early else 0
         reason = _WRONG_SIZE if early else _WRONG_END
         kept = [suspect for suspect in self.suspect_ranges if suspect.start >= end]
         if start < end:

@@ -21,7 +21,8 @@ joins neighbours, moved by 8, 16, 32 … bytes, until one is left.
 from __future__ import annotations
 
 import functools
-import os
+
+from pparse.kernels import twin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -128,17 +129,10 @@ def crc32c_python(data: Buffer, crc: int = 0, /) -> int:
     return remainder ^ _ONES
 
 
+_TWIN: Final = twin("_crc32c")
+NATIVE: Final = _TWIN is not None
+
 if TYPE_CHECKING:
     from pparse.kernels._crc32c import crc32c
-
-    NATIVE: bool
 else:
-    try:
-        if os.environ.get("PPARSE_PURE_PYTHON", "0") not in ("", "0"):
-            raise ImportError("PPARSE_PURE_PYTHON is set")
-        from pparse.kernels._crc32c import crc32c
-
-        NATIVE = True
-    except (ImportError, SystemError):  # the latter: it was built for another kind of interpreter
-        crc32c = crc32c_python
-        NATIVE = False
+    crc32c = _TWIN.crc32c if NATIVE else crc32c_python

@@ -20,8 +20,9 @@ masked; the pair v, which is multiplied in every round, is masked too, or it wou
 
 from __future__ import annotations
 
-import os
 import struct
+
+from pparse.kernels import flattened, twin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -174,25 +175,12 @@ def _begin(data: Buffer) -> bytes:
     return _STATE.pack(x + int.from_bytes(data[:8], "little") & _WORD, *rest)
 
 
-def _flat(data: Buffer) -> bytes | memoryview:
-    """Return the bytes of a buffer, without a copy.
-
-    Raises TypeError for what is no buffer, BufferError for one that is not C-contiguous.
-    """
-    if type(data) is bytes:
-        return data
-    view = memoryview(data)
-    if not view.c_contiguous:
-        raise BufferError("the buffer is not C-contiguous")
-    return view.cast("B") if view.nbytes else b""  # cast refuses shapes with a zero
-
-
 def fingerprint64_python(data: Buffer) -> int:
     """Return the Fingerprint64 of the bytes of a buffer, in pure Python.
 
     Raises TypeError for what is no buffer, BufferError for one that is not C-contiguous.
     """
-    flat = _flat(data)
+    flat = flattened(data)
     size = len(flat)
     if size <= BLOCK:
         return _hash_to_16(bytes(flat)) if size <= 16 else _hash_to_64(bytes(flat))
@@ -200,20 +188,13 @@ def fingerprint64_python(data: Buffer) -> int:
     return _finish(absorb_python(_begin(flat), memoryview(flat)[:whole]), bytes(flat[size - BLOCK :]), size - whole)
 
 
+_TWIN: Final = twin("_farmhash")
+NATIVE: Final = _TWIN is not None
+
 if TYPE_CHECKING:
     from pparse.kernels._farmhash import absorb, fingerprint64
-
-    NATIVE: bool
 else:
-    try:
-        if os.environ.get("PPARSE_PURE_PYTHON", "0") not in ("", "0"):
-            raise ImportError("PPARSE_PURE_PYTHON is set")
-        from pparse.kernels._farmhash import absorb, fingerprint64
-
-        NATIVE = True
-    except (ImportError, SystemError):  # the latter: it was built for another kind of interpreter
-        absorb, fingerprint64 = absorb_python, fingerprint64_python
-        NATIVE = False
+    absorb, fingerprint64 = (_TWIN.absorb, _TWIN.fingerprint64) if NATIVE else (absorb_python, fingerprint64_python)
 
 
 class Fingerprint64:
@@ -233,7 +214,7 @@ class Fingerprint64:
 
         Raises TypeError for anything but a buffer, BufferError for one that is not C-contiguous.
         """
-        flat = _flat(data)
+        flat = flattened(data)
         held, size = self._held, len(flat)
         self.size += size
         begin = min(BLOCK - len(held), size)

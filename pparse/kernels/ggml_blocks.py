@@ -248,6 +248,12 @@ def _take(table: Floats, places: Bytes, out: Floats) -> None:
     table.take(places, axis=0, out=out.reshape(*places.shape, *table.shape[1:]), mode="clip")
 
 
+def _multiply(out: Floats, factors: Floats) -> None:
+    """Multiply each of the equal parts of a block by its factor."""
+    parts = out.reshape(*factors.shape, out.shape[1] // factors.shape[1])
+    parts *= factors[:, :, None]
+
+
 def _apply_signs(out: Floats, negative: Bytes) -> None:
     """Turn the sign of elements where ``negative`` is 1; before they are multiplied by what may not be a number."""
     import numpy as np
@@ -288,8 +294,7 @@ def _iq2_xxs(blocks: Bytes, out: Floats) -> None:
     _take(_grid("IQ2_XXS"), blocks[:, 2:66].reshape(-1, 8, 8)[:, :, :4], out)
     _apply_signs(out, _signs_of_seven(words[:, :, 1]))
     scales = np.float32(0.5) + (words[:, :, 1] >> np.uint32(28)).astype(np.float32)
-    parts = out.reshape(-1, 8, 32)
-    parts *= (_half(blocks, 0) * scales * np.float32(0.25))[:, :, None]
+    _multiply(out, _half(blocks, 0) * scales * np.float32(0.25))
 
 
 def _iq2_xs(blocks: Bytes, out: Floats) -> None:
@@ -298,9 +303,8 @@ def _iq2_xs(blocks: Bytes, out: Floats) -> None:
     words = blocks[:, 2:66].copy().view("<u2")
     _take(_grid("IQ2_XS"), words & np.uint16(511), out)
     _apply_signs(out, _bits(_with_parity()[words >> np.uint16(9)]))
-    parts = out.reshape(-1, 16, 16)
     scales = np.float32(0.5) + _pairs(blocks[:, 66:74]).astype(np.float32)
-    parts *= (_half(blocks, 0) * scales * np.float32(0.25))[:, :, None]
+    _multiply(out, _half(blocks, 0) * scales * np.float32(0.25))
 
 
 def _iq2_s(blocks: Bytes, out: Floats) -> None:
@@ -309,9 +313,8 @@ def _iq2_s(blocks: Bytes, out: Floats) -> None:
     high = (blocks[:, 66:74, None] >> np.arange(0, 8, 2, dtype=np.uint8) & np.uint8(3)).reshape(-1, 32)
     _take(_grid("IQ2_S"), blocks[:, 2:34] | high.astype(np.uint16) << np.uint16(8), out)
     _apply_signs(out, _bits(blocks[:, 34:66]))
-    parts = out.reshape(-1, 16, 16)
     scales = np.float32(0.5) + _pairs(blocks[:, 74:82]).astype(np.float32)
-    parts *= (_half(blocks, 0) * scales * np.float32(0.25))[:, :, None]
+    _multiply(out, _half(blocks, 0) * scales * np.float32(0.25))
 
 
 def _iq3_xxs(blocks: Bytes, out: Floats) -> None:
@@ -321,8 +324,7 @@ def _iq3_xxs(blocks: Bytes, out: Floats) -> None:
     _take(_grid("IQ3_XXS"), blocks[:, 2:66], out)
     _apply_signs(out, _signs_of_seven(words))
     scales = np.float32(0.5) + (words >> np.uint32(28)).astype(np.float32)
-    parts = out.reshape(-1, 8, 32)
-    parts *= (_half(blocks, 0) * scales * np.float32(0.5))[:, :, None]
+    _multiply(out, _half(blocks, 0) * scales * np.float32(0.5))
 
 
 def _iq3_s(blocks: Bytes, out: Floats) -> None:
@@ -331,9 +333,8 @@ def _iq3_s(blocks: Bytes, out: Floats) -> None:
     high = _bits(blocks[:, 66:74]).astype(np.uint16)
     _take(_grid("IQ3_S"), blocks[:, 2:66] | high << np.uint16(8), out)
     _apply_signs(out, _bits(blocks[:, 74:106]))
-    parts = out.reshape(-1, 8, 32)
     scales = np.float32(1) + np.float32(2) * _pairs(blocks[:, 106:110]).astype(np.float32)
-    parts *= (_half(blocks, 0) * scales)[:, :, None]
+    _multiply(out, _half(blocks, 0) * scales)
 
 
 def _iq1_s(blocks: Bytes, out: Floats) -> None:
@@ -360,8 +361,7 @@ def _iq1_m(blocks: Bytes, out: Floats) -> None:
     _take(_grid("IQ1_S"), blocks[:, :32] | (high & np.uint8(7)).astype(np.uint16) << np.uint16(8), out)
     parts = out.reshape(-1, 32, 8)
     parts += np.where(high & np.uint8(8), np.float32(-0.125), np.float32(0.125))[:, :, None]
-    parts = out.reshape(-1, 16, 16)
-    parts *= factors[:, :, None]
+    _multiply(out, factors)
 
 
 def _iq4_nl(blocks: Bytes, out: Floats) -> None:
@@ -376,8 +376,7 @@ def _iq4_xs(blocks: Bytes, out: Floats) -> None:
     high = (words >> np.arange(0, 16, 2, dtype=np.uint16) & np.uint16(3)).astype(np.uint8)
     scales = (_pairs(blocks[:, 4:8]) | high << np.uint8(4)).astype(np.float32) - np.float32(32)
     _take(_fours(_NON_LINEAR), _shifted(blocks[:, 8:136].reshape(-1, 8, 16), (0, 4), 15), out)
-    parts = out.reshape(-1, 8, 32)
-    parts *= (_half(blocks, 0) * scales)[:, :, None]
+    _multiply(out, _half(blocks, 0) * scales)
 
 
 def q8_0_of(values: Floats) -> Bytes:

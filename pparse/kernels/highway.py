@@ -31,8 +31,9 @@ least 9 bytes away, the ninth being for their carry). Hence lanes are kept at 2Â
 
 from __future__ import annotations
 
-import os
 from _thread import allocate_lock
+
+from pparse.kernels import flattened, twin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -188,25 +189,12 @@ _hash16: Final = _Short(_with_length(_START, 16), [*range(16), *[_TABLE - 1] * 1
 _hash32: Final = _Short(_START, [*range(32)]).hash64
 
 
-def _flat(data: Buffer) -> bytes | memoryview:
-    """Return the bytes of a buffer, without a copy.
-
-    Raises TypeError for what is no buffer, BufferError for one that is not C-contiguous.
-    """
-    if type(data) is bytes:
-        return data
-    view = memoryview(data)
-    if not view.c_contiguous:
-        raise BufferError("the buffer is not C-contiguous")
-    return view.cast("B") if view.nbytes else b""  # cast refuses shapes with a zero
-
-
 def hash64_python(data: Buffer) -> int:
     """Return the HighwayHash-64 of the bytes of a buffer, in pure Python.
 
     Raises TypeError for what is no buffer, BufferError for one that is not C-contiguous.
     """
-    flat = _flat(data)
+    flat = flattened(data)
     size = len(flat)
     if size == 16:
         return _hash16(flat)
@@ -237,7 +225,7 @@ class PythonHighway64:
 
         Raises TypeError for anything but a buffer, BufferError for one that is not C-contiguous.
         """
-        flat = _flat(data)
+        flat = flattened(data)
         with self._lock:
             state, rest, begin = self._state, self._rest, 0
             if rest:
@@ -264,17 +252,10 @@ class PythonHighway64:
         return other
 
 
+_TWIN: Final = twin("_highway")
+NATIVE: Final = _TWIN is not None
+
 if TYPE_CHECKING:
     from pparse.kernels._highway import Highway64, hash64
-
-    NATIVE: bool
 else:
-    try:
-        if os.environ.get("PPARSE_PURE_PYTHON", "0") not in ("", "0"):
-            raise ImportError("PPARSE_PURE_PYTHON is set")
-        from pparse.kernels._highway import Highway64, hash64
-
-        NATIVE = True
-    except (ImportError, SystemError):  # the latter: it was built for another kind of interpreter
-        Highway64, hash64 = PythonHighway64, hash64_python
-        NATIVE = False
+    Highway64, hash64 = (_TWIN.Highway64, _TWIN.hash64) if NATIVE else (PythonHighway64, hash64_python)

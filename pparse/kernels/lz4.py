@@ -15,12 +15,8 @@ def with_history(block: bytes, history: bytes) -> bytes:
     at = 1
     count = token >> 4
     if count == 15:
-        while at < len(block):
-            byte = block[at]
-            at += 1
-            count += byte
-            if byte != 255:
-                break
+        at, more, _ = _length(block, at)
+        count += more
     if not block or count > len(block) - at:
         raise ValueError("the block ends inside its first literals")
     count += len(history)

@@ -75,34 +75,6 @@ Part = tuple[int, int]  # the slot of a value, and where the value ends
 class Scan:
     """A stack machine, as it stands between two blocks."""
 
-    __slots__ = (
-        "asks",
-        "big",
-        "built",
-        "count",
-        "cuts",
-        "filled",
-        "fills",
-        "first",
-        "floor",
-        "frozen",
-        "globals",
-        "ids",
-        "items",
-        "late",
-        "made",
-        "marks",
-        "memo",
-        "numbered",
-        "numbers",
-        "pairs",
-        "parts",
-        "puts",
-        "slots",
-        "states",
-        "watched",
-    )
-
     def __init__(self, *, memo: bool = False) -> None:
         self.slots: list[int] = []
         """The stack."""

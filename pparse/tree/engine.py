@@ -150,7 +150,10 @@ def _step(ctx: NodeContext, parser: States, feed: _Feed, still: _Still) -> None:
     if have < max(ctx.need, 1) or ctx.pos < feed.base:
         trouble = feed.refill(ctx)
         if trouble is not None:
-            _goes_on(ctx, parser, trouble)
+            if isinstance(trouble, MalformedError):
+                _damaged(ctx, parser, trouble)
+            else:
+                _cut(ctx, parser)
             return
         have = len(feed.block)
     start, state, need, depth, output = ctx.pos, ctx.state, ctx.need, len(ctx.stack), _output(ctx)
@@ -200,20 +203,6 @@ class _Still:
 class _Feed:
     """The bytes that states read: ``block``, which begins at ``base``. Blocks grow as long as they follow each other,
     unless the session says how large they are."""
-
-    __slots__ = (
-        "_charge",
-        "_factor",
-        "_first",
-        "_grow",
-        "_kept",
-        "_largest",
-        "_size",
-        "base",
-        "block",
-        "data",
-        "is_judged",
-    )
 
     def __init__(self, ctx: NodeContext, charge: Charge, factor: int) -> None:
         session = ctx.result.extraction.session
@@ -323,14 +312,6 @@ class _Feed:
         if ctx.need > len(self.block) and ctx.pos == self.base:
             # A state that keeps asking for more must not make us read the same bytes each time.
             self._size = max(self._size, 2 * len(self.block))
-
-
-def _goes_on(ctx: NodeContext, parser: States, trouble: MalformedError | EndOfDataError) -> None:
-    """Go on elsewhere, or end the node, as the bytes that it needs are not there."""
-    if isinstance(trouble, MalformedError):
-        _damaged(ctx, parser, trouble)
-    else:
-        _cut(ctx, parser)
 
 
 def _output(ctx: NodeContext) -> int:

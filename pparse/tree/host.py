@@ -144,9 +144,6 @@ class Services(Protocol):
     def check_open(self) -> None:
         """Raise `ClosedError` if the document was closed."""
 
-    def new_index(self, node: Node) -> ChildIndex:
-        """Return an empty index for ``node``."""
-
     def extend_index(
         self, node: Node, index: ChildIndex, *, wanted_count: int | None = None, fresh: list[Entry] | None = None
     ) -> int | None:

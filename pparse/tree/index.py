@@ -14,6 +14,7 @@ import weakref
 from array import array
 from collections import deque
 
+from pparse.budget import evictor
 from pparse.errors import LimitError
 from pparse.limits import parse_size
 
@@ -226,14 +227,7 @@ class ChildIndex:
 
     def belong_to(self, node: Indexed) -> None:
         """Be the index of ``node`` from now on."""
-        ref = weakref.ref(node)
-
-        def evict() -> None:
-            victim = ref()
-            if victim is not None:
-                victim.evict()
-
-        self._evict = evict
+        self._evict = evictor(node, type(node).evict)
 
     def _disown(self) -> None:
         charge, self._charge = self._charge, None
@@ -330,14 +324,7 @@ class IndexLedger:
         self._nodes, self.held = nodes, held
         self._next = held + max(self._step, held // 2)
         if self._charge is None:
-            owner = weakref.ref(self)
-
-            def evict() -> None:
-                ledger = owner()
-                if ledger is not None:
-                    ledger._evict()
-
-            self._charge = self._budget.charge(0, "small indexes", evict)
+            self._charge = self._budget.charge(0, "small indexes", evictor(self, IndexLedger._evict))
         try:
             self._charge.resize(self._next)
         except LimitError:
@@ -373,7 +360,7 @@ class KeptBlock:
         self._held = None
         try:
             if self._charge is None:
-                self._charge = self._budget.charge(len(block), "the block read last", _evictor(self))
+                self._charge = self._budget.charge(len(block), "the block read last", evictor(self, KeptBlock.evicted))
             else:
                 self._charge.resize(len(block))
         except LimitError:
@@ -398,17 +385,6 @@ class KeptBlock:
     def evicted(self) -> None:
         """Forget the block, whose charge is gone."""
         self._held = self._charge = None
-
-
-def _evictor(kept: KeptBlock) -> Callable[[], None]:
-    owner = weakref.ref(kept)
-
-    def evict() -> None:
-        found = owner()
-        if found is not None:
-            found.evicted()
-
-    return evict
 
 
 # -- Which nodes stay alive although nobody holds them -----------------------------------------------------------------

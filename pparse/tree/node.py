@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import weakref
 
+from pparse.budget import evictor
 from pparse.data.range_status import status_of
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError, UnsupportedError
 from pparse.findings import UNSURE_NUMBER, Finding, Status
 from pparse.paths import KeyStep, OrdinalStep, format_path
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE
+from pparse.tree.index import ChildIndex
 from pparse.tree.views import NodeList, NodeMap
 
 TYPE_CHECKING = False
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from pparse.data.reader import Range
     from pparse.tree.entry import Entry, Key
     from pparse.tree.host import Host, Services
-    from pparse.tree.index import ChildIndex
 
     Step = KeyStep | OrdinalStep
 
@@ -318,7 +319,9 @@ class Node:
         if known is not None and known[1] is not None:
             self._content = known[0]
             return known[0]
-        self._content = index = self.result.new_index(self)
+        session = self.extraction.session
+        session.limits.check("depth", self.depth + 1, "the depth of the tree", offset=self.start)
+        self._content = index = ChildIndex(session.budget, evictor(self, Node.evict))
         if above is not None and above.learns and self._end is None:
             above.children[self.ordinal] = (index, None)
         return index

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections import Counter
 from itertools import islice
 
@@ -12,7 +11,6 @@ from pparse.locking import guard
 from pparse.tree.container import Container
 from pparse.tree.context import NodeContext
 from pparse.tree.engine import GROUP, run
-from pparse.tree.index import ChildIndex
 from pparse.tree.key_table import EACH, MAKING, SLICE, KeyTable, key_hash, repeated_hashes
 from pparse.tree.listing import Listing
 from pparse.tree.node import Node
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 
     from pparse.tree.entry import Entry, Key
     from pparse.tree.host import Host
-    from pparse.tree.index import Retention
+    from pparse.tree.index import ChildIndex, Retention
     from pparse.tree.node import Step
     from pparse.tree.parser import Parser
     from pparse.tree.visit import Visit
@@ -98,19 +96,6 @@ class Result:
             raise ClosedError("the document is closed", source=self.extraction.name)
 
     # -- indexes -----------------------------------------------------------------------------------------------------
-
-    def new_index(self, node: Node) -> ChildIndex:
-        """Return an empty index for ``node``. Raises `LimitError` if it is too deep."""
-        session = self.extraction.session
-        session.limits.check("depth", node.depth + 1, "the depth of the tree", offset=node.start)
-        ref = weakref.ref(node)
-
-        def evict() -> None:
-            victim = ref()
-            if victim is not None:
-                victim.evict()
-
-        return ChildIndex(session.budget, evict)
 
     def extend_index(
         self,

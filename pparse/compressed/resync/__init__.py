@@ -1,23 +1,26 @@
 """Where a damaged compressed stream can be entered again: for each codec, what can be had behind damage.
 
-`pieces_for` names the function of a codec. It is called as ``pieces(source, failure, env, codec=…, size=…)`` and
-yields `Piece` after `Piece`, in the order of the source. Memory is bounded and charged to the budget; the time is
-linear in the source and in what it holds, whatever false beginnings are planted in it. Errors of reading the source
-pass through, and so do `LimitError` and `UnsupportedError` (a library that is missing).
+A codec's module has two functions. ``judge_cut(source, failure, codec)`` returns the error that says what a stream is
+that ends early. ``pieces(source, failure, env, codec=…, size=…)`` yields `Piece` after `Piece`, in the order of the
+source. Memory is bounded and charged to the budget; the time is linear in the source and in what it holds, whatever
+false beginnings are planted in it. Errors of reading the source pass through, and so do `LimitError` and
+`UnsupportedError` (a library that is missing).
 """
 
 from __future__ import annotations
 
 from pparse.codecs.table import CODECS
-from pparse.compressed.resync.pieces import Failure, Piece
+from pparse.errors import EndOfDataError, GapError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Protocol
+    from collections.abc import Callable, Iterator
+    from typing import Any, Final, Protocol
 
     from pparse.compressed.inflated import DecodeEnv
+    from pparse.data.base import Data
     from pparse.data.reader import Range
+    from pparse.errors import PparseError
 
     class Pieces(Protocol):
         """Finds what can be had of ``source`` behind ``failure``."""
@@ -27,16 +30,107 @@ if TYPE_CHECKING:
         ) -> Iterator[Piece]:
             """Yield the pieces. ``codec``: the stream's; ``size``: of the whole output, if known."""
 
+    Judge = Callable[[Range, "Failure", str], PparseError]
+
+# -- What a codec's module is told of damage (`Failure`), and what it finds behind it (`Piece`) ------------------------
+
+# Why decoded bytes may be wrong.
+BEFORE_DAMAGE: Final = "decoded just before the damage was noticed"
+CONTRADICTED: Final = "the checksum contradicts what was decoded"
+
+
+class Failure:
+    """Where decoding a stream from the front came to its end.
+
+    ``at``: the byte of the source (an offset of its Data) where the decoder failed; it may have failed late.
+    ``out``: bytes that came out; the last of them may be wrong, or too many. ``start``: the byte of the source where
+    the member (stream, frame) in question begins, and ``start_out`` what had come out before it. ``error``: what the
+    decoder said.
+
+    Whoever finds pieces also says from where on the output is in doubt: ``suspect_from``, an offset of the output
+    (None: it is not), and ``why_suspect``, why (None: it was decoded just before the damage was noticed). ``limit``
+    is as that of a `Piece`, for what comes behind the last of them.
+    """
+
+    __slots__ = ("at", "error", "limit", "out", "start", "start_out", "suspect_from", "why_suspect")
+
+    def __init__(self, at: int, out: int, start: int, error: PparseError, start_out: int = 0) -> None:
+        self.at = at
+        self.out = out
+        self.start = start
+        self.start_out = start_out
+        self.error = error
+        self.suspect_from: int | None = None
+        self.why_suspect: str | None = None
+        self.limit: str | None = None
+
+    @property
+    def by_source(self) -> bool:
+        """Whether the source ends or has a gap there: that does not say that anything is wrong with what came out."""
+        return isinstance(self.error, GapError | EndOfDataError)
+
+    def __repr__(self) -> str:
+        return f"Failure(at={self.at}, out={self.out}, start={self.start}, start_out={self.start_out})"
+
+
+class Piece:
+    """What can be had behind damage, in one go.
+
+    ``data`` holds it: size, gaps and suspect ranges are known, offsets are from 0, reads in any order cost bounded
+    memory. ``[at, end)`` are the bytes of the source that it is made of. ``position`` says where in the whole output it
+    begins, None where that is not known exactly; it may be less than what had come out before, which then was too much.
+    ``joins``: no output is missing between what came before and this. ``error``: why it ends where it ends, None if
+    not by damage. ``limit``: which limit of ours kept more of it, or of what precedes it, from being had; None: none.
+    """
+
+    __slots__ = ("at", "data", "end", "error", "joins", "limit", "position")
+
+    def __init__(
+        self,
+        data: Data,
+        at: int,
+        end: int,
+        *,
+        position: int | None = None,
+        joins: bool = False,
+        error: PparseError | None = None,
+    ) -> None:
+        self.data = data
+        self.at = at
+        self.end = end
+        self.position = position
+        self.joins = joins
+        self.error = error
+        self.limit: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Piece([{self.at}, {self.end}), size={self.data.size}, position={self.position}, joins={self.joins})"
+
 
 __all__ = ["Failure", "Piece", "pieces_for"]
 
 
 def pieces_for(codec: str) -> Pieces | None:
     """Return what finds pieces in streams of ``codec``; None if they cannot be entered behind damage."""
+    module = _module_of(codec)
+    return None if module is None else module.pieces
+
+
+def judge_of(codec: str) -> Judge | None:
+    """Return what judges streams of ``codec`` that end early; None if they cannot be entered behind damage."""
+    module = _module_of(codec)
+    return None if module is None else module.judge_cut
+
+
+def _module_of(codec: str) -> Any:
     name = CODECS[codec].resync
     if name is None:
         return None
     import importlib
 
-    found: Pieces = importlib.import_module(f"pparse.compressed.resync.{name}").pieces
-    return found
+    return importlib.import_module(f"pparse.compressed.resync.{name}")
+
+
+def as_it_is(source: Range, failure: Failure, codec: str) -> PparseError:
+    """The ``judge_cut`` of a codec whose streams do not tell more than that they end early."""
+    return failure.error

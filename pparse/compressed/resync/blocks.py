@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from copy import copy
+from operator import attrgetter
 
-from pparse.compressed.resync.pieces import BEFORE_DAMAGE, CONTRADICTED
-from pparse.data.base import Access, Data, Gap
+from pparse.codecs.frames import skips
+from pparse.compressed.kept import before_gap
+from pparse.compressed.resync import BEFORE_DAMAGE, CONTRADICTED, Piece
+from pparse.data.base import Access, BytesData, Data, Gap
 from pparse.data.range_status import SuspectRange
+from pparse.data.spliced import SplicedData
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError
 from pparse.limits import KIB, MIB
 from pparse.locking import RLock
@@ -18,7 +23,8 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.budget import Charge, MemoryBudget
-    from pparse.compressed.inflated import InflatedData
+    from pparse.compressed.inflated import DecodeEnv, InflatedData
+    from pparse.compressed.resync import Failure
     from pparse.data.reader import Range
 
     # Opens a block: called with (start, end, size, tag) as given to `Blocks.add`.
@@ -147,13 +153,13 @@ class Blocks(Data):
     def _read(self, number: int, at: int, count: int) -> bytes:
         data = self._block(number)
         try:
-            chunk = _read(data, at, count)
+            chunk = before_gap(data, at, count)
         except LimitError as error:
             if not self._small or "--scratch" not in error.option:
                 raise
             self._let_go()
             data = self._block(number)
-            chunk = _read(data, at, count)
+            chunk = before_gap(data, at, count)
         if data.error is not None:
             self._note(number, data)
         return chunk
@@ -184,11 +190,11 @@ class Blocks(Data):
         if good and not cut:  # a source that ends, or has a gap, does not say that anything is wrong
             reason = BEFORE_DAMAGE if good < size or self._tags[number] & CUT else CONTRADICTED
             found = SuspectRange(begin, begin + good, reason)
-            place = bisect_left(self.suspect_ranges, begin, key=_start_of)
+            place = bisect_left(self.suspect_ranges, begin, key=attrgetter("start"))
             self.suspect_ranges = (*self.suspect_ranges[:place], found, *self.suspect_ranges[place:])
         if good < size:
             gap = Gap(begin + good, size - good)
-            place = bisect_left(self.gaps, begin, key=_offset_of)
+            place = bisect_left(self.gaps, begin, key=attrgetter("offset"))
             self.gaps = (*self.gaps[:place], gap, *self.gaps[place:])
 
     def prove(self, number: int) -> bool:
@@ -219,21 +225,6 @@ class Blocks(Data):
                 self._charge.release()
 
 
-def _read(data: InflatedData, at: int, count: int) -> bytes:
-    try:
-        return data.pread(at, count)
-    except GapError:
-        return b""
-
-
-def _start_of(suspect: SuspectRange) -> int:
-    return suspect.start
-
-
-def _offset_of(gap: Gap) -> int:
-    return gap.offset
-
-
 class Look:
     """Looks at small things of a range, anywhere in ``[start, end)``, through a block of 64 KiB."""
 
@@ -259,10 +250,7 @@ class Look:
         return self._block[first : first + count]
 
     def _fill(self, at: int) -> int:
-        try:
-            self._block = self.data.pread(at, min(_BLOCK, self.end - at))
-        except GapError:
-            self._block = b""
+        self._block = before_gap(self.data, at, min(_BLOCK, self.end - at))
         self._at = at
         return at
 
@@ -308,3 +296,231 @@ class Effort:
     def allows(self, at: int) -> bool:
         """Say whether the search, being at ``at``, may go on to try."""
         return self.spent <= self._base + self._rate * max(0, at - self._begin)
+
+
+# -- From blocks that are found behind damage, one after the other, to pieces: each is a run that ends at damage -------
+
+
+class FoundBlock:
+    """A block at ``[start, end)`` of the source, of ``size`` bytes; ``tag`` is for who opens it.
+
+    ``position``: where it begins in the output, if known. ``follows``: nothing is missing between the one found before
+    and this. ``why_suspect``: why it may not belong here. ``at`` and ``reach``: where what is used of the source for it
+    begins, and where the source goes on behind it, if not at ``start`` and ``end``. ``proved``: it was decoded, and is
+    sound. ``sure``: its size is right even if it turns out to be damaged.
+    """
+
+    __slots__ = ("at", "end", "follows", "position", "proved", "reach", "size", "start", "sure", "tag", "why_suspect")
+
+    def __init__(self, start: int, end: int, size: int, tag: int = 0) -> None:
+        self.start = self.at = start
+        self.end = self.reach = end
+        self.size = size
+        self.tag = tag
+        self.position: int | None = None
+        self.follows = True
+        self.why_suspect: str | None = None
+        self.proved = False
+        self.sure = True
+
+
+class Opener:
+    """Opens blocks of ``codec``; see `Blocks`. With ``concatenated``, several of them are one stream."""
+
+    def __init__(self, source: Range, env: DecodeEnv, codec: str, *, concatenated: bool = False) -> None:
+        self._data = source.data
+        self._env = env
+        self._codec = codec
+        self._concatenated = concatenated
+
+    def stream(self, start: int, end: int, size: int | None, tag: int) -> Range:
+        """Return a stream that holds the block."""
+        return self._data.range(start, end)
+
+    def __call__(self, start: int, end: int, size: int | None, tag: int) -> InflatedData:
+        """Open the block."""
+        stream = self.stream(start, end, size, tag)
+        return self._env.inflate(stream, self._codec, size=size, concatenated=self._concatenated)
+
+
+def spliced(name: str, *parts: Range | bytes) -> Range:
+    """Return ``parts`` one after the other."""
+    ranges = [BytesData(part).range(0, len(part)) if isinstance(part, bytes) else part for part in parts]
+    data = SplicedData(ranges, name=name)
+    return data.range(0, data.size or 0)
+
+
+class BlockWalk:
+    """One pass over what lies behind ``failure`` in a stream whose blocks decode each by itself.
+
+    What a codec adds is `_behind`, which yields the blocks. ``head``: bytes that its ``open_block`` puts in front of
+    one; ``joins``, ``proved`` and ``small`` as of `Blocks`.
+    """
+
+    head = 0
+    joins = proved = small = False
+
+    def __init__(self, source: Range, failure: Failure, env: DecodeEnv, open_block: Opener) -> None:
+        self._look = Look(source)
+        self._failure = failure
+        self._env = env
+        self._open = open_block
+        self._search_from = failure.start + 1  # from where on to look for what tells where it is
+
+    def _behind(self) -> Iterator[FoundBlock]:
+        """Yield the blocks behind the failure, in order; sets ``failure.suspect_from``."""
+        raise NotImplementedError
+
+    def _lose(self) -> None:
+        """Note that the block found last is damaged, and that nobody knows what it should have held."""
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield the pieces that the blocks make, each block decoded once."""
+        run: _BlockRun | None = None
+        out: int | None = self._failure.out  # output before what follows, if known
+        total = end = 0
+        complete = False  # nothing is missing of the block before
+        for found in self._behind():
+            self._env.poll()
+            if not found.size and not found.tag & CUT:
+                continue
+            if run is not None and not (found.size and found.follows):
+                yield run.piece
+                end, run = run.piece.end, None
+            if not found.size:  # nothing came of it, and there should be something
+                complete = False
+                continue
+            if run is None:
+                joins = (found.position is not None and found.position == out) or (complete and found.follows)
+                run = _BlockRun(self._new_blocks(), found, max(found.at, end), joins=joins)
+            sound = run.add(found)
+            complete, out = not run.blocks.gaps, run.out
+            if sound:  # what is only declared is not there yet
+                total += found.size
+                self._env.limits.check("inflated_bytes", total, f"what {self._look.data.name} holds")
+                continue
+            if not found.sure:
+                self._lose()
+            end = run.break_off(found, self._look.data.name, self.head)
+            if not run.is_empty:
+                yield run.piece
+            run = None
+        if run is not None:
+            yield run.piece
+
+    def _new_blocks(self) -> Blocks:
+        return Blocks(
+            self._look.data.name,
+            self._open,
+            self._env.budget,
+            joins=self.joins,
+            proved=self.proved,
+            small=self.small,
+        )
+
+    def _measure(self, found: FoundBlock) -> None:
+        """Decode a block that does not say what it holds; one that is not sound gets the tag `CUT`."""
+        with self._open(found.start, found.end, None, found.tag) as data:
+            data.finish()
+            found.size, found.proved = data.produced, data.error is None
+        if not found.proved:
+            found.tag |= CUT
+
+
+class _BlockRun:
+    """Blocks that follow each other, and the piece that they make."""
+
+    __slots__ = ("blocks", "piece")
+
+    def __init__(self, blocks: Blocks, first: FoundBlock, at: int, *, joins: bool) -> None:
+        self.blocks = blocks
+        # A damaged block may seem to reach into the next one.
+        self.piece = Piece(blocks, at, first.reach, position=first.position, joins=joins)
+
+    @property
+    def out(self) -> int | None:
+        """Where it ends in the output, if that is known."""
+        lost = self.blocks.gaps or self.piece.position is None
+        return None if lost else (self.piece.position or 0) + (self.blocks.size or 0)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no byte in it but those of one block that is not there."""
+        return len(self.blocks) == 1 and bool(self.blocks.gaps) and not self.blocks.gaps[0].offset
+
+    def add(self, found: FoundBlock) -> bool:
+        """Add a block; return whether it is sound."""
+        blocks = self.blocks
+        begin = blocks.size or 0
+        blocks.add(found.start, found.end, found.size, found.tag)
+        self.piece.end = max(self.piece.at, found.reach)
+        sound = found.proved or blocks.prove(len(blocks) - 1)
+        if sound and found.why_suspect is not None:
+            suspect = SuspectRange(begin, blocks.size or 0, found.why_suspect)
+            blocks.suspect_ranges = (*blocks.suspect_ranges, suspect)
+        return sound
+
+    def break_off(self, found: FoundBlock, name: str, head: int) -> int:
+        """End the piece where ``found``, its last block, is damaged; return that."""
+        error = self.blocks.error
+        error = copy(error) if error is not None else MalformedError("a block is damaged")
+        error.offset = found.start + max(0, (error.offset or 0) - head)
+        error.source = name
+        self.piece.error = error
+        self.piece.end = max(self.piece.at, min(found.reach, error.offset))
+        return self.piece.end
+
+
+# -- What Zstandard and LZ4 have in common: frames that begin with a magic number, and frames that are to be skipped
+
+_STORED: Final = "it may be a frame that was stored in a damaged one"
+
+
+class FrameWalk(BlockWalk):
+    """A walk over frames that begin with ``magic``: the next one can be found wherever that stands."""
+
+    magic = b""
+    joins = True
+
+    def _chain(self, at: int, position: int | None, why_suspect: str | None = None) -> Iterator[FoundBlock]:
+        """Yield what the frames hold that follow each other from ``at`` on."""
+        raise NotImplementedError
+
+    def _is_frame(self, at: int, effort: Effort) -> bool | None:
+        """Say whether the frame at ``at`` is to be believed; None: there is none."""
+        raise NotImplementedError
+
+    def _search(self) -> Iterator[FoundBlock]:
+        """Yield what the frames hold that begin somewhere behind."""
+        effort = Effort(self._search_from, base=4 * MIB, rate=1)
+        for at in self._magics(self._search_from):
+            self._env.poll()
+            if at < self._search_from or not effort.allows(at):
+                continue
+            believed = self._is_frame(at, effort)
+            if believed is not None:
+                yield from self._chain(at, None, None if believed else _STORED)
+
+    def _magics(self, at: int, end: int | None = None) -> Iterator[int]:
+        latest = at - 1
+        for base, data in windows(self._look, at, len(self.magic) - 1, end):
+            place = data.find(self.magic)
+            while place >= 0:
+                if base + place > latest:
+                    latest = base + place
+                    yield latest
+                place = data.find(self.magic, place + 1)
+
+    def _follows(self, at: int) -> bool:
+        """Say whether at ``at`` the source ends, or a frame begins."""
+        look = self._look
+        return at == look.end or skip(look, at) > at or look.get(at, 4) == self.magic
+
+
+def skip(look: Look, at: int) -> int:
+    """Return where what is no skippable frame begins, from ``at`` on."""
+    while True:
+        head = look.get(at, 8)
+        if len(head) < 8 or not skips(head):
+            return at
+        at += 8 + int.from_bytes(head[4:], "little")

@@ -19,11 +19,11 @@ from bisect import bisect_left
 from functools import partial
 
 from pparse.codecs.base import decompressor
-from pparse.codecs.output_cache import reread
-from pparse.compressed.resync.blocks import Effort, Look, windows
-from pparse.compressed.resync.walk import BlockWalk, FoundBlock, Opener, spliced
+from pparse.compressed.kept import before_gap, reread
+from pparse.compressed.resync import as_it_is
+from pparse.compressed.resync.blocks import BlockWalk, Effort, FoundBlock, Look, Opener, spliced, windows
 from pparse.data.base import Data
-from pparse.errors import GapError, MalformedError
+from pparse.errors import MalformedError
 from pparse.limits import KIB, MIB
 
 TYPE_CHECKING = False
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from pparse.codecs.base import Decompressor
     from pparse.compressed.inflated import DecodeEnv
-    from pparse.compressed.resync.pieces import Failure, Piece
+    from pparse.compressed.resync import Failure, Piece
     from pparse.data.reader import Range
 
 _MARKS: Final = (0x314159265359, 0x177245385090)  # of a block, of the end of a stream
@@ -61,13 +61,14 @@ def pieces(source: Range, failure: Failure, env: DecodeEnv, *, codec: str, size:
     return _Bz2Walk(source, failure, env, _Bz2Opener(source, failure, env)).pieces()
 
 
+judge_cut = as_it_is
+
+
 class _Bz2Opener(Opener):
     """Opens blocks, which begin and end at bits."""
 
-    codec = "bz2"
-
     def __init__(self, source: Range, failure: Failure, env: DecodeEnv) -> None:
-        super().__init__(source, env)
+        super().__init__(source, env, "bz2")
         self._end = Look(source).end
         # The level in the head of the stream may be damaged, and the highest one serves for all.
         level = source.data.read_known(failure.start, 4)[0][3:]
@@ -184,10 +185,7 @@ class _Bz2Walk(BlockWalk):
             end = 4 + -(-(mark - bit) // 8) + _MORE
             while taker.fed < end:
                 self._env.poll()
-                try:
-                    data = whole.pread(taker.fed, min(_FEED, end - taker.fed))
-                except GapError:
-                    data = b""
+                data = before_gap(whole, taker.fed, min(_FEED, end - taker.fed))
                 block.failed = bit // 8 + max(0, taker.fed - 4)
                 if not data or not taker.take(data):
                     return

@@ -24,10 +24,10 @@ from functools import partial
 
 from pparse.budget import MemoryBudget
 from pparse.compressed.inflated import DecodeEnv, InflatedData
+from pparse.compressed.resync import Failure, Piece
 from pparse.compressed.resync.deflate_chain import Chain, EnteredAt, EnteredData, Pace, ended_at, noter, try_chain
 from pparse.compressed.resync.deflate_inside import WINDOW, Goal, Inside
 from pparse.compressed.resync.deflate_source import Candidates, DeflateSource, missed_end, real_end, zeros_at_end
-from pparse.compressed.resync.pieces import Failure, Piece
 from pparse.data.range_status import SuspectRange
 from pparse.data.spliced import HiddenData
 from pparse.errors import TRAILER_FAULTS, EndOfDataError, Fault, GapError, LimitError, MalformedError, PparseError
@@ -293,14 +293,7 @@ class _DeflateWalk:
                     reason = f"bytes follow the {self._codec} stream"
                     piece.error = MalformedError(reason, offset=at, fault=Fault.TRAILING)
                 return here if self._codec == "gzip" else _Position(end, None)
-            inner = InflatedData(
-                self._data.range(at, end),
-                "gzip",
-                budget=self._env.budget,
-                limits=self._env.limits,
-                concatenated=True,
-                name=self._data.name,
-            )
+            inner = self._env.inflate(self._data.range(at, end), "gzip", concatenated=True)
             inner.finish()
             error = inner.error
             failed_at = end if error is None or error.offset is None else error.offset
@@ -539,22 +532,14 @@ class _DeflateWalk:
 
     def _make_piece(self, found: _Reentry, here: _Position) -> tuple[Piece, int | None]:
         """Return the piece that begins at ``found``, and where the next member begins in the output."""
-        from pparse.codecs.deflate_entry import entry_stream
+        from pparse.codecs.deflate_entry import EntryDecompressor
 
         trial, tail, entry = found.trial, found.tail, found.entry
         start = found.bit // 8
-        inner = (
-            None
-            if not trial.length and trial.ended
-            else InflatedData(
-                self._data.range(start, self._end),
-                "deflate",
-                budget=self._env.budget,
-                limits=self._env.limits,
-                name=self._data.name,
-                entered=partial(entry_stream, found.bit % 8, entry.window, entry.unknown, entry.holes),
-            )
-        )
+        inner = None
+        if trial.length or not trial.ended:
+            entered = partial(EntryDecompressor, found.bit % 8, entry.window, entry.unknown, entry.holes)
+            inner = self._env.inflate(self._data.range(start, self._end), "deflate", entered=entered)
         data = EnteredData(inner, self._data.name, trial.length, trial.edges, tail)
         size = data.size or 0
         if found.weak:

@@ -7,8 +7,8 @@ from array import array
 from functools import partial
 from zlib import crc32
 
-from pparse.codecs.output_cache import reread
-from pparse.compressed.resync.pieces import BEFORE_DAMAGE
+from pparse.compressed.kept import reread
+from pparse.compressed.resync import BEFORE_DAMAGE
 from pparse.data.base import Access, Data, GapTable
 from pparse.data.range_status import SuspectRange
 from pparse.errors import EndOfDataError, GapError, MalformedError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pparse.budget import Charge
     from pparse.codecs.deflate_entry import DeflateEntry, EntryDecompressor
     from pparse.compressed.inflated import DecodeEnv, InflatedData
-    from pparse.compressed.resync.pieces import Piece
+    from pparse.compressed.resync import Piece
     from pparse.data.reader import Range
     from pparse.errors import PparseError
 
@@ -113,11 +113,11 @@ def ended_at(end: int) -> Trial:
 
 def try_chain(source: Range, phase: int, entry: EnteredAt, env: DecodeEnv) -> Trial:
     """Decode from bit ``phase`` of the first byte of ``source`` on, as far as that goes."""
-    from pparse.codecs.deflate_entry import entry_stream
+    from pparse.codecs.deflate_entry import EntryDecompressor
 
     trial, data, at = Trial(), source.data, source.start
     feed = 2 * KIB  # most trials are short
-    stream = entry_stream(
+    stream = EntryDecompressor(
         phase,
         entry.window,
         entry.unknown,

@@ -19,10 +19,12 @@ Where neither does, the block's end is left alone. A *stored* block has its leng
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from math import sqrt
 
+from pparse.compressed.kept import before_gap
 from pparse.compressed.resync.deflate_chain import EnteredAt, TailBytes, join_edges, output_before
-from pparse.errors import GapError, LimitError
+from pparse.errors import LimitError
 from pparse.kernels import deflate_tokens
 from pparse.kernels.deflate_blocks import find_blocks
 from pparse.kernels.deflate_tokens import FIXED, LONGEST, STORED, read_head, walk
@@ -355,10 +357,7 @@ class Inside:
 
     def _read(self, start: int, end: int) -> bytes:
         """Return what is known from ``start`` on, up to a gap or ``end``."""
-        try:
-            return self._data.pread(start, end - start) if start < end else b""
-        except GapError:
-            return b""
+        return before_gap(self._data, start, end - start) if start < end else b""
 
     def _charge(self, size: int) -> Charge:
         """Charge a tail of ``size`` bytes, and the window that comes with it; they stay, so they must be small."""
@@ -520,11 +519,7 @@ class Ways:
 
     def own(self) -> array[int]:
         """Return the certain tokens of the block itself."""
-        bits, low, high = self.main.bits, 0, len(self.main.bits)
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (middle + 1, high) if bits[middle] < self._first else (low, middle)
-        return self.main.tokens[low:]
+        return self.main.tokens[bisect_left(self.main.bits, self._first) :]
 
     def certain(self) -> array[int]:
         """Return all certain tokens, to the goal."""

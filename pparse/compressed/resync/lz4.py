@@ -16,10 +16,8 @@ from copy import copy
 from itertools import islice
 
 from pparse.codecs.lz4 import MAGIC
-from pparse.compressed.resync.blocks import LARGEST, Effort, Look, windows
-from pparse.compressed.resync.frames import FrameWalk, skip
-from pparse.compressed.resync.pieces import BEFORE_DAMAGE, CONTRADICTED
-from pparse.compressed.resync.walk import FoundBlock, Opener, spliced
+from pparse.compressed.resync import BEFORE_DAMAGE, CONTRADICTED
+from pparse.compressed.resync.blocks import LARGEST, Effort, FoundBlock, FrameWalk, Look, Opener, skip, spliced, windows
 from pparse.errors import Fault
 from pparse.kernels.lz4 import short_xxh32
 from pparse.limits import MIB
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.compressed.inflated import DecodeEnv
-    from pparse.compressed.resync.pieces import Failure, Piece
+    from pparse.compressed.resync import Failure, Piece
     from pparse.data.reader import Range
     from pparse.errors import PparseError
 
@@ -46,7 +44,7 @@ _TRAILER: Final = 8  # the end mark, and the checksum of all
 
 def pieces(source: Range, failure: Failure, env: DecodeEnv, *, codec: str, size: int | None = None) -> Iterator[Piece]:
     """Yield what can be had behind ``failure``, ending a piece at each damage; sets ``failure.suspect_from``."""
-    return _Lz4Walk(source, failure, env, _Lz4Opener(source, env)).pieces()
+    return _Lz4Walk(source, failure, env, _Lz4Opener(source, env, "lz4")).pieces()
 
 
 def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
@@ -68,15 +66,13 @@ def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
 
 def _ends_with_block(look: Look, frame: _LzFrame) -> bool:
     last = frame.body
-    for _, stop, _ in _blocks_at(look, frame, frame.body):
+    for _, stop in _blocks_at(look, frame, frame.body):
         last = stop
     return last == look.end
 
 
 class _Lz4Opener(Opener):
     """Opens blocks and frames. The tag of a block: twice its size code, plus 1 with a checksum."""
-
-    codec = "lz4"
 
     def stream(self, start: int, end: int, size: int | None, tag: int) -> Range:
         """Return a frame of one block; or a frame as it stands."""
@@ -137,7 +133,7 @@ class _Lz4Walk(FrameWalk):
     def _failed_block(self, frame: _LzFrame) -> int:
         """Return where the block begins that failed; or what follows the blocks, if none did."""
         at = frame.body
-        for start, stop, _ in _blocks_at(self._look, frame, at):
+        for start, stop in _blocks_at(self._look, frame, at):
             if self._failure.at < stop:
                 return start
             # One that came out in part is told of at its end.
@@ -184,7 +180,7 @@ class _Lz4Walk(FrameWalk):
                 end, count, _ = self._extent(again, effort)
                 if count and end is not None and self._follows(end):
                     first = islice(_blocks_at(self._look, again, place), _ENOUGH)
-                    if all(self._measured(start, stop, again).proved for start, stop, _ in first):
+                    if all(self._measured(start, stop, again).proved for start, stop in first):
                         yield place
 
     def _next_frame(self, at: int, end: int) -> int:
@@ -199,7 +195,7 @@ class _Lz4Walk(FrameWalk):
                 if count < _ENOUGH or end is None or not self._follows(end):
                     continue
                 first = islice(_blocks_at(self._look, frame, frame.body), _ENOUGH)
-                if all(self._measured(start, stop, frame).proved for start, stop, _ in first):
+                if all(self._measured(start, stop, frame).proved for start, stop in first):
                     yield from self._entered(frame, frame.body, self._failure.start_out)
                     return
         for code in (4, 5, 6, 7):
@@ -227,7 +223,7 @@ class _Lz4Walk(FrameWalk):
             failure.suspect_from, failure.why_suspect = failure.start_out, CONTRADICTED
         elif failure.error.fault is Fault.BLOCK:
             came = frame.most  # the block came out as far as it could be decoded
-            for start, stop, _ in _blocks_at(self._look, frame, failed):
+            for start, stop in _blocks_at(self._look, frame, failed):
                 if not frame.linked:
                     came = self._measured(start, stop, frame).size
                 break
@@ -235,13 +231,13 @@ class _Lz4Walk(FrameWalk):
             failure.why_suspect = BEFORE_DAMAGE
 
     def _blocks_after(self, frame: _LzFrame) -> int:
-        return sum(1 for at, _, _ in _blocks_at(self._look, frame, frame.body) if at > self._failure.at)
+        return sum(1 for at, _ in _blocks_at(self._look, frame, frame.body) if at > self._failure.at)
 
     def _extent(self, frame: _LzFrame, effort: Effort | None = None) -> tuple[int | None, int, int]:
         """Walk the blocks; return where the frame ends (None: it does not), their number, where the last one begins."""
         at = last = frame.body
         count = 0
-        for start, stop, _ in _blocks_at(self._look, frame, at):
+        for start, stop in _blocks_at(self._look, frame, at):
             at, last = stop, start
             count += 1
             if effort is not None:
@@ -275,7 +271,7 @@ class _Lz4Walk(FrameWalk):
         follows: bool = False,
     ) -> Iterator[FoundBlock]:
         """Yield the blocks of ``frame`` behind a place; with ``base``, all are full, and the frame begins there."""
-        for number, (at, stop, _) in enumerate(_blocks_at(self._look, frame, frame.body)):
+        for number, (at, stop) in enumerate(_blocks_at(self._look, frame, frame.body)):
             self._env.poll()
             if at > behind:
                 found = self._measured(at, stop, frame)
@@ -323,8 +319,8 @@ class _Lz4Walk(FrameWalk):
         return last - at >= _LONG or (end is not None and self._follows(end))
 
 
-def _blocks_at(look: Look, frame: _LzFrame, at: int) -> Iterator[tuple[int, int, bool]]:
-    """Yield the blocks from ``at`` on: start, end, whether stored; up to the end mark, or what cannot be a block."""
+def _blocks_at(look: Look, frame: _LzFrame, at: int) -> Iterator[tuple[int, int]]:
+    """Yield the blocks from ``at`` on: start and end; up to the end mark, or what cannot be a block."""
     while True:
         word = look.number(at, 4)
         if not word or (word & 0x7FFFFFFF) > frame.most:
@@ -332,7 +328,7 @@ def _blocks_at(look: Look, frame: _LzFrame, at: int) -> Iterator[tuple[int, int,
         end = at + 4 + (word & 0x7FFFFFFF) + frame.checksum
         if end > look.end:
             return
-        yield at, end, word >> 31 == 1
+        yield at, end
         at = end
 
 

@@ -11,11 +11,10 @@ is cut into blocks of at most 128 KiB); else its content is in doubt.
 
 from __future__ import annotations
 
+from pparse.codecs.frames import SKIPPABLE
 from pparse.codecs.zstd import MAGIC, parse_frame
-from pparse.compressed.resync.blocks import CUT, LARGEST, Look
-from pparse.compressed.resync.frames import SKIPPABLE, FrameWalk, skip
-from pparse.compressed.resync.pieces import CONTRADICTED
-from pparse.compressed.resync.walk import FoundBlock, Opener
+from pparse.compressed.resync import CONTRADICTED, as_it_is
+from pparse.compressed.resync.blocks import CUT, LARGEST, FoundBlock, FrameWalk, Look, Opener, skip
 from pparse.errors import Fault, MalformedError, UnsupportedError
 from pparse.limits import KIB
 
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.compressed.inflated import DecodeEnv
+    from pparse.compressed.resync import Failure, Piece
     from pparse.compressed.resync.blocks import Effort
-    from pparse.compressed.resync.pieces import Failure, Piece
     from pparse.data.reader import Range
 
 _BLOCK: Final = 128 * KIB
@@ -41,14 +40,10 @@ _TABLE_END: Final = b"\xb1\xea\x92\x8f"
 
 def pieces(source: Range, failure: Failure, env: DecodeEnv, *, codec: str, size: int | None = None) -> Iterator[Piece]:
     """Yield what can be had behind ``failure``, ending a piece at each damage; sets ``failure.suspect_from``."""
-    return _ZstdWalk(source, failure, env, _ZstdOpener(source, env)).pieces()
+    return _ZstdWalk(source, failure, env, Opener(source, env, "zstd", concatenated=True)).pieces()
 
 
-class _ZstdOpener(Opener):
-    """Opens frames."""
-
-    codec = "zstd"
-    concatenated = True
+judge_cut = as_it_is
 
 
 class _ZstdWalk(FrameWalk):
