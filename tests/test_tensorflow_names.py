@@ -10,7 +10,7 @@ from pparse.kernels.varint import encode_varint
 from pparse.protos import message_class
 from pparse.viewers.tensor_proto import viewer as tensorflow
 from pparse.viewers.tensorflow import constants as tensorflow_constants
-from pparse.viewers.tensorflow.names import Sought
+from pparse.viewers.tensorflow.constants import Sought
 from tests.rows import rows
 
 GRAPH = message_class("tensorflow.GraphDef")

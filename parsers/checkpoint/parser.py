@@ -74,7 +74,7 @@ class CheckpointParser(ProtobufParser):
 
     name = "tf-checkpoint"
     description = "TensorFlow checkpoint (its index, or a whole one of version 1)"
-    viewer = "pparse.viewers.checkpoint.choice:viewer_of_version"
+    viewer = "pparse.viewers.checkpoint.viewer:viewer_of_version"
     extensions: ClassVar[tuple[str, ...]] = (".index", ".ckpt")
     signatures = signatures(b"\0\0")
     is_generic = False

@@ -23,8 +23,7 @@ from pparse.parsers.protobuf.message import Message, Problem
 from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.tensors.tensor import Span
 from pparse.tensors.viewer import Viewer
-from pparse.viewers.checkpoint.entry import BundleEntry, read_listed
-from pparse.viewers.checkpoint.ordered_code import name_in, name_prefix, prefix_in, slice_rest
+from pparse.viewers.checkpoint.entry import BundleEntry, name_in, name_prefix, prefix_in, read_listed, slice_rest
 from pparse.viewers.checkpoint.parts import Part, PartsData, box_of, covers, refusal
 from pparse.viewers.checkpoint.viewer import bytes_of, text_of
 from pparse.viewers.tensor_proto.maker import has_too_many
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from pparse.parsers.checkpoint.parser import CheckpointParser
     from pparse.parsers.checkpoint.table import SortedTable
     from pparse.tensors.tensor import Tensor
-    from pparse.viewers.tensor_proto.tensor import ProtoTensor
+    from pparse.viewers.tensor_proto.maker import ProtoTensor
 
 _META, _DATA = 1, 2  # fields of a SavedTensorSlices
 _TENSOR, _VERSIONS = 1, 2  # of its SavedTensorSliceMeta

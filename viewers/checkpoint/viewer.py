@@ -18,11 +18,9 @@ from pparse.tensors.status import status_by_place
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.tree.result import near_misses
-from pparse.viewers.checkpoint.checksums import CONTRADICTED, Follower, crc_of
-from pparse.viewers.checkpoint.data_files import MAX_SHARDS, DataFiles
-from pparse.viewers.checkpoint.entry import BundleEntry, read_entry
+from pparse.viewers.checkpoint.data_files import CONTRADICTED, MAX_SHARDS, DataFiles, Follower, crc_of
+from pparse.viewers.checkpoint.entry import BundleEntry, name_in, name_prefix, read_entry, slice_rest
 from pparse.viewers.checkpoint.object_graph import GRAPH, VALUE, VariableNames, cost_of, full_names, shown, slot_of
-from pparse.viewers.checkpoint.ordered_code import name_in, name_prefix, slice_rest
 from pparse.viewers.checkpoint.parts import Part, PartsData, box_of, covers, refusal, rows_before_cut
 from pparse.viewers.checkpoint.strings import StringTensor
 from pparse.viewers.tensorflow.element_types import TEXT_TYPES, dtype_of
@@ -587,3 +585,17 @@ def _value(node: Any, key: str) -> Any:
         return found.load() if found is not None else None
     except (MalformedError, EndOfDataError, GapError):
         return None
+
+
+# -- Which viewer shows a checkpoint: that of its version --------------------------------------------------------------
+
+
+def viewer_of_version(extraction: Extraction) -> Viewer:
+    """Return the viewer of a checkpoint of version 1 or 2."""
+    parser: Any = extraction.parse().parser
+    if parser.version == 1:
+        from pparse.viewers.checkpoint.version1 import Version1Viewer
+
+        return Version1Viewer(extraction)
+
+    return CheckpointViewer(extraction)

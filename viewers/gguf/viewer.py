@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.document.extraction import Extraction
-    from pparse.parsers.gguf.parser import GgufParser
-    from pparse.parsers.gguf.places import TensorPlace
+    from pparse.parsers.gguf.parser import GgufParser, TensorPlace
     from pparse.tensors.extent import Extent
     from pparse.tensors.viewer import Viewer
     from pparse.tree.node import Node

@@ -29,8 +29,7 @@ from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Message, Problem, 
 from pparse.parsers.protobuf.window import Window
 from pparse.tree.entry import SCALAR
 from pparse.tree.key_table import KeyTable, key_hash
-from pparse.viewers.onnx.nodes import BODIES, BODY, SPARSE, SPARSES, TENSOR, TENSORS, Attribute, read_node
-from pparse.viewers.onnx.rows import text_of
+from pparse.viewers.onnx.rows import BODIES, BODY, SPARSE, SPARSES, TENSOR, TENSORS, Attribute, read_node, text_of
 from pparse.viewers.onnx.tensors import NAME, TensorHead, read_head
 from pparse.viewers.tensor_proto.viewer import kids_of
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pparse.parsers.protobuf.entries import ValueEntries
     from pparse.protobuf.schema import Schema
     from pparse.viewers.onnx.element_types import ElementType
-    from pparse.viewers.tensor_proto.tensor import ProtoTensor
+    from pparse.viewers.tensor_proto.maker import ProtoTensor
 
 DIMS, DATA_TYPE, SEGMENT, NAME, RAW_DATA, EXTERNAL_DATA, DATA_LOCATION = 1, 2, 3, 8, 9, 13, 14
 EXTERNAL: Final = 1

@@ -12,13 +12,12 @@ from itertools import chain
 from pparse.document.opening import Resume
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError, SourceError
 from pparse.findings import Finding, Severity, Status
-from pparse.parsers.checkpoint.folder import INDEX_OF_VARIABLES
+from pparse.parsers.checkpoint.beside import INDEX_OF_VARIABLES
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.tensors.extent import Extent
 from pparse.viewers.checkpoint.viewer import CheckpointViewer
 from pparse.viewers.tensorflow.folder_files import FINGERPRINT, KERAS, fingerprint_of, folder_facts
-from pparse.viewers.tensorflow.lost_variables import LostVariables
-from pparse.viewers.tensorflow.object_paths import names_by_key, variables_by_key
+from pparse.viewers.tensorflow.lost_variables import LostVariables, names_by_key, variables_by_key
 from pparse.viewers.tensorflow.viewer import TensorflowViewer
 
 TYPE_CHECKING = False
@@ -254,7 +253,7 @@ class SavedModelViewer(TensorflowViewer):
 
     def compare_fingerprint(self) -> None:
         """Compare message and index with the fingerprint of the folder, once."""
-        from pparse.viewers.tensorflow.fingerprint import contradictions
+        from pparse.viewers.tensorflow.folder_files import contradictions
 
         if not self._compared:
             self._compared = True

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pparse.protobuf.schema import Schema
     from pparse.tensors.dtype import DType
     from pparse.tensors.tensor import Span
-    from pparse.viewers.tensor_proto.tensor import ProtoTensor
+    from pparse.viewers.tensor_proto.maker import ProtoTensor
 
 _SMALL: Final = 16 << 10
 _MAX_RANK: Final = 254

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pparse.errors import EndOfDataError, PathError, SourceError
 from pparse.findings import Finding, Status
-from pparse.parsers.checkpoint.folder import INDEX_OF_VARIABLES
+from pparse.parsers.checkpoint.beside import INDEX_OF_VARIABLES
 from pparse.parsers.cpb.parser import CHUNKS
 from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.viewers.tensor_proto.viewer import ProtoViewer, kids_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.graphs.graph import Graph
     from pparse.tree.node import Node
-    from pparse.viewers.tensorflow.functions import ConcreteFunction
+    from pparse.viewers.tensorflow.interface import ConcreteFunction
     from pparse.viewers.tensorflow.meta import Asset, Signature
 
 
@@ -110,7 +110,7 @@ class TensorflowViewer(ProtoViewer):
     @property
     def functions(self) -> Mapping[str, list[ConcreteFunction]]:
         """The functions that a program may call, by name, with the ways to call each; of several meta graphs, all."""
-        from pparse.viewers.tensorflow.functions import functions_of
+        from pparse.viewers.tensorflow.interface import functions_of
 
         found: dict[str, list[ConcreteFunction]] = {}
         for graph in self.meta_graphs():
