@@ -11,7 +11,7 @@ from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.tensors.extent import Extent
 from pparse.tensors.status import last_written, unwritten_in
 from pparse.tensors.viewer import Viewer
-from pparse.tree.entry import SCALAR
+from pparse.tree.entry import LIST, SCALAR
 from pparse.tree.key_table import meant_by_name, name_of_repeated
 from pparse.tree.result import near_misses
 
@@ -263,3 +263,31 @@ class ProtoViewer(Viewer):
 def kids_of(node: Node | None) -> Iterator[Node]:
     """Yield the children of a node; none if there is no node, or it is damaged and not a container."""
     return node.children() if node is not None and node.shape != SCALAR else iter(())
+
+
+def node_at(node: Node | None, *keys: str | int) -> Node | None:
+    """Return the node at keys below another, numbers being positions in a list; None if there is none."""
+    for key in keys:
+        if node is None:
+            return None
+        if isinstance(key, int) and node.shape == LIST:
+            node = node.child(key) if key < len(node) else None
+        else:
+            node = node.find(key)
+    return node
+
+
+def value_at(node: Node | None, *keys: str | int, default: Any = None) -> Any:
+    """Return the scalar at keys below a node; ``default`` if it does not exist or cannot be read."""
+    try:
+        found = node_at(node, *keys)
+        return default if found is None else found.load()
+    except PASSING_OR_LIMIT:
+        raise
+    except PparseError:
+        return default
+
+
+def text_at(node: Node | None, *keys: str | int) -> str:
+    """Return the text at keys below a node; empty if it is not set, or cannot be read."""
+    return str(value_at(node, *keys, default=""))

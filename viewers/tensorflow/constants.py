@@ -24,7 +24,7 @@ from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.parsers.protobuf.window import Window
 from pparse.tree.entry import SCALAR
 from pparse.tree.key_table import KeyTable
-from pparse.viewers.tensor_proto.viewer import kids_of
+from pparse.viewers.tensor_proto.viewer import kids_of, node_at, value_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -419,8 +419,7 @@ def count_of(node: Node | None) -> int:
 def _bases_of(node: Node, path: str) -> Iterator[Base]:
     kind = node.kind
     if kind == SAVED_MODEL:
-        graphs = node.find("meta_graphs")
-        for graph in kids_of(graphs):
+        for graph in kids_of(node.find("meta_graphs")):
             yield from _bases_of(graph, graph.path)
     elif kind == META_GRAPH:
         inner = node.find("graph_def")
@@ -436,8 +435,7 @@ def _bases_of(node: Node, path: str) -> Iterator[Base]:
 
 def functions_of(graph: Node) -> Node | None:
     """Return the list of the functions of a graph."""
-    library = graph.find("library")
-    return library.find("function") if library is not None else None
+    return node_at(graph, "library", "function")
 
 
 def _nodes_of(node: Node, functions: Node | None, kind: str, inner: int) -> tuple[Node | None, str]:
@@ -454,14 +452,8 @@ def _nodes_of(node: Node, functions: Node | None, kind: str, inner: int) -> tupl
 
 def function_name(function: Node) -> str:
     """Return the name of a FunctionDef; ``[3]`` if it cannot be read."""
-    try:
-        signature = function.find("signature")
-        name = signature.find("name") if signature is not None else None
-        return str(name.load()) if name is not None else f"[{function.ordinal}]"
-    except PASSING_OR_LIMIT:
-        raise
-    except PparseError:
-        return f"[{function.ordinal}]"
+    name = value_at(function, "signature", "name")
+    return f"[{function.ordinal}]" if name is None else str(name)
 
 
 def _lacks(data: Data, low: int, high: int, letters: Sequence[bytes]) -> bool:

@@ -14,7 +14,7 @@ from pparse.errors import (
     UnsupportedError,
 )
 from pparse.findings import Finding, Severity, Status
-from pparse.viewers.tensorflow.meta import value_at
+from pparse.viewers.tensor_proto.viewer import value_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from itertools import islice
 from pparse.display.text import shape_words
 from pparse.errors import PparseError
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
-from pparse.viewers.tensor_proto.viewer import kids_of
-from pparse.viewers.tensorflow.meta import signature_of, value_at
+from pparse.viewers.tensor_proto.viewer import kids_of, node_at, text_at, value_at
+from pparse.viewers.tensorflow.meta import signature_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class ConcreteFunction:
 def functions_of(meta_graph: Node) -> Iterator[tuple[str, list[ConcreteFunction]]]:
     """Yield the functions of a MetaGraphDef by name, each with the ways to call it, in the order of names."""
     graph = meta_graph.find("object_graph_def")
-    nodes = graph.find("nodes") if graph is not None else None
+    nodes = node_at(graph, "nodes")
     root = next(kids_of(nodes), None)
     if graph is None or nodes is None or root is None:
         return
@@ -203,7 +203,7 @@ def functions_of(meta_graph: Node) -> Iterator[tuple[str, list[ConcreteFunction]
     for child in islice(kids_of(root.find("children")), _MOST):
         number = value_at(child, "node_id", default=0)
         if isinstance(number, int) and 0 < number < count:
-            found.append((str(value_at(child, "local_name", default="")), nodes.child(number)))
+            found.append((text_at(child, "local_name"), nodes.child(number)))
     room = _MOST_ARGUMENTS
     for name, node in sorted(found, key=lambda pair: pair[0]):
         concrete = []
@@ -301,8 +301,7 @@ def signatures_of(graph: Node) -> Iterator[Signature]:
 
 def tags_of(graph: Node) -> list[str]:
     """Return the tags of a meta graph."""
-    info = graph.find("meta_info_def")
-    return [str(value_at(kid, default="")) for kid in kids_of(info.find("tags") if info is not None else None)]
+    return [text_at(kid) for kid in kids_of(node_at(graph, "meta_info_def", "tags"))]
 
 
 def _sides(signature: Signature) -> Iterator[tuple[str, str]]:

@@ -11,9 +11,9 @@ from pparse.tensors.extent import Extent
 from pparse.tensors.tensor import Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.viewers.checkpoint.object_graph import SLOT, VALUE
-from pparse.viewers.tensor_proto.viewer import kids_of
+from pparse.viewers.tensor_proto.viewer import kids_of, node_at, value_at
 from pparse.viewers.tensorflow.element_types import dtype_of
-from pparse.viewers.tensorflow.meta import shape_of, value_at
+from pparse.viewers.tensorflow.meta import shape_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -122,8 +122,7 @@ def variables_by_key(meta_graph: Node, charge: Charge) -> dict[str, Node]:
 
     Raises `LimitError` if ``charge`` has no room for the paths: of a chain of objects, each has all those before in it.
     """
-    graph = meta_graph.find("object_graph_def")
-    objects = list(islice(kids_of(graph.find("nodes") if graph is not None else None), _MOST))
+    objects = list(islice(kids_of(node_at(meta_graph, "object_graph_def", "nodes")), _MOST))
     paths = {0: ""} if objects else {}
     waiting = deque(paths)
     variables: dict[int, Node] = {}
