@@ -18,7 +18,6 @@ from pparse.data.spliced import DerivedData
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import PADDING, read_length, read_tag, skip_payload
-from pparse.parsers.protobuf.index import OverlayField
 from pparse.parsers.protobuf.message import Message, Problem
 from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.tensors.tensor import Span
@@ -84,10 +83,7 @@ class SliceMaker(TensorflowMaker):
         stored = self.names.get(number, f"DT_{number}")
         if number in TEXT_TYPES:
             made = self._text(name, message, shape, stored, None)
-            listed = sum(
-                item[1].count for item in message.fields.get(STRING_FIELD, ()) if not isinstance(item, OverlayField)
-            )
-            self._judge_count(made, listed)
+            self._judge_count(made, self.text_places(message, STRING_FIELD)[1])
             return made
         known = element_type(number)
         if known is None:

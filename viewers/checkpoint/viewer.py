@@ -23,6 +23,7 @@ from pparse.viewers.checkpoint.entry import BundleEntry, name_in, name_prefix, r
 from pparse.viewers.checkpoint.object_graph import GRAPH, VALUE, VariableNames, cost_of, full_names, shown, slot_of
 from pparse.viewers.checkpoint.parts import Part, PartsData, box_of, covers, refusal, rows_before_cut
 from pparse.viewers.checkpoint.strings import StringTensor
+from pparse.viewers.tensor_proto.viewer import value_at
 from pparse.viewers.tensorflow.element_types import TEXT_TYPES, dtype_of
 
 TYPE_CHECKING = False
@@ -83,7 +84,7 @@ class CheckpointViewer(Viewer):
             self._header = 0, False
             found = self.root.find("")
             if found is not None:
-                shards, order = (_value(found, key) for key in ("num_shards", "endianness"))
+                shards, order = (value_at(found, key) for key in ("num_shards", "endianness"))
                 count = shards if isinstance(shards, int) and 0 < shards <= MAX_SHARDS else 0
                 self._header = count, order in (1, "BIG")
             else:
@@ -421,8 +422,7 @@ class CheckpointViewer(Viewer):
         found: dict[str, Any] = {}
         if header is not None:
             found = {"num_shards": count, "endianness": "big" if big else "little"}
-        version = header.find("version") if header is not None else None
-        producer = _value(version, "producer") if version is not None else None
+        producer = value_at(header, "version", "producer")
         if producer is not None:
             found["producer"] = producer
         slots: dict[str, int] = {}
@@ -576,15 +576,6 @@ def _agrees(tensor: StringTensor) -> bool | None:
         return tensor.verify()
     except MalformedError:
         return False
-
-
-def _value(node: Any, key: str) -> Any:
-    """Return the scalar at ``key`` of a node; None if it is not set, or cannot be read."""
-    try:
-        found = node.find(key)
-        return found.load() if found is not None else None
-    except (MalformedError, EndOfDataError, GapError):
-        return None
 
 
 # -- Which viewer shows a checkpoint: that of its version --------------------------------------------------------------

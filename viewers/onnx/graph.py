@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import islice
 
-from pparse.errors import PparseError, UnsupportedError
+from pparse.errors import UnsupportedError
 from pparse.findings import Status
 from pparse.graphs.source import GraphSource, Value
 from pparse.parsers.protobuf.lists import ListIndex
-from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.tree.key_table import KeyTable, key_hash
 from pparse.viewers.onnx.element_types import type_name
-from pparse.viewers.onnx.rows import initializer_names, read_row, rows_of, text_of, value_names
-from pparse.viewers.tensor_proto.viewer import kids_of
+from pparse.viewers.onnx.rows import initializer_names, read_row, rows_of, value_names
+from pparse.viewers.tensor_proto.viewer import kids_of, text_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ class OnnxGraph(GraphSource):
 
     def attributes(self, ordinal: int) -> dict[str, Node]:
         """Return the AttributeProtos of a node by name."""
-        return {text_of(kid, "name"): kid for kid in kids_of(self.node(ordinal).find("attribute"))}
+        return {text_at(kid, "name"): kid for kid in kids_of(self.node(ordinal).find("attribute"))}
 
     # -- values ------------------------------------------------------------------------------------------------------
 
@@ -115,10 +114,8 @@ class OnnxGraph(GraphSource):
         return {name: name for name in self._names("output")}
 
     def _names(self, key: str) -> list[str]:
-        found = self.root.find(key)
-        if self._is_function:  # a list of texts
-            return [_loaded(kid) for kid in kids_of(found)]
-        return [text_of(kid, "name") for kid in kids_of(found)]
+        keys = () if self._is_function else ("name",)  # those of a function are a list of texts
+        return [text_at(kid, *keys) for kid in kids_of(self.root.find(key))]
 
     def producer(self, text: str) -> str | None:
         """Return the name of the value; None if it is omitted."""
@@ -147,7 +144,7 @@ class OnnxGraph(GraphSource):
                 count = len(kids) if kids is not None else 0
                 if kids is not None and number < count:
                     kid = kids.child(number)
-                    if text_of(kid, "name") == name:
+                    if text_at(kid, "name") == name:
                         return kid
                     break
                 number -= count
@@ -267,15 +264,6 @@ class OnnxBodies(Mapping[str, OnnxGraph]):
         return OnnxGraph(self._places, self._places.parser.result.root.at(path), name, outer)
 
 
-def _loaded(node: Node) -> str:
-    try:
-        return str(node.load())
-    except PASSING_OR_LIMIT:
-        raise
-    except PparseError:
-        return ""
-
-
 def _type_of(node: Node | None) -> tuple[str, tuple[int | str | None, ...] | None]:
     """Return the element type of a TypeProto in words, and its shape; None: the rank is unknown."""
     words = ""
@@ -296,7 +284,7 @@ def _type_of(node: Node | None) -> tuple[str, tuple[int | str | None, ...] | Non
             words += f"map from {type_name(int(number.load()) if number is not None else 0)} to "
             node = kind.find("value_type")
         elif key == "opaque_type":
-            return f"{words}opaque {text_of(kind, 'name')}", None
+            return f"{words}opaque {text_at(kind, 'name')}", None
         else:
             words += f"{key.removesuffix('_type')} of "
             node = kind.find("elem_type")

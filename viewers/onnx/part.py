@@ -14,9 +14,8 @@ from pparse.parsers.protobuf.lists import ListIndex, Run
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Message
 from pparse.tree.entry import SCALAR
 from pparse.viewers.onnx.element_types import ELEMENT_TYPES, type_name
-from pparse.viewers.onnx.rows import text_of
 from pparse.viewers.onnx.tensors import DATA_LOCATION, DATA_TYPE, DIMS, EXTERNAL, NAME, PAYLOAD, RAW_DATA, numbers
-from pparse.viewers.tensor_proto.viewer import kids_of
+from pparse.viewers.tensor_proto.viewer import kids_of, text_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ class _ModelPart:
         """Yield the fields of the graph: ranges of the source as long as possible, and bytes of our own."""
         root, marks = self._graph.root, self._marks
         for name in ("name", "doc_string"):
-            text = text_of(root, name)
+            text = text_at(root, name)
             if text:
                 yield field_of(_GRAPH_NAME if name == "name" else _DOC, text.encode())
         yield from joined(found for number, found in wires(root.find("node")) if marks is None or marks[number])
@@ -200,7 +199,7 @@ def wires(elements: Node | None) -> Iterator[tuple[int, Range]]:
 def _named(elements: Node | None) -> Iterator[tuple[str, Range]]:
     """Yield the name of each message of a list, with its bytes, tag and length included."""
     for kid, (_, found) in zip(kids_of(elements), wires(elements), strict=False):
-        yield text_of(kid, "name"), found
+        yield text_at(kid, "name"), found
 
 
 def joined(ranges: Iterable[Range]) -> Iterator[Range]:

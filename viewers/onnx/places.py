@@ -29,9 +29,9 @@ from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Message, Problem, 
 from pparse.parsers.protobuf.window import Window
 from pparse.tree.entry import SCALAR
 from pparse.tree.key_table import KeyTable, key_hash
-from pparse.viewers.onnx.rows import BODIES, BODY, SPARSE, SPARSES, TENSOR, TENSORS, Attribute, read_node, text_of
+from pparse.viewers.onnx.rows import BODIES, BODY, SPARSE, SPARSES, TENSOR, TENSORS, Attribute, read_node
 from pparse.viewers.onnx.tensors import NAME, TensorHead, read_head
-from pparse.viewers.tensor_proto.viewer import kids_of
+from pparse.viewers.tensor_proto.viewer import kids_of, text_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -331,37 +331,32 @@ class OnnxPlaces:
             label, found, window = self._by_messages(elements.path, ordinal, pieces, window)
         label = label or f"[{ordinal}]"
         for item in found:
-            yield from self._of_attribute(scope, elements, ordinal, label, item, window)
+            name = scope.prefix + (item.output if item.output is not None else f"{label}.{item.name}")
+            path = f"{elements.path}[{ordinal}].attribute[{item.at}]"
+            yield from self._of_attribute(name, path, elements, item, window)
 
     def _of_attribute(
-        self, scope: GraphScope, elements: Node, ordinal: int, label: str, item: Attribute, window: Window | None
+        self, name: str, path: str, elements: Node, item: Attribute, window: Window | None
     ) -> Iterator[OnnxPlace | GraphScope]:
-        name = scope.prefix + (item.output if item.output is not None else f"{label}.{item.name}")
+        """Yield what an attribute called ``name`` holds; ``path`` is its own, ``elements`` the list that it is in."""
         if item.number is not None:
             name = f"{name}[{item.number}]"
         if item.kind in (TENSOR, TENSORS):
-            yield OnnxPlace(name, item.problem or item.pieces, window)
+            yield OnnxPlace(name, item.pieces, window)
         elif item.kind in (SPARSE, SPARSES):
             yield from self._sparse(name, item.pieces, window)
         else:
             key = "g" if item.kind == BODY else f"graphs[{item.number}]"
-            yield GraphScope(f"{elements.path}[{ordinal}].attribute[{item.at}].{key}", f"{name}/", elements)
+            yield GraphScope(f"{path}.{key}", f"{name}/", elements)
 
     def _of_default(
         self, scope: GraphScope, elements: Node, ordinal: int, pieces: Sequence[Piece]
     ) -> Iterator[OnnxPlace | GraphScope]:
         """Yield what the default value of an attribute of a function holds."""
         attribute = Message(self.make, pieces, self.attribute_type)
-        label = scope.prefix.removesuffix("/")
+        label, path = scope.prefix.removesuffix("/"), f"{elements.path}[{ordinal}]"
         for item in self._held_by(attribute, ordinal):
-            name = f"{label}.{item.name}" + (f"[{item.number}]" if item.number is not None else "")
-            if item.kind in (TENSOR, TENSORS):
-                yield OnnxPlace(name, item.pieces, attribute.near)
-            elif item.kind in (SPARSE, SPARSES):
-                yield from self._sparse(name, item.pieces, attribute.near)
-            else:
-                key = "g" if item.kind == BODY else f"graphs[{item.number}]"
-                yield GraphScope(f"{elements.path}[{ordinal}].{key}", f"{name}/", elements)
+            yield from self._of_attribute(f"{label}.{item.name}", path, elements, item, attribute.near)
 
     def _held_by(self, attribute: Message, at: int) -> Iterator[Attribute]:
         """Yield the tensors and bodies of attribute number ``at`` of a node."""
@@ -369,14 +364,10 @@ class OnnxPlaces:
         for kind in (TENSOR, BODY, SPARSE):
             inner = attribute.pieces(kind)
             if inner is not None:
-                found = Attribute(kind, name, at, None, 0, 0)
-                found.pieces = inner
-                yield found
+                yield Attribute(kind, name, at, None, pieces=inner)
         for kind in (TENSORS, BODIES, SPARSES):
             for number, inner in enumerate(attribute.elements(kind)):
-                found = Attribute(kind, name, at, number, 0, 0)
-                found.pieces = inner
-                yield found
+                yield Attribute(kind, name, at, number, pieces=inner)
 
     def _by_messages(
         self, path: str, ordinal: int, pieces: Sequence[Piece], window: Window | None
@@ -387,25 +378,24 @@ class OnnxPlaces:
         # Of thousands of them, the tree counts each when it is checked.
         if problem is not None and problem.status is Status.DAMAGED and not self.parser.result.findings.full:
             self.note(MalformedError(problem.reason, offset=problem.offset), "malformed", f"{path}[{ordinal}]")
-        names = [self._text(message, 3), *self._outputs(message)]
-        output = names[1] if len(names) > 1 else ""
+        output = self._output(message)
         constant = self._text(message, 4) == "Constant" and self._text(message, 7) in ("", "ai.onnx")
         found: list[Attribute] = []
         try:
             for at, part in enumerate(message.elements(5)):
                 attribute = Message(self.make, part, self.attribute_type, message.near)
                 for item in self._held_by(attribute, at):
-                    if constant and output and is_value(item.name, item):
+                    if constant and output and item.is_value:
                         item.output = output
                     found.append(item)
         except PASSING_OR_LIMIT:
             raise
         except PparseError as error:
             self.note(error, "malformed")
-        return names[0] or output or f"[{ordinal}]", found, message.near
+        return self._text(message, 3) or output or f"[{ordinal}]", found, message.near
 
-    def _outputs(self, message: Message) -> list[str]:
-        """Return the first output that has a name, in a list."""
+    def _output(self, message: Message) -> str:
+        """Return the first output that has a name; empty if there is none."""
         for item in message.fields.get(2, ()):
             if isinstance(item, OverlayField):
                 continue
@@ -413,8 +403,8 @@ class OnnxPlaces:
             window = message.window(part)
             for at in part.fields(2, 0, window):
                 if at.end > at.start and at.end <= part.part.end:
-                    return [window.read(at.start, min(at.end, at.start + _SMALL)).decode("utf-8", "replace")]
-        return []
+                    return window.read(at.start, min(at.end, at.start + _SMALL)).decode("utf-8", "replace")
+        return ""
 
     def tensor(self, place: OnnxPlace, name: str | None = None) -> Tensor:
         """Return the tensor at a place, under that name."""
@@ -506,13 +496,8 @@ class OnnxPlaces:
                     yield found
 
 
-def is_value(name: str, item: Attribute) -> bool:
-    """Return whether an attribute of a Constant is its value."""
-    return (name == "value" and item.kind == TENSOR) or (name == "sparse_value" and item.kind == SPARSE)
-
-
 def function_name(function: Node) -> str:
     """Return ``domain.name:overload`` of a function; ``[3]`` if its name cannot be read."""
-    domain, name, overload = (text_of(function, key) for key in ("domain", "name", "overload"))
+    domain, name, overload = (text_at(function, key) for key in ("domain", "name", "overload"))
     shown = f"{domain}.{name}" if domain and name else name or f"[{function.ordinal}]"
     return f"{shown}:{overload}" if overload else shown

@@ -9,7 +9,7 @@ from pparse.parsers.protobuf.lists import ListIndex
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Message
 from pparse.parsers.protobuf.window import Window
 from pparse.tree.entry import SCALAR
-from pparse.viewers.tensor_proto.viewer import kids_of
+from pparse.viewers.tensor_proto.viewer import kids_of, text_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from pparse.graphs.source import Row
     from pparse.parsers.protobuf.index import Piece
-    from pparse.parsers.protobuf.message import Problem
     from pparse.tree.node import Node
     from pparse.viewers.onnx.places import OnnxPlaces
 
@@ -43,9 +42,18 @@ STANDARD: Final = (b"", b"ai.onnx")
 class Attribute:
     """A tensor or a body in an attribute of a node."""
 
-    __slots__ = ("at", "end", "kind", "name", "number", "output", "pieces", "problem", "start")
+    __slots__ = ("at", "end", "kind", "name", "number", "output", "pieces", "start")
 
-    def __init__(self, kind: int, name: str, at: int, number: int | None, start: int, end: int) -> None:
+    def __init__(
+        self,
+        kind: int,
+        name: str,
+        at: int,
+        number: int | None,
+        start: int = 0,
+        end: int = 0,
+        pieces: Sequence[Piece] = (),
+    ) -> None:
         self.kind = kind
         """The field of the attribute that holds it."""
         self.name = name
@@ -60,10 +68,13 @@ class Attribute:
         """… and where it ends."""
         self.output: str | None = None
         """Of the value of a Constant, the output, whose name it has."""
-        self.pieces: Sequence[Piece] = ()
+        self.pieces = pieces
         """What it is made of."""
-        self.problem: Problem | None = None
-        """Why it cannot be read."""
+
+    @property
+    def is_value(self) -> bool:
+        """Whether it is the value, if the node is a Constant."""
+        return (self.name, self.kind) in (("value", TENSOR), ("sparse_value", SPARSE))
 
 
 def read_node(  # noqa: C901 -- hot loop: a call for each field costs a fifth
@@ -113,7 +124,7 @@ def read_node(  # noqa: C901 -- hot loop: a call for each field costs a fifth
         return None
     if op == CONSTANT and domain in STANDARD and output:
         for item in found:
-            if (item.name, item.kind) in (("value", TENSOR), ("sparse_value", SPARSE)):
+            if item.is_value:
                 item.output = output
     return name or output, found
 
@@ -292,7 +303,7 @@ def captured(places: OnnxPlaces, nodes: Node, ordinal: int) -> list[str]:
             if body is not None:
                 frame = _RowFrame()
                 stack.append(frame)
-                frame.made.update(text_of(kid, "name") for kid in kids_of(body.find("input")))
+                frame.made.update(text_at(kid, "name") for kid in kids_of(body.find("input")))
                 frame.made.update(initializer_names(places, body))
                 inner: list[int] = []
                 inner_nodes = body.find("node")
@@ -363,7 +374,7 @@ def value_names(places: OnnxPlaces, infos: Node | None) -> Iterator[str]:
             window.at(part.start)
             raw = window.read(part.start, part.end)
             name = _value_name(raw + PADDING, len(raw))
-        yield name if name is not None else text_of(infos.child(ordinal), "name")
+        yield name if name is not None else text_at(infos.child(ordinal), "name")
 
 
 def _value_name(raw: bytes, size: int) -> str | None:
@@ -381,14 +392,3 @@ def _value_name(raw: bytes, size: int) -> str | None:
     except (MalformedError, UnicodeDecodeError, IndexError):
         return None
     return name if pos == size else None
-
-
-def text_of(node: Node, key: str) -> str:
-    """Return the text at ``key`` of a node; empty if it is not set, or cannot be read."""
-    try:
-        found = node.find(key) if node.shape != SCALAR else None
-        return str(found.load()) if found is not None else ""
-    except PASSING_OR_LIMIT:
-        raise
-    except PparseError:
-        return ""

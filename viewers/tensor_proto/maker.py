@@ -13,10 +13,11 @@ from pparse.data.range_status import cut_status
 from pparse.data.reader import Range
 from pparse.errors import PASSING, GapError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
+from pparse.locking import steps
 from pparse.parsers.protobuf.index import ChunkRange, Lost, OverlayField
 from pparse.parsers.protobuf.message import Message, Problem, problem_of, problem_of_lost
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
-from pparse.viewers.tensor_proto.values import ValuesData
+from pparse.viewers.tensor_proto.values import ValuesData, texts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -317,6 +318,23 @@ class TensorMaker:
         elif message.problem is not None and message.problem.status is not Status.TRUNCATED:
             self.judge(made, message.problem, Status.DAMAGED)
         return made
+
+    def text_places(self, message: Message, number: int) -> tuple[tuple[Span, ...], int]:
+        """Return where the texts in a repeated field are, and how many there are; none of those in chunks."""
+        spans: tuple[Span, ...] = ()
+        count = 0
+        for item in message.fields.get(number, ()):
+            if not isinstance(item, OverlayField) and item[1].count:
+                scan, begin = item[0], item[1].offsets[0]
+                end = min(scan.last(number, message.window(scan)).end, scan.part.end)
+                spans += self.spans(scan.part.data.range(begin, max(begin, end)))
+                count += item[1].count
+        return spans, count
+
+    def list_texts(self, made: ProtoTensor, message: Message, number: int) -> None:
+        """Make the strings of a tensor those in a repeated field."""
+        count = made.size  # not the tensor itself, which would hold itself
+        made._listing = (lambda: steps(self.owner.lock, texts(message, number, count))), None
 
     def list_values(self, made: ProtoTensor, dtype: DType, values: NumberValues, itemsize: int, **options: Any) -> None:
         """Make the bytes of a tensor those of listed numbers, ``itemsize`` bytes each; options as for `ValuesData`."""
