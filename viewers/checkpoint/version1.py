@@ -115,8 +115,7 @@ class Version1Viewer(Viewer):
         self.parser: CheckpointParser = extraction.parse().parser  # type: ignore[assignment]
         self._schema = builtin_schema()
         self._maker = SliceMaker(extraction, self.parser.make, self._schema, self)
-        self.holes: list[tuple[int, int]] = []
-        """None is looked for: each block has a checksum."""
+        self._holes = []  # none is looked for: each block has a checksum
         # By what the keys of all slices of a tensor begin with (that of the table of contents: ""), then by the rest.
         self._places: dict[bytes, dict[bytes, tuple[Data, int, int]]] | None = None
         self._listed_at: dict[str, tuple[Data, int, int]] = {}
@@ -319,10 +318,6 @@ class Version1Viewer(Viewer):
             if tensor.finding is not None:
                 self.findings.add(tensor.finding)
                 yield tensor.finding
-
-    def unwritten(self, tensor: Tensor) -> tuple[int, int]:
-        """Return that no byte is known to lie in a hole."""
-        return 0, 0
 
     def note_damage(self) -> None:
         """Forget the extent: reading a tensor found it damaged."""

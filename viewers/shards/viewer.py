@@ -183,14 +183,6 @@ class ShardSetViewer(Viewer):
         extent.add_all(own)
         for finding in viewer.findings:
             self.findings.add(finding)
-        extent.actual = (extent.actual or 0) + (own.actual or 0)
-        if own.expected is not None and extent.expected is not None:
-            extent.expected += own.expected
-        else:
-            extent.expected = None
-        extent.at_least |= own.at_least
-        if own.document_status is not Status.COMPLETE and extent.document_status is not Status.DAMAGED:
-            extent.document_status = own.document_status
         if own.missing_bytes:
             extent.cut_files += 1
             self.findings.add(viewer.truncation(own))
@@ -364,15 +356,6 @@ class ShardSetViewer(Viewer):
     def _flawed(self) -> Iterator[tuple[int, int]]:
         """Yield nothing: each shard says of itself where its bytes are damaged."""
         yield from ()
-
-    def extent(self) -> Extent:
-        """Return how large all shards are and should be, and where they were cut."""
-        extent = self.kept_extent
-        while extent is None:
-            for _ in self.tensors():
-                pass
-            extent = self._extent  # also has what was learned meanwhile, shard by shard
-        return extent
 
     def new_extent(self) -> Extent:
         """Return an empty extent."""

@@ -9,8 +9,8 @@ from pparse.errors import PparseError
 from pparse.findings import Finding, Status
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.tensors.extent import Extent
-from pparse.tensors.status import last_written, unwritten_in
-from pparse.tensors.viewer import Viewer
+from pparse.tensors.status import last_written
+from pparse.tensors.viewer import MOST_HOLES, Viewer
 from pparse.tree.entry import LIST, SCALAR
 from pparse.tree.key_table import meant_by_name, name_of_repeated
 from pparse.tree.result import near_misses
@@ -49,7 +49,6 @@ _HOLD_UP_TO: Final = 10_000
 _HOLD_LETTERS: Final = 1 << 20
 # Nodes searched for names similar to one that does not exist.
 _NEAR: Final = 20_000
-_MAX_HOLES: Final = 10_000
 # Findings of tensors that repeat those of the document.
 _TOLD: Final = frozenset(("truncated", "missing"))
 
@@ -70,7 +69,6 @@ class ProtoViewer(Viewer):
         # Of a folder, the file in it.
         self.source: Extraction = getattr(self.parser, "member", extraction)
         self._found = 0
-        self._holes: list[tuple[int, int]] | None = None
         self._others: tuple[Data, list[tuple[int, int]]] | None = None
         self._extent_of = 0  # what was known of the chunks when it was made
 
@@ -118,43 +116,26 @@ class ProtoViewer(Viewer):
         place = meant_by_name(name, self.constants.find)
         return self.constants.tensor(place, name) if place is not None else None
 
-    def finding_of(self, tensor: Tensor) -> Finding | None:
+    def finding_of(self, tensor: Tensor) -> Finding:
         """Return the finding on a tensor that lies in a hole of the file."""
-        first, length = self.unwritten(tensor)
-        if not length:
-            return None
-        return Finding(
-            "unwritten",
-            f"{length:,} of {tensor.stored_nbytes:,} bytes were never written (a file hole): they read as zeros",
-            path=tensor.name,
-            source=self.source.name,
-            offset=first,
-            length=length,
-        )
+        found = super().finding_of(tensor)
+        found.source = self.source.name
+        return found
 
     @property
     def holes(self) -> list[tuple[int, int]]:
         """Stretches of the file that were never written, in order, at most 10,000."""
         if self._holes is None:
             source = self.source
-            self._holes = list(islice(source.data.holes(source.start, source.known_end()), _MAX_HOLES))
+            self._holes = list(islice(source.data.holes(source.start, source.known_end()), MOST_HOLES))
         return self._holes
-
-    def unwritten(self, tensor: Tensor) -> tuple[int, int]:
-        """Return ``(offset of the first, number)`` of the bytes of a tensor that lie in holes of their file."""
-        first = length = 0
-        for span in tensor.spans:
-            if span.data is not None:
-                at, count = unwritten_in(self._holes_of(span.data), span.offset, span.offset + span.length)
-                first, length = first or at, length + count
-        return first, length
 
     def _holes_of(self, data: Data) -> list[tuple[int, int]]:
         """Return the holes of the file, or of another one beside it, of which the last is kept."""
         if data is self.source.data:
             return self.holes
         if self._others is None or self._others[0] is not data:
-            self._others = data, list(islice(data.holes(0, data.size or 0), _MAX_HOLES)) if data.is_file else []
+            self._others = data, list(islice(data.holes(0, data.size or 0), MOST_HOLES)) if data.is_file else []
         return self._others[1]
 
     # -- how complete it is ------------------------------------------------------------------------------------------
@@ -182,15 +163,10 @@ class ProtoViewer(Viewer):
                 return Finding("malformed", error.reason, path=tensor.name, offset=error.offset)
         return tensor.finding
 
-    def extent(self) -> Extent:
-        """Return how large the document is and should be, and where it was cut."""
-        extent = self.kept_extent if self._extent_of == self._known else None
-        if extent is None:
-            extent = self.new_extent()
-            for tensor in self.tensors():
-                extent.add(tensor)
-            self.close_extent(extent)
-        return extent
+    @property
+    def kept_extent(self) -> Extent | None:
+        """The last extent, unless reading the document's bytes, or a tensor, told more since."""
+        return super().kept_extent if self._extent_of == self._known else None
 
     @property
     def _known(self) -> int:

@@ -132,7 +132,11 @@ class SavedModelViewer(TensorflowViewer):
                 if part is self.model:
                     tensor.name = self._free(tensor.name)
                 yield tensor
-            self._add(extent, part.close_extent(own))
+            own = part.close_extent(own)
+            extent.add_all(own)
+            extent.cut_files += own.cut_files
+            extent.missing_files += own.missing_files
+            extent.resume += own.resume
             for finding in part.findings:
                 self.findings.add(finding)
         self.close_extent(extent)
@@ -184,31 +188,9 @@ class SavedModelViewer(TensorflowViewer):
 
     # -- how complete it is --------------------------------------------------------------------------------------------
 
-    def extent(self) -> Extent:
-        """Return how large message and variables are and should be, and where they were cut."""
-        extent = self.kept_extent
-        while extent is None:
-            for _ in self.tensors():
-                pass
-            extent = self._extent
-        return extent
-
     def new_extent(self) -> Extent:
         """Return an empty extent."""
         return Extent(0, 0, self.extraction.session.stats.discoveries)
-
-    @staticmethod
-    def _add(extent: Extent, own: Extent) -> None:
-        """Add what is known of one part."""
-        extent.add_all(own)
-        extent.actual = (extent.actual or 0) + (own.actual or 0)
-        extent.expected = (extent.expected or 0) + (own.expected or 0)
-        extent.at_least |= own.at_least
-        extent.cut_files += own.cut_files
-        extent.missing_files += own.missing_files
-        extent.resume += own.resume
-        if own.document_status is not Status.COMPLETE and extent.document_status is not Status.DAMAGED:
-            extent.document_status = own.document_status
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added: without their index, the variables are missing."""
