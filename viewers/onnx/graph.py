@@ -13,11 +13,10 @@ from itertools import islice
 from pparse.errors import UnsupportedError
 from pparse.findings import Status
 from pparse.graphs.source import GraphSource, Value
-from pparse.parsers.protobuf.lists import ListIndex
 from pparse.tree.key_table import KeyTable, key_hash
 from pparse.viewers.onnx.element_types import type_name
 from pparse.viewers.onnx.rows import initializer_names, read_row, rows_of, value_names
-from pparse.viewers.tensor_proto.viewer import kids_of, text_at
+from pparse.viewers.tensor_proto.viewer import index_of, kids_of, text_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,8 +69,8 @@ class OnnxGraph(GraphSource):
 
     def row(self, ordinal: int) -> Row:
         """Return the row of one NodeProto."""
-        index = self._nodes.index_to(None).note if self._nodes is not None else None
-        if self._nodes is None or not isinstance(index, ListIndex):
+        index = index_of(self._nodes)
+        if self._nodes is None or index is None:
             raise IndexError(f"there is no node {ordinal}")
         return read_row(self._places, self._nodes, ordinal, index.pieces_at(ordinal), None)
 

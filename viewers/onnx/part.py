@@ -10,12 +10,12 @@ from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN
 from pparse.parsers.protobuf.check import Checker
 from pparse.parsers.protobuf.index import OverlayField, PartScan
-from pparse.parsers.protobuf.lists import ListIndex, Run
+from pparse.parsers.protobuf.lists import Run
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Message
 from pparse.tree.entry import SCALAR
 from pparse.viewers.onnx.element_types import ELEMENT_TYPES, type_name
 from pparse.viewers.onnx.tensors import DATA_LOCATION, DATA_TYPE, DIMS, EXTERNAL, NAME, PAYLOAD, RAW_DATA, numbers
-from pparse.viewers.tensor_proto.viewer import kids_of, text_at
+from pparse.viewers.tensor_proto.viewer import index_of, kids_of, text_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -182,8 +182,8 @@ def bytes_of(node: Node) -> bytes:
 
 def wires(elements: Node | None) -> Iterator[tuple[int, Range]]:
     """Yield the number of each message of a list, with its bytes, tag and length included."""
-    index = elements.index_to(None).note if elements is not None and elements.shape != SCALAR else None
-    if elements is None or not isinstance(index, ListIndex):
+    index = index_of(elements)
+    if elements is None or index is None:
         return
     for first, segment in zip(index.firsts, index.segments, strict=True):
         if not isinstance(segment, Run):
@@ -391,24 +391,25 @@ class RebuiltModel:
 
     def _initializers(self) -> Iterator[Piece]:
         """Yield the initializers that are whole, the dense and then the sparse ones."""
-        sparse: dict[int, bool] = {}
+        has_sparse = False
         for number, (place, tensor) in enumerate(self._viewer.placed()):
-            if place.scope or place.source > 1:
+            scope, source, _ = place.at
+            if scope or source > 1:
                 self._see_inner(place, tensor)
-            elif place.source:
-                self._see_sparse(sparse, number, place, tensor)
+            elif source:
+                has_sparse = True
+                self._see_sparse(number, place, tensor)
             else:
                 yield from self._initializer(number, place, tensor)
         type = self._graph.root.note.type
-        for _, found in wires(self._graph.root.find("sparse_initializer")) if sparse else ():
+        for _, found in wires(self._graph.root.find("sparse_initializer")) if has_sparse else ():
             self.kept += 1
             yield found, type
 
-    def _see_sparse(self, sparse: dict[int, bool], number: int, place: OnnxPlace, tensor: Tensor) -> None:
-        """Note a sparse initializer. Raises `MalformedError` if it is not whole: no input can take its place."""
+    def _see_sparse(self, number: int, place: OnnxPlace, tensor: Tensor) -> None:
+        """Raise `MalformedError` if a sparse initializer is not whole: no input can take its place."""
         if self._stored(number, tensor) is None or self._is_external(self._message(place)):
             raise MalformedError(f"the sparse initializer {tensor.name!r} is not whole, or refers to another file")
-        sparse[place.ordinal] = True
 
     def _initializer(self, number: int, place: OnnxPlace, tensor: Tensor) -> Iterator[Piece]:
         stored = self._stored(number, tensor)

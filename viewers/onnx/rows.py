@@ -5,11 +5,10 @@ from __future__ import annotations
 from pparse.errors import MalformedError, PparseError
 from pparse.kernels.wire import LEN, PADDING, read_length, read_tag, skip_payload
 from pparse.parsers.protobuf.index import OverlayField
-from pparse.parsers.protobuf.lists import ListIndex
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Message
 from pparse.parsers.protobuf.window import Window
 from pparse.tree.entry import SCALAR
-from pparse.viewers.tensor_proto.viewer import kids_of, text_at
+from pparse.viewers.tensor_proto.viewer import index_of, kids_of, text_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -174,8 +173,8 @@ _NAME_COST: Final = 150
 
 def rows_of(places: OnnxPlaces, nodes: Node) -> Iterator[Row]:
     """Yield a row for each NodeProto of a list."""
-    index = nodes.index_to(None).note
-    if not isinstance(index, ListIndex):
+    index = index_of(nodes)
+    if index is None:
         return
     check = places.parser.result.extraction.session.check_cancelled
     for ordinal, pieces, window in index.messages():
@@ -329,8 +328,8 @@ def captured(places: OnnxPlaces, nodes: Node, ordinal: int) -> list[str]:
 
 
 def _uses(places: OnnxPlaces, nodes: Node | None) -> Iterator[tuple[int, list[str], list[str], bool]]:
-    index = nodes.index_to(None).note if nodes is not None and nodes.shape != SCALAR else None
-    if not isinstance(index, ListIndex):
+    index = index_of(nodes)
+    if index is None:
         return
     for ordinal, pieces, window in index.messages():
         texts, has_body = _texts_of(places, pieces, window)
@@ -355,17 +354,16 @@ def _bodies_of(node: Node) -> Iterator[Node]:
 def initializer_names(places: OnnxPlaces, graph: Node) -> Iterator[str]:
     """Yield the names of the initializers of a graph, dense, then sparse."""
     for key in ("initializer", "sparse_initializer"):
-        elements = graph.find(key)
-        index = elements.index_to(None).note if elements is not None and elements.shape != SCALAR else None
-        if isinstance(index, ListIndex):
+        index = index_of(graph.find(key))
+        if index is not None:
             for ordinal, pieces, window in index.messages():
                 yield places.own_name(key, ordinal, pieces, window)
 
 
 def value_names(places: OnnxPlaces, infos: Node | None) -> Iterator[str]:
     """Yield the names of the ValueInfoProtos of a list; there may be one for each value of a model."""
-    index = infos.index_to(None).note if infos is not None and infos.shape != SCALAR else None
-    if infos is None or not isinstance(index, ListIndex):
+    index = index_of(infos)
+    if infos is None or index is None:
         return
     for ordinal, pieces, window in index.messages():
         part = places.plain(pieces)

@@ -3,54 +3,161 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from array import array
 from itertools import islice
 
 from pparse.errors import PparseError
 from pparse.findings import Finding, Status
-from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
+from pparse.parsers.protobuf.lists import ListIndex
+from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Problem
 from pparse.tensors.extent import Extent
 from pparse.tensors.status import last_written
 from pparse.tensors.viewer import MOST_HOLES, Viewer
 from pparse.tree.entry import LIST, SCALAR
-from pparse.tree.key_table import meant_by_name, name_of_repeated
+from pparse.tree.key_table import EACH, KeyTable, key_hash, meant_by_name, name_of_repeated
 from pparse.tree.result import near_misses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any, Final, Protocol
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Any, ClassVar, Final
 
+    from pparse.budget import Charge
     from pparse.data.base import Data
     from pparse.document.extraction import Extraction
+    from pparse.parsers.protobuf.index import Piece
+    from pparse.parsers.protobuf.message import Message
     from pparse.parsers.protobuf.parser import ProtobufParser
+    from pparse.parsers.protobuf.window import Window
     from pparse.tensors.tensor import Tensor
-    from pparse.tree.key_table import KeyTable
     from pparse.tree.node import Node
+    from pparse.viewers.tensor_proto.maker import TensorMaker
 
-    class TensorsByName(Protocol):
-        """The tensors of a document."""
-
-        @property
-        def table(self) -> KeyTable:
-            """The tensors by the hash of their name."""
-
-        def places(self, *, most: int | None = None) -> Iterator[Any]:
-            """Yield where each tensor is, in order, of at most ``most`` nodes."""
-
-        def find(self, name: str, occurrence: int = 1) -> Any:
-            """Return the n-th place with that name; None if there are fewer."""
-
-        def tensor(self, place: Any, name: str | None = None) -> Tensor:
-            """Return the tensor at a place, under that name."""
-
+    Value = Sequence[Piece] | Problem
 
 # Up to this many names are held to number repeated ones; for more, a table of hashes is made.
 _HOLD_UP_TO: Final = 10_000
+# Memory of a name while a table is made, besides its numbers.
+_MAKING: Final = 24
+# Memory of a scope.
+_SCOPE: Final = 300
 _HOLD_LETTERS: Final = 1 << 20
 # Nodes searched for names similar to one that does not exist.
 _NEAR: Final = 20_000
 # Findings of tensors that repeat those of the document.
 _TOLD: Final = frozenset(("truncated", "missing"))
+
+
+class TensorPlace:
+    """Where a tensor is."""
+
+    __slots__ = ("at", "name", "near", "value")
+
+    def __init__(self, name: str, value: Value, near: Window | None = None, at: tuple[int, ...] = ()) -> None:
+        self.name = name
+        """Name of the tensor."""
+        self.value = value
+        """What the tensor is made of."""
+        self.near = near
+        """A window that may hold its bytes."""
+        self.at = at
+        """The numbers by which `TensorPlaces.at` finds it."""
+
+
+class TensorPlaces:
+    """Where a document has tensors, in order; `find` looks one up by name, in a table once it is worth making."""
+
+    layouts: ClassVar[str]
+    """Of the numbers of a place, as `array` writes them."""
+    what: ClassVar[str] = "tensors"
+    """What the tensors are called, where memory for their names is refused."""
+
+    def __init__(self, parser: ProtobufParser, maker: TensorMaker) -> None:
+        self.parser = parser
+        self.maker = maker
+        self.make = parser.make
+        # By the hash of names: the numbers of their places, and the scopes of these. The budget may drop it at any time.
+        self._table: tuple[KeyTable, list[array[int]], list[Any]] | None = None
+        self._charge: Charge | None = None
+
+    @abstractmethod
+    def places(self, *, most: int | None = None, scopes: list[Any] | None = None) -> Iterator[Any]:
+        """Yield where each tensor is, in order, with its name, which may not be unique; of at most ``most`` nodes.
+
+        Scopes that `at` needs to be given again are appended to ``scopes``.
+        """
+
+    @abstractmethod
+    def at(self, scopes: Sequence[Any], *numbers: int) -> Iterator[Any]:
+        """Yield the places that have these numbers: those in one message of a list."""
+
+    @abstractmethod
+    def worth_searching(self, name: str) -> Iterable[Any] | None:
+        """Return places to go through for the first with that name, if that costs less than a table; else None."""
+
+    @property
+    def table(self) -> KeyTable:
+        """The tensors by the hash of their name."""
+        return self._tables()[0]
+
+    def _tables(self) -> tuple[KeyTable, list[array[int]], list[Any]]:
+        found = self._table
+        if found is not None:
+            return found
+        budget = self.parser.result.extraction.session.budget
+        hashes, columns = array("q"), [array(layout) for layout in self.layouts]
+        each = EACH + sum(column.itemsize for column in columns)
+        scopes: list[Any] = []
+        with budget.charge(0, f"collecting the names of {self.what}") as charge:
+            for place in self.places(scopes=scopes):
+                hashes.append(key_hash(place.name))
+                for column, number in zip(columns, place.at, strict=True):
+                    column.append(number)
+                if not len(hashes) & 0xFFF:
+                    charge.resize((each + _MAKING) * len(hashes) + _SCOPE * len(scopes))
+            found = KeyTable(hashes), columns, scopes
+        self._table = found
+        size = each * len(hashes) + _SCOPE * len(scopes)
+        self._charge = budget.charge(size, f"the names of {self.what}", self._forget)
+        return found
+
+    def _forget(self) -> None:
+        self._table = None
+
+    def find(self, name: str, occurrence: int = 1) -> Any:
+        """Return the n-th place with that name; None if there are fewer."""
+        if occurrence == 1 and self._table is None and (places := self.worth_searching(name)) is not None:
+            return next((place for place in places if place.name == name), None)
+        table, columns, scopes = self._tables()
+        before: tuple[int, ...] | None = None
+        for number in table.candidates(name):
+            at = tuple(column[number] for column in columns)
+            if at == before:  # places of one message come together
+                continue
+            before = at
+            for place in self.at(scopes, *at):
+                if place.name == name:
+                    occurrence -= 1
+                    if not occurrence:
+                        return place
+        return None
+
+    def tensor(self, place: Any, name: str | None = None) -> Tensor:
+        """Return the tensor at a place, under that name."""
+        shown = place.name if name is None else name
+        if isinstance(place.value, Problem):
+            return self.maker.missing(shown, place.value)
+        return self.maker.tensor(shown, place.value, place.near)
+
+    @staticmethod
+    def _text(message: Message, number: int, default: str | None = "") -> Any:
+        """Return the text in a field; ``default`` if it cannot be read."""
+        try:
+            return str(message.scalar(number))
+        except PASSING_OR_LIMIT:
+            raise
+        except PparseError:
+            return default
 
 
 class ProtoViewer(Viewer):
@@ -60,7 +167,7 @@ class ProtoViewer(Viewer):
     """
 
     names_may_be_lost = False  # a graph may be all there, and have no such constant
-    constants: TensorsByName
+    constants: TensorPlaces
     """Where the tensors are."""
 
     def __init__(self, extraction: Extraction) -> None:
@@ -239,6 +346,12 @@ class ProtoViewer(Viewer):
 def kids_of(node: Node | None) -> Iterator[Node]:
     """Yield the children of a node; none if there is no node, or it is damaged and not a container."""
     return node.children() if node is not None and node.shape != SCALAR else iter(())
+
+
+def index_of(elements: Node | None) -> ListIndex | None:
+    """Return the index of a list of messages; None if there is none, or it is damaged."""
+    index = elements.index_to(None).note if elements is not None and elements.shape != SCALAR else None
+    return index if isinstance(index, ListIndex) else None
 
 
 def node_at(node: Node | None, *keys: str | int) -> Node | None:

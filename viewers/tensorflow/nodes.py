@@ -19,6 +19,7 @@ from pparse.parsers.protobuf.index import Lost, OverlayEntry
 from pparse.parsers.protobuf.lists import ListIndex, Run
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.parsers.protobuf.window import Window
+from pparse.viewers.tensor_proto.viewer import index_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,8 +79,8 @@ class NodeDefs:
         """
         if self.node is None:
             return
-        index = self.node.index_to(None).note
-        if not isinstance(index, ListIndex):  # not made of NodeDefs: another schema
+        index = index_of(self.node)
+        if index is None:  # not made of NodeDefs: another schema
             for ordinal in range(len(self.node)):
                 yield self._by_tree(ordinal)
             return
@@ -173,10 +174,8 @@ class NodeDefs:
 
     def wire(self) -> Iterator[tuple[int, Range | None]]:
         """Yield the ordinal of each element with its bytes, tag and length included; None if not in one range."""
-        if self.node is None:
-            return
-        index = self.node.index_to(None).note
-        if not isinstance(index, ListIndex):
+        index = index_of(self.node)
+        if index is None:
             return
         first = 0
         touched = set(index.touched())
@@ -193,8 +192,8 @@ class NodeDefs:
 
     def row(self, ordinal: int) -> Row:
         """Return the row of one element."""
-        index = self.node.index_to(None).note if self.node is not None else None
-        if isinstance(index, ListIndex):
+        index = index_of(self.node)
+        if index is not None:
             at = bisect_right(index.firsts, ordinal) - 1
             segment = index.segments[at]
             if isinstance(segment, Run):
