@@ -16,6 +16,7 @@ these states::
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import cached_property
 
 from pparse.document.extraction import extraction_of
 from pparse.errors import EndOfDataError, FormatError, GapError, PathError, SourceError, UnsupportedError
@@ -175,16 +176,10 @@ class CheckpointStateParser(StandInParser):
     usual_names: ClassVar[tuple[str, ...]] = (STATE,)
     signatures = signatures(b"model_checkpoint_path:", b"all_model_checkpoint_paths:", strength=Confidence.CERTAIN)
 
-    def __init__(self, result: Result) -> None:
-        super().__init__(result)
-        self._state: tuple[list[str], list[str]] | None = None
-
-    @property
+    @cached_property
     def state(self) -> tuple[list[str], list[str]]:
         """The names of files that the latest checkpoint may have, and the prefixes of all."""
-        if self._state is None:
-            self._state = read_state(self.result.extraction.reader)
-        return self._state
+        return read_state(self.result.extraction.reader)
 
     def candidates(self) -> Sequence[str]:
         """Return the name of the index of the latest checkpoint, or of the whole checkpoint of version 1."""

@@ -88,12 +88,10 @@ class _Bytes:
         return self.end
 
 
-def find_blocks(
-    data: Data, start: int, end: int, poll: Callable[[], object], begin: int | None = None
-) -> Iterator[tuple[int, int]]:
+def find_blocks(data: Data, start: int, end: int, poll: Callable[[], object]) -> Iterator[tuple[int, int]]:
     """Yield offset and size of each block in ``[start, end)`` whose checksum agrees, in order."""
     source = _Bytes(data, end)
-    at = start if begin is None else begin
+    at = start
     room = _EFFORT * (end - start) + (1 << 20)
     lost = False
     while at + TRAILER < end:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from functools import cached_property
+
 from pparse.data.base import copy_into
 from pparse.data.reader import Range
 from pparse.errors import MalformedError, PparseError
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
     Write = Callable[[bytes], object]
     # Bytes of our own, bytes of the source with the message that they are fields of, or the elements of a tensor.
-    Piece: TypeAlias = "bytes | tuple[Range, MessageType] | Tensor"
+    Piece: TypeAlias = "bytes | tuple[Range, MessageType | None] | Tensor"
 
 _GRAPH: Final = 7
 # Fields of a model that a part does not have: training is of the whole.
@@ -49,15 +52,7 @@ def write_model(graph: OnnxGraph, marks: bytes | bytearray | None, outputs: Sequ
     those of the model; files with external data are referred to as in the model. An output whose type the model does
     not state is written without a type. Raises `MalformedError` and `EndOfDataError` for what is not whole.
     """
-    part = _ModelPart(graph, marks, outputs)
-    size = part.graph_size()
-    written = sum(part.copy(found, type, write) for found, type in model_fields(graph))
-    head = encode_varint(_GRAPH << 3 | LEN) + encode_varint(size)
-    write(head)
-    done = part.write(write)
-    if done != size:
-        raise MalformedError("the source changed while it was copied", wanted=size, got=done)
-    return written + len(head) + size
+    return _ModelPart(graph, marks, outputs).write(write)
 
 
 def model_fields(graph: OnnxGraph) -> Iterator[tuple[Range, MessageType | None]]:
@@ -75,64 +70,92 @@ def model_fields(graph: OnnxGraph) -> Iterator[tuple[Range, MessageType | None]]
                     yield scan.part.data.range(field.begin, field.next), scan.type
 
 
-class _ModelPart:
-    """The graph of a part: what is copied, in order; gone through once for its size, and once to write it."""
+class _CopiedModel:
+    """A model that is written as the source has it, but for its graph: that is gone through for its size, and again."""
+
+    damaged = "a part of the graph is damaged"
+
+    def __init__(self, graph: OnnxGraph) -> None:
+        self._graph = graph
+        self._checker = Checker(graph.extraction.session.check_cancelled)
+
+    @abstractmethod
+    def _pieces(self) -> Iterator[Piece]:
+        """Yield the graph, piece by piece."""
+
+    def write(self, write: Write) -> int:
+        """Write the model, and return its size. Raises `MalformedError` if its graph is not whole."""
+        size = sum(self._size_of(piece) for piece in self._pieces())
+        done = sum(self._put(found, write) for found in model_fields(self._graph))
+        head = encode_varint(_GRAPH << 3 | LEN) + encode_varint(size)
+        write(head)
+        written = sum(self._put(piece, write) for piece in self._pieces())
+        if written != size:
+            raise MalformedError("the source changed while it was copied", wanted=size, got=written)
+        return done + len(head) + size
+
+    def _size_of(self, piece: Piece) -> int:
+        if isinstance(piece, bytes):
+            return len(piece)
+        return len(piece[0]) if isinstance(piece, tuple) else _stored_nbytes(piece)
+
+    def _put(self, piece: Piece, write: Write) -> int:
+        if isinstance(piece, bytes):
+            write(piece)
+            return len(piece)
+        if isinstance(piece, tuple):
+            found, type = piece
+            self._certain(found, type)
+            copy_into(found.data, found.start, len(found), write)
+            return len(found)
+        done = 0
+        for chunk in piece.array_blocks("1MiB"):
+            write(chunk)
+            done += len(chunk)
+        return done
+
+    def _certain(self, found: Range, type: MessageType | None) -> None:
+        """Raise `MalformedError` if bytes that are copied are not sound."""
+        if type is not None and not self._checker.sound(found, type):
+            raise MalformedError(self.damaged, offset=self._checker.stopped, source=found.data.name)
+
+    def _copied(self, ranges: Iterable[Range]) -> Iterator[tuple[Range, MessageType | None]]:
+        """Yield fields of the graph to be copied, neighbours as one."""
+        type = self._graph.root.note.type
+        return ((found, type) for found in joined(ranges))
+
+
+class _ModelPart(_CopiedModel):
+    """The marked nodes of a graph, and what they need."""
+
+    damaged = "a part of the graph is damaged, and the copy would be, too ('pparse check' tells more)"
 
     def __init__(self, graph: OnnxGraph, marks: bytes | bytearray | None, outputs: Sequence[str]) -> None:
-        self._graph = graph
+        super().__init__(graph)
         self._marks = marks
         self._nodes = len(graph)
         self._inputs = graph.inputs()
-        self._checker = Checker(graph.extraction.session.check_cancelled)
         self._outputs = graph.output_names(outputs)
-        self._kept: set[int] | None = None
 
-    def graph_size(self) -> int:
-        """Return the size of the graph."""
-        return sum(len(found) for found in self._pieces())
-
-    def write(self, write: Write) -> int:
-        """Write the graph; return its size."""
-        type = self._graph.root.note.type
-        done = 0
-        for found in self._pieces():
-            if isinstance(found, bytes):
-                write(found)
-                done += len(found)
-            else:
-                done += self.copy(found, type, write)
-        return done
-
-    def copy(self, found: Range, type: MessageType | None, write: Write) -> int:
-        """Copy fields of a message of ``type`` if they are sound; return their size."""
-        if type is not None and not self._checker.sound(found, type):
-            raise MalformedError(
-                "a part of the graph is damaged, and the copy would be, too ('pparse check' tells more)",
-                offset=self._checker.stopped,
-                source=found.data.name,
-            )
-        copy_into(found.data, found.start, len(found), write)
-        return len(found)
-
-    # -- what is in it -------------------------------------------------------------------------------------------------
-
-    def _pieces(self) -> Iterator[bytes | Range]:
+    def _pieces(self) -> Iterator[Piece]:
         """Yield the fields of the graph: ranges of the source as long as possible, and bytes of our own."""
         root, marks = self._graph.root, self._marks
         for name in ("name", "doc_string"):
             text = text_at(root, name)
             if text:
                 yield field_of(_GRAPH_NAME if name == "name" else _DOC, text.encode())
-        yield from joined(found for number, found in wires(root.find("node")) if marks is None or marks[number])
+        yield from self._copied(found for number, found in wires(root.find("node")) if marks is None or marks[number])
         place = self._nodes + len(self._inputs)
         for key in ("initializer", "sparse_initializer"):
             elements = root.find(key)
-            yield from joined(found for number, found in wires(elements) if marks is None or marks[place + number])
+            yield from self._copied(
+                found for number, found in wires(elements) if marks is None or marks[place + number]
+            )
             place += len(elements) if elements is not None and elements.shape != SCALAR else 0
         yield from self._typed(root)
-        yield from joined(found for _, found in wires(root.find("metadata_props")))
+        yield from self._copied(found for _, found in wires(root.find("metadata_props")))
 
-    def _typed(self, root: Node) -> Iterator[bytes | Range]:
+    def _typed(self, root: Node) -> Iterator[Piece]:
         """Yield inputs, outputs, and the types of values of the part."""
         marks = self._marks
         fed = (
@@ -146,28 +169,27 @@ class _ModelPart:
             first = self._nodes + len(self._inputs)
             stored = enumerate(self._graph.constants(), first)
             wanted |= {name for number, name in stored if name in defaults and (marks is None or marks[number])}
-        yield from joined(found for name, found in _named(root.find("input")) if name in wanted)
+        yield from self._copied(found for name, found in _named(root.find("input")) if name in wanted)
         for name in self._outputs:
             info = self._graph.type_of(name)
             yield field_of(_OUTPUT, bytes_of(info) if info is not None else field_of(_NAME, name.encode()))
-        made = self._made()
+        made = self._made
         outputs = set(self._outputs)
-        yield from joined(
+        yield from self._copied(
             found
             for name, found in _named(root.find("value_info"))
             if (made is None or hash(name) in made) and name not in outputs
         )
         annotations = wires(root.find("quantization_annotation"))
-        yield from joined(found for _, found in annotations) if marks is None else ()
+        yield from self._copied(found for _, found in annotations) if marks is None else ()
 
+    @cached_property
     def _made(self) -> set[int] | None:
-        """Return the hashes of the names of values that the nodes of the part make; None: all."""
-        if self._marks is None:
+        """The hashes of the names of values that the nodes of the part make; None: all."""
+        marks = self._marks
+        if marks is None:
             return None
-        if self._kept is None:
-            marks = self._marks
-            self._kept = {hash(name) for row in self._graph.rows() if marks[row[0]] for name in row[6] or ()}
-        return self._kept
+        return {hash(name) for row in self._graph.rows() if marks[row[0]] for name in row[6] or ()}
 
 
 def field_of(number: int, payload: bytes) -> bytes:
@@ -245,7 +267,7 @@ class StoredField:
         self.length = length
 
 
-class RebuiltModel:
+class RebuiltModel(_CopiedModel):
     """What is left of a model, to be written once by `write`.
 
     ``location`` is the name of the file with the initializers, in the same folder. ``stored`` says where in it a tensor
@@ -257,18 +279,14 @@ class RebuiltModel:
         viewer: OnnxViewer,
         location: str,
         stored: Callable[[int, Tensor], StoredField | None],
-        least: int = _LEAST,
     ) -> None:
         self._viewer = viewer
         self._places = viewer.constants
         self._location = location
         self._stored = stored
-        self._least = least
         self._type = self._places.maker.type
-        session = viewer.extraction.session
-        self._checker = Checker(session.check_cancelled)
-        self._charge: Charge = session.budget.charge(0, "initializers that are not whole")
-        self._graph: OnnxGraph = viewer.graph.source  # type: ignore[assignment]
+        super().__init__(viewer.graph.source)  # type: ignore[arg-type]
+        self._charge: Charge = viewer.extraction.session.budget.charge(0, "initializers that are not whole")
         self._all_inputs = frozenset(self._graph.all_inputs())
         self._fed: dict[str, bytes] = {}
         self._lost: dict[str, bytes] | None = None
@@ -291,14 +309,7 @@ class RebuiltModel:
         """Write the model, and return its size. Raises `MalformedError` if its graph is not whole."""
         with self._charge:
             self._see_whole()
-            size = sum(self._size_of(piece) for piece in self._pieces())
-            done = sum(self._put(found, write) for found in model_fields(self._graph))
-            head = encode_varint(_GRAPH << 3 | LEN) + encode_varint(size)
-            write(head)
-            written = sum(self._put(piece, write) for piece in self._pieces())
-            if written != size:
-                raise MalformedError("the source changed while it was copied", wanted=size, got=written)
-            return done + len(head) + size
+            return super().write(write)
 
     # -- whether it can be written -----------------------------------------------------------------------------------
 
@@ -336,8 +347,7 @@ class RebuiltModel:
 
     def _certain(self, found: Range, type: MessageType | None) -> None:
         """Raise `MalformedError` if bytes that are copied are not sound, or may be wrong."""
-        if type is not None and not self._checker.sound(found, type):
-            raise MalformedError("a part of the graph is damaged", offset=self._checker.stopped, source=found.data.name)
+        super()._certain(found, type)
         why = found.data.why_suspect(found.start, found.end)
         if why is None and next(found.data.holes(found.start, found.end), None) is not None:
             why = "some were never written (a file hole), and read as zeros"
@@ -346,41 +356,21 @@ class RebuiltModel:
 
     # -- pieces ------------------------------------------------------------------------------------------------------
 
-    def _size_of(self, piece: Piece) -> int:
-        if isinstance(piece, bytes):
-            return len(piece)
-        return len(piece[0]) if isinstance(piece, tuple) else _stored_nbytes(piece)
-
-    def _put(self, piece: Piece | tuple[Range, MessageType | None], write: Write) -> int:
-        if isinstance(piece, bytes):
-            write(piece)
-            return len(piece)
-        if isinstance(piece, tuple):
-            found, type = piece
-            self._certain(found, type)
-            copy_into(found.data, found.start, len(found), write)
-            return len(found)
-        done = 0
-        for chunk in piece.array_blocks("1MiB"):
-            write(chunk)
-            done += len(chunk)
-        return done
-
     def _pieces(self) -> Iterator[Piece]:
         """Yield the graph, piece by piece."""
         self._fed.clear()
         self._cost = self.kept = 0
-        yield from self._copied(_BEFORE)
+        yield from self._all_of(_BEFORE)
         yield from self._initializers()
         if self._lost is None:
             self._lost = self._used_and_lost()
         self._fed.update(self._lost)
-        yield from self._copied(_BEHIND)
+        yield from self._all_of(_BEHIND)
         for info in self._fed.values():
             if info:
                 yield field_of(_INPUT, info)
 
-    def _copied(self, keys: Sequence[int]) -> Iterator[Piece]:
+    def _all_of(self, keys: Sequence[int]) -> Iterator[Piece]:
         index: Any = self._graph.root.index_to(None).note
         for key in keys:
             for scan in index.parts:
@@ -419,7 +409,7 @@ class RebuiltModel:
         self.kept += 1
         message = self._message(place)
         is_external = self._is_external(message)
-        if stored.length and (is_external or stored.length >= self._least):
+        if stored.length and (is_external or stored.length >= _LEAST):
             self._refers = True
             payload = self._without_elements(message) + self._reference(stored)
             yield field_of(_INITIALIZER, payload)

@@ -127,9 +127,12 @@ class ShardSetViewer(Viewer):
         """Yield what the map names if the shards are not looked for."""
         finding = self._alone()
         for name, _ in self.parser.weight_map():
-            tensor = Tensor(name, None, UNKNOWN_SHAPE, (), status=Status.UNSUPPORTED, finding=finding, owner=self)
+            tensor = self._unread_tensor(name, finding, Status.UNSUPPORTED)
             extent.add(tensor)
             yield tensor
+
+    def _unread_tensor(self, name: str, finding: Finding, status: Status = Status.MISSING) -> Tensor:
+        return Tensor(name, None, UNKNOWN_SHAPE, (), status=status, finding=finding, owner=self)
 
     def _alone(self) -> Finding:
         reason = "its shards were not read, as it does not lie in a folder; open them one by one"
@@ -168,13 +171,11 @@ class ShardSetViewer(Viewer):
                 self._rename(tensor, None, others)
             else:
                 place = table.see(tensor.name)
-                if place == number:
-                    pass
-                elif place is None:
+                if place is None:
                     self._rename(tensor, None, others)
                     if name not in unnamed:
                         self._attach(tensor, "unmapped", f"{name} has this tensor, but the index does not name it")
-                else:
+                elif place != number:
                     where = repr(names[place]) if place >= 0 else "no shard"
                     self._rename(tensor, names[place] if place >= 0 else None, others)
                     self._attach(tensor, "misplaced", f"{name} has this tensor, but the index says it is in {where}")
@@ -234,33 +235,24 @@ class ShardSetViewer(Viewer):
                 continue
             finding = missing.get(shard) if shard is not None else None
             if finding is None:
-                reason = (
-                    f"the index says it is in {shard!r}, which has no such tensor"
-                    if shard is not None
-                    else "the index names no shard for it"
-                )
-                finding = self._note("stale-entry", reason, path=name)
-            yield Tensor(name, None, UNKNOWN_SHAPE, (), status=Status.MISSING, finding=finding, owner=self)
+                finding = self._note("stale-entry", _stale(shard), path=name)
+            yield self._unread_tensor(name, finding)
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor with that name from the shard that the index names, or from any other that has it."""
         parser = self.parser
         shard = parser.map_lookup(name)
         if shard is not None and parser.is_alone:
-            return Tensor(name, None, UNKNOWN_SHAPE, (), status=Status.UNSUPPORTED, finding=self._alone(), owner=self)
+            return self._unread_tensor(name, self._alone(), Status.UNSUPPORTED)
         if shard is not None:
             try:
                 tensor: Tensor | None = self.shard_viewer(shard).find(name)
             except _PASSING:
                 raise
             except PparseError as error:
-                finding = Finding(
-                    "missing-shard",
-                    f"its shard {shard!r} cannot be read: {error.reason}",
-                    path=name,
-                    source=self.extraction.name,
-                )
-                return Tensor(name, None, UNKNOWN_SHAPE, (), status=Status.MISSING, finding=finding, owner=self)
+                reason = f"its shard {shard!r} cannot be read: {error.reason}"
+                finding = Finding("missing-shard", reason, path=name, source=self.extraction.name)
+                return self._unread_tensor(name, finding)
             if tensor is not None:
                 return tensor
         names, fetched = parser.shard_names(), 0
@@ -273,13 +265,8 @@ class ShardSetViewer(Viewer):
         if tensor is not None:
             return tensor
         if shard is not None:
-            finding = Finding(
-                "stale-entry",
-                f"the index says it is in {shard!r}, which has no such tensor",
-                path=name,
-                source=self.extraction.name,
-            )
-            return Tensor(name, None, UNKNOWN_SHAPE, (), status=Status.MISSING, finding=finding, owner=self)
+            finding = Finding("stale-entry", _stale(shard), path=name, source=self.extraction.name)
+            return self._unread_tensor(name, finding)
         return None
 
     def _find_other(self, name: str) -> Tensor | None:
@@ -327,15 +314,12 @@ class ShardSetViewer(Viewer):
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Check each shard by the rules of its own viewer, and yield each finding as it is made."""
         seen = 0
-        for number, _ in enumerate(chain(self.tensors(), self._check_shards(strict=strict))):
+        for number, _ in enumerate(chain(self.tensors(), self._check_shards(strict=strict), (None,))):
             while seen < len(self.findings) - self.findings.omitted:
                 yield self.findings[seen]
                 seen += 1
             if not number & 0xFFF:
                 self.extraction.session.check_cancelled()
-        while seen < len(self.findings) - self.findings.omitted:
-            yield self.findings[seen]
-            seen += 1
 
     def _check_shards(self, *, strict: bool) -> Iterator[None]:
         """Check each shard, and add what is found."""
@@ -343,7 +327,7 @@ class ShardSetViewer(Viewer):
         for name in self.parser.shard_names():
             try:
                 viewer = self.shard_viewer(name)
-            except (CancelledError, ClosedError, DataChangedError):
+            except _PASSING:
                 raise
             except PparseError:
                 continue  # listing the tensors told it
@@ -392,6 +376,13 @@ class ShardSetViewer(Viewer):
                 got=extent.tensor_bytes,
             )
         return self.keep_extent(extent)
+
+
+def _stale(shard: str | None) -> str:
+    """Return what is wrong with an entry of an index whose tensor no shard has."""
+    if shard is None:
+        return "the index names no shard for it"
+    return f"the index says it is in {shard!r}, which has no such tensor"
 
 
 # -- `ShardTable`: which shard a tensor is mapped to -------------------------------------------------------------------

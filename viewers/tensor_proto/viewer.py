@@ -76,7 +76,7 @@ class TensorPlaces:
         self.parser = parser
         self.maker = maker
         self.make = parser.make
-        # By the hash of names: the numbers of their places, and the scopes of these. The budget may drop it at any time.
+        # By the hash of names: numbers of their places, and the scopes of these. The budget may drop it at any time.
         self._table: tuple[KeyTable, list[array[int]], list[Any]] | None = None
         self._charge: Charge | None = None
 

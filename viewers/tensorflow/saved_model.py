@@ -227,11 +227,24 @@ class SavedModelViewer(TensorflowViewer):
 
     def _look_for_assets(self) -> None:
         for asset in self.assets:
-            try:
-                self.extraction.sibling(f"assets/{asset.filename}", any_content=True).known_end()
-            except (SourceError, EndOfDataError, PathError) as error:
+            error = self._beside(f"assets/{asset.filename}")
+            if isinstance(error, PparseError):
                 reason = f"the graph needs the file assets/{asset.filename}: {error.reason}"
                 self.findings.add(Finding("asset", reason, source=self.extraction.name, path=asset.tensor))
+
+    def _beside(self, name: str) -> Extraction | PparseError:
+        """Return a file of the folder, whatever it holds, or why it cannot be read."""
+        try:
+            file: Extraction = self.extraction.sibling(name, any_content=True)
+            file.known_end()  # a file is opened when it is asked
+            return file
+        except (SourceError, EndOfDataError, PathError) as error:
+            return error
+
+    @property
+    def _asset_names(self) -> Iterator[str]:
+        """The names of the assets in the folder, each once: several tensors may take the path of one."""
+        return iter(dict.fromkeys(f"assets/{asset.filename}" for asset in self.assets))
 
     def compare_fingerprint(self) -> None:
         """Compare message and index with the fingerprint of the folder, once."""
@@ -257,24 +270,19 @@ class SavedModelViewer(TensorflowViewer):
             yield INDEX_OF_VARIABLES, variables.extraction
         members = self.extraction.members  # type: ignore[attr-defined]
         names = [name for name in (FINGERPRINT, KERAS) if name in members]
-        # Several tensors may take the path of one asset.
-        for name in (*names, *dict.fromkeys(f"assets/{asset.filename}" for asset in self.assets)):
-            try:
-                file = self.extraction.sibling(name, any_content=True)
-                file.known_end()
-            except (SourceError, EndOfDataError, PathError):
-                continue  # `check` tells of those that are missing
-            yield name, file
+        for name in (*names, *self._asset_names):
+            file = self._beside(name)
+            if not isinstance(file, PparseError):  # `check` tells of those that are missing
+                yield name, file
 
     def files_missing(self) -> Iterator[tuple[str, str]]:
         """Yield the index of the variables, if the model has some, and assets."""
         if self.variables is None:
             told = [finding for finding in self.findings if finding.path == INDEX_OF_VARIABLES]
             yield from ((INDEX_OF_VARIABLES, finding.reason) for finding in told if finding.code == "missing")
-        for name in dict.fromkeys(f"assets/{asset.filename}" for asset in self.assets):
-            try:
-                self.extraction.sibling(name, any_content=True).known_end()
-            except (SourceError, EndOfDataError, PathError) as error:
+        for name in self._asset_names:
+            error = self._beside(name)
+            if isinstance(error, PparseError):
                 yield name, f"the graph needs it: {error.reason}"
 
     def node_of(self, tensor: Tensor) -> Node | None:
