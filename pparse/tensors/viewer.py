@@ -319,6 +319,10 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         extent = self._extent
         return extent if extent is not None and extent.known == self.extraction.session.stats.discoveries else None
 
+    def note_damage(self) -> None:
+        """Drop the last extent: reading a tensor found it damaged."""
+        self._extent = None
+
     def keep_extent(self, extent: Extent) -> Extent:
         """Keep ``extent``, to which all tensors were added; what is known about the document's bytes is added."""
         inner = self.extraction.parsed

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from math import prod
 from struct import unpack_from
 
 from pparse.errors import MalformedError
+from pparse.findings import Status
 from pparse.kernels.wire import PADDING, read_length, read_tag, read_value, skip_payload
 from pparse.lazy import lazy_pattern
 
@@ -13,7 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Final
 
+    from pparse.limits import Limits
+
 _MAX_RANK = 254
+_MAX_ELEMENTS = 1 << 58
 _END_GROUP = 4  # a wire type
 _TOP = 1 << 63
 
@@ -39,6 +44,16 @@ class BundleEntry:
         """Of a tensor in parts: how many there are."""
         self._raw = b""
         self._slice_tag = 0
+
+    def wrong_shape(self, limits: Limits) -> tuple[Status, str] | None:
+        """Return what is wrong with the shape; None: nothing."""
+        if self.unknown_rank or min(self.shape, default=0) < 0:
+            return Status.DAMAGED, "its shape is not known"
+        if max((prod(self.shape), *self.shape)) > _MAX_ELEMENTS:
+            return Status.DAMAGED, "its shape has too many elements"
+        if len(self.shape) > limits.tensor_rank:
+            return Status.UNSUPPORTED, f"it has {len(self.shape)} dimensions"
+        return None
 
     def slices(self) -> Iterator[tuple[tuple[int, int], ...]]:
         """Yield start and length in each dimension of each part; length -1: all of it.

@@ -25,7 +25,6 @@ from pparse.tensors.viewer import Viewer
 from pparse.viewers.checkpoint.entry import BundleEntry, name_in, name_prefix, prefix_in, read_listed, slice_rest
 from pparse.viewers.checkpoint.parts import Part, PartsData, box_of, covers, refusal
 from pparse.viewers.checkpoint.viewer import bytes_of, text_of
-from pparse.viewers.tensor_proto.maker import has_too_many
 from pparse.viewers.tensor_proto.values import NumberValues
 from pparse.viewers.tensorflow.element_types import STRING_FIELD, TEXT_TYPES, element_type
 from pparse.viewers.tensorflow.tensors import TensorflowMaker
@@ -267,16 +266,11 @@ class Version1Viewer(Viewer):
 
     def _wrong(self, entry: BundleEntry) -> Problem | None:
         """Return what is wrong with what the table of contents says of a tensor."""
-        if entry.unknown_rank or min(entry.shape, default=0) < 0:
-            return Problem(Status.DAMAGED, "its shape is not known")
-        if has_too_many(entry.shape):
-            return Problem(Status.DAMAGED, "its shape has too many elements")
-        if len(entry.shape) > self.extraction.session.limits.tensor_rank:
-            return Problem(Status.UNSUPPORTED, f"it has {len(entry.shape)} dimensions")
-        reason = refusal(entry, self.extraction.session.budget)
-        if reason is not None:
-            return Problem(Status.UNSUPPORTED, reason)
-        return None
+        session = self.extraction.session
+        wrong = entry.wrong_shape(session.limits)
+        if wrong is None and (reason := refusal(entry, session.budget)) is not None:
+            wrong = Status.UNSUPPORTED, reason
+        return None if wrong is None else Problem(*wrong)
 
     def _part(self, name: str, place: tuple[Data, int, int], number: int, shape: tuple[int, ...]) -> ProtoTensor:
         data, start, stop = place
@@ -318,10 +312,6 @@ class Version1Viewer(Viewer):
             if tensor.finding is not None:
                 self.findings.add(tensor.finding)
                 yield tensor.finding
-
-    def note_damage(self) -> None:
-        """Forget the extent: reading a tensor found it damaged."""
-        self._extent = None
 
 
 def _fields(data: Data, start: int, stop: int) -> Iterator[tuple[int, int, int]]:

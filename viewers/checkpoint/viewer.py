@@ -18,11 +18,10 @@ from pparse.tensors.status import status_by_place
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.tree.result import near_misses
-from pparse.viewers.checkpoint.data_files import CONTRADICTED, MAX_SHARDS, DataFiles, Follower, crc_of
+from pparse.viewers.checkpoint.data_files import CONTRADICTED, MAX_SHARDS, DataFiles, Follower, StringTensor, crc_of
 from pparse.viewers.checkpoint.entry import BundleEntry, name_in, name_prefix, read_entry, slice_rest
 from pparse.viewers.checkpoint.object_graph import GRAPH, VALUE, VariableNames, cost_of, full_names, shown, slot_of
 from pparse.viewers.checkpoint.parts import Part, PartsData, box_of, covers, refusal, rows_before_cut
-from pparse.viewers.checkpoint.strings import StringTensor
 from pparse.viewers.tensor_proto.viewer import value_at
 from pparse.viewers.tensorflow.element_types import TEXT_TYPES, dtype_of
 
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 
 # Optimizers keep a few things for each variable; more names than that are no names of such.
 _MOST_SLOTS: Final = 1_000
-_MAX_ELEMENTS: Final = 1 << 58
 # Names that are compared with one that is not found.
 _SUGGESTED: Final = 20_000
 # Tensors up to this size are compared with their checksum before they are returned.
@@ -220,9 +218,8 @@ class CheckpointViewer(Viewer):
     def _made(self, name: str, key: str, entry: BundleEntry | PparseError) -> Tensor:
         if not isinstance(entry, BundleEntry):
             status = Status.TRUNCATED if isinstance(entry, EndOfDataError) else Status.DAMAGED
-            return Tensor(
-                name, None, UNKNOWN_SHAPE, (), status=status, finding=self._bad(name, entry.reason), owner=self
-            )
+            found = self._bad(name, entry.reason)
+            return Tensor(name, None, UNKNOWN_SHAPE, (), status=status, finding=found, owner=self)
         stored = type_name(entry.type)
         dtype, shape = dtype_of(entry.type), entry.shape
         wrong = self._wrong(entry, dtype)
@@ -246,12 +243,9 @@ class CheckpointViewer(Viewer):
 
     def _wrong(self, entry: BundleEntry, dtype: DType | None) -> tuple[Status, str] | None:
         """Return what is wrong with an entry by itself, or why its values are no tensor."""
-        if entry.unknown_rank or min(entry.shape, default=0) < 0:
-            return Status.DAMAGED, "its shape is not known"
-        if max((prod(entry.shape), *entry.shape)) > _MAX_ELEMENTS:
-            return Status.DAMAGED, "its shape has too many elements"
-        if len(entry.shape) > self.extraction.session.limits.tensor_rank:
-            return Status.UNSUPPORTED, f"it has {len(entry.shape)} dimensions"
+        wrong = entry.wrong_shape(self.extraction.session.limits)
+        if wrong is not None:
+            return wrong
         if entry.offset < 0 or entry.size < 0 or entry.shard < 0:
             return Status.DAMAGED, "its place is negative"
         if dtype is None and entry.type not in TEXT_TYPES:

@@ -44,14 +44,6 @@ class OnnxViewer(ProtoViewer):
         self._maker = OnnxMaker(self.source, self.parser.make, schema, self)
         self.constants = OnnxPlaces(self.parser, self._maker, schema)
         self._settled = False
-        self._graph: Graph | None = None
-
-    @property
-    def graph(self) -> Graph:
-        """The main graph: its nodes, edges, inputs and outputs, bodies and functions."""
-        if self._graph is None:
-            self._graph = self.graph_of()
-        return self._graph
 
     def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
         """Return the main graph, the only one that has a number."""

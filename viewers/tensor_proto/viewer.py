@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pparse.budget import Charge
     from pparse.data.base import Data
     from pparse.document.extraction import Extraction
+    from pparse.graphs.graph import Graph
     from pparse.parsers.protobuf.index import Piece
     from pparse.parsers.protobuf.message import Message
     from pparse.parsers.protobuf.parser import ProtobufParser
@@ -175,9 +176,16 @@ class ProtoViewer(Viewer):
         self.parser: ProtobufParser = extraction.parse().parser  # type: ignore[assignment]
         # Of a folder, the file in it.
         self.source: Extraction = getattr(self.parser, "member", extraction)
-        self._found = 0
         self._others: tuple[Data, list[tuple[int, int]]] | None = None
         self._extent_of = 0  # what was known of the chunks when it was made
+        self._graph: Graph | None = None
+
+    @property
+    def graph(self) -> Graph:
+        """The graph, the first of several: its nodes, edges, inputs and outputs, bodies and functions."""
+        if self._graph is None:
+            self._graph = self.graph_of()
+        return self._graph
 
     @abstractmethod
     def frames(self) -> Iterator[Node]:
@@ -277,13 +285,9 @@ class ProtoViewer(Viewer):
 
     @property
     def _known(self) -> int:
-        """How many faults were found in the bytes of the tensors."""
+        """How many faults were found in chunks."""
         verdicts = getattr(self.parser, "verdicts", None)
-        return self._found + (verdicts.version if verdicts is not None else 0)
-
-    def note_damage(self) -> None:
-        """Drop the last extent: reading a tensor found it damaged."""
-        self._found += 1
+        return verdicts.version if verdicts is not None else 0
 
     def new_extent(self) -> Extent:
         """Return an extent to add tensors to while listing them; then call `close_extent`."""

@@ -43,19 +43,11 @@ class TensorflowViewer(ProtoViewer):
         self._maker = TensorflowMaker(self.source, self.parser.make, builtin_schema(), self, misplaced)
         self._maker.lost_content = self.root.kind == CHUNKS
         self.constants = Constants(self.parser, self._maker)
-        self._graph: Graph | None = None
 
     @classmethod
     def applies(cls, parser: Any) -> bool:
         """Return whether a document of this parser holds a TensorFlow message: a ``.cpb`` may be of any type."""
         return parser.result.root.kind in KINDS
-
-    @property
-    def graph(self) -> Graph:
-        """The graph (the first one of a SavedModel): its nodes, edges, functions."""
-        if self._graph is None:
-            self._graph = self.graph_of()
-        return self._graph
 
     def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
         """Return the graph of meta graph ``number``."""
