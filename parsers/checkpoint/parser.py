@@ -130,7 +130,7 @@ class CheckpointParser(ProtobufParser):
         if not (begins or is_named or ends):
             return Confidence.NO
         end = reader.start + min(reader.size or 0, _SEARCHED)
-        for offset, size in islice(find_blocks(reader.data, reader.start, end, _nothing), _TRIED):
+        for offset, size in islice(find_blocks(reader.data, reader.start, end, lambda: None), _TRIED):
             if begins or is_named or _holds_values(reader.data, offset, size):
                 return Confidence.LIKELY
         return Confidence.NO
@@ -379,7 +379,3 @@ def _is_of_places(table: SortedTable, offset: int, size: int) -> bool:
     except MalformedError:
         return False
     return bool(key) and pos == len(raw) and at == 0
-
-
-def _nothing() -> None:
-    """Poll nothing."""

@@ -18,7 +18,7 @@ from pparse.viewers.tensor_proto.viewer import kids_of, node_at, text_at, value_
 from pparse.viewers.tensorflow.constants import GRAPH, META_GRAPH, SAVED_MODEL, function_name
 from pparse.viewers.tensorflow.element_types import dtype_of
 from pparse.viewers.tensorflow.meta import shape_of
-from pparse.viewers.tensorflow.nodes import NodeDefs
+from pparse.viewers.tensorflow.nodes import NodeDefs, node_list
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.document.extraction import Extraction
-    from pparse.graphs.source import Row
     from pparse.tree.host import Host
     from pparse.tree.node import Node
     from pparse.tree.result import Result
@@ -66,7 +65,7 @@ def tensorflow_graph(source: Extraction | Result | Node, *, meta_graph: int = 0,
 _SAVERS: Final = ("__inference__traced_save", "__inference__traced_restore")
 
 
-class _Defs(GraphSource):
+class _Defs(NodeDefs, GraphSource):
     """A message with a list of NodeDefs; ``root`` is its node, None if there is none."""
 
     format = "TensorFlow"
@@ -98,28 +97,13 @@ class _Defs(GraphSource):
     loops = ("NextIteration", "RefNextIteration")  # of TensorFlow 1
 
     def __init__(self, root: Node | None, extraction: Host, name: str = "") -> None:
-        super().__init__(extraction, name)
+        GraphSource.__init__(self, extraction, name)
+        NodeDefs.__init__(self, node_list(root))
         self.root = root
-        self.defs = NodeDefs.of(root) if root is not None else NodeDefs(None)
-
-    def __len__(self) -> int:
-        return len(self.defs)
-
-    def rows(self) -> Iterator[Row]:
-        """Yield a row for each NodeDef."""
-        return self.defs.rows()
-
-    def row(self, ordinal: int) -> Row:
-        """Return the row of one NodeDef."""
-        return self.defs.row(ordinal)
-
-    def node(self, ordinal: int) -> Node:
-        """Return the node of one NodeDef."""
-        return self.defs.child(ordinal)
 
     def path_of(self, ordinal: int | None) -> str:
         """Return the path of a NodeDef, or of their list."""
-        path = self.defs.node.path if self.defs.node is not None else ""
+        path = self.elements.path if self.elements is not None else ""
         return path if ordinal is None else f"{path}[{ordinal}]"
 
     def attributes(self, ordinal: int) -> dict[str, Node]:
