@@ -246,8 +246,31 @@ class GgufParser(Parser, Listing):
 
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield what `pparse info` shows beside the key-values: version, alignment, and the sizes of each type."""
-
-        return details(self)
+        root = self.result.root
+        root.find("data")  # all before it is read then
+        if not self.version:
+            return
+        yield "version", f"{self.version}, {'little' if self.order == '<' else 'big'}-endian"
+        yield "alignment", f"{self.alignment}"
+        facts, table = root.find("metadata"), root.find("tensors")
+        if facts is not None:
+            kinds: dict[str, int] = {}
+            for node in facts.children():
+                name = f"array of {_element(node)}" if node.kind == "array" else node.kind
+                kinds[name] = kinds.get(name, 0) + 1
+            words = ", ".join(f"{name} {count:,}" for name, count in sorted(kinds.items(), key=lambda item: -item[1]))
+            yield "key-values", f"{len(facts):,} ({words})" if words else "0"
+        found: dict[int, list[int]] = {}  # numbers of tensors, elements, and bytes, by type
+        for node in table.children() if table is not None else ():
+            place = node.note
+            if place.size is not None:
+                sums = found.setdefault(place.kind, [0, 0, 0])
+                for at, more in enumerate((1, prod(place.shape), place.size)):
+                    sums[at] += more
+        for kind, sums in sorted(found.items(), key=lambda item: -item[1][2]):
+            yield TYPES[kind].name, _words(sums)
+        if len(found) > 1:
+            yield "all types", _words([sum(column) for column in zip(*found.values(), strict=True)])
 
     def load_scalar(self, node: Node) -> Any:
         """Return a value: texts decoded, of a tensor what the table says."""
@@ -371,35 +394,6 @@ def part_names(name: str) -> list[str]:
 
 
 # -- How much of a GGUF file each type of its tensors takes, as `pparse info` shows it ---------------------------------
-
-
-def details(parser: GgufParser) -> Iterator[tuple[str, str]]:
-    """Yield labels and values: version and byte order, alignment, number of key-values; then sizes, type by type."""
-    root = parser.result.root
-    root.find("data")  # all before it is read then
-    if not parser.version:
-        return
-    yield "version", f"{parser.version}, {'little' if parser.order == '<' else 'big'}-endian"
-    yield "alignment", f"{parser.alignment}"
-    facts, table = root.find("metadata"), root.find("tensors")
-    if facts is not None:
-        kinds: dict[str, int] = {}
-        for node in facts.children():
-            name = f"array of {_element(node)}" if node.kind == "array" else node.kind
-            kinds[name] = kinds.get(name, 0) + 1
-        words = ", ".join(f"{name} {count:,}" for name, count in sorted(kinds.items(), key=lambda item: -item[1]))
-        yield "key-values", f"{len(facts):,} ({words})" if words else "0"
-    found: dict[int, list[int]] = {}  # numbers of tensors, elements, and bytes, by type
-    for node in table.children() if table is not None else ():
-        place = node.note
-        if place.size is not None:
-            sums = found.setdefault(place.kind, [0, 0, 0])
-            for at, more in enumerate((1, prod(place.shape), place.size)):
-                sums[at] += more
-    for kind, sums in sorted(found.items(), key=lambda item: -item[1][2]):
-        yield TYPES[kind].name, _words(sums)
-    if len(found) > 1:
-        yield "all types", _words([sum(column) for column in zip(*found.values(), strict=True)])
 
 
 def _element(node: Node) -> str:

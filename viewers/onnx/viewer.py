@@ -98,17 +98,20 @@ class OnnxViewer(ProtoViewer):
 
     def files_beside(self) -> Iterator[tuple[str, Extraction]]:
         """Yield the files with external data that are there."""
-        for _ in self.tensors():  # so that all files are known
-            pass
+        self._list_files()
         for name, file in self._maker.external:
             if file.content is not None:
                 yield name, file.content
 
+    def _list_files(self) -> None:
+        """List all tensors, so that all files beside are known, and what is needed of them."""
+        for _ in self.tensors():
+            pass
+
     def knows_files(self) -> bool:
         """List all tensors, so that it is known what of the files beside is needed; return whether none can be lost."""
         try:
-            for _ in self.tensors():
-                pass
+            self._list_files()
         except LimitError:
             return False
         return self.own_status() is Status.COMPLETE
@@ -117,8 +120,7 @@ class OnnxViewer(ProtoViewer):
         """From now on, let checksums of external files be compared before their tensors are listed."""
         if not self._settled:
             self._settled = True
-            for _ in self.tensors():  # so that all files are known
-                pass
+            self._list_files()
             for _ in self._check_files():
                 pass
 

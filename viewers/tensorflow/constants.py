@@ -46,34 +46,26 @@ if TYPE_CHECKING:
 _MOST_DOTS: Final = 8
 
 
-class Sought:
-    """The ``name`` of a tensor that is searched for."""
+def letters_of(name: str, prefix: str = "") -> tuple[bytes, ...]:
+    """Return byte strings, one of which is in every NodeDef that may have the name after ``prefix``; () if unknown.
 
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def letters(self, prefix: str) -> tuple[bytes, ...]:
-        """Return byte strings, one of which is in every NodeDef that may have the name after ``prefix``; () if unknown.
-
-        A missing or unreadable name of a node cannot be searched for: its label begins with ``.`` or ``[``.
-        """
-        name = self.name[len(prefix) :]
-        if not name or name[0] in ".[":
-            return ()
-        try:
-            text = name.encode()
-        except UnicodeEncodeError:
-            return ()
-        texts = [text[:at] for at in range(len(text)) if text[at] == 0x2E]
-        texts.append(text)
-        if len(texts) > _MOST_DOTS:
-            return (texts[0],)  # all others begin with it
-        # The length in one byte, or the last byte of a longer varint with the same value.
-        return tuple(
-            head + text for text in texts for head in ((bytes((len(text),)), b"\0") if len(text) < 0x80 else (b"",))
-        )
+    A missing or unreadable name of a node cannot be searched for: its label begins with ``.`` or ``[``.
+    """
+    name = name[len(prefix) :]
+    if not name or name[0] in ".[":
+        return ()
+    try:
+        text = name.encode()
+    except UnicodeEncodeError:
+        return ()
+    texts = [text[:at] for at in range(len(text)) if text[at] == 0x2E]
+    texts.append(text)
+    if len(texts) > _MOST_DOTS:
+        return (texts[0],)  # all others begin with it
+    # The length in one byte, or the last byte of a longer varint with the same value.
+    return tuple(
+        head + text for text in texts for head in ((bytes((len(text),)), b"\0") if len(text) < 0x80 else (b"",))
+    )
 
 
 SAVED_MODEL: Final = "tensorflow.SavedModel"
@@ -164,7 +156,7 @@ class Constants(TensorPlaces):
     # -- everything --------------------------------------------------------------------------------------------------
 
     def places(
-        self, *, most: int | None = None, scopes: list[Any] | None = None, sought: Sought | None = None
+        self, *, most: int | None = None, scopes: list[Any] | None = None, sought: str | None = None
     ) -> Iterator[TensorPlace]:
         """Yield where each tensor is, in file order, with its name, which may not be unique.
 
@@ -183,7 +175,7 @@ class Constants(TensorPlaces):
                 number += 1
 
     def _places_in(
-        self, base: Base, inner: int, number: int, sought: Sought | None, steps: Iterator[object]
+        self, base: Base, inner: int, number: int, sought: str | None, steps: Iterator[object]
     ) -> Iterator[TensorPlace]:
         if next(steps, False) is False:
             return
@@ -192,10 +184,10 @@ class Constants(TensorPlaces):
             yield from self._alone(base, node, number)
             return
         nodes, prefix = _nodes_of(node, functions, base.kind, inner)
-        if nodes is None or (sought is not None and not sought.name.startswith(prefix)):
+        if nodes is None or (sought is not None and not sought.startswith(prefix)):
             return
         session = self.parser.result.extraction.session
-        letters = sought.letters(prefix) if sought is not None else ()
+        letters = letters_of(sought, prefix) if sought is not None else ()
         for (ordinal, pieces, window), _ in zip(self._elements(nodes, letters), steps, strict=False):
             if not ordinal & 0xFFF:
                 session.check_cancelled()
@@ -295,11 +287,10 @@ class Constants(TensorPlaces):
 
     def worth_searching(self, name: str) -> Iterator[TensorPlace] | None:
         """Return the places that may have a name."""
-        sought = Sought(name)
         self._searches += 1
         few = self._searches < _MOST_SEARCHES and self._looked < _MOST_LOOKED
-        if self._searches == 1 or (few and sought.letters("")):
-            return self.places(sought=sought)
+        if self._searches == 1 or (few and letters_of(name)):
+            return self.places(sought=name)
         return None
 
     def at(self, scopes: Sequence[Any], *numbers: int) -> Iterator[TensorPlace]:

@@ -13,7 +13,7 @@ from pparse.viewers.tensorflow.constants import GRAPH, META_GRAPH, SAVED_MODEL, 
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any, Final
 
     from pparse.tensors.dtype import DType
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # The most elements of a list that are shown.
 _MOST: Final = 10_000
+# Lists of a MetaGraphDef of which the length is told, and as what.
+_COUNTED: Final = {"signature_def": "signatures", "collection_def": "collections", "asset_file_def": "assets"}
 # Collections whose bytes are VariableDefs (tensorflow/python/framework/ops.py, GraphKeys).
 _VARIABLES: Final = frozenset(
     (
@@ -35,6 +37,12 @@ _VARIABLES: Final = frozenset(
         "concatenated_variables",
     )
 )
+
+
+def _scalars(node: Node | None, keys: Sequence[str]) -> dict[str, Any]:
+    """Return the scalars at keys of a node, as far as they exist and can be read."""
+    found = {key: value_at(node, key) for key in keys}
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def _list_at(node: Node | None, *keys: str) -> list[Any]:
@@ -53,10 +61,7 @@ def _list_at(node: Node | None, *keys: str) -> list[Any]:
 def metadata_of(root: Node) -> dict[str, Any]:
     """Return the metadata of a document as plain data."""
     if root.kind == SAVED_MODEL:
-        found: dict[str, Any] = {}
-        version = value_at(root, "saved_model_schema_version")
-        if version is not None:
-            found["saved_model_schema_version"] = version
+        found = _scalars(root, ("saved_model_schema_version",))
         found["meta_graphs"] = [_of_meta_graph(graph) for graph in kids_of(root.find("meta_graphs"))]
         return found
     if root.kind == META_GRAPH:
@@ -67,25 +72,18 @@ def metadata_of(root: Node) -> dict[str, Any]:
 def _of_meta_graph(graph: Node) -> dict[str, Any]:
     info = graph.find("meta_info_def")
     found: dict[str, Any] = {"tags": _list_at(info, "tags")}
-    for key in ("meta_graph_version", "tensorflow_version", "tensorflow_git_version", "stripped_default_attrs"):
-        value = value_at(info, key)
-        if value is not None:
-            found[key] = value
+    keys = ("meta_graph_version", "tensorflow_version", "tensorflow_git_version", "stripped_default_attrs")
+    found.update(_scalars(info, keys))
     saver = graph.find("saver_def")
     if saver is not None:
-        facts = {key: value_at(saver, key) for key in ("version", "max_to_keep", "sharded")}
-        found["saver"] = {key: value for key, value in facts.items() if value is not None}
+        found["saver"] = _scalars(saver, ("version", "max_to_keep", "sharded"))
     ops = node_at(info, "stripped_op_list", "op")
     if ops is not None:
         found["stripped_ops"] = [value_at(op, "name", default="") for op in islice(kids_of(ops), _MOST)]
     inner = graph.find("graph_def")
     if inner is not None:
         found.update(_of_graph(inner))
-    for key, label in (
-        ("signature_def", "signatures"),
-        ("collection_def", "collections"),
-        ("asset_file_def", "assets"),
-    ):
+    for key, label in _COUNTED.items():
         kids = graph.find(key)
         if kids is not None:
             found[label] = count_of(kids)
@@ -93,11 +91,7 @@ def _of_meta_graph(graph: Node) -> dict[str, Any]:
 
 
 def _of_graph(graph: Node) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key in ("producer", "min_consumer"):
-        value = value_at(graph, "versions", key)
-        if value is not None:
-            found[key] = value
+    found = _scalars(graph.find("versions"), ("producer", "min_consumer"))
     bad = _list_at(graph, "versions", "bad_consumers")
     if bad:
         found["bad_consumers"] = bad
