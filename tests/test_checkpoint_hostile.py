@@ -32,7 +32,7 @@ from pparse.viewers.checkpoint.entry import name_in, name_prefix, prefix_in, rea
 from pparse.viewers.checkpoint.parts import Part, PartsData, covers
 from pparse.viewers.tensorflow import interface
 from pparse.viewers.tensorflow.interface import functions_of
-from pparse.viewers.tensorflow.lost_variables import names_by_key
+from pparse.viewers.tensorflow.saved_model import names_by_key
 from tests import sweep
 from tests.checkpoint_files import block as block_of
 from tests.checkpoint_files import closed, entry, finished, header, message, number, slice_key, snappy, table, varint

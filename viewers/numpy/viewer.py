@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from pparse.data.trailing_bytes import SHIFTED
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.numpy.header import read_header
@@ -32,18 +34,15 @@ class NpyViewer(Viewer):
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
         self.parser = extraction.parse().parser
-        self._name = ""
         self._header: ArrayHeader | None = None
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Name of the array, which the format does not give it: that of the file up to ``.npy``."""
-        if not self._name:
-            last = self.extraction.outermost.name.replace("\\", "/").rpartition("/")[2]
-            at = last.lower().find(EXTENSION)
-            stem = last if at < 0 else last[:at]
-            self._name = stem if stem and stem[0] != "<" else "array"  # bytes in memory have no name
-        return self._name
+        last = self.extraction.outermost.name.replace("\\", "/").rpartition("/")[2]
+        at = last.lower().find(EXTENSION)
+        stem = last if at < 0 else last[:at]
+        return stem if stem and stem[0] != "<" else "array"  # bytes in memory have no name
 
     @property
     def default_name(self) -> str:

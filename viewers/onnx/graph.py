@@ -274,13 +274,11 @@ def _type_of(node: Node | None) -> tuple[str, tuple[int | str | None, ...] | Non
             return words, None
         key = str(kind.key)
         if key in ("tensor_type", "sparse_tensor_type"):
-            number = kind.find("elem_type")
-            word = type_name(int(number.load()) if number is not None else 0)
+            word = _type_at(kind, "elem_type")
             sparse = "sparse " if key == "sparse_tensor_type" else ""
             return f"{words}{sparse}{word}", _shape_of(kind.find("shape"))
         if key == "map_type":
-            number = kind.find("key_type")
-            words += f"map from {type_name(int(number.load()) if number is not None else 0)} to "
+            words += f"map from {_type_at(kind, 'key_type')} to "
             node = kind.find("value_type")
         elif key == "opaque_type":
             return f"{words}opaque {text_at(kind, 'name')}", None
@@ -288,6 +286,11 @@ def _type_of(node: Node | None) -> tuple[str, tuple[int | str | None, ...] | Non
             words += f"{key.removesuffix('_type')} of "
             node = kind.find("elem_type")
     return words, None
+
+
+def _type_at(node: Node, key: str) -> str:
+    number = node.find(key)
+    return type_name(int(number.load()) if number is not None else 0)
 
 
 def _shape_of(node: Node | None) -> tuple[int | str | None, ...] | None:
