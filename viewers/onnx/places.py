@@ -381,7 +381,9 @@ class OnnxPlaces(TensorPlaces):
 
     def tensor(self, place: OnnxPlace, name: str | None = None) -> Tensor:
         """Return the tensor at a place, under that name."""
-        made = self._of_head(place, place.name if name is None else name) or super().tensor(place, name)
+        made = self._of_head(place, place.name if name is None else name)
+        if made is None:
+            made = super().tensor(place, name)
         if made.claimed_status is Status.COMPLETE and self._is_damaged and self._ends_at_break(place):
             where: Any = {"source": self.make.extraction.name, "offset": made.spans[0].offset if made.spans else None}
             made.status = Status.DAMAGED

@@ -108,12 +108,13 @@ class TensorPlaces:
         budget = self.parser.result.extraction.session.budget
         hashes, columns = array("q"), [array(layout) for layout in self.layouts]
         each = EACH + sum(column.itemsize for column in columns)
+        appends = [column.append for column in columns]  # looked up once: there may be millions
         scopes: list[Any] = []
         with budget.charge(0, f"collecting the names of {self.what}") as charge:
             for place in self.places(scopes=scopes):
                 hashes.append(key_hash(place.name))
-                for column, number in zip(columns, place.at, strict=True):
-                    column.append(number)
+                for append, number in zip(appends, place.at, strict=True):
+                    append(number)
                 if not len(hashes) & 0xFFF:
                     charge.resize((each + _MAKING) * len(hashes) + _SCOPE * len(scopes))
             found = KeyTable(hashes), columns, scopes
