@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from pparse.kernels.crc32c import crc32c, masked
-from pparse.viewers.checkpoint.ordered_code import name_prefix, slice_rest
+from pparse.viewers.checkpoint.entry import name_prefix, slice_rest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ PARSERS = (
     "pparse.parsers.checkpoint.parser:CheckpointParser",
     "pparse.parsers.checkpoint.beside:CheckpointDataParser",
     "pparse.parsers.checkpoint.beside:CheckpointStateParser",
-    "pparse.parsers.checkpoint.folder:CheckpointFolderParser",
+    "pparse.parsers.checkpoint.beside:CheckpointFolderParser",
     "pparse.parsers.protobuf.parser:ProtobufParser",
     "pparse.parsers.tfrecord.parser:TfrecordParser",
     "pparse.parsers.gguf.parser:GgufParser",

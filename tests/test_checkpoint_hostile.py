@@ -28,12 +28,11 @@ from pparse.parsers.checkpoint.recovered import find_blocks
 from pparse.testing.patience import Patience
 from pparse.viewers.checkpoint import entry as entries
 from pparse.viewers.checkpoint import parts
-from pparse.viewers.checkpoint.entry import read_entry
-from pparse.viewers.checkpoint.ordered_code import name_in, name_prefix, prefix_in
+from pparse.viewers.checkpoint.entry import name_in, name_prefix, prefix_in, read_entry
 from pparse.viewers.checkpoint.parts import Part, PartsData, covers
-from pparse.viewers.tensorflow import functions
-from pparse.viewers.tensorflow.functions import functions_of
-from pparse.viewers.tensorflow.object_paths import names_by_key
+from pparse.viewers.tensorflow import interface
+from pparse.viewers.tensorflow.interface import functions_of
+from pparse.viewers.tensorflow.saved_model import names_by_key
 from tests import sweep
 from tests.checkpoint_files import block as block_of
 from tests.checkpoint_files import closed, entry, finished, header, message, number, slice_key, snappy, table, varint
@@ -493,7 +492,7 @@ def test_functions_are_told_once_each_and_up_to_so_many_arguments(tmp_path, monk
     with pparse.open(saved(tmp_path, message(1, children) + function + concrete)) as document:
         graph = document.node("meta_graphs").child(0)
         assert [len(concrete) for _, concrete in functions_of(graph)] == [1] * 20
-        monkeypatch.setattr(functions, "_MOST_ARGUMENTS", 6)
+        monkeypatch.setattr(interface, "_MOST_ARGUMENTS", 6)
         assert len(list(functions_of(graph))) < 20
 
 

@@ -17,7 +17,7 @@ from pparse.kernels.crc32c import crc32c, masked
 from pparse.kernels.table_block import entries, entries_end
 from pparse.parsers.checkpoint.recovered import find_blocks
 from pparse.viewers.checkpoint import viewer as checkpoint_viewer
-from pparse.viewers.checkpoint.ordered_code import name_prefix, slice_rest
+from pparse.viewers.checkpoint.entry import name_prefix, slice_rest
 from tests import sweep
 from tests.checkpoint_files import block as block_of
 from tests.checkpoint_files import closed, entry, finished, header, message, number, table, varint, write

@@ -11,7 +11,7 @@ import pytest
 
 import pparse
 from pparse import PparseError, Status
-from pparse.viewers.checkpoint.ordered_code import name_in
+from pparse.viewers.checkpoint.entry import name_in
 from tests import sweep
 from tests.checkpoint_files import message, number, slice_key, table
 

@@ -19,7 +19,7 @@ from pparse import PathError, PparseError, Status, TruncatedTensorError, Unsuppo
 from pparse.data.base import IoStats
 from pparse.kernels.text_starts import text_starts
 from pparse.parsers.gguf import parser as gguf_parser
-from pparse.parsers.gguf.places import GgufLayout, TensorPlace
+from pparse.parsers.gguf.parser import GgufLayout, TensorPlace
 from tests.gguf_files import F32, Q4_0, Q8_0, Writer, plain
 from tests.rows import rows
 

@@ -10,7 +10,7 @@ from pparse.kernels.varint import encode_varint
 from pparse.protos import message_class
 from pparse.viewers.tensor_proto import viewer as tensorflow
 from pparse.viewers.tensorflow import constants as tensorflow_constants
-from pparse.viewers.tensorflow.names import Sought
+from pparse.viewers.tensorflow.constants import letters_of
 from tests.rows import rows
 
 GRAPH = message_class("tensorflow.GraphDef")
@@ -123,11 +123,11 @@ def test_a_word_that_stands_everywhere_is_looked_up_in_a_table_in_the_end(monkey
 
 
 def test_the_letters_of_a_name_are_those_of_the_node():
-    assert Sought("").letters("") == Sought(".a").letters("") == Sought("[3].a").letters("") == ()
-    assert Sought("@f/abc").letters("@f/") == (b"\x03abc", b"\0abc")
-    assert Sought("a.b").letters("") == (b"\1a", b"\0a", b"\3a.b", b"\0a.b")
-    assert Sought("x" * 200).letters("") == (b"x" * 200,)
-    assert Sought("\udc80").letters("") == ()
+    assert letters_of("") == letters_of(".a") == letters_of("[3].a") == ()
+    assert letters_of("@f/abc", "@f/") == (b"\x03abc", b"\0abc")
+    assert letters_of("a.b") == (b"\1a", b"\0a", b"\3a.b", b"\0a.b")
+    assert letters_of("x" * 200) == (b"x" * 200,)
+    assert letters_of("\udc80") == ()
 
 
 def test_a_name_that_leads_nowhere_is_compared_with_the_first_nodes_only(monkeypatch):

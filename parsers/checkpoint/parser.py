@@ -16,6 +16,7 @@ found by their checksums (`pparse.parsers.checkpoint.recovered`), so what intact
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import cached_property
 from itertools import islice
 
 from pparse.data.range_status import cut_status
@@ -23,16 +24,18 @@ from pparse.document.extraction import extraction_of
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PathError, SourceError
 from pparse.findings import Finding, Status
 from pparse.kernels.table_block import entries as block_entries
+from pparse.kernels.wire import PADDING, read_length
 from pparse.limits import count_words
+from pparse.parsers.checkpoint.beside import without_marks
 from pparse.parsers.checkpoint.recovered import find_blocks
-from pparse.parsers.checkpoint.table import FOOTER, MAGIC, TRAILER, Block, SortedTable
+from pparse.parsers.checkpoint.table import FOOTER, MAGIC, TRAILER, Block, SortedTable, read_handle
 from pparse.parsers.protobuf.fits import fits
 from pparse.parsers.protobuf.index import Origin
 from pparse.parsers.protobuf.parser import ProtobufParser
 from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.tree.entry import MAP, Entry
 from pparse.tree.index import IndexNote
-from pparse.tree.parser import UNFINISHED_SUFFIXES, Confidence, signatures
+from pparse.tree.parser import Confidence, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,7 +77,7 @@ class CheckpointParser(ProtobufParser):
 
     name = "tf-checkpoint"
     description = "TensorFlow checkpoint (its index, or a whole one of version 1)"
-    viewer = "pparse.viewers.checkpoint.choice:viewer_of_version"
+    viewer = "pparse.viewers.checkpoint.viewer:viewer_of_version"
     extensions: ClassVar[tuple[str, ...]] = (".index", ".ckpt")
     signatures = signatures(b"\0\0")
     is_generic = False
@@ -96,8 +99,6 @@ class CheckpointParser(ProtobufParser):
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
-        self._table: SortedTable | None = None
-        self._version = 0
         # Where the last group of entries ended: number of the block, of the entry in it, its place, and the key before.
         self._last: tuple[tuple[int, int], int, bytes] = (-1, 0), 0, b""
         self.other_names: Callable[[], dict[str, str]] = dict
@@ -129,23 +130,21 @@ class CheckpointParser(ProtobufParser):
         if not (begins or is_named or ends):
             return Confidence.NO
         end = reader.start + min(reader.size or 0, _SEARCHED)
-        for offset, size in islice(find_blocks(reader.data, reader.start, end, _nothing), _TRIED):
+        for offset, size in islice(find_blocks(reader.data, reader.start, end, lambda: None), _TRIED):
             if begins or is_named or _holds_values(reader.data, offset, size):
                 return Confidence.LIKELY
         return Confidence.NO
 
     # -- the table -----------------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def version(self) -> int:
-        """2 for the index of a TensorBundle, 1 for a file with values, 0 if it is neither."""
-        if not self._version:
-            extraction = self.result.extraction
-            try:
-                self._version = _version(extraction.data.pread(extraction.start, _PROBED)) or self._version_of_values()
-            except GapError:
-                self._version = self._version_of_values()
-        return self._version
+        """2 for the index of a TensorBundle, 1 for a file with values."""
+        extraction = self.result.extraction
+        try:
+            return _version(extraction.data.pread(extraction.start, _PROBED)) or self._version_of_values()
+        except GapError:
+            return self._version_of_values()
 
     def _version_of_values(self) -> int:
         """Return the version by the first entries, if the beginning is lost."""
@@ -159,22 +158,22 @@ class CheckpointParser(ProtobufParser):
                 return 1
         return 2
 
-    @property
+    @cached_property
     def table(self) -> SortedTable:
         """The table: its blocks are found when it is first asked for."""
-        if self._table is None:
-            extraction = self.result.extraction
-            session = extraction.session
-            start, end = extraction.start, extraction.known_end()
+        extraction = self.result.extraction
+        session = extraction.session
+        start, end = extraction.start, extraction.known_end()
+        table = SortedTable(extraction.data, start, end, session.budget, session.limits)
+        try:
+            table.read_index()
+        except (MalformedError, EndOfDataError, GapError) as error:
             table = SortedTable(extraction.data, start, end, session.budget, session.limits)
-            try:
-                table.read_index()
-            except (MalformedError, EndOfDataError, GapError) as error:
-                table = SortedTable(extraction.data, start, end, session.budget, session.limits)
-                self._recover(table, error)
-            self._note_broken(table)
-            self._table = table
-        return self._table
+            self._recover(table, error)
+        for offset, reason in table.broken:
+            finding = Finding("malformed", reason, source=extraction.name, offset=offset)
+            self.result.close_node(self.result.root, Status.DAMAGED, finding)
+        return table
 
     def _recover(self, table: SortedTable, error: MalformedError | EndOfDataError | GapError) -> None:
         """Find the blocks by their checksums, as index or footer are not whole."""
@@ -215,11 +214,6 @@ class CheckpointParser(ProtobufParser):
         except LimitError as error:
             return f"; the block in which it is cut was not looked at: {error.reason}"
         return f", and {count_words(count, 'entry')} before the cut, which no checksum confirms" if count else ""
-
-    def _note_broken(self, table: SortedTable) -> None:
-        for offset, reason in table.broken:
-            finding = Finding("malformed", reason, source=self.result.extraction.name, offset=offset)
-            self.result.close_node(self.result.root, Status.DAMAGED, finding)
 
     def pairs(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield each key and its value, a block at a time. Raises `MalformedError`."""
@@ -323,9 +317,7 @@ class CheckpointParser(ProtobufParser):
 
     def data_name(self, count: int, shard: int) -> str:
         """Return the name of a data file beside the index, of ``count`` files; 0: not known."""
-        name = self.result.extraction.name.rpartition("/")[2]
-        for suffix in UNFINISHED_SUFFIXES:
-            name = name.removesuffix(suffix)
+        name = without_marks(self.result.extraction.name.rpartition("/")[2])
         return f"{name.removesuffix('.index')}.data-{shard:05d}-of-{count or shard + 1:05d}"
 
     def missing(self) -> int | None:
@@ -347,7 +339,7 @@ def _version(head: bytes) -> int:
     if head[:2] != b"\0\0":
         return 0
     try:
-        length, pos = _length(head)
+        length, pos = read_length(head + PADDING, 2)
     except (MalformedError, IndexError):
         return 0
     value = head[pos : pos + length]
@@ -356,12 +348,6 @@ def _version(head: bytes) -> int:
     if whole and length < 64 and fits(value, schema.message(HEADER), complete=True):
         return 2
     return 1 if value[:1] == b"\n" and fits(value, schema.message(SLICES), complete=whole) else 0
-
-
-def _length(head: bytes) -> tuple[int, int]:
-    from pparse.kernels.wire import read_length
-
-    return read_length(head + bytes(20), 2)
 
 
 def _holds_values(data: Data, offset: int, size: int) -> bool:
@@ -386,8 +372,6 @@ def _is_of_places(table: SortedTable, offset: int, size: int) -> bool:
         return False
     if first is None:
         return True
-    from pparse.parsers.checkpoint.table import read_handle
-
     key, start, stop = first
     raw = block.raw[start - block.at : stop - block.at]
     try:
@@ -395,7 +379,3 @@ def _is_of_places(table: SortedTable, offset: int, size: int) -> bool:
     except MalformedError:
         return False
     return bool(key) and pos == len(raw) and at == 0
-
-
-def _nothing() -> None:
-    """Poll nothing."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pparse.budget import Charge, MemoryBudget
     from pparse.data.base import Data
     from pparse.limits import Limits
-    from pparse.parsers.checkpoint.cut_block import Accepts
+    from pparse.parsers.checkpoint.recovered import Accepts
 
 MAGIC: Final = bytes.fromhex("57fb808b247547db")
 FOOTER: Final = 48
@@ -153,7 +153,7 @@ class SortedTable:
 
         ``accepts`` tells whether a key can have a value. Raises `LimitError` if it is too large.
         """
-        from pparse.parsers.checkpoint.cut_block import entries_before_cut
+        from pparse.parsers.checkpoint.recovered import entries_before_cut
 
         size = self.end - offset
         with self._budget.charge(2 * size, "the last block of the table"):

@@ -22,20 +22,21 @@ States::
 from __future__ import annotations
 
 from array import array
+from math import prod
 from struct import calcsize, unpack_from
 
 from pparse.errors import LimitError, MalformedError
-from pparse.findings import Finding, Status
+from pparse.findings import Finding, Severity, Status
 from pparse.kernels.text_starts import text_starts
-from pparse.parsers.gguf.parts import part_of
-from pparse.parsers.gguf.places import GgufLayout, TensorPlace
-from pparse.parsers.gguf.types import ARRAY, LAYOUTS, NAMES, TEXT, TYPES
+from pparse.lazy import lazy_pattern
+from pparse.limits import count_words, format_size
+from pparse.parsers.gguf.types import ARRAY, LAYOUTS, NAMES, TEXT, TYPES, type_words
 from pparse.tree.context import DONE, decode_text
 from pparse.tree.entry import LIST, MAP, Entry
 from pparse.tree.key_table import key_hash, repeated_hashes
 from pparse.tree.listing import Listing
 from pparse.tree.parser import Parser, Signature
-from pparse.tree.record import Field, Record
+from pparse.tree.record import Field, NumberArray, Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
     from pparse.tree.result import Result
+
 
 MAGIC: Final = Record(Field("magic", "4s"))
 VERSIONS: Final = (1, 2, 3)
@@ -244,9 +246,31 @@ class GgufParser(Parser, Listing):
 
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield what `pparse info` shows beside the key-values: version, alignment, and the sizes of each type."""
-        from pparse.parsers.gguf.sizes import details
-
-        return details(self)
+        root = self.result.root
+        root.find("data")  # all before it is read then
+        if not self.version:
+            return
+        yield "version", f"{self.version}, {'little' if self.order == '<' else 'big'}-endian"
+        yield "alignment", f"{self.alignment}"
+        facts, table = root.find("metadata"), root.find("tensors")
+        if facts is not None:
+            kinds: dict[str, int] = {}
+            for node in facts.children():
+                name = f"array of {_element(node)}" if node.kind == "array" else node.kind
+                kinds[name] = kinds.get(name, 0) + 1
+            words = ", ".join(f"{name} {count:,}" for name, count in sorted(kinds.items(), key=lambda item: -item[1]))
+            yield "key-values", f"{len(facts):,} ({words})" if words else "0"
+        found: dict[int, list[int]] = {}  # numbers of tensors, elements, and bytes, by type
+        for node in table.children() if table is not None else ():
+            place = node.note
+            if place.size is not None:
+                sums = found.setdefault(place.kind, [0, 0, 0])
+                for at, more in enumerate((1, prod(place.shape), place.size)):
+                    sums[at] += more
+        for kind, sums in sorted(found.items(), key=lambda item: -item[1][2]):
+            yield TYPES[kind].name, _words(sums)
+        if len(found) > 1:
+            yield "all types", _words([sum(column) for column in zip(*found.values(), strict=True)])
 
     def load_scalar(self, node: Node) -> Any:
         """Return a value: texts decoded, of a tensor what the table says."""
@@ -254,3 +278,130 @@ class GgufParser(Parser, Listing):
             return node.note.to_dict()
         value = super().load_scalar(node)
         return decode_text(value, node.start) if node.kind == "text" and isinstance(value, bytes) else value
+
+
+# -- Where the tensors of a GGUF file lie, by its table, and what contradicts ggml's rules there -----------------------
+
+_MOST_BYTES: Final = 1 << 63
+
+
+class TensorPlace:
+    """What the table says of one tensor."""
+
+    __slots__ = ("kind", "offset", "problem", "shape", "size")
+
+    def __init__(self, kind: int, shape: tuple[int, ...], offset: int) -> None:
+        self.kind = kind
+        """Number of its type."""
+        self.shape = shape
+        """Its dimensions, outermost first."""
+        self.offset = offset
+        """Where it begins in the data."""
+        self.size: int | None = None
+        """Its bytes; None if they cannot be known."""
+        self.problem: str | None = None
+        """Why they cannot be known."""
+        self._measure()
+
+    def _measure(self) -> None:
+        known, row = TYPES.get(self.kind), self.shape[-1] if self.shape else 1
+        if known is None:
+            self.problem = type_words(self.kind)
+        elif row % known.block_size:
+            self.problem = f"its rows of {row} elements are no whole blocks of {known.block_size}"
+        else:
+            count = prod(self.shape)
+            size = count // known.block_size * known.block_bytes
+            if max(size, count) + self.offset < _MOST_BYTES:
+                self.size = size
+            else:
+                self.problem = f"no file has {count} elements at {self.offset}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what its node shows."""
+        known = TYPES.get(self.kind)
+        kind = known.name if known is not None else self.kind
+        return {"shape": list(self.shape), "type": kind, "offset": self.offset, "size": self.size}
+
+
+class GgufLayout:
+    """The tensors in the order of the table: ggml wants them one after the other, each at the next aligned place."""
+
+    __slots__ = ("alignment", "end", "first_hole", "first_unaligned", "holes", "overlaps", "unaligned", "unknown")
+
+    def __init__(self, alignment: int) -> None:
+        self.alignment = alignment
+        """What offsets should be multiples of."""
+        self.end = 0
+        """Where the last tensor ends in the data."""
+        self.overlaps = False
+        """Whether a tensor begins before another one ends: they share bytes, or are out of order."""
+        self.holes = self.unaligned = 0
+        """How many tensors do not begin where the one before lets expect; how many not at an aligned place."""
+        self.first_hole = self.first_unaligned = 0
+        """The offsets of the first of them."""
+        self.unknown = False
+        """Whether a tensor came of which the size is not known."""
+
+    def add(self, place: TensorPlace) -> None:
+        """Add the next tensor."""
+        if not place.size:
+            self.unknown = self.unknown or place.size is None
+            return
+        offset = place.offset
+        if offset % self.alignment:
+            self.first_unaligned = self.first_unaligned if self.unaligned else offset
+            self.unaligned += 1
+        if offset < self.end:
+            self.overlaps = True
+        elif offset > self.end + -self.end % self.alignment and not self.unknown:
+            self.first_hole = self.first_hole if self.holes else offset
+            self.holes += 1
+        self.unknown = False
+        self.end = max(self.end, offset + place.size)
+
+    def findings(self, start: int, source: str) -> Iterator[Finding]:
+        """Yield what ggml would refuse, though it can be read; ``start`` is where the data begin."""
+        for code, count, first, what in (
+            ("unaligned", self.unaligned, self.first_unaligned, f"not at multiples of {self.alignment}"),
+            ("gap", self.holes, self.first_hole, "not where the one before ends"),
+        ):
+            if count:
+                reason = f"{count_words(count, 'tensor')} begin{'s' * (count == 1)} {what}"
+                yield Finding(code, reason, severity=Severity.WARNING, source=source, offset=start + first)
+
+
+# -- Names of the files of a split model, as llama.cpp writes them: ``name-00001-of-00003.gguf`` etc -------------------
+
+_NAME: Final = lazy_pattern(r"(.*)-([0-9]{5})-of-([0-9]{5})\.gguf")
+
+
+def part_of(name: str) -> tuple[str, int, int] | None:
+    """Return what a name begins with, which part it is, from 1 on, and of how many; None if it is not one of a part."""
+    found = _NAME.fullmatch(name.rpartition("/")[2].rpartition("\\")[2])
+    if found is None or not 0 < int(found[2]) <= int(found[3]):
+        return None
+    return found[1], int(found[2]), int(found[3])
+
+
+def part_names(name: str) -> list[str]:
+    """Return the names of all parts of the model that the file ``name`` is one of; none if it is not named like one."""
+    found = part_of(name)
+    if found is None:
+        return []
+    stem, _, parts = found
+    return [f"{stem}-{number:05}-of-{parts:05}.gguf" for number in range(1, parts + 1)]
+
+
+# -- How much of a GGUF file each type of its tensors takes, as `pparse info` shows it ---------------------------------
+
+
+def _element(node: Node) -> str:
+    """Return what the elements of an array are called."""
+    return node.note.field.kind if isinstance(node.note, NumberArray) else NAMES[node.note[0]]
+
+
+def _words(sums: list[int]) -> str:
+    tensors, elements, size = sums
+    bits = f", {8 * size / elements:.2f} bits each" if elements else ""
+    return f"{count_words(tensors, 'tensor')}, {count_words(elements, 'parameter')}, {format_size(size)}{bits}"

@@ -1,6 +1,6 @@
 """A folder that holds one PyTorch model: an index with its shards, shards without an index, or one checkpoint.
 
-As of safetensors (`pparse.parsers.shards.folder`, which has the states), with other names. Since many files are
+As of safetensors (`pparse.parsers.shards.shard_set`, which has the states), with other names. Since many files are
 called ``.bin``, those that no index names count only if they are checkpoints.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from pparse.errors import CancelledError, ClosedError, DataChangedError, PparseError
 from pparse.parsers.pytorch.index import PyTorchIndexParser
 from pparse.parsers.safetensors.index import SafetensorsIndexParser
-from pparse.parsers.shards.folder import NUMBERED, ShardFolderParser, grouped
+from pparse.parsers.shards.shard_set import NUMBERED, ShardFolderParser, grouped
 from pparse.tree.entry import MAP
 
 TYPE_CHECKING = False
@@ -57,7 +57,7 @@ class PyTorchFolderParser(ShardFolderParser):
 
     def extra_files(self) -> list[str]:
         """Return files that look like shards of the index, and that it does not name."""
-        return self._index.extra_files() if self._index is not None else []
+        return self.index.extra_files() if self.index is not None else []
 
 
 def _is_checkpoint(folder: FolderExtraction, name: str) -> bool:

@@ -6,10 +6,8 @@ from pparse.lazy import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pparse.parsers.shards.folder import ShardFolderParser
-    from pparse.parsers.shards.index import ShardIndexParser
-    from pparse.parsers.shards.shard_set import ShardSet
+    from pparse.parsers.shards.shard_set import ShardFolderParser, ShardIndexParser, ShardSet
 __getattr__ = lazy_names(
-    __name__, {"ShardFolderParser": "folder", "ShardIndexParser": "index", "ShardSet": "shard_set"}
+    __name__, {"ShardFolderParser": "shard_set", "ShardIndexParser": "shard_set", "ShardSet": "shard_set"}
 )
 __all__ = ["ShardFolderParser", "ShardIndexParser", "ShardSet"]

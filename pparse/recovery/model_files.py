@@ -37,8 +37,17 @@ from pparse.errors import (
 )
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
-from pparse.parsers.checkpoint.beside import DATA, INDEX, STATE, StandInParser, read_state, without_marks
-from pparse.parsers.checkpoint.folder import INDEX_OF_VARIABLES, CheckpointFolderParser, has_variables
+from pparse.parsers.checkpoint.beside import (
+    DATA,
+    INDEX,
+    INDEX_OF_VARIABLES,
+    STATE,
+    CheckpointFolderParser,
+    StandInParser,
+    has_variables,
+    read_state,
+    without_marks,
+)
 from pparse.parsers.checkpoint.parser import CheckpointParser
 from pparse.parsers.tensorflow import ASSETS, MEMBERS, VARIABLES, SavedModelParser
 from pparse.parsers.tensorflow_text import TensorflowTextParser
@@ -48,7 +57,7 @@ from pparse.recovery.salvage import AS_FOUND, Job, Rest, salvage, text_of
 from pparse.recovery.steps import stamp_of
 from pparse.tensors.viewer import Viewer
 from pparse.viewers.checkpoint.viewer import CheckpointViewer
-from pparse.viewers.shards.name_table import ShardTable
+from pparse.viewers.shards.viewer import ShardTable
 from pparse.viewers.tensorflow.saved_model import SavedModelViewer
 
 TYPE_CHECKING = False

@@ -11,7 +11,7 @@ from pparse.limits import count_words
 from pparse.recovery.report import RecoveredFile
 from pparse.recovery.salvage import text_of
 from pparse.recovery.salvage_tensors import bytes_of
-from pparse.viewers.onnx.rebuilt import RebuiltModel, StoredField
+from pparse.viewers.onnx.part import RebuiltModel, StoredField
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -226,7 +226,13 @@ class Extent:
         kept.extend(filter(None, (finding,)))
 
     def add_all(self, part: Extent) -> None:
-        """Add the counts of another extent."""
+        """Add the counts of another extent, that of a part, its bytes and its status."""
+        self.actual = (self.actual or 0) + (part.actual or 0)
+        known = self.expected is not None and part.expected is not None
+        self.expected = (self.expected or 0) + (part.expected or 0) if known else None
+        self.at_least |= part.at_least
+        if part.document_status is not Status.COMPLETE and self.document_status is not Status.DAMAGED:
+            self.document_status = part.document_status
         self.whole += part.whole
         self.truncated += part.truncated
         self.missing += part.missing

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from itertools import islice
 
 from pparse.errors import PparseError
-from pparse.findings import Finding, Status
-from pparse.tensors.status import Remark, last_written, unwritten_in
+from pparse.findings import Status
+from pparse.tensors.status import Remark, last_written
 from pparse.tensors.viewer import Viewer
 from pparse.tree.entry import LIST, SCALAR
 from pparse.tree.key_table import meant_by_name, name_of_repeated
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any, Final
 
-    from pparse.data.base import Data
     from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
@@ -25,14 +23,10 @@ if TYPE_CHECKING:
 
 # Longer lists are not shown in the metadata of a model.
 _MOST_SHOWN: Final = 64
-_MOST_HOLES: Final = 10_000
 
 
 class NodeViewer(Viewer):
     """A viewer that needs to know only which node holds the tensors, and what one of its children says of a tensor."""
-
-    _holes: list[tuple[int, int]] | None = None
-    _holed: Data | None = None
 
     needs_name = True
 
@@ -81,38 +75,12 @@ class NodeViewer(Viewer):
         table = self.table
         return None if table is None else _meant(table, tensor.name)
 
-    # -- bytes that were never written --------------------------------------------------------------------------------
-
-    @property
-    def holes(self) -> list[tuple[int, int]]:
-        """Stretches of the file that were never written, in order, at most 10,000."""
-        if self._holes is None:
-            inner = self.extraction.parsed
-            self._holes = list(islice(inner.data.holes(inner.start, inner.known_end()), _MOST_HOLES))
-            self._holed = inner.data
-        return self._holes
-
     def _marked(self, node: Node, name: str) -> Tensor | None:
         """Return the tensor of ``node``, which says how much of it was never written."""
         tensor = self.tensor_of(node, name)
         if tensor is not None and self.holes and tensor.spans:
-            span = tensor.spans[0]
-            if span.data is self._holed:
-                tensor.unwritten_nbytes = unwritten_in(self.holes, span.offset, span.offset + span.length)[1]
+            tensor.unwritten_nbytes = self.unwritten(tensor)[1]
         return tensor
-
-    def finding_of(self, tensor: Tensor) -> Finding | None:
-        """Return the finding on a tensor that lies in a hole of the file."""
-        span = tensor.spans[0]
-        first, length = unwritten_in(self.holes, span.offset, span.offset + span.length)
-        return Finding(
-            "unwritten",
-            f"{length:,} of {span.length:,} bytes were never written (a file hole): they read as zeros",
-            path=tensor.name,
-            source=self.extraction.name,
-            offset=first,
-            length=length,
-        )
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added; a file with holes is resumed where the first one is.

@@ -13,7 +13,7 @@ from pparse.errors import EndOfDataError, PathError, UnsupportedError
 from pparse.findings import Finding, FindingList, Status
 from pparse.locking import Guarded
 from pparse.tensors.extent import Extent
-from pparse.tensors.status import flawed_only_in
+from pparse.tensors.status import flawed_only_in, unwritten_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any, Final, Self
 
     from pparse.budget import MemoryBudget
-    from pparse.data.base import IoStats
+    from pparse.data.base import Data, IoStats
     from pparse.document.extraction import Extraction
     from pparse.document.folder import Folder
     from pparse.document.opening import Source
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pparse.tree.parser import Parser
 
 
+MOST_HOLES: Final = 10_000
 # Of more tensors than this, those that damage hits are not told apart from what is damaged beside them.
 _MOST_FLAWED: Final = 50_000
 
@@ -130,16 +131,16 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     def extent(self) -> Extent:
         """Return how large the document is and should be, and where it was cut; goes once through all tensors."""
         extent = self.kept_extent
+        while extent is None and self.counts_itself:
+            for _ in self.tensors():
+                pass
+            extent = self._extent  # also has what was learned meanwhile, part by part
         if extent is None:
             extent = self.new_extent()
-            for tensor in self._listed():
+            for tensor in self.tensors():
                 extent.add(tensor)
             extent = self.close_extent(extent)
         return extent
-
-    def _listed(self) -> Iterator[Tensor]:
-        """Yield the tensors in order to count them; by default as `tensors`."""
-        return self.tensors()
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added; `extent` then returns it.
@@ -278,6 +279,38 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """Return whether a tensor is no value of the model, but says how it was saved; a conversion leaves it out."""
         return False
 
+    # -- bytes that were never written -------------------------------------------------------------------------------
+
+    _holes: list[tuple[int, int]] | None = None
+
+    @property
+    def holes(self) -> list[tuple[int, int]]:
+        """Stretches of the file that were never written, in order, at most 10,000."""
+        if self._holes is None:
+            inner = self.extraction.parsed
+            self._holes = list(islice(inner.data.holes(inner.start, inner.known_end()), MOST_HOLES))
+        return self._holes
+
+    def _holes_of(self, data: Data) -> list[tuple[int, int]]:
+        """Return the holes of a file that tensors are in."""
+        return self.holes if data is self.extraction.parsed.data else []
+
+    def unwritten(self, tensor: Tensor) -> tuple[int, int]:
+        """Return ``(offset of the first, number)`` of the bytes of a tensor that lie in holes of their file."""
+        first = length = 0
+        for span in tensor.spans:
+            if span.data is not None:
+                at, count = unwritten_in(self._holes_of(span.data), span.offset, span.offset + span.length)
+                first, length = first or at, length + count
+        return first, length
+
+    def finding_of(self, tensor: Tensor) -> Finding:
+        """Return the finding on a tensor that lies in a hole of the file."""
+        first, length = self.unwritten(tensor)
+        reason = f"{length:,} of {tensor.stored_nbytes:,} bytes were never written (a file hole): they read as zeros"
+        source = self.extraction.name
+        return Finding("unwritten", reason, path=tensor.name, source=source, offset=first, length=length)
+
     # -- what follows ------------------------------------------------------------------------------------------------
 
     @property
@@ -285,6 +318,10 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """The last extent, unless more was learned from the document's bytes since."""
         extent = self._extent
         return extent if extent is not None and extent.known == self.extraction.session.stats.discoveries else None
+
+    def note_damage(self) -> None:
+        """Drop the last extent: reading a tensor found it damaged."""
+        self._extent = None
 
     def keep_extent(self, extent: Extent) -> Extent:
         """Keep ``extent``, to which all tensors were added; what is known about the document's bytes is added."""
@@ -324,7 +361,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     def _flawed(self) -> Iterator[tuple[int, int]]:
         """Yield where in the document's data the tensors are that are not whole, with what tells of these only."""
         data = self.extraction.parsed.data
-        for tensor in self._listed():
+        for tensor in self.tensors():
             if tensor.status is not Status.COMPLETE:
                 for span in tensor.spans:
                     if span.data is data:

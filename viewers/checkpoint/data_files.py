@@ -1,20 +1,28 @@
-"""The data files of a TensorBundle: which there are, what is missing, and where their downloads go on."""
+"""The data files of a TensorBundle: which there are, where downloads go on, and checksums in them."""
 
 from __future__ import annotations
 
 from errno import ENOENT
+from struct import pack, unpack_from
 
 from pparse.document.opening import Resume
-from pparse.errors import EndOfDataError, SourceError
-from pparse.findings import Finding
+from pparse.errors import EndOfDataError, MalformedError, SourceError, UnsupportedError
+from pparse.findings import Finding, Status
+from pparse.kernels.crc32c import crc32c, masked
+from pparse.locking import Lock
+from pparse.tensors.tensor import Tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Final
+    from typing import Any, Final
 
+    from pparse.data.base import Data
+    from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
+    from pparse.findings import FindingList
     from pparse.tensors.extent import Extent
+    from pparse.tensors.tensor import Span
 
 MAX_SHARDS: Final = 1 << 20
 # With more data files than these, only those are opened that the folder has.
@@ -114,3 +122,196 @@ class DataFiles:
             extent.at_least = True
             if shard not in self._unreadable:  # to fetch it again would not help
                 extent.resume.append(Resume(self.path_of(self.name_of(shard)), 0))
+
+
+# -- Checksums of tensors: read for themselves, or followed while a large tensor is read, which need not be read twice
+
+_BLOCK: Final = 256 << 10
+CONTRADICTED: Final = "its checksum is wrong"
+
+
+class Follower:
+    """The checksum of the bytes of one tensor that were read so far, from the first on. Thread-safe."""
+
+    def __init__(self, span: Span, wanted: int, contradiction: Finding, findings: FindingList) -> None:
+        """``wanted`` is the masked CRC-32C, ``contradiction`` what is added to ``findings`` if it is another."""
+        self._span = span
+        self._wanted = wanted
+        self._contradiction = contradiction
+        self._findings = findings
+        self._lock = Lock()
+        self._at = 0
+        self._crc = 0
+
+    def follows(self, span: Span) -> bool:
+        """Return whether it is the checksum of these bytes."""
+        own = self._span
+        return own.data is span.data and own.offset == span.offset and own.length == span.length
+
+    def feed(self, offset: int, piece: memoryview) -> None:
+        """Take a stretch that was read; with the last one, vouch for all bytes, or condemn them.
+
+        A stretch that does not begin where the last one ended, such as a slice, is not counted; the first begins anew.
+        """
+        with self._lock:
+            if not offset:
+                self._at = self._crc = 0
+            if offset != self._at:
+                return
+            self._crc = crc32c(piece, self._crc)
+            self._at += len(piece)
+            done = self._at == self._span.length
+        data = self._span.data
+        if not done or data is None:
+            return
+        start, end = self._span.offset, self._span.offset + self._span.length
+        if masked(self._crc) == self._wanted:
+            data.vouch(start, end)
+        else:
+            data.condemn(start, end, CONTRADICTED)
+            self._findings.add(self._contradiction)
+
+
+def crc_of(data: Data, offset: int, length: int, poll: Any) -> int:
+    """Return the masked CRC-32C of bytes, read piece by piece."""
+    crc = 0
+    # One buffer for all of it: a new one each time costs as much as the checksum.
+    buffer = memoryview(bytearray(min(_BLOCK, length)))
+    for at in range(offset, offset + length, _BLOCK):
+        poll()
+        view = buffer[: min(_BLOCK, offset + length - at)]
+        if data.preadinto(at, view) < len(view):
+            raise EndOfDataError("the bytes of the tensor end early", offset=at, wanted=len(view))
+        crc = crc32c(view, crc)
+    return masked(crc)
+
+
+# -- Tensors of strings in a data file (tensor_bundle.cc, WriteStringTensor) -------------------------------------------
+
+# All lengths as varints, u32 masked CRC-32C of the lengths, then all bytes. That checksum is of each length as u32, or
+# as u64 from 2^32 on; both in the byte order of the machine. The one in the index is of these lengths, the stored
+# checksum and the bytes.
+
+_LENGTHS: Final = 64 << 10
+_CRC: Final = 4
+
+
+class StringTensor(Tensor):
+    """A tensor of strings; ``content`` are its bytes in the data file."""
+
+    __slots__ = ("_content_range", "_crc")
+
+    _content_range: Range | None
+    _crc: int | None
+
+    @property
+    def is_text(self) -> bool:
+        """Whether its elements are strings."""
+        return True
+
+    def strings(self) -> Iterator[bytes]:
+        """Yield the elements in C order. Raises `MalformedError` if the lengths are not those of the content."""
+        self._refuse_if_not_whole()
+        content = self._content_range
+        if content is None:
+            raise UnsupportedError(f"{self.name!r} has no content", path=self.name)
+        pos = strings_begin(content, self.size)
+        for length, _ in lengths_in(content, self.size):
+            yield content.data.read_exact(pos, length)
+            pos += length
+
+    def numpy(self, **options: Any) -> Any:
+        """Return the strings as an array of bytes objects."""
+        if options.get("raw"):
+            return super().numpy(**options)
+        import numpy as np
+
+        self._refuse_if_not_whole()
+        self._owner.extraction.session.limits.check(
+            "scalar_bytes", 8 * self.size + self.stored_nbytes, "the array of strings", path=self.name
+        )
+        array = np.empty(self.size, object)
+        for number, text in enumerate(self.strings()):
+            array[number] = text
+        return array.reshape(self.shape)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return what ``index`` selects: bytes, or an array of them."""
+        from pparse.tensors.selection import normalise, pick
+
+        items = normalise(index, self.shape)
+        self._refuse_if_not_whole()
+        return pick(self.strings(), items, self.shape, self._owner.extraction.session.limits)
+
+    def verify(self) -> bool | None:
+        """Compare the checksums, reading all of it; None if there is none."""
+        content = self._content_range
+        if self._crc is None or content is None or self.status is not Status.COMPLETE:
+            return None
+        return string_crc(content, self.size, self.byteorder) == self._crc
+
+
+def lengths_in(content: Range, count: int) -> Iterator[tuple[int, int]]:
+    """Yield ``count`` lengths, with where the next one, or the checksum, begins. Raises `MalformedError`."""
+    size = len(content)
+    if count > size:
+        raise MalformedError(
+            f"{size} bytes cannot hold {count:,} lengths", offset=content.start, wanted=count, got=size
+        )
+    pos, total = content.start, 0
+    block, base = b"", content.start
+    for _ in range(count):
+        value = shift = 0
+        while True:
+            if pos - base >= len(block):
+                base, block = pos, content.data.read_exact(pos, min(_LENGTHS, content.end - pos))
+                if not block:
+                    raise EndOfDataError("the lengths of the strings end early", offset=pos)
+            byte = block[pos - base]
+            pos += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+            if shift > 63:
+                raise MalformedError("the length of a string is not valid", offset=pos)
+        total += value
+        if total > size:
+            raise MalformedError("the strings are longer than their bytes", offset=pos, wanted=total, got=size)
+        yield value, pos
+
+
+def strings_begin(content: Range, count: int) -> int:
+    """Return where the bytes of the strings begin. Raises `MalformedError` if they are not those of the lengths.
+
+    The lengths are read again for the strings, and never held: there may be as many as bytes.
+    """
+    pos, total = content.start, 0
+    for length, behind in lengths_in(content, count):
+        pos, total = behind, total + length
+    if pos + _CRC + total != content.end:
+        reason = "the strings do not fill their bytes"
+        raise MalformedError(reason, offset=pos, wanted=total, got=(content.end or 0) - pos - _CRC)
+    return pos + _CRC
+
+
+def string_crc(content: Range, count: int, byteorder: str = "little") -> int:
+    """Return the masked checksum that an index states for a tensor of strings; -1 if the one inside is wrong.
+
+    Lengths and inner checksum are in the byte order of the machine that wrote them.
+    """
+    order = ">" if byteorder == "big" else "<"
+    pos = strings_begin(content, count)
+    crc = 0
+    for length, _ in lengths_in(content, count):
+        crc = crc32c(pack(order + ("I" if length < 1 << 32 else "Q"), length), crc)
+    stored = content.data.read_exact(pos - _CRC, _CRC)
+    (stated,) = unpack_from(order + "I", stored)
+    if masked(crc) != stated:
+        return -1
+    crc = crc32c(stored, crc)
+    while pos < content.end:
+        block = content.data.read_exact(pos, min(1 << 20, content.end - pos))
+        crc = crc32c(block, crc)
+        pos += len(block)
+    return masked(crc)

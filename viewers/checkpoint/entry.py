@@ -1,17 +1,24 @@
-"""A BundleEntryProto, read without nodes: an index has hundreds of thousands (tensor_bundle.proto)."""
+"""Keys and entries of checkpoints, read without nodes: an index has hundreds of thousands (tensor_bundle.proto)."""
 
 from __future__ import annotations
 
+from math import prod
 from struct import unpack_from
 
 from pparse.errors import MalformedError
+from pparse.findings import Status
 from pparse.kernels.wire import PADDING, read_length, read_tag, read_value, skip_payload
+from pparse.lazy import lazy_pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from typing import Final
+
+    from pparse.limits import Limits
 
 _MAX_RANK = 254
+_MAX_ELEMENTS = 1 << 58
 _END_GROUP = 4  # a wire type
 _TOP = 1 << 63
 
@@ -37,6 +44,16 @@ class BundleEntry:
         """Of a tensor in parts: how many there are."""
         self._raw = b""
         self._slice_tag = 0
+
+    def wrong_shape(self, limits: Limits) -> tuple[Status, str] | None:
+        """Return what is wrong with the shape; None: nothing."""
+        if self.unknown_rank or min(self.shape, default=0) < 0:
+            return Status.DAMAGED, "its shape is not known"
+        if max((prod(self.shape), *self.shape)) > _MAX_ELEMENTS:
+            return Status.DAMAGED, "its shape has too many elements"
+        if len(self.shape) > limits.tensor_rank:
+            return Status.UNSUPPORTED, f"it has {len(self.shape)} dimensions"
+        return None
 
     def slices(self) -> Iterator[tuple[tuple[int, int], ...]]:
         """Yield start and length in each dimension of each part; length -1: all of it.
@@ -198,3 +215,67 @@ def _extents(raw: bytes, pos: int, end: int) -> tuple[tuple[int, int], ...]:
             raise MalformedError(f"a part of the tensor has more than {_MAX_RANK} dimensions")
     _within(pos, end)
     return tuple(found)
+
+
+# -- OrderedCode: numbers and texts as bytes that sort as they do (tensorflow/core/lib/strings/ordered_code.cc) --------
+
+# The key of a part of a tensor is: the number 0, the name, the rank, and for each dimension start and length
+# (tensorflow/core/util/saved_tensor_slice_util.cc, EncodeTensorNameSlice).
+
+# A text ends with 0 and 1; zeros and 255 in it are escaped. Possessive, so that nothing is tried twice.
+_NAME: Final = lazy_pattern(rb"\x00((?:[^\x00\xff]++|\x00\xff|\xff\x00)*+)\x00\x01")
+_ESCAPED: Final = lazy_pattern(rb"(\x00)\xff|(\xff)\x00")
+
+
+def name_prefix(name: bytes) -> bytes:
+    """Return what the keys of all parts of the tensor ``name`` begin with."""
+    return _ordered(0) + _ordered_text(name)
+
+
+def slice_rest(extents: Sequence[tuple[int, int]]) -> bytes:
+    """Return the rest of the key of a part: start and length in each dimension, length -1 for all of it."""
+    found = [_ordered(len(extents))]
+    for start, length in extents:
+        found += _ordered_signed(start), _ordered_signed(length)
+    return b"".join(found)
+
+
+def prefix_in(key: bytes) -> bytes | None:
+    """Return the beginning of the key of a part that `name_prefix` makes; None if it is not such a key."""
+    found = _NAME.match(key)
+    return None if found is None else found[0]
+
+
+def name_in(key: bytes) -> bytes:
+    """Return the name of the tensor in the key of a part. Raises `MalformedError`."""
+    if key[:1] != b"\0":
+        raise MalformedError("the key is not that of a part of a tensor")
+    found = _NAME.match(key)
+    if found is None:
+        raise MalformedError("the name in the key of a part of a tensor does not end")
+    return _ESCAPED.sub(rb"\1\2", found[1])
+
+
+def _ordered(value: int) -> bytes:
+    """Return a number ≥ 0: how many bytes it takes, and these, the highest first."""
+    raw = value.to_bytes((value.bit_length() + 7) // 8, "big")
+    return bytes((len(raw),)) + raw
+
+
+def _ordered_text(value: bytes) -> bytes:
+    """Return a text: two bytes end it, so zeros and 255 in it are escaped."""
+    return b"\0\xff".join(piece.replace(b"\xff", b"\xff\0") for piece in value.split(b"\0")) + b"\0\1"
+
+
+def _ordered_signed(value: int) -> bytes:
+    """Return a number with a sign: the first bits tell its length, as many as bytes, with the sign as their value."""
+    magnitude = ~value if value < 0 else value
+    length = 1
+    while magnitude >= 1 << (7 * length - 1):  # 6, 13, 20 … bits
+        length += 1
+    bits = 8 * length
+    raw = value & ((1 << bits) - 1)
+    header = ((1 << length) - 1) << (bits - length)
+    # A positive number begins with as many ones as it has bytes, a negative one with as many zeros.
+    raw = raw ^ header
+    return raw.to_bytes(length, "big")

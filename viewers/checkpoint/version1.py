@@ -18,16 +18,13 @@ from pparse.data.spliced import DerivedData
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import PADDING, read_length, read_tag, skip_payload
-from pparse.parsers.protobuf.index import OverlayField
 from pparse.parsers.protobuf.message import Message, Problem
 from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.tensors.tensor import Span
 from pparse.tensors.viewer import Viewer
-from pparse.viewers.checkpoint.entry import BundleEntry, read_listed
-from pparse.viewers.checkpoint.ordered_code import name_in, name_prefix, prefix_in, slice_rest
+from pparse.viewers.checkpoint.entry import BundleEntry, name_in, name_prefix, prefix_in, read_listed, slice_rest
 from pparse.viewers.checkpoint.parts import Part, PartsData, box_of, covers, refusal
 from pparse.viewers.checkpoint.viewer import bytes_of, text_of
-from pparse.viewers.tensor_proto.maker import has_too_many
 from pparse.viewers.tensor_proto.values import NumberValues
 from pparse.viewers.tensorflow.element_types import STRING_FIELD, TEXT_TYPES, element_type
 from pparse.viewers.tensorflow.tensors import TensorflowMaker
@@ -44,7 +41,7 @@ if TYPE_CHECKING:
     from pparse.parsers.checkpoint.parser import CheckpointParser
     from pparse.parsers.checkpoint.table import SortedTable
     from pparse.tensors.tensor import Tensor
-    from pparse.viewers.tensor_proto.tensor import ProtoTensor
+    from pparse.viewers.tensor_proto.maker import ProtoTensor
 
 _META, _DATA = 1, 2  # fields of a SavedTensorSlices
 _TENSOR, _VERSIONS = 1, 2  # of its SavedTensorSliceMeta
@@ -85,10 +82,7 @@ class SliceMaker(TensorflowMaker):
         stored = self.names.get(number, f"DT_{number}")
         if number in TEXT_TYPES:
             made = self._text(name, message, shape, stored, None)
-            listed = sum(
-                item[1].count for item in message.fields.get(STRING_FIELD, ()) if not isinstance(item, OverlayField)
-            )
-            self._judge_count(made, listed)
+            self._judge_count(made, self.text_places(message, STRING_FIELD)[1])
             return made
         known = element_type(number)
         if known is None:
@@ -120,8 +114,7 @@ class Version1Viewer(Viewer):
         self.parser: CheckpointParser = extraction.parse().parser  # type: ignore[assignment]
         self._schema = builtin_schema()
         self._maker = SliceMaker(extraction, self.parser.make, self._schema, self)
-        self.holes: list[tuple[int, int]] = []
-        """None is looked for: each block has a checksum."""
+        self._holes = []  # none is looked for: each block has a checksum
         # By what the keys of all slices of a tensor begin with (that of the table of contents: ""), then by the rest.
         self._places: dict[bytes, dict[bytes, tuple[Data, int, int]]] | None = None
         self._listed_at: dict[str, tuple[Data, int, int]] = {}
@@ -273,16 +266,11 @@ class Version1Viewer(Viewer):
 
     def _wrong(self, entry: BundleEntry) -> Problem | None:
         """Return what is wrong with what the table of contents says of a tensor."""
-        if entry.unknown_rank or min(entry.shape, default=0) < 0:
-            return Problem(Status.DAMAGED, "its shape is not known")
-        if has_too_many(entry.shape):
-            return Problem(Status.DAMAGED, "its shape has too many elements")
-        if len(entry.shape) > self.extraction.session.limits.tensor_rank:
-            return Problem(Status.UNSUPPORTED, f"it has {len(entry.shape)} dimensions")
-        reason = refusal(entry, self.extraction.session.budget)
-        if reason is not None:
-            return Problem(Status.UNSUPPORTED, reason)
-        return None
+        session = self.extraction.session
+        wrong = entry.wrong_shape(session.limits)
+        if wrong is None and (reason := refusal(entry, session.budget)) is not None:
+            wrong = Status.UNSUPPORTED, reason
+        return None if wrong is None else Problem(*wrong)
 
     def _part(self, name: str, place: tuple[Data, int, int], number: int, shape: tuple[int, ...]) -> ProtoTensor:
         data, start, stop = place
@@ -324,14 +312,6 @@ class Version1Viewer(Viewer):
             if tensor.finding is not None:
                 self.findings.add(tensor.finding)
                 yield tensor.finding
-
-    def unwritten(self, tensor: Tensor) -> tuple[int, int]:
-        """Return that no byte is known to lie in a hole."""
-        return 0, 0
-
-    def note_damage(self) -> None:
-        """Forget the extent: reading a tensor found it damaged."""
-        self._extent = None
 
 
 def _fields(data: Data, start: int, stop: int) -> Iterator[tuple[int, int, int]]:

@@ -18,13 +18,11 @@ from pparse.tensors.status import status_by_place
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.tree.result import near_misses
-from pparse.viewers.checkpoint.checksums import CONTRADICTED, Follower, crc_of
-from pparse.viewers.checkpoint.data_files import MAX_SHARDS, DataFiles
-from pparse.viewers.checkpoint.entry import BundleEntry, read_entry
+from pparse.viewers.checkpoint.data_files import CONTRADICTED, MAX_SHARDS, DataFiles, Follower, StringTensor, crc_of
+from pparse.viewers.checkpoint.entry import BundleEntry, name_in, name_prefix, read_entry, slice_rest
 from pparse.viewers.checkpoint.object_graph import GRAPH, VALUE, VariableNames, cost_of, full_names, shown, slot_of
-from pparse.viewers.checkpoint.ordered_code import name_in, name_prefix, slice_rest
 from pparse.viewers.checkpoint.parts import Part, PartsData, box_of, covers, refusal, rows_before_cut
-from pparse.viewers.checkpoint.strings import StringTensor
+from pparse.viewers.tensor_proto.viewer import value_at
 from pparse.viewers.tensorflow.element_types import TEXT_TYPES, dtype_of
 
 TYPE_CHECKING = False
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
 
 # Optimizers keep a few things for each variable; more names than that are no names of such.
 _MOST_SLOTS: Final = 1_000
-_MAX_ELEMENTS: Final = 1 << 58
 # Names that are compared with one that is not found.
 _SUGGESTED: Final = 20_000
 # Tensors up to this size are compared with their checksum before they are returned.
@@ -85,7 +82,7 @@ class CheckpointViewer(Viewer):
             self._header = 0, False
             found = self.root.find("")
             if found is not None:
-                shards, order = (_value(found, key) for key in ("num_shards", "endianness"))
+                shards, order = (value_at(found, key) for key in ("num_shards", "endianness"))
                 count = shards if isinstance(shards, int) and 0 < shards <= MAX_SHARDS else 0
                 self._header = count, order in (1, "BIG")
             else:
@@ -221,9 +218,8 @@ class CheckpointViewer(Viewer):
     def _made(self, name: str, key: str, entry: BundleEntry | PparseError) -> Tensor:
         if not isinstance(entry, BundleEntry):
             status = Status.TRUNCATED if isinstance(entry, EndOfDataError) else Status.DAMAGED
-            return Tensor(
-                name, None, UNKNOWN_SHAPE, (), status=status, finding=self._bad(name, entry.reason), owner=self
-            )
+            found = self._bad(name, entry.reason)
+            return Tensor(name, None, UNKNOWN_SHAPE, (), status=status, finding=found, owner=self)
         stored = type_name(entry.type)
         dtype, shape = dtype_of(entry.type), entry.shape
         wrong = self._wrong(entry, dtype)
@@ -247,12 +243,9 @@ class CheckpointViewer(Viewer):
 
     def _wrong(self, entry: BundleEntry, dtype: DType | None) -> tuple[Status, str] | None:
         """Return what is wrong with an entry by itself, or why its values are no tensor."""
-        if entry.unknown_rank or min(entry.shape, default=0) < 0:
-            return Status.DAMAGED, "its shape is not known"
-        if max((prod(entry.shape), *entry.shape)) > _MAX_ELEMENTS:
-            return Status.DAMAGED, "its shape has too many elements"
-        if len(entry.shape) > self.extraction.session.limits.tensor_rank:
-            return Status.UNSUPPORTED, f"it has {len(entry.shape)} dimensions"
+        wrong = entry.wrong_shape(self.extraction.session.limits)
+        if wrong is not None:
+            return wrong
         if entry.offset < 0 or entry.size < 0 or entry.shard < 0:
             return Status.DAMAGED, "its place is negative"
         if dtype is None and entry.type not in TEXT_TYPES:
@@ -423,8 +416,7 @@ class CheckpointViewer(Viewer):
         found: dict[str, Any] = {}
         if header is not None:
             found = {"num_shards": count, "endianness": "big" if big else "little"}
-        version = header.find("version") if header is not None else None
-        producer = _value(version, "producer") if version is not None else None
+        producer = value_at(header, "version", "producer")
         if producer is not None:
             found["producer"] = producer
         slots: dict[str, int] = {}
@@ -580,10 +572,15 @@ def _agrees(tensor: StringTensor) -> bool | None:
         return False
 
 
-def _value(node: Any, key: str) -> Any:
-    """Return the scalar at ``key`` of a node; None if it is not set, or cannot be read."""
-    try:
-        found = node.find(key)
-        return found.load() if found is not None else None
-    except (MalformedError, EndOfDataError, GapError):
-        return None
+# -- Which viewer shows a checkpoint: that of its version --------------------------------------------------------------
+
+
+def viewer_of_version(extraction: Extraction) -> Viewer:
+    """Return the viewer of a checkpoint of version 1 or 2."""
+    parser: Any = extraction.parse().parser
+    if parser.version == 1:
+        from pparse.viewers.checkpoint.version1 import Version1Viewer
+
+        return Version1Viewer(extraction)
+
+    return CheckpointViewer(extraction)

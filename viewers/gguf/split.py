@@ -13,7 +13,7 @@ from pparse.document.extraction import extraction_of
 from pparse.errors import FormatError, MalformedError
 from pparse.findings import Severity, Status
 from pparse.limits import count_words
-from pparse.parsers.gguf.parts import part_names, part_of
+from pparse.parsers.gguf.parser import part_names, part_of
 from pparse.parsers.shards.shard_set import ShardSet
 from pparse.viewers.gguf.viewer import COUNT, NUMBER, TENSORS, GgufViewer
 from pparse.viewers.shards.viewer import ShardSetViewer

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from pparse.data.trailing_bytes import SHIFTED, has_odd_tail
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
@@ -19,8 +21,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.document.extraction import Extraction
-    from pparse.parsers.gguf.parser import GgufParser
-    from pparse.parsers.gguf.places import TensorPlace
+    from pparse.parsers.gguf.parser import GgufParser, TensorPlace
     from pparse.tensors.extent import Extent
     from pparse.tensors.viewer import Viewer
     from pparse.tree.node import Node
@@ -73,26 +74,21 @@ class GgufViewer(NodeViewer):
         begin = self._data_start(there) + place.offset
         span = Span(extraction.data, begin, place.size or 0, self._path, extraction.end)
         status, finding = node.known_status or Status.COMPLETE, node.finding
-        where: Any
         if status is Status.COMPLETE:
+            told: Any = partial(Finding, path=name, source=extraction.name)
             status = status_by_place(begin, begin + span.length, there)
             if self.parser.data_start is None and self.root.status is Status.DAMAGED and span.length:
                 reason = "the table is damaged: where the data begin is not known"
-                status, finding = Status.DAMAGED, Finding("malformed", reason, path=name, source=extraction.name)
+                status, finding = Status.DAMAGED, told("malformed", reason)
             elif self.is_shifted:
-                where = {"path": name, "source": extraction.name, "offset": begin}
-                status, finding = Status.DAMAGED, Finding("shifted", SHIFTED, **where)
+                status, finding = Status.DAMAGED, told("shifted", SHIFTED, offset=begin)
             elif node.ordinal in self.sharing:
-                reason = CONFLICTS[SHARED]
-                where = {"path": name, "source": extraction.name, "offset": begin, "length": span.length}
-                status, finding = Status.DAMAGED, Finding("overlap", reason, **where)
+                status = Status.DAMAGED
+                finding = told("overlap", CONFLICTS[SHARED], offset=begin, length=span.length)
             elif not span.length and (doubt := extraction.data.why_suspect(node.start, node.end or node.start)):
-                where = {"path": name, "source": extraction.name, "offset": node.start}
-                status, finding = Status.DAMAGED, Finding("doubt", doubt, **where)
+                status, finding = Status.DAMAGED, told("doubt", doubt, offset=node.start)
             elif name != node.key:
-                reason = "its name occurs more than once"
-                where = {"path": name, "source": extraction.name, "severity": Severity.WARNING}
-                finding = Finding("duplicate-name", reason, **where)
+                finding = told("duplicate-name", "its name occurs more than once", severity=Severity.WARNING)
                 self.findings.add(finding)
         return self._made(name, place, span, status, finding)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from functools import cached_property
 
 from pparse.data.trailing_bytes import SHIFTED
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.numpy.header import read_header
 from pparse.parsers.numpy.npy import is_longer
-from pparse.tensors.status import status_by_place, unwritten_in
+from pparse.tensors.status import status_by_place
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.tensors.viewer import Viewer
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pparse.tensors.extent import Extent
 
 EXTENSION: Final = ".npy"
-_MOST_HOLES: Final = 10_000
 
 
 class NpyViewer(Viewer):
@@ -35,19 +34,15 @@ class NpyViewer(Viewer):
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
         self.parser = extraction.parse().parser
-        self._name = ""
-        self._holes: list[tuple[int, int]] | None = None
         self._header: ArrayHeader | None = None
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Name of the array, which the format does not give it: that of the file up to ``.npy``."""
-        if not self._name:
-            last = self.extraction.outermost.name.replace("\\", "/").rpartition("/")[2]
-            at = last.lower().find(EXTENSION)
-            stem = last if at < 0 else last[:at]
-            self._name = stem if stem and stem[0] != "<" else "array"  # bytes in memory have no name
-        return self._name
+        last = self.extraction.outermost.name.replace("\\", "/").rpartition("/")[2]
+        at = last.lower().find(EXTENSION)
+        stem = last if at < 0 else last[:at]
+        return stem if stem and stem[0] != "<" else "array"  # bytes in memory have no name
 
     @property
     def default_name(self) -> str:
@@ -79,31 +74,14 @@ class NpyViewer(Viewer):
         """Return the array."""
         inner = self.extraction.parsed
         tensor = tensor_of(self.header, self.name, inner, self)
-        for span in tensor.spans:
-            tensor.unwritten_nbytes = unwritten_in(self.holes, span.offset, span.offset + span.length)[1]
+        tensor.unwritten_nbytes = self.unwritten(tensor)[1]
         return tensor
-
-    @property
-    def holes(self) -> list[tuple[int, int]]:
-        """Stretches of the file that were never written, in order, at most 10,000."""
-        if self._holes is None:
-            inner = self.extraction.parsed
-            self._holes = list(islice(inner.data.holes(inner.start, inner.known_end()), _MOST_HOLES))
-        return self._holes
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which the array was added; a header that is cut does not say how long it is."""
         closed = super().close_extent(extent)
         closed.at_least |= self.header.nbytes is None and closed.document_status is Status.TRUNCATED
         return closed
-
-    def finding_of(self, tensor: Tensor) -> Finding | None:
-        """Return the finding on an array that lies in a hole of the file."""
-        span = tensor.spans[0]
-        first, length = unwritten_in(self.holes, span.offset, span.offset + span.length)
-        reason = f"{length:,} of {span.length:,} bytes were never written (a file hole): they read as zeros"
-        source = self.extraction.name
-        return Finding("unwritten", reason, path=tensor.name, source=source, offset=first, length=length)
 
 
 def tensor_of(header: ArrayHeader, name: str, inner: Extraction, owner: Any) -> Tensor:

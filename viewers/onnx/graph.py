@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import islice
 
-from pparse.errors import PparseError, UnsupportedError
+from pparse.errors import UnsupportedError
 from pparse.findings import Status
 from pparse.graphs.source import GraphSource, Value
-from pparse.parsers.protobuf.lists import ListIndex
-from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.tree.key_table import KeyTable, key_hash
 from pparse.viewers.onnx.element_types import type_name
-from pparse.viewers.onnx.rows import initializer_names, read_row, rows_of, text_of, value_names
-from pparse.viewers.tensor_proto.viewer import kids_of
+from pparse.viewers.onnx.rows import initializer_names, read_row, rows_of, value_names
+from pparse.viewers.tensor_proto.viewer import index_of, kids_of, text_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,8 +69,8 @@ class OnnxGraph(GraphSource):
 
     def row(self, ordinal: int) -> Row:
         """Return the row of one NodeProto."""
-        index = self._nodes.index_to(None).note if self._nodes is not None else None
-        if self._nodes is None or not isinstance(index, ListIndex):
+        index = index_of(self._nodes)
+        if self._nodes is None or index is None:
             raise IndexError(f"there is no node {ordinal}")
         return read_row(self._places, self._nodes, ordinal, index.pieces_at(ordinal), None)
 
@@ -89,7 +87,7 @@ class OnnxGraph(GraphSource):
 
     def attributes(self, ordinal: int) -> dict[str, Node]:
         """Return the AttributeProtos of a node by name."""
-        return {text_of(kid, "name"): kid for kid in kids_of(self.node(ordinal).find("attribute"))}
+        return {text_at(kid, "name"): kid for kid in kids_of(self.node(ordinal).find("attribute"))}
 
     # -- values ------------------------------------------------------------------------------------------------------
 
@@ -115,10 +113,8 @@ class OnnxGraph(GraphSource):
         return {name: name for name in self._names("output")}
 
     def _names(self, key: str) -> list[str]:
-        found = self.root.find(key)
-        if self._is_function:  # a list of texts
-            return [_loaded(kid) for kid in kids_of(found)]
-        return [text_of(kid, "name") for kid in kids_of(found)]
+        keys = () if self._is_function else ("name",)  # those of a function are a list of texts
+        return [text_at(kid, *keys) for kid in kids_of(self.root.find(key))]
 
     def producer(self, text: str) -> str | None:
         """Return the name of the value; None if it is omitted."""
@@ -147,7 +143,7 @@ class OnnxGraph(GraphSource):
                 count = len(kids) if kids is not None else 0
                 if kids is not None and number < count:
                     kid = kids.child(number)
-                    if text_of(kid, "name") == name:
+                    if text_at(kid, "name") == name:
                         return kid
                     break
                 number -= count
@@ -267,15 +263,6 @@ class OnnxBodies(Mapping[str, OnnxGraph]):
         return OnnxGraph(self._places, self._places.parser.result.root.at(path), name, outer)
 
 
-def _loaded(node: Node) -> str:
-    try:
-        return str(node.load())
-    except PASSING_OR_LIMIT:
-        raise
-    except PparseError:
-        return ""
-
-
 def _type_of(node: Node | None) -> tuple[str, tuple[int | str | None, ...] | None]:
     """Return the element type of a TypeProto in words, and its shape; None: the rank is unknown."""
     words = ""
@@ -287,20 +274,23 @@ def _type_of(node: Node | None) -> tuple[str, tuple[int | str | None, ...] | Non
             return words, None
         key = str(kind.key)
         if key in ("tensor_type", "sparse_tensor_type"):
-            number = kind.find("elem_type")
-            word = type_name(int(number.load()) if number is not None else 0)
+            word = _type_at(kind, "elem_type")
             sparse = "sparse " if key == "sparse_tensor_type" else ""
             return f"{words}{sparse}{word}", _shape_of(kind.find("shape"))
         if key == "map_type":
-            number = kind.find("key_type")
-            words += f"map from {type_name(int(number.load()) if number is not None else 0)} to "
+            words += f"map from {_type_at(kind, 'key_type')} to "
             node = kind.find("value_type")
         elif key == "opaque_type":
-            return f"{words}opaque {text_of(kind, 'name')}", None
+            return f"{words}opaque {text_at(kind, 'name')}", None
         else:
             words += f"{key.removesuffix('_type')} of "
             node = kind.find("elem_type")
     return words, None
+
+
+def _type_at(node: Node, key: str) -> str:
+    number = node.find(key)
+    return type_name(int(number.load()) if number is not None else 0)
 
 
 def _shape_of(node: Node | None) -> tuple[int | str | None, ...] | None:

@@ -15,8 +15,6 @@ and training graphs. Names::
 
 from __future__ import annotations
 
-from array import array
-
 from pparse.data.reader import Range
 from pparse.data.trailing_bytes import LAST_BEFORE_BREAK
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseError
@@ -24,22 +22,18 @@ from pparse.findings import Finding, Status
 from pparse.kernels.wire import PADDING
 from pparse.parsers.protobuf.fits import fitting_tags
 from pparse.parsers.protobuf.index import ChunkRange, OverlayField
-from pparse.parsers.protobuf.lists import ListIndex
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Message, Problem, problem_of
 from pparse.parsers.protobuf.window import Window
 from pparse.tree.entry import SCALAR
-from pparse.tree.key_table import KeyTable, key_hash
-from pparse.viewers.onnx.nodes import BODIES, BODY, SPARSE, SPARSES, TENSOR, TENSORS, Attribute, read_node
-from pparse.viewers.onnx.rows import text_of
+from pparse.viewers.onnx.rows import BODIES, BODY, SPARSE, SPARSES, TENSOR, TENSORS, Attribute, read_node
 from pparse.viewers.onnx.tensors import NAME, TensorHead, read_head
-from pparse.viewers.tensor_proto.viewer import kids_of
+from pparse.viewers.tensor_proto.viewer import TensorPlace, TensorPlaces, index_of, kids_of, text_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, Final
 
-    from pparse.budget import Charge
     from pparse.parsers.protobuf.index import Piece
     from pparse.parsers.protobuf.parser import ProtobufParser
     from pparse.protobuf.schema import Schema
@@ -59,25 +53,17 @@ _HEAD: Final = 512
 # So many tags behind an initializer show that it ends where it seems to; fewer bytes than that show nothing.
 _FITTING: Final = 3
 _TOO_SHORT: Final = 4
-# Memory of one entry of the tables, and while they are made.
-_ENTRY, _MAKING = 21, 45
 
 
-class OnnxPlace:
-    """Where a tensor is."""
+class OnnxPlace(TensorPlace):
+    """Where a tensor is; its numbers are those of the scope, of the list in it, and of the element in that."""
 
-    __slots__ = ("head", "name", "near", "ordinal", "scope", "source", "value")
+    __slots__ = ("head",)
 
     def __init__(self, name: str, value: Value, near: Window | None = None, head: TensorHead | None = None) -> None:
-        self.name = name
-        """Name of the tensor."""
-        self.value = value
-        """What the tensor is made of."""
-        self.near = near
-        """A window that may hold its bytes."""
+        super().__init__(name, value, near, (0, 0, 0))
         self.head = head
         """Its head, if it was read."""
-        self.scope = self.source = self.ordinal = 0  # number of the scope, of the list in it, of the element in that
 
 
 class GraphScope:
@@ -95,22 +81,20 @@ class GraphScope:
         self.around = around
 
 
-class OnnxPlaces:
+class OnnxPlaces(TensorPlaces):
     """The tensors of one model, in order; `find` looks one up by name."""
 
+    layouts = "IBI"
+    maker: OnnxMaker
+
     def __init__(self, parser: ProtobufParser, maker: OnnxMaker, schema: Schema) -> None:
-        self.parser = parser
-        self.maker = maker
-        self.make = parser.make
+        super().__init__(parser, maker)
         self._sparse_type = schema.message("onnx.SparseTensorProto")
         self.node_type = schema.message("onnx.NodeProto")
         self.attribute_type = schema.message("onnx.AttributeProto")
         graphs = (schema.message(f"onnx.{name}Proto") for name in ("Graph", "Model", "TrainingInfo", "Function"))
         self._around = (*graphs, self.attribute_type, self.node_type)
         self._breaks: bool | None = None
-        # By the hash of names: numbers of scopes, lists and elements. The budget may drop it at any time.
-        self._table: tuple[KeyTable, list[GraphScope], array[int], array[int], bytearray] | None = None
-        self._charge: Charge | None = None
         self._searched = False
         self._held: tuple[str, Node] | None = None
 
@@ -179,10 +163,11 @@ class OnnxPlaces:
                 elements = node.find(key)
                 if elements is None or elements.shape == SCALAR:
                     continue
-                for ordinal, pieces, window in self._messages(elements):
+                index = index_of(elements)
+                for ordinal, pieces, window in index.messages() if index is not None else ():
                     for found in self._of_element(scope, elements, key, ordinal, pieces, window):
                         if isinstance(found, OnnxPlace):
-                            found.scope, found.source, found.ordinal = number, source, ordinal
+                            found.at = number, source, ordinal
                         yield found
                     yield ordinal
             except PASSING_OR_LIMIT:
@@ -205,10 +190,6 @@ class OnnxPlaces:
         if held is None or held[0] != path:
             self._held = held = path, self.parser.result.root.at(path)
         return held[1]
-
-    def _messages(self, elements: Node) -> Iterator[tuple[int, Sequence[Piece], Window | None]]:
-        index = elements.index_to(None).note
-        return index.messages() if isinstance(index, ListIndex) else iter(())
 
     def _of_element(
         self, scope: GraphScope, elements: Node, key: str, ordinal: int, pieces: Sequence[Piece], window: Window | None
@@ -263,7 +244,7 @@ class OnnxPlaces:
         Asked of models that are damaged only: it reads.
         """
         part = place.value[0] if not isinstance(place.value, Problem) and len(place.value) == 1 else None
-        if place.source != _LISTS.index("initializer") or not isinstance(part, Range):
+        if place.at[1] != _LISTS.index("initializer") or not isinstance(part, Range):
             return False
         left = min(self.make.data_end(part), self.parser.result.extraction.known_end()) - part.end
         if left < _TOO_SHORT:
@@ -271,7 +252,7 @@ class OnnxPlaces:
         raw = part.data.read_known(part.end, min(_HEAD, left))[0]
         least = _FITTING if left >= _HEAD else 1
         # The last field of a graph is followed by those of what it is in.
-        types = self._around if place.scope else self._around[:2]
+        types = self._around if place.at[0] else self._around[:2]
         return all(fitting_tags(raw, type) < least for type in types)
 
     def plain(self, pieces: Sequence[Piece]) -> Range | None:
@@ -299,15 +280,6 @@ class OnnxPlaces:
         except PparseError as error:
             yield OnnxPlace(f"{name}.values", problem_of(error))
 
-    @staticmethod
-    def _text(message: Message, number: int) -> str:
-        try:
-            return str(message.scalar(number))
-        except PASSING_OR_LIMIT:
-            raise
-        except PparseError:
-            return ""
-
     # -- nodes -------------------------------------------------------------------------------------------------------
 
     def _of_node(
@@ -332,37 +304,32 @@ class OnnxPlaces:
             label, found, window = self._by_messages(elements.path, ordinal, pieces, window)
         label = label or f"[{ordinal}]"
         for item in found:
-            yield from self._of_attribute(scope, elements, ordinal, label, item, window)
+            name = scope.prefix + (item.output if item.output is not None else f"{label}.{item.name}")
+            path = f"{elements.path}[{ordinal}].attribute[{item.at}]"
+            yield from self._of_attribute(name, path, elements, item, window)
 
     def _of_attribute(
-        self, scope: GraphScope, elements: Node, ordinal: int, label: str, item: Attribute, window: Window | None
+        self, name: str, path: str, elements: Node, item: Attribute, window: Window | None
     ) -> Iterator[OnnxPlace | GraphScope]:
-        name = scope.prefix + (item.output if item.output is not None else f"{label}.{item.name}")
+        """Yield what an attribute called ``name`` holds; ``path`` is its own, ``elements`` the list that it is in."""
         if item.number is not None:
             name = f"{name}[{item.number}]"
         if item.kind in (TENSOR, TENSORS):
-            yield OnnxPlace(name, item.problem or item.pieces, window)
+            yield OnnxPlace(name, item.pieces, window)
         elif item.kind in (SPARSE, SPARSES):
             yield from self._sparse(name, item.pieces, window)
         else:
             key = "g" if item.kind == BODY else f"graphs[{item.number}]"
-            yield GraphScope(f"{elements.path}[{ordinal}].attribute[{item.at}].{key}", f"{name}/", elements)
+            yield GraphScope(f"{path}.{key}", f"{name}/", elements)
 
     def _of_default(
         self, scope: GraphScope, elements: Node, ordinal: int, pieces: Sequence[Piece]
     ) -> Iterator[OnnxPlace | GraphScope]:
         """Yield what the default value of an attribute of a function holds."""
         attribute = Message(self.make, pieces, self.attribute_type)
-        label = scope.prefix.removesuffix("/")
+        label, path = scope.prefix.removesuffix("/"), f"{elements.path}[{ordinal}]"
         for item in self._held_by(attribute, ordinal):
-            name = f"{label}.{item.name}" + (f"[{item.number}]" if item.number is not None else "")
-            if item.kind in (TENSOR, TENSORS):
-                yield OnnxPlace(name, item.pieces, attribute.near)
-            elif item.kind in (SPARSE, SPARSES):
-                yield from self._sparse(name, item.pieces, attribute.near)
-            else:
-                key = "g" if item.kind == BODY else f"graphs[{item.number}]"
-                yield GraphScope(f"{elements.path}[{ordinal}].{key}", f"{name}/", elements)
+            yield from self._of_attribute(f"{label}.{item.name}", path, elements, item, attribute.near)
 
     def _held_by(self, attribute: Message, at: int) -> Iterator[Attribute]:
         """Yield the tensors and bodies of attribute number ``at`` of a node."""
@@ -370,14 +337,10 @@ class OnnxPlaces:
         for kind in (TENSOR, BODY, SPARSE):
             inner = attribute.pieces(kind)
             if inner is not None:
-                found = Attribute(kind, name, at, None, 0, 0)
-                found.pieces = inner
-                yield found
+                yield Attribute(kind, name, at, None, pieces=inner)
         for kind in (TENSORS, BODIES, SPARSES):
             for number, inner in enumerate(attribute.elements(kind)):
-                found = Attribute(kind, name, at, number, 0, 0)
-                found.pieces = inner
-                yield found
+                yield Attribute(kind, name, at, number, pieces=inner)
 
     def _by_messages(
         self, path: str, ordinal: int, pieces: Sequence[Piece], window: Window | None
@@ -388,25 +351,24 @@ class OnnxPlaces:
         # Of thousands of them, the tree counts each when it is checked.
         if problem is not None and problem.status is Status.DAMAGED and not self.parser.result.findings.full:
             self.note(MalformedError(problem.reason, offset=problem.offset), "malformed", f"{path}[{ordinal}]")
-        names = [self._text(message, 3), *self._outputs(message)]
-        output = names[1] if len(names) > 1 else ""
+        output = self._output(message)
         constant = self._text(message, 4) == "Constant" and self._text(message, 7) in ("", "ai.onnx")
         found: list[Attribute] = []
         try:
             for at, part in enumerate(message.elements(5)):
                 attribute = Message(self.make, part, self.attribute_type, message.near)
                 for item in self._held_by(attribute, at):
-                    if constant and output and is_value(item.name, item):
+                    if constant and output and item.is_value:
                         item.output = output
                     found.append(item)
         except PASSING_OR_LIMIT:
             raise
         except PparseError as error:
             self.note(error, "malformed")
-        return names[0] or output or f"[{ordinal}]", found, message.near
+        return self._text(message, 3) or output or f"[{ordinal}]", found, message.near
 
-    def _outputs(self, message: Message) -> list[str]:
-        """Return the first output that has a name, in a list."""
+    def _output(self, message: Message) -> str:
+        """Return the first output that has a name; empty if there is none."""
         for item in message.fields.get(2, ()):
             if isinstance(item, OverlayField):
                 continue
@@ -414,12 +376,14 @@ class OnnxPlaces:
             window = message.window(part)
             for at in part.fields(2, 0, window):
                 if at.end > at.start and at.end <= part.part.end:
-                    return [window.read(at.start, min(at.end, at.start + _SMALL)).decode("utf-8", "replace")]
-        return []
+                    return window.read(at.start, min(at.end, at.start + _SMALL)).decode("utf-8", "replace")
+        return ""
 
     def tensor(self, place: OnnxPlace, name: str | None = None) -> Tensor:
         """Return the tensor at a place, under that name."""
-        made = self._made(place, place.name if name is None else name)
+        made = self._of_head(place, place.name if name is None else name)
+        if made is None:
+            made = super().tensor(place, name)
         if made.claimed_status is Status.COMPLETE and self._is_damaged and self._ends_at_break(place):
             where: Any = {"source": self.make.extraction.name, "offset": made.spans[0].offset if made.spans else None}
             made.status = Status.DAMAGED
@@ -434,86 +398,39 @@ class OnnxPlaces:
             self._breaks = strays or self.maker.owner.own_status() is not Status.COMPLETE
         return self._breaks
 
-    def _made(self, place: OnnxPlace, shown: str) -> Tensor:
-        if isinstance(place.value, Problem):
-            return self.maker.missing(shown, place.value)
-        part = place.value[0]
-        if place.head is not None and isinstance(part, Range):
-            made = self.maker.of_head(shown, place.head, part)
-            if made is not None and not self.maker.owner.holes:
-                return made
-        return self.maker.tensor(shown, place.value, place.near)
+    def _of_head(self, place: OnnxPlace, shown: str) -> Tensor | None:
+        """Return the tensor of which the head was read, if nothing more is to be looked at."""
+        part = place.value[0] if place.head is not None and not isinstance(place.value, Problem) else None
+        if place.head is None or not isinstance(part, Range):
+            return None
+        made = self.maker.of_head(shown, place.head, part)
+        return None if self.maker.owner.holes else made
 
     # -- by name -----------------------------------------------------------------------------------------------------
 
-    @property
-    def table(self) -> KeyTable:
-        """The tensors by the hash of their name."""
-        return self._tables()[0]
+    def worth_searching(self, name: str) -> Iterator[OnnxPlace] | None:
+        """Return all places the first time."""
+        if self._searched:
+            return None
+        self._searched = True
+        return self.places()
 
-    def _tables(self) -> tuple[KeyTable, list[GraphScope], array[int], array[int], bytearray]:
-        found = self._table
-        if found is not None:
-            return found
-        budget = self.parser.result.extraction.session.budget
-        hashes, scopes, numbers = array("q"), array("I"), array("I")
-        sources = bytearray()
-        known: list[GraphScope] = []
-        with budget.charge(0, "collecting the names of tensors") as charge:
-            for place in self.places(scopes=known):
-                hashes.append(key_hash(place.name))
-                scopes.append(place.scope)
-                numbers.append(place.ordinal)
-                sources.append(place.source)
-                if not len(hashes) & 0xFFF:
-                    charge.resize(_MAKING * len(hashes) + 300 * len(known))
-            found = KeyTable(hashes), known, scopes, numbers, sources
-        self._table = found
-        size = _ENTRY * len(hashes) + 300 * len(known)
-        self._charge = budget.charge(size, "the names of tensors", self._forget)
-        return found
-
-    def _forget(self) -> None:
-        self._table = None
-
-    def find(self, name: str, occurrence: int = 1) -> OnnxPlace | None:
-        """Return the n-th place with that name; None if there are fewer."""
-        if occurrence == 1 and self._table is None and not self._searched:
-            self._searched = True  # the first time, to search is cheaper than to make a table
-            return next((place for place in self.places() if place.name == name), None)
-        table, known, scopes, numbers, sources = self._tables()
-        before: tuple[int, int, int] | None = None
-        for number in table.candidates(name):
-            at = (scopes[number], sources[number], numbers[number])
-            if at == before:  # places of one element come together
-                continue
-            before = at
-            for place in self._at(known[at[0]], at[1], at[2]):
-                if place.name == name:
-                    occurrence -= 1
-                    if not occurrence:
-                        place.scope, place.source, place.ordinal = at
-                        return place
-        return None
-
-    def _at(self, scope: GraphScope, source: int, ordinal: int) -> Iterator[OnnxPlace]:
+    def at(self, scopes: Sequence[GraphScope], *numbers: int) -> Iterator[OnnxPlace]:
         """Yield the places of one element of a list."""
+        number, source, ordinal = numbers
+        scope = scopes[number]
         elements = self._node(scope.path).find(_LISTS[source])
-        index = elements.index_to(None).note if elements is not None else None
-        if elements is not None and isinstance(index, ListIndex):
+        index = index_of(elements)
+        if elements is not None and index is not None:
             pieces = index.pieces_at(ordinal)
             for found in self._of_element(scope, elements, _LISTS[source], ordinal, pieces, None):
                 if isinstance(found, OnnxPlace):
+                    found.at = number, source, ordinal
                     yield found
-
-
-def is_value(name: str, item: Attribute) -> bool:
-    """Return whether an attribute of a Constant is its value."""
-    return (name == "value" and item.kind == TENSOR) or (name == "sparse_value" and item.kind == SPARSE)
 
 
 def function_name(function: Node) -> str:
     """Return ``domain.name:overload`` of a function; ``[3]`` if its name cannot be read."""
-    domain, name, overload = (text_of(function, key) for key in ("domain", "name", "overload"))
+    domain, name, overload = (text_at(function, key) for key in ("domain", "name", "overload"))
     shown = f"{domain}.{name}" if domain and name else name or f"[{function.ordinal}]"
     return f"{shown}:{overload}" if overload else shown

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pparse.errors import MalformedError, PparseError
 from pparse.kernels.wire import LEN, PADDING, read_length, read_tag, skip_payload
 from pparse.parsers.protobuf.index import OverlayField
-from pparse.parsers.protobuf.lists import ListIndex
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Message
 from pparse.parsers.protobuf.window import Window
 from pparse.tree.entry import SCALAR
-from pparse.viewers.onnx.nodes import ATTRIBUTE, BODIES, BODY, DOMAIN, INPUT, NODE_NAME, OP_TYPE, OUTPUT
-from pparse.viewers.tensor_proto.viewer import kids_of
+from pparse.viewers.tensor_proto.viewer import index_of, kids_of, text_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,9 +20,151 @@ if TYPE_CHECKING:
     from pparse.tree.node import Node
     from pparse.viewers.onnx.places import OnnxPlaces
 
+# -- NodeProtos read without tree nodes: those of a graph may be hundreds of thousands ---------------------------------
+
+# Field numbers are those of onnx/onnx-ml.proto.
+
+# Fields of a NodeProto …
+INPUT, OUTPUT, NODE_NAME, OP_TYPE, ATTRIBUTE, DOMAIN = 1, 2, 3, 4, 5, 7
+# … and of an AttributeProto: those that hold tensors and bodies.
+ATTRIBUTE_NAME, TENSOR, BODY, TENSORS, BODIES, SPARSE, SPARSES = 1, 5, 6, 10, 11, 22, 23
+_HOLDS: Final = {kind << 3 | LEN: kind for kind in (TENSOR, BODY, TENSORS, BODIES, SPARSE, SPARSES)}
+_REPEATED: Final = frozenset((TENSORS, BODIES, SPARSES))
+_TAG_NAME: Final = ATTRIBUTE_NAME << 3 | LEN
+_TAG_OUTPUT, _TAG_NODE_NAME, _TAG_OP, _TAG_ATTRIBUTE, _TAG_DOMAIN = (
+    number << 3 | LEN for number in (OUTPUT, NODE_NAME, OP_TYPE, ATTRIBUTE, DOMAIN)
+)
+CONSTANT: Final = b"Constant"
+STANDARD: Final = (b"", b"ai.onnx")
+
+
+class Attribute:
+    """A tensor or a body in an attribute of a node."""
+
+    __slots__ = ("at", "end", "kind", "name", "number", "output", "pieces", "start")
+
+    def __init__(
+        self,
+        kind: int,
+        name: str,
+        at: int,
+        number: int | None,
+        start: int = 0,
+        end: int = 0,
+        pieces: Sequence[Piece] = (),
+    ) -> None:
+        self.kind = kind
+        """The field of the attribute that holds it."""
+        self.name = name
+        """Name of the attribute."""
+        self.at = at
+        """Number of the attribute in the node."""
+        self.number = number
+        """Number of the element, if the attribute is a list."""
+        self.start = start
+        """Where it is in the bytes of the node …"""
+        self.end = end
+        """… and where it ends."""
+        self.output: str | None = None
+        """Of the value of a Constant, the output, whose name it has."""
+        self.pieces = pieces
+        """What it is made of."""
+
+    @property
+    def is_value(self) -> bool:
+        """Whether it is the value, if the node is a Constant."""
+        return (self.name, self.kind) in (("value", TENSOR), ("sparse_value", SPARSE))
+
+
+def read_node(  # noqa: C901 -- hot loop: a call for each field costs a fifth
+    raw: bytes, size: int
+) -> tuple[str, list[Attribute]] | None:
+    """Return the label of the NodeProto ``raw[:size]``, and the tensors and bodies in it (`PADDING` follows).
+
+    The label is empty if the node has neither a name nor an output. None if it is not whole, or in parts.
+    """
+    name = output = ""
+    op = domain = b""
+    found: list[Attribute] = []
+    pos = at = 0
+    try:
+        while pos < size:
+            tag = raw[pos]
+            if tag >= 0x80:
+                tag, pos = read_tag(raw, pos)
+            else:
+                pos += 1
+            if tag & 7 != LEN:
+                pos = skip_payload(raw, pos, tag & 7)
+                continue
+            length = raw[pos]
+            pos += 1
+            if length >= 0x80:
+                length, pos = read_length(raw, pos - 1)
+            end = pos + length
+            if end > size:
+                return None
+            if tag == _TAG_ATTRIBUTE:
+                if not _read_attribute(raw, pos, end, at, found):
+                    return None
+                at += 1
+            elif tag == _TAG_OUTPUT:
+                output = output or raw[pos:end].decode()
+            elif tag == _TAG_NODE_NAME:
+                name = raw[pos:end].decode()
+            elif tag == _TAG_OP:
+                op = raw[pos:end]
+            elif tag == _TAG_DOMAIN:
+                domain = raw[pos:end]
+            pos = end
+    except (MalformedError, UnicodeDecodeError, IndexError):
+        return None
+    if pos != size:
+        return None
+    if op == CONSTANT and domain in STANDARD and output:
+        for item in found:
+            if item.is_value:
+                item.output = output
+    return name or output, found
+
+
+def _read_attribute(raw: bytes, pos: int, stop: int, at: int, found: list[Attribute]) -> bool:
+    """Add the tensors and bodies of the AttributeProto ``raw[pos:stop]``; return False if it is in parts."""
+    name = ""
+    first = len(found)
+    counts: dict[int, int] = {}
+    while pos < stop:
+        tag = raw[pos]
+        if tag >= 0x80:
+            tag, pos = read_tag(raw, pos)
+        else:
+            pos += 1
+        if tag & 7 != LEN:
+            pos = skip_payload(raw, pos, tag & 7)
+            continue
+        length, pos = read_length(raw, pos)
+        end = pos + length
+        if end > stop:
+            return False
+        kind = _HOLDS.get(tag)
+        if tag == _TAG_NAME:
+            name = raw[pos:end].decode()
+        elif kind is not None:
+            number = None
+            if kind in _REPEATED:
+                number = counts.get(kind, 0)
+            elif kind in counts:
+                return False  # to be merged
+            counts[kind] = counts.get(kind, 0) + 1
+            found.append(Attribute(kind, name, at, number, pos, end))
+        pos = end
+    for item in found[first:]:
+        item.name = name
+    return pos == stop
+
+
 _SMALL: Final = 16 << 10
 _TAGS: Final = {number << 3 | LEN: number for number in (INPUT, OUTPUT, NODE_NAME, OP_TYPE, DOMAIN)}
-_TAG_ATTRIBUTE: Final = ATTRIBUTE << 3 | LEN
 _TAG_BODIES: Final = (BODY << 3 | LEN, BODIES << 3 | LEN)
 _TAG_VALUE_NAME: Final = 1 << 3 | LEN
 # Memory of a name while it is found out what bodies capture.
@@ -33,8 +173,8 @@ _NAME_COST: Final = 150
 
 def rows_of(places: OnnxPlaces, nodes: Node) -> Iterator[Row]:
     """Yield a row for each NodeProto of a list."""
-    index = nodes.index_to(None).note
-    if not isinstance(index, ListIndex):
+    index = index_of(nodes)
+    if index is None:
         return
     check = places.parser.result.extraction.session.check_cancelled
     for ordinal, pieces, window in index.messages():
@@ -162,7 +302,7 @@ def captured(places: OnnxPlaces, nodes: Node, ordinal: int) -> list[str]:
             if body is not None:
                 frame = _RowFrame()
                 stack.append(frame)
-                frame.made.update(text_of(kid, "name") for kid in kids_of(body.find("input")))
+                frame.made.update(text_at(kid, "name") for kid in kids_of(body.find("input")))
                 frame.made.update(initializer_names(places, body))
                 inner: list[int] = []
                 inner_nodes = body.find("node")
@@ -188,8 +328,8 @@ def captured(places: OnnxPlaces, nodes: Node, ordinal: int) -> list[str]:
 
 
 def _uses(places: OnnxPlaces, nodes: Node | None) -> Iterator[tuple[int, list[str], list[str], bool]]:
-    index = nodes.index_to(None).note if nodes is not None and nodes.shape != SCALAR else None
-    if not isinstance(index, ListIndex):
+    index = index_of(nodes)
+    if index is None:
         return
     for ordinal, pieces, window in index.messages():
         texts, has_body = _texts_of(places, pieces, window)
@@ -214,17 +354,16 @@ def _bodies_of(node: Node) -> Iterator[Node]:
 def initializer_names(places: OnnxPlaces, graph: Node) -> Iterator[str]:
     """Yield the names of the initializers of a graph, dense, then sparse."""
     for key in ("initializer", "sparse_initializer"):
-        elements = graph.find(key)
-        index = elements.index_to(None).note if elements is not None and elements.shape != SCALAR else None
-        if isinstance(index, ListIndex):
+        index = index_of(graph.find(key))
+        if index is not None:
             for ordinal, pieces, window in index.messages():
                 yield places.own_name(key, ordinal, pieces, window)
 
 
 def value_names(places: OnnxPlaces, infos: Node | None) -> Iterator[str]:
     """Yield the names of the ValueInfoProtos of a list; there may be one for each value of a model."""
-    index = infos.index_to(None).note if infos is not None and infos.shape != SCALAR else None
-    if infos is None or not isinstance(index, ListIndex):
+    index = index_of(infos)
+    if infos is None or index is None:
         return
     for ordinal, pieces, window in index.messages():
         part = places.plain(pieces)
@@ -233,7 +372,7 @@ def value_names(places: OnnxPlaces, infos: Node | None) -> Iterator[str]:
             window.at(part.start)
             raw = window.read(part.start, part.end)
             name = _value_name(raw + PADDING, len(raw))
-        yield name if name is not None else text_of(infos.child(ordinal), "name")
+        yield name if name is not None else text_at(infos.child(ordinal), "name")
 
 
 def _value_name(raw: bytes, size: int) -> str | None:
@@ -251,14 +390,3 @@ def _value_name(raw: bytes, size: int) -> str | None:
     except (MalformedError, UnicodeDecodeError, IndexError):
         return None
     return name if pos == size else None
-
-
-def text_of(node: Node, key: str) -> str:
-    """Return the text at ``key`` of a node; empty if it is not set, or cannot be read."""
-    try:
-        found = node.find(key) if node.shape != SCALAR else None
-        return str(found.load()) if found is not None else ""
-    except PASSING_OR_LIMIT:
-        raise
-    except PparseError:
-        return ""

@@ -9,19 +9,16 @@ left out. Strings are never raw. Tensors in parts (``segment``) are refused by e
 
 from __future__ import annotations
 
-from functools import partial
-
 from pparse.data.range_status import cut_status
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import LEN, PADDING, read_length, read_value
-from pparse.locking import steps
 from pparse.parsers.protobuf.index import OverlayField
 from pparse.parsers.protobuf.message import Message, Problem
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span
 from pparse.viewers.onnx.element_types import ELEMENT_TYPES, STRING, STRING_DATA
 from pparse.viewers.onnx.external import ExternalFiles
 from pparse.viewers.tensor_proto.maker import TensorMaker, has_too_many, is_cut
-from pparse.viewers.tensor_proto.values import NumberValues, texts
+from pparse.viewers.tensor_proto.values import NumberValues
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +30,7 @@ if TYPE_CHECKING:
     from pparse.parsers.protobuf.entries import ValueEntries
     from pparse.protobuf.schema import Schema
     from pparse.viewers.onnx.element_types import ElementType
-    from pparse.viewers.tensor_proto.tensor import ProtoTensor
+    from pparse.viewers.tensor_proto.maker import ProtoTensor
 
 DIMS, DATA_TYPE, SEGMENT, NAME, RAW_DATA, EXTERNAL_DATA, DATA_LOCATION = 1, 2, 3, 8, 9, 13, 14
 EXTERNAL: Final = 1
@@ -163,17 +160,9 @@ class OnnxMaker(TensorMaker):
         return made
 
     def _text(self, name: str, message: Message, shape: tuple[int, ...]) -> ProtoTensor:
-        spans: tuple[Span, ...] = ()
-        listed = 0
-        for item in message.fields.get(STRING_DATA, ()):
-            if not isinstance(item, OverlayField) and item[1].count:
-                part = item[0]
-                last = part.last(STRING_DATA, message.window(part))
-                begin = item[1].offsets[0]
-                spans += self.spans(part.part.data.range(begin, max(begin, min(last.end, part.part.end))))
-                listed += item[1].count
+        spans, listed = self.text_places(message, STRING_DATA)
         made = self.new(name, None, shape, spans, ELEMENT_TYPES[STRING].name)
-        made._listing = partial(self._texts, message, made.size), None
+        self.list_texts(made, message, STRING_DATA)
         problem = message.problem
         if problem is not None:
             self.judge(made, problem, cut_status(spans, damaged=problem.status is Status.DAMAGED))
@@ -181,9 +170,6 @@ class OnnxMaker(TensorMaker):
             reason = f"string_data lists {listed:,} strings; the shape needs {made.size:,}"
             self.judge(made, Problem(Status.DAMAGED, reason), None, made.size, listed)
         return made
-
-    def _texts(self, message: Message, count: int) -> Iterator[bytes]:
-        return steps(self.owner.lock, texts(message, STRING_DATA, count))
 
     # -- elements in another file --------------------------------------------------------------------------------------
 

@@ -6,14 +6,13 @@ from itertools import islice
 
 from pparse.data.zero_runs import first_unwritten
 from pparse.document.opening import Resume
-from pparse.errors import LimitError, PathError, PparseError
+from pparse.errors import LimitError, PathError
 from pparse.findings import Finding, Status
-from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.tree.entry import SCALAR
 from pparse.viewers.onnx.places import OnnxPlaces, function_name
 from pparse.viewers.onnx.tensors import OnnxMaker
-from pparse.viewers.tensor_proto.viewer import ProtoViewer, kids_of
+from pparse.viewers.tensor_proto.viewer import ProtoViewer, kids_of, value_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,14 +44,6 @@ class OnnxViewer(ProtoViewer):
         self._maker = OnnxMaker(self.source, self.parser.make, schema, self)
         self.constants = OnnxPlaces(self.parser, self._maker, schema)
         self._settled = False
-        self._graph: Graph | None = None
-
-    @property
-    def graph(self) -> Graph:
-        """The main graph: its nodes, edges, inputs and outputs, bodies and functions."""
-        if self._graph is None:
-            self._graph = self.graph_of()
-        return self._graph
 
     def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
         """Return the main graph, the only one that has a number."""
@@ -80,21 +71,19 @@ class OnnxViewer(ProtoViewer):
         root = self.root
         found: dict[str, Any] = {}
         for key in _FACTS:
-            value = value_of(root, key)
+            value = value_at(root, key)
             if value is not None and value != "":
                 found[key] = value
         opsets = islice(kids_of(root.find("opset_import")), _MOST)
-        found["opset_imports"] = {value_of(kid, "domain") or "ai.onnx": value_of(kid, "version") for kid in opsets}
-        graph = root.find("graph")
-        if graph is not None:
-            name = value_of(graph, "name")
-            if name:
-                found["graph"] = name
+        found["opset_imports"] = {value_at(kid, "domain") or "ai.onnx": value_at(kid, "version") for kid in opsets}
+        name = value_at(root, "graph", "name")
+        if name:
+            found["graph"] = name
         functions = [function_name(kid) for kid in islice(kids_of(root.find("functions")), _MOST)]
         if functions:
             found["functions"] = functions
         for kid in islice(kids_of(root.find("metadata_props")), _MOST):
-            found[f"metadata_props.{value_of(kid, 'key')}"] = value_of(kid, "value")
+            found[f"metadata_props.{value_at(kid, 'key')}"] = value_at(kid, "value")
         return found
 
     def frames(self) -> Iterator[Node]:
@@ -109,17 +98,20 @@ class OnnxViewer(ProtoViewer):
 
     def files_beside(self) -> Iterator[tuple[str, Extraction]]:
         """Yield the files with external data that are there."""
-        for _ in self.tensors():  # so that all files are known
-            pass
+        self._list_files()
         for name, file in self._maker.external:
             if file.content is not None:
                 yield name, file.content
 
+    def _list_files(self) -> None:
+        """List all tensors, so that all files beside are known, and what is needed of them."""
+        for _ in self.tensors():
+            pass
+
     def knows_files(self) -> bool:
         """List all tensors, so that it is known what of the files beside is needed; return whether none can be lost."""
         try:
-            for _ in self.tensors():
-                pass
+            self._list_files()
         except LimitError:
             return False
         return self.own_status() is Status.COMPLETE
@@ -128,8 +120,7 @@ class OnnxViewer(ProtoViewer):
         """From now on, let checksums of external files be compared before their tensors are listed."""
         if not self._settled:
             self._settled = True
-            for _ in self.tensors():  # so that all files are known
-                pass
+            self._list_files()
             for _ in self._check_files():
                 pass
 
@@ -207,14 +198,3 @@ class OnnxViewer(ProtoViewer):
             what = f"{len(lacking)} files beside the model lack bytes or are not there: {shown}"
         hit = f"; first tensor hit: {extent.first_hit}" if extent.first_hit is not None else ""
         return Finding("truncated", what + hit, source=self.extraction.name)
-
-
-def value_of(node: Node | None, key: str) -> Any:
-    """Return the scalar at ``key`` of a node; None if it is not set, or cannot be read."""
-    try:
-        found = node.find(key) if node is not None else None
-        return found.load() if found is not None else None
-    except PASSING_OR_LIMIT:
-        raise
-    except PparseError:
-        return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property, partial
-from itertools import islice
 
 from pparse.containers.member import NameCounter
 from pparse.data.base import Access, BytesData, Distance
@@ -181,7 +180,6 @@ def _signs(dtype: DType, stored: StoredTensor, *, swapped: bool) -> Iterator[int
 
 # Storages with holes in them are read for their checksums up to so many bytes in all: a list must not read the file.
 _READ: Final = 4 << 20
-_MOST_HOLES: Final = 10_000
 
 
 # Modules whose objects are, or hold, arrays.
@@ -312,12 +310,6 @@ class PickleViewer(Viewer):
             self._doubted[constants] = _judged(self.storages.constants() if constants else self.pickled())
         return self._doubted[constants]
 
-    @cached_property
-    def holes(self) -> list[tuple[int, int]]:
-        """Stretches of the file that were never written, in order, at most 10,000."""
-        inner = self.extraction.parsed
-        return list(islice(inner.data.holes(inner.start, inner.known_end()), _MOST_HOLES))
-
     def _unwritten(self, start: int, end: int) -> int:
         return unwritten_in(self.holes, start, end)[1]
 
@@ -327,16 +319,6 @@ class PickleViewer(Viewer):
             return False
         most, self._room = self._room, max(0, self._room - span.length)
         return span.agrees_with_holes(self._unwritten, most)
-
-    def finding_of(self, tensor: Tensor) -> Finding | None:
-        """Return the finding on a tensor that lies in a hole of the file."""
-        if not tensor.unwritten_nbytes:
-            return None
-        span = tensor.spans[0]
-        first, length = unwritten_in(self.holes, span.offset, span.offset + span.length)
-        reason = f"{length:,} of {span.length:,} bytes were never written (a file hole): they read as zeros"
-        source = self.extraction.name
-        return Finding("unwritten", reason, path=tensor.name, source=source, offset=first, length=length)
 
     @property
     def _has_news(self) -> bool:  # type: ignore[override]

@@ -220,10 +220,8 @@ class SafetensorsViewer(Viewer):
             self._holes = self.parser.unwritten()
         return self._holes
 
-    def finding_of(self, tensor: Tensor) -> Finding | None:
+    def finding_of(self, tensor: Tensor) -> Finding:
         """Return the finding on a tensor that lies in a hole of the file."""
-        if not tensor.unwritten_nbytes:
-            return None
         span = tensor.spans[0]
         first, length = unwritten_in(self.holes, span.offset, span.offset + span.length)
         return Finding(

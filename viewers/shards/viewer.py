@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 from abc import abstractmethod
+from array import array
+from bisect import bisect_left
 from itertools import chain
 
 from pparse.document.extraction import extraction_of
@@ -14,17 +16,15 @@ from pparse.limits import count_words
 from pparse.tensors.extent import Extent
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Tensor
 from pparse.tensors.viewer import Viewer
-from pparse.viewers.shards.name_table import ShardTable
+from pparse.tree.key_table import ranked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any, Final
 
     from pparse.document.extraction import Extraction
-    from pparse.parsers.shards.index import ShardIndexParser
-    from pparse.parsers.shards.shard_set import ShardSet
-
+    from pparse.parsers.shards.shard_set import ShardIndexParser, ShardSet
 
 # Errors that say nothing about a shard.
 _PASSING: Final = (CancelledError, ClosedError, DataChangedError)
@@ -127,9 +127,12 @@ class ShardSetViewer(Viewer):
         """Yield what the map names if the shards are not looked for."""
         finding = self._alone()
         for name, _ in self.parser.weight_map():
-            tensor = Tensor(name, None, UNKNOWN_SHAPE, (), status=Status.UNSUPPORTED, finding=finding, owner=self)
+            tensor = self._unread_tensor(name, finding, Status.UNSUPPORTED)
             extent.add(tensor)
             yield tensor
+
+    def _unread_tensor(self, name: str, finding: Finding, status: Status = Status.MISSING) -> Tensor:
+        return Tensor(name, None, UNKNOWN_SHAPE, (), status=status, finding=finding, owner=self)
 
     def _alone(self) -> Finding:
         reason = "its shards were not read, as it does not lie in a folder; open them one by one"
@@ -168,13 +171,11 @@ class ShardSetViewer(Viewer):
                 self._rename(tensor, None, others)
             else:
                 place = table.see(tensor.name)
-                if place == number:
-                    pass
-                elif place is None:
+                if place is None:
                     self._rename(tensor, None, others)
                     if name not in unnamed:
                         self._attach(tensor, "unmapped", f"{name} has this tensor, but the index does not name it")
-                else:
+                elif place != number:
                     where = repr(names[place]) if place >= 0 else "no shard"
                     self._rename(tensor, names[place] if place >= 0 else None, others)
                     self._attach(tensor, "misplaced", f"{name} has this tensor, but the index says it is in {where}")
@@ -183,14 +184,6 @@ class ShardSetViewer(Viewer):
         extent.add_all(own)
         for finding in viewer.findings:
             self.findings.add(finding)
-        extent.actual = (extent.actual or 0) + (own.actual or 0)
-        if own.expected is not None and extent.expected is not None:
-            extent.expected += own.expected
-        else:
-            extent.expected = None
-        extent.at_least |= own.at_least
-        if own.document_status is not Status.COMPLETE and extent.document_status is not Status.DAMAGED:
-            extent.document_status = own.document_status
         if own.missing_bytes:
             extent.cut_files += 1
             self.findings.add(viewer.truncation(own))
@@ -242,33 +235,24 @@ class ShardSetViewer(Viewer):
                 continue
             finding = missing.get(shard) if shard is not None else None
             if finding is None:
-                reason = (
-                    f"the index says it is in {shard!r}, which has no such tensor"
-                    if shard is not None
-                    else "the index names no shard for it"
-                )
-                finding = self._note("stale-entry", reason, path=name)
-            yield Tensor(name, None, UNKNOWN_SHAPE, (), status=Status.MISSING, finding=finding, owner=self)
+                finding = self._note("stale-entry", _stale(shard), path=name)
+            yield self._unread_tensor(name, finding)
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor with that name from the shard that the index names, or from any other that has it."""
         parser = self.parser
         shard = parser.map_lookup(name)
         if shard is not None and parser.is_alone:
-            return Tensor(name, None, UNKNOWN_SHAPE, (), status=Status.UNSUPPORTED, finding=self._alone(), owner=self)
+            return self._unread_tensor(name, self._alone(), Status.UNSUPPORTED)
         if shard is not None:
             try:
                 tensor: Tensor | None = self.shard_viewer(shard).find(name)
             except _PASSING:
                 raise
             except PparseError as error:
-                finding = Finding(
-                    "missing-shard",
-                    f"its shard {shard!r} cannot be read: {error.reason}",
-                    path=name,
-                    source=self.extraction.name,
-                )
-                return Tensor(name, None, UNKNOWN_SHAPE, (), status=Status.MISSING, finding=finding, owner=self)
+                reason = f"its shard {shard!r} cannot be read: {error.reason}"
+                finding = Finding("missing-shard", reason, path=name, source=self.extraction.name)
+                return self._unread_tensor(name, finding)
             if tensor is not None:
                 return tensor
         names, fetched = parser.shard_names(), 0
@@ -281,13 +265,8 @@ class ShardSetViewer(Viewer):
         if tensor is not None:
             return tensor
         if shard is not None:
-            finding = Finding(
-                "stale-entry",
-                f"the index says it is in {shard!r}, which has no such tensor",
-                path=name,
-                source=self.extraction.name,
-            )
-            return Tensor(name, None, UNKNOWN_SHAPE, (), status=Status.MISSING, finding=finding, owner=self)
+            finding = Finding("stale-entry", _stale(shard), path=name, source=self.extraction.name)
+            return self._unread_tensor(name, finding)
         return None
 
     def _find_other(self, name: str) -> Tensor | None:
@@ -335,15 +314,12 @@ class ShardSetViewer(Viewer):
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Check each shard by the rules of its own viewer, and yield each finding as it is made."""
         seen = 0
-        for number, _ in enumerate(chain(self.tensors(), self._check_shards(strict=strict))):
+        for number, _ in enumerate(chain(self.tensors(), self._check_shards(strict=strict), (None,))):
             while seen < len(self.findings) - self.findings.omitted:
                 yield self.findings[seen]
                 seen += 1
             if not number & 0xFFF:
                 self.extraction.session.check_cancelled()
-        while seen < len(self.findings) - self.findings.omitted:
-            yield self.findings[seen]
-            seen += 1
 
     def _check_shards(self, *, strict: bool) -> Iterator[None]:
         """Check each shard, and add what is found."""
@@ -351,7 +327,7 @@ class ShardSetViewer(Viewer):
         for name in self.parser.shard_names():
             try:
                 viewer = self.shard_viewer(name)
-            except (CancelledError, ClosedError, DataChangedError):
+            except _PASSING:
                 raise
             except PparseError:
                 continue  # listing the tensors told it
@@ -364,15 +340,6 @@ class ShardSetViewer(Viewer):
     def _flawed(self) -> Iterator[tuple[int, int]]:
         """Yield nothing: each shard says of itself where its bytes are damaged."""
         yield from ()
-
-    def extent(self) -> Extent:
-        """Return how large all shards are and should be, and where they were cut."""
-        extent = self.kept_extent
-        while extent is None:
-            for _ in self.tensors():
-                pass
-            extent = self._extent  # also has what was learned meanwhile, shard by shard
-        return extent
 
     def new_extent(self) -> Extent:
         """Return an empty extent."""
@@ -409,3 +376,61 @@ class ShardSetViewer(Viewer):
                 got=extent.tensor_bytes,
             )
         return self.keep_extent(extent)
+
+
+def _stale(shard: str | None) -> str:
+    """Return what is wrong with an entry of an index whose tensor no shard has."""
+    if shard is None:
+        return "the index names no shard for it"
+    return f"the index says it is in {shard!r}, which has no such tensor"
+
+
+# -- `ShardTable`: which shard a tensor is mapped to -------------------------------------------------------------------
+
+
+class ShardTable:
+    """Which shard a tensor is mapped to, and whether it was seen: 13 bytes per name.
+
+    Names are stored as 64-bit hashes, keyed by the process so that collisions cannot be constructed.
+    """
+
+    __slots__ = ("_hashes", "_seen", "_shards")
+
+    def __init__(self, names: Iterable[tuple[str, str | None]], shards: list[str]) -> None:
+        numbers = {name: number for number, name in enumerate(shards)}
+        hashes, where = array("q"), array("i")
+        for name, shard in names:
+            hashes.append(hash(name))
+            where.append(numbers.get(shard, -1) if shard is not None else -1)
+        self._hashes, ranking = ranked(hashes)
+        self._shards = array("i", (where[number] for number in ranking))
+        self._seen = bytearray(len(hashes))
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def see(self, name: str) -> int | None:
+        """Record that ``name`` was found; return the number of the shard it is mapped to (-1: none).
+
+        None if it is not in the map.
+        """
+        slot = self._slot(name)
+        if slot is None:
+            return None
+        self._seen[slot] = 1
+        return self._shards[slot]
+
+    def seen(self, name: str) -> bool:
+        """Return whether `see` was called with this name."""
+        slot = self._slot(name)
+        return slot is not None and bool(self._seen[slot])
+
+    @property
+    def all_seen(self) -> bool:
+        """Whether every name was seen."""
+        return self._seen.count(1) == len(self._seen)
+
+    def _slot(self, name: str) -> int | None:
+        wanted = hash(name)
+        slot = bisect_left(self._hashes, wanted)
+        return slot if slot < len(self._hashes) and self._hashes[slot] == wanted else None

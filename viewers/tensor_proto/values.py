@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from functools import cached_property
+from itertools import accumulate
 
 from pparse.data.spliced import DerivedData
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
@@ -19,7 +21,7 @@ from pparse.parsers.protobuf.values import fixed_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
     from threading import RLock
     from typing import Final
 
@@ -55,7 +57,6 @@ class NumberValues:
         self.size = fixed_size(field)
         self.cut = False
         self._segments: list[_Blobs | _Singles] = []
-        self._ends: list[int] | None = None
         for item in message.fields.get(field.number, ()):
             if isinstance(item, OverlayField):
                 raise UnsupportedError(f"numbers of {field.name} are in chunks of their own")
@@ -84,22 +85,17 @@ class NumberValues:
     @property
     def count(self) -> int:
         """Number of whole elements."""
-        return self._counts()[-1] // self.words if self._segments else 0
+        return self._ends[-1] // self.words if self._segments else 0
 
     @property
     def extra_words(self) -> int:
         """Number of numbers left over: half a complex one."""
-        return self._counts()[-1] % self.words if self._segments else 0
+        return self._ends[-1] % self.words if self._segments else 0
 
-    def _counts(self) -> list[int]:
-        if self._ends is None:
-            total = 0
-            ends = []
-            for segment in self._segments:
-                total += segment.count
-                ends.append(total)
-            self._ends = ends
-        return self._ends
+    @cached_property
+    def _ends(self) -> list[int]:
+        """Where the numbers of each segment end."""
+        return list(accumulate(segment.count for segment in self._segments))
 
     def as_stored(self, count: int) -> Range | None:
         """Return the one stretch that holds ``count`` elements as the array has them; None if there is none."""
@@ -111,16 +107,10 @@ class NumberValues:
 
     def read(self, first: int, count: int) -> bytes:
         """Return elements ``[first, first + count)`` as the array has them. Raises `MalformedError` and others."""
-        ends = self._counts()
-        first, stop = first * self.words, (first + count) * self.words
-        pieces = []
-        while first < stop:
-            number = bisect_right(ends, first)
-            before = ends[number - 1] if number else 0
-            take = min(stop, ends[number]) - first
-            pieces.append(self._segments[number].read(first - before, take))
-            first += take
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        segments, words = self._segments, self.words
+        return _read_across(
+            self._ends, first * words, count * words, lambda number, at, take: segments[number].read(at, take)
+        )
 
     def convert(self, raw: bytes) -> bytes:
         """Convert numbers from a packed payload to those of the array."""
@@ -134,6 +124,19 @@ class NumberValues:
         """The data that the values are in, each once."""
         found = (segment.part.part.data for segment in self._segments)
         return list({id(data): data for data in found}.values())
+
+
+def _read_across(ends: list[int], first: int, count: int, read: Callable[[int, int, int], bytes]) -> bytes:
+    """Return ``count`` numbers from number ``first`` on, of parts that end at ``ends``; ``read`` reads one."""
+    pieces = []
+    while count:
+        number = bisect_right(ends, first)
+        before = ends[number - 1] if number else 0
+        take = min(count, ends[number] - first)
+        pieces.append(read(number, first - before, take))
+        first += take
+        count -= take
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 class _Blobs:
@@ -192,11 +195,11 @@ class _Blobs:
 
     def _find_ends(self) -> list[int]:
         if self._ends is None:
-            total, ends = 0, []
-            for number, (start, stop) in enumerate(zip(self._starts, self._stops, strict=True)):
-                total += (stop - start) // self.direct if self.direct is not None else self._count(number, start, stop)
-                ends.append(total)
-            self._ends = ends
+            blobs, size = enumerate(zip(self._starts, self._stops, strict=True)), self.direct
+            counts = (
+                (stop - start) // size if size else self._count(number, start, stop) for number, (start, stop) in blobs
+            )
+            self._ends = list(accumulate(counts))
         return self._ends
 
     def _count(self, number: int, start: int, stop: int) -> int:
@@ -226,16 +229,7 @@ class _Blobs:
             start += len(block)
 
     def read(self, first: int, count: int) -> bytes:
-        ends = self._find_ends()
-        pieces = []
-        while count:
-            number = bisect_right(ends, first)
-            before = ends[number - 1] if number else 0
-            take = min(count, ends[number] - first)
-            pieces.append(self._read(number, first - before, take))
-            first += take
-            count -= take
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return _read_across(self._find_ends(), first, count, self._read)
 
     def _read(self, number: int, first: int, count: int) -> bytes:
         data, start, stop = self.part.part.data, self._starts[number], self._stops[number]

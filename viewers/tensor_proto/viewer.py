@@ -3,55 +3,163 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from array import array
 from itertools import islice
 
 from pparse.errors import PparseError
 from pparse.findings import Finding, Status
-from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
+from pparse.parsers.protobuf.lists import ListIndex
+from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Problem
 from pparse.tensors.extent import Extent
-from pparse.tensors.status import last_written, unwritten_in
-from pparse.tensors.viewer import Viewer
-from pparse.tree.entry import SCALAR
-from pparse.tree.key_table import meant_by_name, name_of_repeated
+from pparse.tensors.status import last_written
+from pparse.tensors.viewer import MOST_HOLES, Viewer
+from pparse.tree.entry import LIST, SCALAR
+from pparse.tree.key_table import EACH, KeyTable, key_hash, meant_by_name, name_of_repeated
 from pparse.tree.result import near_misses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any, Final, Protocol
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Any, ClassVar, Final
 
+    from pparse.budget import Charge
     from pparse.data.base import Data
     from pparse.document.extraction import Extraction
+    from pparse.graphs.graph import Graph
+    from pparse.parsers.protobuf.index import Piece
+    from pparse.parsers.protobuf.message import Message
     from pparse.parsers.protobuf.parser import ProtobufParser
+    from pparse.parsers.protobuf.window import Window
     from pparse.tensors.tensor import Tensor
-    from pparse.tree.key_table import KeyTable
     from pparse.tree.node import Node
+    from pparse.viewers.tensor_proto.maker import TensorMaker
 
-    class TensorsByName(Protocol):
-        """The tensors of a document."""
-
-        @property
-        def table(self) -> KeyTable:
-            """The tensors by the hash of their name."""
-
-        def places(self, *, most: int | None = None) -> Iterator[Any]:
-            """Yield where each tensor is, in order, of at most ``most`` nodes."""
-
-        def find(self, name: str, occurrence: int = 1) -> Any:
-            """Return the n-th place with that name; None if there are fewer."""
-
-        def tensor(self, place: Any, name: str | None = None) -> Tensor:
-            """Return the tensor at a place, under that name."""
-
+    Value = Sequence[Piece] | Problem
 
 # Up to this many names are held to number repeated ones; for more, a table of hashes is made.
 _HOLD_UP_TO: Final = 10_000
+# Memory of a name while a table is made, besides its numbers.
+_MAKING: Final = 24
+# Memory of a scope.
+_SCOPE: Final = 300
 _HOLD_LETTERS: Final = 1 << 20
 # Nodes searched for names similar to one that does not exist.
 _NEAR: Final = 20_000
-_MAX_HOLES: Final = 10_000
 # Findings of tensors that repeat those of the document.
 _TOLD: Final = frozenset(("truncated", "missing"))
+
+
+class TensorPlace:
+    """Where a tensor is."""
+
+    __slots__ = ("at", "name", "near", "value")
+
+    def __init__(self, name: str, value: Value, near: Window | None = None, at: tuple[int, ...] = ()) -> None:
+        self.name = name
+        """Name of the tensor."""
+        self.value = value
+        """What the tensor is made of."""
+        self.near = near
+        """A window that may hold its bytes."""
+        self.at = at
+        """The numbers by which `TensorPlaces.at` finds it."""
+
+
+class TensorPlaces:
+    """Where a document has tensors, in order; `find` looks one up by name, in a table once it is worth making."""
+
+    layouts: ClassVar[str]
+    """Of the numbers of a place, as `array` writes them."""
+    what: ClassVar[str] = "tensors"
+    """What the tensors are called, where memory for their names is refused."""
+
+    def __init__(self, parser: ProtobufParser, maker: TensorMaker) -> None:
+        self.parser = parser
+        self.maker = maker
+        self.make = parser.make
+        # By the hash of names: numbers of their places, and the scopes of these. The budget may drop it at any time.
+        self._table: tuple[KeyTable, list[array[int]], list[Any]] | None = None
+        self._charge: Charge | None = None
+
+    @abstractmethod
+    def places(self, *, most: int | None = None, scopes: list[Any] | None = None) -> Iterator[Any]:
+        """Yield where each tensor is, in order, with its name, which may not be unique; of at most ``most`` nodes.
+
+        Scopes that `at` needs to be given again are appended to ``scopes``.
+        """
+
+    @abstractmethod
+    def at(self, scopes: Sequence[Any], *numbers: int) -> Iterator[Any]:
+        """Yield the places that have these numbers: those in one message of a list."""
+
+    @abstractmethod
+    def worth_searching(self, name: str) -> Iterable[Any] | None:
+        """Return places to go through for the first with that name, if that costs less than a table; else None."""
+
+    @property
+    def table(self) -> KeyTable:
+        """The tensors by the hash of their name."""
+        return self._tables()[0]
+
+    def _tables(self) -> tuple[KeyTable, list[array[int]], list[Any]]:
+        found = self._table
+        if found is not None:
+            return found
+        budget = self.parser.result.extraction.session.budget
+        hashes, columns = array("q"), [array(layout) for layout in self.layouts]
+        each = EACH + sum(column.itemsize for column in columns)
+        appends = [column.append for column in columns]  # looked up once: there may be millions
+        scopes: list[Any] = []
+        with budget.charge(0, f"collecting the names of {self.what}") as charge:
+            for place in self.places(scopes=scopes):
+                hashes.append(key_hash(place.name))
+                for append, number in zip(appends, place.at, strict=True):
+                    append(number)
+                if not len(hashes) & 0xFFF:
+                    charge.resize((each + _MAKING) * len(hashes) + _SCOPE * len(scopes))
+            found = KeyTable(hashes), columns, scopes
+        self._table = found
+        size = each * len(hashes) + _SCOPE * len(scopes)
+        self._charge = budget.charge(size, f"the names of {self.what}", self._forget)
+        return found
+
+    def _forget(self) -> None:
+        self._table = None
+
+    def find(self, name: str, occurrence: int = 1) -> Any:
+        """Return the n-th place with that name; None if there are fewer."""
+        if occurrence == 1 and self._table is None and (places := self.worth_searching(name)) is not None:
+            return next((place for place in places if place.name == name), None)
+        table, columns, scopes = self._tables()
+        before: tuple[int, ...] | None = None
+        for number in table.candidates(name):
+            at = tuple(column[number] for column in columns)
+            if at == before:  # places of one message come together
+                continue
+            before = at
+            for place in self.at(scopes, *at):
+                if place.name == name:
+                    occurrence -= 1
+                    if not occurrence:
+                        return place
+        return None
+
+    def tensor(self, place: Any, name: str | None = None) -> Tensor:
+        """Return the tensor at a place, under that name."""
+        shown = place.name if name is None else name
+        if isinstance(place.value, Problem):
+            return self.maker.missing(shown, place.value)
+        return self.maker.tensor(shown, place.value, place.near)
+
+    @staticmethod
+    def _text(message: Message, number: int, default: str | None = "") -> Any:
+        """Return the text in a field; ``default`` if it cannot be read."""
+        try:
+            return str(message.scalar(number))
+        except PASSING_OR_LIMIT:
+            raise
+        except PparseError:
+            return default
 
 
 class ProtoViewer(Viewer):
@@ -61,7 +169,7 @@ class ProtoViewer(Viewer):
     """
 
     names_may_be_lost = False  # a graph may be all there, and have no such constant
-    constants: TensorsByName
+    constants: TensorPlaces
     """Where the tensors are."""
 
     def __init__(self, extraction: Extraction) -> None:
@@ -69,10 +177,16 @@ class ProtoViewer(Viewer):
         self.parser: ProtobufParser = extraction.parse().parser  # type: ignore[assignment]
         # Of a folder, the file in it.
         self.source: Extraction = getattr(self.parser, "member", extraction)
-        self._found = 0
-        self._holes: list[tuple[int, int]] | None = None
         self._others: tuple[Data, list[tuple[int, int]]] | None = None
         self._extent_of = 0  # what was known of the chunks when it was made
+        self._graph: Graph | None = None
+
+    @property
+    def graph(self) -> Graph:
+        """The graph, the first of several: its nodes, edges, inputs and outputs, bodies and functions."""
+        if self._graph is None:
+            self._graph = self.graph_of()
+        return self._graph
 
     @abstractmethod
     def frames(self) -> Iterator[Node]:
@@ -118,43 +232,26 @@ class ProtoViewer(Viewer):
         place = meant_by_name(name, self.constants.find)
         return self.constants.tensor(place, name) if place is not None else None
 
-    def finding_of(self, tensor: Tensor) -> Finding | None:
+    def finding_of(self, tensor: Tensor) -> Finding:
         """Return the finding on a tensor that lies in a hole of the file."""
-        first, length = self.unwritten(tensor)
-        if not length:
-            return None
-        return Finding(
-            "unwritten",
-            f"{length:,} of {tensor.stored_nbytes:,} bytes were never written (a file hole): they read as zeros",
-            path=tensor.name,
-            source=self.source.name,
-            offset=first,
-            length=length,
-        )
+        found = super().finding_of(tensor)
+        found.source = self.source.name
+        return found
 
     @property
     def holes(self) -> list[tuple[int, int]]:
         """Stretches of the file that were never written, in order, at most 10,000."""
         if self._holes is None:
             source = self.source
-            self._holes = list(islice(source.data.holes(source.start, source.known_end()), _MAX_HOLES))
+            self._holes = list(islice(source.data.holes(source.start, source.known_end()), MOST_HOLES))
         return self._holes
-
-    def unwritten(self, tensor: Tensor) -> tuple[int, int]:
-        """Return ``(offset of the first, number)`` of the bytes of a tensor that lie in holes of their file."""
-        first = length = 0
-        for span in tensor.spans:
-            if span.data is not None:
-                at, count = unwritten_in(self._holes_of(span.data), span.offset, span.offset + span.length)
-                first, length = first or at, length + count
-        return first, length
 
     def _holes_of(self, data: Data) -> list[tuple[int, int]]:
         """Return the holes of the file, or of another one beside it, of which the last is kept."""
         if data is self.source.data:
             return self.holes
         if self._others is None or self._others[0] is not data:
-            self._others = data, list(islice(data.holes(0, data.size or 0), _MAX_HOLES)) if data.is_file else []
+            self._others = data, list(islice(data.holes(0, data.size or 0), MOST_HOLES)) if data.is_file else []
         return self._others[1]
 
     # -- how complete it is ------------------------------------------------------------------------------------------
@@ -182,25 +279,16 @@ class ProtoViewer(Viewer):
                 return Finding("malformed", error.reason, path=tensor.name, offset=error.offset)
         return tensor.finding
 
-    def extent(self) -> Extent:
-        """Return how large the document is and should be, and where it was cut."""
-        extent = self.kept_extent if self._extent_of == self._known else None
-        if extent is None:
-            extent = self.new_extent()
-            for tensor in self.tensors():
-                extent.add(tensor)
-            self.close_extent(extent)
-        return extent
+    @property
+    def kept_extent(self) -> Extent | None:
+        """The last extent, unless reading the document's bytes, or a tensor, told more since."""
+        return super().kept_extent if self._extent_of == self._known else None
 
     @property
     def _known(self) -> int:
-        """How many faults were found in the bytes of the tensors."""
+        """How many faults were found in chunks."""
         verdicts = getattr(self.parser, "verdicts", None)
-        return self._found + (verdicts.version if verdicts is not None else 0)
-
-    def note_damage(self) -> None:
-        """Drop the last extent: reading a tensor found it damaged."""
-        self._found += 1
+        return verdicts.version if verdicts is not None else 0
 
     def new_extent(self) -> Extent:
         """Return an extent to add tensors to while listing them; then call `close_extent`."""
@@ -263,3 +351,37 @@ class ProtoViewer(Viewer):
 def kids_of(node: Node | None) -> Iterator[Node]:
     """Yield the children of a node; none if there is no node, or it is damaged and not a container."""
     return node.children() if node is not None and node.shape != SCALAR else iter(())
+
+
+def index_of(elements: Node | None) -> ListIndex | None:
+    """Return the index of a list of messages; None if there is none, or it is damaged."""
+    index = elements.index_to(None).note if elements is not None and elements.shape != SCALAR else None
+    return index if isinstance(index, ListIndex) else None
+
+
+def node_at(node: Node | None, *keys: str | int) -> Node | None:
+    """Return the node at keys below another, numbers being positions in a list; None if there is none."""
+    for key in keys:
+        if node is None:
+            return None
+        if isinstance(key, int) and node.shape == LIST:
+            node = node.child(key) if key < len(node) else None
+        else:
+            node = node.find(key)
+    return node
+
+
+def value_at(node: Node | None, *keys: str | int, default: Any = None) -> Any:
+    """Return the scalar at keys below a node; ``default`` if it does not exist or cannot be read."""
+    try:
+        found = node_at(node, *keys)
+        return default if found is None else found.load()
+    except PASSING_OR_LIMIT:
+        raise
+    except PparseError:
+        return default
+
+
+def text_at(node: Node | None, *keys: str | int) -> str:
+    """Return the text at keys below a node; empty if it is not set, or cannot be read."""
+    return str(value_at(node, *keys, default=""))

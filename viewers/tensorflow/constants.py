@@ -7,7 +7,6 @@ its node if it is the ``value`` of a Const, ``@function/node`` in a function; ``
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_right
 from functools import partial
 from itertools import islice, repeat
@@ -18,30 +17,56 @@ from pparse.findings import Finding, Status
 from pparse.kernels.wire import PADDING, VARINT, read_length, skip_payload
 from pparse.parsers.cpb.parser import CHUNKS
 from pparse.parsers.protobuf.index import ChunkRange
-from pparse.parsers.protobuf.lists import ListIndex, Run
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Message, Problem, problem_of
 from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.parsers.protobuf.window import Window
 from pparse.tree.entry import SCALAR
-from pparse.tree.key_table import KeyTable
-from pparse.viewers.tensor_proto.viewer import kids_of
-from pparse.viewers.tensorflow.names import Sought
+from pparse.viewers.tensor_proto.viewer import TensorPlace, TensorPlaces, index_of, kids_of, node_at, value_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import Final
+    from typing import Any, Final
 
-    from pparse.budget import Charge
     from pparse.data.base import Data
     from pparse.parsers.protobuf.index import Piece
+    from pparse.parsers.protobuf.lists import Run
     from pparse.parsers.protobuf.parser import ProtobufParser
     from pparse.parsers.protobuf.window import Field
-    from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
     from pparse.viewers.tensorflow.tensors import TensorflowMaker
 
-    Value = Sequence[Piece] | Problem
+
+# -- The name of a constant that is searched for, and the bytes that a NodeDef with that name must contain -------------
+
+# A label is the name of the node, or that name with ``.attr`` or ``.attr[3]`` appended. So for a known label, the name
+# of the node is one of a few texts, and is in the NodeDef as it is, after its length.
+
+# For up to this many dots in a name, each possible name of the node is searched for.
+_MOST_DOTS: Final = 8
+
+
+def letters_of(name: str, prefix: str = "") -> tuple[bytes, ...]:
+    """Return byte strings, one of which is in every NodeDef that may have the name after ``prefix``; () if unknown.
+
+    A missing or unreadable name of a node cannot be searched for: its label begins with ``.`` or ``[``.
+    """
+    name = name[len(prefix) :]
+    if not name or name[0] in ".[":
+        return ()
+    try:
+        text = name.encode()
+    except UnicodeEncodeError:
+        return ()
+    texts = [text[:at] for at in range(len(text)) if text[at] == 0x2E]
+    texts.append(text)
+    if len(texts) > _MOST_DOTS:
+        return (texts[0],)  # all others begin with it
+    # The length in one byte, or the last byte of a longer varint with the same value.
+    return tuple(
+        head + text for text in texts for head in ((bytes((len(text),)), b"\0") if len(text) < 0x80 else (b"",))
+    )
+
 
 SAVED_MODEL: Final = "tensorflow.SavedModel"
 META_GRAPH: Final = "tensorflow.MetaGraphDef"
@@ -68,31 +93,18 @@ _MOST_SEARCHES: Final = 64
 _MOST_BYTES: Final = 1 << 20
 
 
-class ConstantPlace:
-    """Where a tensor is."""
+class Constants(TensorPlaces):
+    """The constants of one document, in order; numbers are those of the scope (a graph or a function), and of the node.
 
-    __slots__ = ("name", "near", "ordinal", "scope", "value")
+    A name is searched for on the first look-up, and as long as most NodeDefs can be skipped.
+    """
 
-    def __init__(self, scope: int, ordinal: int, name: str, value: Value, near: Window | None) -> None:
-        self.scope = scope
-        """Number of the scope: a graph's nodes, the nodes of a function …"""
-        self.ordinal = ordinal
-        """Number of the node in the scope."""
-        self.name = name
-        """Name of the tensor."""
-        self.value = value
-        """What the tensor is made of."""
-        self.near = near
-        """A window that may hold its bytes."""
-
-
-class Constants:
-    """The tensors of one document, in order; `find` looks one up by name."""
+    layouts = "II"
+    what = "constants"
+    maker: TensorflowMaker
 
     def __init__(self, parser: ProtobufParser, maker: TensorflowMaker) -> None:
-        self.parser = parser
-        self.maker = maker
-        self.make = parser.make
+        super().__init__(parser, maker)
         schema = builtin_schema()
         self.node_type = schema.message(NODE)
         self.attr_type = schema.message("tensorflow.AttrValue")
@@ -101,9 +113,6 @@ class Constants:
         # The part used last, and the list of its functions. Nothing else holds that list: otherwise it would be read
         # again for each function in it.
         self._held: tuple[Base, Node, Node | None] | None = None
-        # By the hash of names, with the scopes and ordinals of its numbers. The budget may drop it at any time.
-        self._table: tuple[KeyTable, array[int], array[int]] | None = None
-        self._charge: Charge | None = None
         self._searches = self._looked = 0  # names that were looked for, and NodeDefs that were looked at for that
 
     # -- scopes ------------------------------------------------------------------------------------------------------
@@ -144,13 +153,11 @@ class Constants:
             self._held = held = base, node, functions
         return held[1:]
 
-    def graphs(self) -> Iterator[Base]:
-        """Yield the graphs."""
-        return (base for base in self.bases if base.kind == GRAPH)
-
     # -- everything --------------------------------------------------------------------------------------------------
 
-    def places(self, sought: Sought | None = None, most: int | None = None) -> Iterator[ConstantPlace]:
+    def places(
+        self, *, most: int | None = None, scopes: list[Any] | None = None, sought: str | None = None
+    ) -> Iterator[TensorPlace]:
         """Yield where each tensor is, in file order, with its name, which may not be unique.
 
         If a name is ``sought``, NodeDefs without its letters may be left out. Reads at most ``most`` NodeDefs.
@@ -168,26 +175,30 @@ class Constants:
                 number += 1
 
     def _places_in(
-        self, base: Base, inner: int, number: int, sought: Sought | None, steps: Iterator[object]
-    ) -> Iterator[ConstantPlace]:
+        self, base: Base, inner: int, number: int, sought: str | None, steps: Iterator[object]
+    ) -> Iterator[TensorPlace]:
         if next(steps, False) is False:
             return
         node, functions = self._opened(base)
-        if base.kind == TENSOR:
-            yield ConstantPlace(number, 0, base.path, node.note.pieces, None)
-            return
-        if base.kind == NODE:
-            yield from self._places_of(number, 0, "", node.note.pieces)
+        if base.kind in (TENSOR, NODE):
+            yield from self._alone(base, node, number)
             return
         nodes, prefix = _nodes_of(node, functions, base.kind, inner)
-        if nodes is None or (sought is not None and not sought.name.startswith(prefix)):
+        if nodes is None or (sought is not None and not sought.startswith(prefix)):
             return
         session = self.parser.result.extraction.session
-        letters = sought.letters(prefix) if sought is not None else ()
+        letters = letters_of(sought, prefix) if sought is not None else ()
         for (ordinal, pieces, window), _ in zip(self._elements(nodes, letters), steps, strict=False):
             if not ordinal & 0xFFF:
                 session.check_cancelled()
-            yield from self._places_of(number, ordinal, prefix, pieces, window)
+            yield from self._places_of((number, ordinal), prefix, pieces, window)
+
+    def _alone(self, base: Base, node: Node, number: int) -> Iterator[TensorPlace]:
+        """Yield the tensors of a part that is a single message."""
+        if base.kind == TENSOR:
+            yield TensorPlace(base.path, node.note.pieces, None, (number, 0))
+        else:
+            yield from self._places_of((number, 0), "", node.note.pieces)
 
     def _elements(
         self, nodes: Node, letters: Sequence[bytes] = ()
@@ -196,8 +207,8 @@ class Constants:
 
         With ``letters``, NodeDefs that contain none of them may be left out.
         """
-        index = nodes.index_to(None).note
-        if not isinstance(index, ListIndex):
+        index = index_of(nodes)
+        if index is None:
             return iter(())
         return index.messages(partial(self._numbered, letters=letters) if letters and not index.touched() else None)
 
@@ -219,8 +230,8 @@ class Constants:
     # -- one node ----------------------------------------------------------------------------------------------------
 
     def _places_of(
-        self, scope: int, ordinal: int, prefix: str, pieces: Sequence[Piece], window: Window | None = None
-    ) -> Iterator[ConstantPlace]:
+        self, at: tuple[int, int], prefix: str, pieces: Sequence[Piece], window: Window | None = None
+    ) -> Iterator[TensorPlace]:
         """Yield the tensors of one NodeDef."""
         part = pieces[0] if len(pieces) == 1 else None
         if isinstance(part, Range) and self._is_plain(part):
@@ -232,9 +243,9 @@ class Constants:
             if found is not None:
                 data, base = part.data, part.start
                 for label, start, end in found:
-                    yield ConstantPlace(scope, ordinal, prefix + label, (data.range(base + start, base + end),), window)
+                    yield TensorPlace(prefix + label, (data.range(base + start, base + end),), window, at)
                 return
-        yield from self._by_messages(scope, ordinal, prefix, pieces)
+        yield from self._by_messages(at, prefix, pieces)
 
     def _is_plain(self, part: Range) -> bool:
         """Return whether a NodeDef is small, and complete."""
@@ -242,10 +253,10 @@ class Constants:
             return False
         return not (isinstance(part, ChunkRange) and part.type > 1)
 
-    def _by_messages(self, scope: int, ordinal: int, prefix: str, pieces: Sequence[Piece]) -> Iterator[ConstantPlace]:
+    def _by_messages(self, at: tuple[int, int], prefix: str, pieces: Sequence[Piece]) -> Iterator[TensorPlace]:
         message = Message(self.make, pieces, self.node_type)
-        name = self._text(message, _NAME)
-        shown = prefix + (name if name is not None else f"[{ordinal}]")
+        name = self._text(message, _NAME, None)
+        shown = prefix + (name if name is not None else f"[{at[1]}]")
         is_const = self._text(message, _OP) == CONST
         seen = False
         problem = message.problem
@@ -257,106 +268,43 @@ class Constants:
                 tensor = attr.pieces(_TENSOR)
                 if tensor is not None:
                     seen = seen or own
-                    yield ConstantPlace(scope, ordinal, label, tensor, attr.near)
+                    yield TensorPlace(label, tensor, attr.near, at)
                 elif own:
                     problem = attr.problem or problem
                 listed = attr.message(_LIST)
                 if listed is not None:
                     for number, element in enumerate(listed.elements(_LIST_TENSOR)):
-                        yield ConstantPlace(scope, ordinal, f"{label}[{number}]", element, listed.near)
+                        yield TensorPlace(f"{label}[{number}]", element, listed.near, at)
         except PASSING_OR_LIMIT:
             raise
         except PparseError as error:
             problem = problem_of(error)
         if is_const and not seen:
             problem = problem or Problem(Status.DAMAGED, "the constant has no value")
-            yield ConstantPlace(scope, ordinal, shown, problem, None)
-
-    @staticmethod
-    def _text(message: Message, number: int) -> str | None:
-        try:
-            return str(message.scalar(number))
-        except PASSING_OR_LIMIT:
-            raise
-        except PparseError:
-            return None
-
-    def tensor(self, place: ConstantPlace, name: str | None = None) -> Tensor:
-        """Return the tensor at a place, under that name."""
-        shown = place.name if name is None else name
-        if isinstance(place.value, Problem):
-            return self.maker.missing(shown, place.value)
-        return self.maker.tensor(shown, place.value, place.near)
+            yield TensorPlace(shown, problem, None, at)
 
     # -- by name -----------------------------------------------------------------------------------------------------
 
-    @property
-    def table(self) -> KeyTable:
-        """The tensors by the hash of their name: 20 bytes each."""
-        return self._tables()[0]
-
-    def _tables(self) -> tuple[KeyTable, array[int], array[int]]:
-        found = self._table
-        if found is not None:
-            return found
-        budget = self.parser.result.extraction.session.budget
-        hashes, scopes, ordinals = array("q"), array("I"), array("I")
-        with budget.charge(0, "collecting the names of constants") as charge:
-            for place in self.places():
-                hashes.append(hash(place.name))
-                scopes.append(place.scope)
-                ordinals.append(place.ordinal)
-                if not len(hashes) & 0xFFF:
-                    charge.resize(44 * len(hashes))
-            found = KeyTable(hashes), scopes, ordinals
-        self._table = found
-        self._charge = budget.charge(20 * len(hashes), "the names of constants", self._forget)
-        return found
-
-    def _forget(self) -> None:
-        self._table = None
-
-    def find(self, name: str, occurrence: int = 1) -> ConstantPlace | None:
-        """Return the n-th place with that name; None if there are fewer."""
-        if occurrence == 1 and self._is_worth_searching(name):
-            return next((place for place in self.places(Sought(name)) if place.name == name), None)
-        table, scopes, ordinals = self._tables()
-        before: tuple[int, int] | None = None
-        for number in table.candidates(name):
-            at = (scopes[number], ordinals[number])
-            if at == before:  # places of one node come together
-                continue
-            before = at
-            for place in self.at(*at):
-                if place.name == name:
-                    occurrence -= 1
-                    if not occurrence:
-                        return place
-        return None
-
-    def _is_worth_searching(self, name: str) -> bool:
-        """Return whether to search for a name: on the first look-up, and as long as most NodeDefs can be skipped, that
-        is cheaper than making a table."""
-        if self._table is not None:
-            return False
+    def worth_searching(self, name: str) -> Iterator[TensorPlace] | None:
+        """Return the places that may have a name."""
         self._searches += 1
         few = self._searches < _MOST_SEARCHES and self._looked < _MOST_LOOKED
-        return self._searches == 1 or (few and bool(Sought(name).letters("")))
+        if self._searches == 1 or (few and letters_of(name)):
+            return self.places(sought=name)
+        return None
 
-    def at(self, scope: int, ordinal: int) -> Iterator[ConstantPlace]:
+    def at(self, scopes: Sequence[Any], *numbers: int) -> Iterator[TensorPlace]:
         """Yield the places of one node."""
+        scope, ordinal = numbers
         base, inner = self._scope(scope)
         node, functions = self._opened(base)
-        if base.kind == TENSOR:
-            yield ConstantPlace(scope, 0, base.path, node.note.pieces, None)
-        elif base.kind == NODE:
-            yield from self._places_of(scope, 0, "", node.note.pieces)
-        else:
-            nodes, prefix = _nodes_of(node, functions, base.kind, inner)
-            if nodes is not None:
-                index = nodes.index_to(None).note
-                if isinstance(index, ListIndex):
-                    yield from self._places_of(scope, ordinal, prefix, index.pieces_at(ordinal))
+        if base.kind in (TENSOR, NODE):
+            yield from self._alone(base, node, scope)
+            return
+        nodes, prefix = _nodes_of(node, functions, base.kind, inner)
+        index = index_of(nodes)
+        if index is not None:
+            yield from self._places_of((scope, ordinal), prefix, index.pieces_at(ordinal))
 
 
 class Base:
@@ -381,8 +329,7 @@ def count_of(node: Node | None) -> int:
 def _bases_of(node: Node, path: str) -> Iterator[Base]:
     kind = node.kind
     if kind == SAVED_MODEL:
-        graphs = node.find("meta_graphs")
-        for graph in kids_of(graphs):
+        for graph in kids_of(node.find("meta_graphs")):
             yield from _bases_of(graph, graph.path)
     elif kind == META_GRAPH:
         inner = node.find("graph_def")
@@ -398,8 +345,7 @@ def _bases_of(node: Node, path: str) -> Iterator[Base]:
 
 def functions_of(graph: Node) -> Node | None:
     """Return the list of the functions of a graph."""
-    library = graph.find("library")
-    return library.find("function") if library is not None else None
+    return node_at(graph, "library", "function")
 
 
 def _nodes_of(node: Node, functions: Node | None, kind: str, inner: int) -> tuple[Node | None, str]:
@@ -416,14 +362,8 @@ def _nodes_of(node: Node, functions: Node | None, kind: str, inner: int) -> tupl
 
 def function_name(function: Node) -> str:
     """Return the name of a FunctionDef; ``[3]`` if it cannot be read."""
-    try:
-        signature = function.find("signature")
-        name = signature.find("name") if signature is not None else None
-        return str(name.load()) if name is not None else f"[{function.ordinal}]"
-    except PASSING_OR_LIMIT:
-        raise
-    except PparseError:
-        return f"[{function.ordinal}]"
+    name = value_at(function, "signature", "name")
+    return f"[{function.ordinal}]" if name is None else str(name)
 
 
 def _lacks(data: Data, low: int, high: int, letters: Sequence[bytes]) -> bool:

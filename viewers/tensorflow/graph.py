@@ -14,12 +14,11 @@ from pparse.graphs.source import MAX_NODES, Edge, GraphSource, Signature, Value
 from pparse.parsers.cpb.parser import CHUNKS
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.parsers.protobuf.schema import builtin_schema
-from pparse.tree.entry import LIST, SCALAR
-from pparse.viewers.tensor_proto.viewer import kids_of
+from pparse.viewers.tensor_proto.viewer import kids_of, node_at, text_at, value_at
 from pparse.viewers.tensorflow.constants import GRAPH, META_GRAPH, SAVED_MODEL, function_name
 from pparse.viewers.tensorflow.element_types import dtype_of
-from pparse.viewers.tensorflow.meta import shape_of, value_at
-from pparse.viewers.tensorflow.nodes import NodeDefs
+from pparse.viewers.tensorflow.meta import shape_of
+from pparse.viewers.tensorflow.nodes import NodeDefs, node_list
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.document.extraction import Extraction
-    from pparse.graphs.source import Row
     from pparse.tree.host import Host
     from pparse.tree.node import Node
     from pparse.tree.result import Result
@@ -67,7 +65,7 @@ def tensorflow_graph(source: Extraction | Result | Node, *, meta_graph: int = 0,
 _SAVERS: Final = ("__inference__traced_save", "__inference__traced_restore")
 
 
-class _Defs(GraphSource):
+class _Defs(NodeDefs, GraphSource):
     """A message with a list of NodeDefs; ``root`` is its node, None if there is none."""
 
     format = "TensorFlow"
@@ -99,28 +97,13 @@ class _Defs(GraphSource):
     loops = ("NextIteration", "RefNextIteration")  # of TensorFlow 1
 
     def __init__(self, root: Node | None, extraction: Host, name: str = "") -> None:
-        super().__init__(extraction, name)
+        GraphSource.__init__(self, extraction, name)
+        NodeDefs.__init__(self, node_list(root))
         self.root = root
-        self.defs = NodeDefs.of(root) if root is not None else NodeDefs(None)
-
-    def __len__(self) -> int:
-        return len(self.defs)
-
-    def rows(self) -> Iterator[Row]:
-        """Yield a row for each NodeDef."""
-        return self.defs.rows()
-
-    def row(self, ordinal: int) -> Row:
-        """Return the row of one NodeDef."""
-        return self.defs.row(ordinal)
-
-    def node(self, ordinal: int) -> Node:
-        """Return the node of one NodeDef."""
-        return self.defs.child(ordinal)
 
     def path_of(self, ordinal: int | None) -> str:
         """Return the path of a NodeDef, or of their list."""
-        path = self.defs.node.path if self.defs.node is not None else ""
+        path = self.elements.path if self.elements is not None else ""
         return path if ordinal is None else f"{path}[{ordinal}]"
 
     def attributes(self, ordinal: int) -> dict[str, Node]:
@@ -168,7 +151,7 @@ class MainGraph(_Defs):
 
     def bodies(self) -> Library:
         """Return the functions of the library."""
-        return Library(self.root.find("library") if self.root is not None else None, self.extraction)
+        return Library(self.root, self.extraction)
 
     def functions(self) -> Library:
         """Return the functions of the library."""
@@ -176,19 +159,17 @@ class MainGraph(_Defs):
 
     def signatures(self) -> dict[str, Signature]:
         """Return the signatures of a SavedModel."""
-        found = self.meta.find("signature_def") if self.meta is not None else None
         return {
             str(kid.key): Signature(
                 _tensors(kid.find("inputs")), _tensors(kid.find("outputs")), _text(kid, "method_name")
             )
-            for kid in kids_of(found)
+            for kid in kids_of(node_at(self.meta, "signature_def"))
         }
 
     def saver(self) -> Sequence[str]:
         """Return the tensors and the operation that a SaverDef names."""
-        saver = self.meta.find("saver_def") if self.meta is not None else None
         names = ("filename_tensor_name", "save_tensor_name", "restore_op_name")
-        return [text for key in names if (text := str(value_at(saver, key, default="")))]
+        return [text for key in names if (text := text_at(self.meta, "saver_def", key))]
 
     def is_saver(self, name: str) -> bool:
         """Return whether a function only saves or restores."""
@@ -204,20 +185,19 @@ class MainGraph(_Defs):
         info = self._infos().get((node, port))
         if info is not None:
             return _value(name, value_at(info, "dtype"), info.find("tensor_shape"))
-        made = value_node(attr.get("Tout"), "list", "type", port) if isinstance(port, int) else None
+        made = node_at(attr.get("Tout"), "list", "type", port) if isinstance(port, int) else None
         if made is None or not isinstance(port, int):
             return None
-        return _value(name, made.load(), value_node(attr.get("_output_shapes"), "list", "shape", port))
+        return _value(name, made.load(), node_at(attr.get("_output_shapes"), "list", "shape", port))
 
     def _infos(self) -> dict[tuple[str, int | str | None], Node]:
         """Return the TensorInfos of all signatures by the name of the node and the number of its output."""
         if self._info_of is None:
             self._info_of = {}
-            found = self.meta.find("signature_def") if self.meta is not None else None
-            for signature in kids_of(found):
+            for signature in kids_of(node_at(self.meta, "signature_def")):
                 for key in ("inputs", "outputs"):
                     for kid in kids_of(signature.find(key)):
-                        node, colon, output = str(value_at(kid, "name", default="")).partition(":")
+                        node, colon, output = text_at(kid, "name").partition(":")
                         self._info_of.setdefault((node, self.output(output, colon)), kid)
         return self._info_of
 
@@ -242,9 +222,7 @@ class FunctionBody(_Defs):
     def inputs(self) -> Sequence[str]:
         """Return the names of the arguments, in order."""
         if self._arguments is None:
-            signature = self.root.find("signature") if self.root is not None else None
-            found = signature.find("input_arg") if signature is not None else None
-            self._arguments = [_text(kid, "name") for kid in kids_of(found)]
+            self._arguments = [_text(kid, "name") for kid in kids_of(node_at(self.root, "signature", "input_arg"))]
         return self._arguments
 
     def described(self, name: str, ordinal: int | None) -> Value | None:
@@ -253,12 +231,8 @@ class FunctionBody(_Defs):
             number = self.inputs().index(name)
         except ValueError:
             return None
-        signature = self.root.find("signature") if self.root is not None else None
-        arguments = signature.find("input_arg") if signature is not None else None
-        if self.root is None or arguments is None:
-            return None
-        noted = value_node(self.root, "arg_attr", number, "attr", "_output_shapes", "list", "shape", 0)
-        return _value(name, value_at(arguments.child(number), "type"), noted)
+        noted = node_at(self.root, "arg_attr", number, "attr", "_output_shapes", "list", "shape", 0)
+        return _value(name, value_at(self.root, "signature", "input_arg", number, "type"), noted)
 
     def results(self) -> dict[str, str]:
         """Return the results: name to ``argument`` or ``node:output:0``."""
@@ -269,8 +243,7 @@ class FunctionBody(_Defs):
         return self._texts("control_ret")
 
     def _texts(self, key: str) -> dict[str, str]:
-        found = self.root.find(key) if self.root is not None else None
-        return {str(kid.key): str(kid.load()) for kid in kids_of(found)}
+        return {str(kid.key): str(kid.load()) for kid in kids_of(node_at(self.root, key))}
 
     def output(self, text: str, colon: str) -> str | None:
         """Return the output of a node; None for an argument."""
@@ -286,8 +259,8 @@ class FunctionBody(_Defs):
 class Library(Mapping[str, FunctionBody]):
     """The functions of a graph's library by name."""
 
-    def __init__(self, library: Node | None, extraction: Host) -> None:
-        self._list = library.find("function") if library is not None else None
+    def __init__(self, graph: Node | None, extraction: Host) -> None:
+        self._list = node_at(graph, "library", "function")
         self._extraction = extraction
         self._numbers: dict[str, int] | None = None
 
@@ -320,18 +293,6 @@ class Library(Mapping[str, FunctionBody]):
         if self._list is None:
             raise KeyError(name)
         return FunctionBody(self._list.child(number), self._extraction)
-
-
-def value_node(node: Node | None, *keys: str | int) -> Node | None:
-    """Return the node at keys below another, numbers being positions in a list; None if there is none."""
-    for key in keys:
-        if node is None or node.shape == SCALAR:
-            return None
-        if isinstance(key, int) and node.shape == LIST:
-            node = node.child(key) if key < len(node) else None
-        else:
-            node = node.find(key)
-    return node
 
 
 def _value(name: str, number: object, shape: Node | None) -> Value:

@@ -36,7 +36,7 @@ def write_graph_def(graph: MainGraph, marks: bytes | bytearray | None, out: Call
     done = 0
     start = stop = 0
     data = None
-    for ordinal, found in graph.defs.wire():
+    for ordinal, found in graph.wire():
         if marks is not None and not marks[ordinal]:
             continue
         if found is not None and found.data is data and found.start == stop:
@@ -46,7 +46,7 @@ def write_graph_def(graph: MainGraph, marks: bytes | bytearray | None, out: Call
         done += _copy(data, start, stop, out, checker)
         data = None
         if found is None:
-            done += _message(_NODE, graph.defs.child(ordinal), out)
+            done += _message(_NODE, graph.node(ordinal), out)
         else:
             data, start, stop = found.data, found.start, found.end
     done += _copy(data, start, stop, out, checker)

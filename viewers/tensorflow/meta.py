@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 
 from pparse.errors import PparseError
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.parsers.protobuf.schema import builtin_schema
-from pparse.viewers.tensor_proto.viewer import kids_of
-from pparse.viewers.tensorflow.constants import GRAPH, META_GRAPH, SAVED_MODEL, count_of
+from pparse.viewers.tensor_proto.viewer import kids_of, node_at, value_at
+from pparse.viewers.tensorflow.constants import GRAPH, META_GRAPH, SAVED_MODEL, count_of, functions_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any, Final
 
     from pparse.tensors.dtype import DType
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 # The most elements of a list that are shown.
 _MOST: Final = 10_000
+# Lists of a MetaGraphDef of which the length is told, and as what.
+_COUNTED: Final = {"signature_def": "signatures", "collection_def": "collections", "asset_file_def": "assets"}
 # Collections whose bytes are VariableDefs (tensorflow/python/framework/ops.py, GraphKeys).
 _VARIABLES: Final = frozenset(
     (
@@ -36,25 +39,17 @@ _VARIABLES: Final = frozenset(
 )
 
 
-def value_at(node: Node | None, *keys: str, default: Any = None) -> Any:
-    """Return the scalar at a path of keys below a node; ``default`` if it does not exist or cannot be read."""
-    try:
-        for key in keys:
-            node = node.find(key) if node is not None else None
-        return default if node is None else node.load()
-    except PASSING_OR_LIMIT:
-        raise
-    except PparseError:
-        return default
+def _scalars(node: Node | None, keys: Sequence[str]) -> dict[str, Any]:
+    """Return the scalars at keys of a node, as far as they exist and can be read."""
+    found = {key: value_at(node, key) for key in keys}
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def _list_at(node: Node | None, *keys: str) -> list[Any]:
     """Return the scalars of a list, at most 10,000, as far as they can be read."""
     found: list[Any] = []
     try:
-        for key in keys:
-            node = node.find(key) if node is not None else None
-        for kid, _ in zip(kids_of(node), range(_MOST), strict=False):
+        for kid in islice(kids_of(node_at(node, *keys)), _MOST):
             found.append(kid.load())
     except PASSING_OR_LIMIT:
         raise
@@ -66,12 +61,8 @@ def _list_at(node: Node | None, *keys: str) -> list[Any]:
 def metadata_of(root: Node) -> dict[str, Any]:
     """Return the metadata of a document as plain data."""
     if root.kind == SAVED_MODEL:
-        found: dict[str, Any] = {}
-        version = value_at(root, "saved_model_schema_version")
-        if version is not None:
-            found["saved_model_schema_version"] = version
-        graphs = root.find("meta_graphs")
-        found["meta_graphs"] = [_of_meta_graph(graph) for graph in kids_of(graphs)]
+        found = _scalars(root, ("saved_model_schema_version",))
+        found["meta_graphs"] = [_of_meta_graph(graph) for graph in kids_of(root.find("meta_graphs"))]
         return found
     if root.kind == META_GRAPH:
         return _of_meta_graph(root)
@@ -81,27 +72,18 @@ def metadata_of(root: Node) -> dict[str, Any]:
 def _of_meta_graph(graph: Node) -> dict[str, Any]:
     info = graph.find("meta_info_def")
     found: dict[str, Any] = {"tags": _list_at(info, "tags")}
-    for key in ("meta_graph_version", "tensorflow_version", "tensorflow_git_version", "stripped_default_attrs"):
-        value = value_at(info, key)
-        if value is not None:
-            found[key] = value
+    keys = ("meta_graph_version", "tensorflow_version", "tensorflow_git_version", "stripped_default_attrs")
+    found.update(_scalars(info, keys))
     saver = graph.find("saver_def")
     if saver is not None:
-        facts = {key: value_at(saver, key) for key in ("version", "max_to_keep", "sharded")}
-        found["saver"] = {key: value for key, value in facts.items() if value is not None}
-    stripped = info.find("stripped_op_list") if info is not None else None
-    ops = stripped.find("op") if stripped is not None else None
+        found["saver"] = _scalars(saver, ("version", "max_to_keep", "sharded"))
+    ops = node_at(info, "stripped_op_list", "op")
     if ops is not None:
-        names = zip(kids_of(ops), range(_MOST), strict=False)
-        found["stripped_ops"] = [value_at(op, "name", default="") for op, _ in names]
+        found["stripped_ops"] = [value_at(op, "name", default="") for op in islice(kids_of(ops), _MOST)]
     inner = graph.find("graph_def")
     if inner is not None:
         found.update(_of_graph(inner))
-    for key, label in (
-        ("signature_def", "signatures"),
-        ("collection_def", "collections"),
-        ("asset_file_def", "assets"),
-    ):
+    for key, label in _COUNTED.items():
         kids = graph.find(key)
         if kids is not None:
             found[label] = count_of(kids)
@@ -109,18 +91,12 @@ def _of_meta_graph(graph: Node) -> dict[str, Any]:
 
 
 def _of_graph(graph: Node) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key in ("producer", "min_consumer"):
-        value = value_at(graph, "versions", key)
-        if value is not None:
-            found[key] = value
+    found = _scalars(graph.find("versions"), ("producer", "min_consumer"))
     bad = _list_at(graph, "versions", "bad_consumers")
     if bad:
         found["bad_consumers"] = bad
-    nodes = graph.find("node")
-    found["nodes"] = count_of(nodes)
-    library = graph.find("library")
-    functions = library.find("function") if library is not None else None
+    found["nodes"] = count_of(graph.find("node"))
+    functions = functions_of(graph)
     if functions is not None:
         found["functions"] = count_of(functions)
     return found
@@ -201,8 +177,7 @@ def shape_of(node: Node | None) -> tuple[int, ...] | None:
     """Return the shape in a TensorShapeProto; None if the rank is unknown, or there is no shape."""
     if node is None or value_at(node, "unknown_rank", default=False):
         return None
-    dims = node.find("dim")
-    return tuple(int(value_at(dim, "size", default=0)) for dim in kids_of(dims))
+    return tuple(int(value_at(dim, "size", default=0)) for dim in kids_of(node.find("dim")))
 
 
 def tensor_info_of(node: Node) -> TensorInfo:
@@ -217,11 +192,8 @@ def tensor_info_of(node: Node) -> TensorInfo:
     if sparse is not None:
         for key in ("values", "indices", "dense_shape"):
             parts[key] = value_at(sparse, f"{key}_tensor_name", default="")
-    composite = node.find("composite_tensor")
-    components = composite.find("components") if composite is not None else None
-    if components is not None:
-        for kid, _ in zip(components.children(), range(_MOST), strict=False):
-            parts[str(kid.ordinal)] = value_at(kid, "name", default="")
+    for kid in islice(kids_of(node_at(node, "composite_tensor", "components")), _MOST):
+        parts[str(kid.ordinal)] = value_at(kid, "name", default="")
     return TensorInfo(
         value_at(node, "name", default=""),
         dtype_of(number),
@@ -235,8 +207,7 @@ def signature_of(name: str, node: Node) -> Signature:
     """Return the content of a SignatureDef."""
     sides = []
     for key in ("inputs", "outputs"):
-        found = node.find(key)
-        sides.append({str(kid.key): tensor_info_of(kid) for kid in kids_of(found)})
+        sides.append({str(kid.key): tensor_info_of(kid) for kid in kids_of(node.find(key))})
     return Signature(name, sides[0], sides[1], value_at(node, "method_name", default=""))
 
 
@@ -291,8 +262,7 @@ class Asset:
 
 def assets_of(graph: Node) -> Iterator[Asset]:
     """Yield the assets of a meta graph."""
-    found = graph.find("asset_file_def")
-    for kid in kids_of(found):
+    for kid in kids_of(graph.find("asset_file_def")):
         yield Asset(value_at(kid, "filename", default=""), value_at(kid, "tensor_info", "name", default=""))
 
 
@@ -303,8 +273,7 @@ class NodeMapping(Mapping[str, "Any"]):
         self._make = make
         self._nodes: dict[str, Node] = {}
         for graph in graphs:
-            found = graph.find(field)
-            for kid in kids_of(found):
+            for kid in kids_of(graph.find(field)):
                 name, number = str(kid.key), 1
                 shown = name
                 while shown in self._nodes:

@@ -19,6 +19,7 @@ from pparse.parsers.protobuf.index import Lost, OverlayEntry
 from pparse.parsers.protobuf.lists import ListIndex, Run
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.parsers.protobuf.window import Window
+from pparse.viewers.tensor_proto.viewer import index_of, node_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,38 +50,33 @@ _LARGE: Final = 16 << 10
 class NodeDefs:
     """The elements of a list of NodeDefs (``GraphDef.node``, ``FunctionDef.node_def``), streamed in order.
 
-    ``node`` is the list in the tree; None stands for an empty list. Unreadable fields of damaged elements are empty,
+    ``elements`` is the list in the tree; None stands for an empty list. Unreadable fields of damaged ones are empty,
     and recorded in the findings of the document.
     """
 
-    def __init__(self, node: Node | None) -> None:
-        self.node = node
-
-    @classmethod
-    def of(cls, message: Node) -> NodeDefs:
-        """Return the NodeDefs of a GraphDef or a FunctionDef; none for anything else."""
-        return cls(message.find("node") or message.find("node_def"))
+    def __init__(self, elements: Node | None) -> None:
+        self.elements = elements
 
     def __len__(self) -> int:
-        return len(self.node) if self.node is not None else 0
+        return len(self.elements) if self.elements is not None else 0
 
-    def child(self, ordinal: int) -> Node:
+    def node(self, ordinal: int) -> Node:
         """Return the node of one element in the tree."""
         count = len(self)
-        if self.node is None or not 0 <= ordinal < count:
+        if self.elements is None or not 0 <= ordinal < count:
             raise IndexError(f"there are {count} nodes, none with number {ordinal}")
-        return self.node.child(ordinal)
+        return self.elements.child(ordinal)
 
     def rows(self) -> Iterator[Row]:
         """Yield ``(ordinal, name, operation, inputs, device, colocated, None)`` of each element: values have no names.
 
         ``colocated`` are the names in the attribute ``_class``, without ``loc:@``. Names must be UTF-8.
         """
-        if self.node is None:
+        if self.elements is None:
             return
-        index = self.node.index_to(None).note
-        if not isinstance(index, ListIndex):  # not made of NodeDefs: another schema
-            for ordinal in range(len(self.node)):
+        index = index_of(self.elements)
+        if index is None:  # not made of NodeDefs: another schema
+            for ordinal in range(len(self.elements)):
                 yield self._by_tree(ordinal)
             return
         touched = index.touched()
@@ -118,7 +114,7 @@ class NodeDefs:
 
     def _blocks(self, scan: PartScan, key: int, ordinal: int, stop: int) -> Iterator[list[Row] | Field]:
         """Yield elements up to number ``stop``: many as rows, or one as a field. Ends early if bytes are missing."""
-        session = self.node.extraction.session if self.node is not None else None
+        session = self.elements.extraction.session if self.elements is not None else None
         part = scan.part
         window = scan.window()
         tag = key << 3 | LEN
@@ -173,10 +169,8 @@ class NodeDefs:
 
     def wire(self) -> Iterator[tuple[int, Range | None]]:
         """Yield the ordinal of each element with its bytes, tag and length included; None if not in one range."""
-        if self.node is None:
-            return
-        index = self.node.index_to(None).note
-        if not isinstance(index, ListIndex):
+        index = index_of(self.elements)
+        if index is None:
             return
         first = 0
         touched = set(index.touched())
@@ -193,8 +187,8 @@ class NodeDefs:
 
     def row(self, ordinal: int) -> Row:
         """Return the row of one element."""
-        index = self.node.index_to(None).note if self.node is not None else None
-        if isinstance(index, ListIndex):
+        index = index_of(self.elements)
+        if index is not None:
             at = bisect_right(index.firsts, ordinal) - 1
             segment = index.segments[at]
             if isinstance(segment, Run):
@@ -206,7 +200,7 @@ class NodeDefs:
 
     def _by_pieces(self, ordinal: int, pieces: Sequence[Piece]) -> Row:
         """Return the row of an element made of pieces; read it through the tree if chunks hold more than attributes."""
-        reading = _Reading(self.node) if self.node is not None else None
+        reading = _Reading(self.elements) if self.elements is not None else None
         try:
             if reading is not None and all(map(reading.add, pieces)):
                 return reading.row(ordinal)
@@ -218,9 +212,9 @@ class NodeDefs:
 
     def _by_tree(self, ordinal: int) -> Row:
         """Return the row of an element from the tree; damaged fields are empty, and recorded."""
-        if self.node is None:
+        if self.elements is None:
             return ordinal, "", "", [], "", (), None
-        node = self.node.child(ordinal)
+        node = self.elements.child(ordinal)
         name, op, device = (str(_load(node, key) or "") for key in ("name", "op", "device"))
         inputs = _load_all(node, "input")
         attr = node.find("attr")
@@ -228,8 +222,10 @@ class NodeDefs:
         texts = _load_all(value.find("list"), "s") if value is not None else []
         return ordinal, name, op, inputs, device, tuple(text.removeprefix(_LOCATION) for text in texts), None
 
-    def __repr__(self) -> str:
-        return f"<NodeDefs of {self.node!r}>"
+
+def node_list(message: Node | None) -> Node | None:
+    """Return the list of NodeDefs in a GraphDef or a FunctionDef; None for anything else."""
+    return node_at(message, "node") or node_at(message, "node_def")
 
 
 class _Reading:

@@ -19,17 +19,16 @@ from pparse.data.reader import Range
 from pparse.errors import MalformedError
 from pparse.findings import Status
 from pparse.kernels.wire import PADDING, read_length, read_value
-from pparse.locking import steps
-from pparse.parsers.protobuf.index import ChunkRange, OverlayField
+from pparse.parsers.protobuf.index import ChunkRange
 from pparse.parsers.protobuf.message import Message, Problem
 from pparse.tensors.tensor import UNKNOWN_SHAPE
 from pparse.viewers.tensor_proto.maker import TensorMaker, has_too_many, is_cut
-from pparse.viewers.tensor_proto.values import NumberValues, string_list, texts
+from pparse.viewers.tensor_proto.values import NumberValues, string_list
 from pparse.viewers.tensorflow.element_types import ELEMENT_TYPES, STRING_FIELD, TEXT_TYPES, element_type
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any, Final
 
     from pparse.document.extraction import Extraction
@@ -39,8 +38,7 @@ if TYPE_CHECKING:
     from pparse.parsers.protobuf.window import Window
     from pparse.protobuf.schema import Schema
     from pparse.tensors.dtype import DType
-    from pparse.tensors.tensor import Span
-    from pparse.viewers.tensor_proto.tensor import ProtoTensor
+    from pparse.viewers.tensor_proto.maker import ProtoTensor
 
 _SMALL: Final = 16 << 10
 _MAX_RANK: Final = 254
@@ -214,41 +212,26 @@ class TensorflowMaker(TensorMaker):
     def _text(
         self, name: str, message: Message, shape: tuple[int, ...], stored: str, content: Range | None
     ) -> ProtoTensor:
-        spans: tuple[Span, ...] = ()
-        if content is not None:
-            spans = self.spans(content)
-        else:
-            for item in message.fields.get(STRING_FIELD, ()):
-                if not isinstance(item, OverlayField) and item[1].count:
-                    part = item[0]
-                    first = part.part.data
-                    last = part.last(STRING_FIELD, message.window(part))
-                    spans += self.spans(first.range(item[1].offsets[0], min(last.end, part.part.end)))
+        spans, listed = self.text_places(message, STRING_FIELD) if content is None else (self.spans(content), 0)
         made = self.new(name, None, shape, spans, stored)
         if content is not None:
             made._listing = partial(string_list, content, made.size), content
         else:
-            made._listing = partial(self._listed_texts, message, made.size), None
-        listed = sum(
-            item[1].count for item in message.fields.get(STRING_FIELD, ()) if not isinstance(item, OverlayField)
-        )
-        if content is None and listed > made.size:
-            made.finding = self._extra(name, made.size, listed)
+            self.list_texts(made, message, STRING_FIELD)
+            if listed > made.size:
+                made.finding = self._extra(name, made.size, listed)
         problem = message.problem
         if problem is not None or (content is not None and content.end > self.make.data_end(content)):
             damaged = problem is not None and problem.status is Status.DAMAGED
             problem = problem or Problem(Status.TRUNCATED, "the file ends inside its strings")
-            self.judge(made, problem, cut_status(spans, damaged=damaged))
-        elif self.lost_content and not spans and made.size:
+            self.judge(made, problem, cut_status(made.spans, damaged=damaged))
+        elif self.lost_content and not made.spans and made.size:
             reason = "its strings are in a chunk that cannot be identified without the metadata"
             self.judge(made, Problem(Status.MISSING, reason))
-        elif not spans and made.size:
+        elif not made.spans and made.size:
             self._no_values(made, "empty strings")
         self._check_empty(made)
         return made
-
-    def _listed_texts(self, message: Message, count: int) -> Iterator[bytes]:
-        return steps(self.owner.lock, texts(message, STRING_FIELD, count))
 
 
 def content_tensor(raw: bytes, size: int) -> tuple[int, tuple[int, ...], int, int] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pparse.errors import EndOfDataError, PathError, SourceError
 from pparse.findings import Finding, Status
-from pparse.parsers.checkpoint.folder import INDEX_OF_VARIABLES
+from pparse.parsers.checkpoint.beside import INDEX_OF_VARIABLES
 from pparse.parsers.cpb.parser import CHUNKS
 from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.viewers.tensor_proto.viewer import ProtoViewer, kids_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.graphs.graph import Graph
     from pparse.tree.node import Node
-    from pparse.viewers.tensorflow.functions import ConcreteFunction
+    from pparse.viewers.tensorflow.interface import ConcreteFunction
     from pparse.viewers.tensorflow.meta import Asset, Signature
 
 
@@ -43,19 +43,11 @@ class TensorflowViewer(ProtoViewer):
         self._maker = TensorflowMaker(self.source, self.parser.make, builtin_schema(), self, misplaced)
         self._maker.lost_content = self.root.kind == CHUNKS
         self.constants = Constants(self.parser, self._maker)
-        self._graph: Graph | None = None
 
     @classmethod
     def applies(cls, parser: Any) -> bool:
         """Return whether a document of this parser holds a TensorFlow message: a ``.cpb`` may be of any type."""
         return parser.result.root.kind in KINDS
-
-    @property
-    def graph(self) -> Graph:
-        """The graph (the first one of a SavedModel): its nodes, edges, functions."""
-        if self._graph is None:
-            self._graph = self.graph_of()
-        return self._graph
 
     def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
         """Return the graph of meta graph ``number``."""
@@ -110,7 +102,7 @@ class TensorflowViewer(ProtoViewer):
     @property
     def functions(self) -> Mapping[str, list[ConcreteFunction]]:
         """The functions that a program may call, by name, with the ways to call each; of several meta graphs, all."""
-        from pparse.viewers.tensorflow.functions import functions_of
+        from pparse.viewers.tensorflow.interface import functions_of
 
         found: dict[str, list[ConcreteFunction]] = {}
         for graph in self.meta_graphs():
