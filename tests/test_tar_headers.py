@@ -6,20 +6,24 @@ from array import array
 
 import pytest
 
-from pparse.parsers.tar.extended import Attributes, MapText, SparseMap, extend_old_map, old_map, read_name, read_records
 from pparse.parsers.tar.headers import (
     BLOCK,
     USUAL,
+    Attributes,
+    MapText,
+    SparseMap,
     checksum_agrees,
     dialect_of,
-    judge_header,
+    extend_old_map,
+    old_map,
     read_header,
+    read_name,
     read_number,
-    size_that_fits,
-    solve,
+    read_records,
     sum_of,
     text_of,
 )
+from pparse.parsers.tar.judge import judge_header, size_that_fits, solve
 from tests.rows import rows
 
 FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT}

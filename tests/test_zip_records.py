@@ -7,8 +7,8 @@ import zlib
 import pytest
 
 from pparse.data.base import BytesData
-from pparse.parsers.zip import claims, descriptors, records
-from pparse.parsers.zip.note import ZipNote
+from pparse.parsers.zip import extent, records, scan
+from pparse.parsers.zip.members import ZipNote
 from pparse.testing import GappyData
 from tests.zip_samples import Archive, Made, noise
 
@@ -190,14 +190,14 @@ def test_descriptors_of_all_four_lengths_are_matched() -> None:
     for length in (12, 16, 20, 24):
         made = Made("x", b"content", descriptor=length)
         block = made.trailer() + b"PK\1\2" + bytes(30)
-        assert descriptors.match_descriptor(block, 0, made.crc, 7, 7) == length
-        assert descriptors.match_descriptor(block, 0, None, 7, None) == length
-        assert descriptors.match_descriptor(block, 0, made.crc ^ 1, 7, 7) == 0
-        assert descriptors.match_descriptor(block, 0, made.crc, 8, 7) == 0
+        assert extent.match_descriptor(block, 0, made.crc, 7, 7) == length
+        assert extent.match_descriptor(block, 0, None, 7, None) == length
+        assert extent.match_descriptor(block, 0, made.crc ^ 1, 7, 7) == 0
+        assert extent.match_descriptor(block, 0, made.crc, 8, 7) == 0
         for before in (b"", b"some bytes"):
             there = before + made.trailer()
-            assert descriptors.match_descriptor(there, len(before), made.crc, 7, 7) == length
-            assert descriptors.match_descriptor(there[:-1], len(before), made.crc, 7, 7) == 0
+            assert extent.match_descriptor(there, len(before), made.crc, 7, 7) == length
+            assert extent.match_descriptor(there[:-1], len(before), made.crc, 7, 7) == 0
 
 
 @pytest.mark.parametrize(("length", "signed"), [(12, False), (16, True), (20, False), (24, True)])
@@ -208,14 +208,14 @@ def test_a_descriptor_before_a_record_counts_if_its_distance_is_right(length: in
     content = bytes(start) + made.content + made.trailer() + b"PK\1\2" + bytes(30)
     data, at = BytesData(content), stop + length
     found = (stop, made.crc, size, size)
-    assert descriptors.descriptor_before(data, at, start) == found
+    assert extent.descriptor_before(data, at, start) == found
     for other in (start - 3, start + 1, at, at + 1):
-        assert descriptors.descriptor_before(data, at, other) is None
-    assert descriptors.descriptor_before(BytesData(content[: at - 1]), at, start) is None
+        assert extent.descriptor_before(data, at, other) is None
+    assert extent.descriptor_before(BytesData(content[: at - 1]), at, start) is None
     # Where bytes are missing in front of it, only a signature says that it is one.
-    assert descriptors.descriptor_before(data, at, start - 3, least=size) == (found if signed else None)
-    assert descriptors.descriptor_before(data, at, start - 3, least=size + 1) is None
-    assert descriptors.descriptor_before(data, at, start, least=size) == (found if signed else None)
+    assert extent.descriptor_before(data, at, start - 3, least=size) == (found if signed else None)
+    assert extent.descriptor_before(data, at, start - 3, least=size + 1) is None
+    assert extent.descriptor_before(data, at, start, least=size) == (found if signed else None)
 
 
 @pytest.mark.parametrize("length", [12, 16, 20, 24])
@@ -224,15 +224,15 @@ def test_a_descriptor_of_which_a_byte_is_unknown_says_nothing(length: int) -> No
     content = made.content + made.trailer() + b"PK\1\2" + bytes(30)
     for at in range(length):
         data = GappyData(content, [(100 + at, 1)])
-        assert descriptors.descriptor_before(data, 100 + length, 0) is None
+        assert extent.descriptor_before(data, 100 + length, 0) is None
         data = GappyData(content, [(100 + length, 1)])
-        assert descriptors.descriptor_before(data, 100 + length, 0) == (100, made.crc, 100, 100)
+        assert extent.descriptor_before(data, 100 + length, 0) == (100, made.crc, 100, 100)
 
 
 def test_a_size_that_no_member_has_is_not_taken_from_a_descriptor_behind_lost_bytes() -> None:
     for size, taken in ((1 << 48, False), ((1 << 48) - 1, True)):
         data = BytesData(b"PK\7\x08" + struct.pack("<IQQ", 1, size, 5))
-        assert (descriptors.descriptor_before(data, 24, 0, least=0) is not None) is taken
+        assert (extent.descriptor_before(data, 24, 0, least=0) is not None) is taken
 
 
 @pytest.mark.parametrize(
@@ -253,12 +253,12 @@ def test_only_in_front_of_a_descriptor_zeros_say_nothing(streamed, crc, packed, 
     struct.pack_into("<III", raw, 14, crc, packed, size)
     header = records.read_local(bytes(raw))
     assert header is not None
-    found = claims.claims_of(header, None)
+    found = scan.claims_of(header, None)
     assert [(claim.compressed_size, claim.size, claim.crc) for claim in found] == said
     assert not any(claim.listed for claim in found)
     for value in (crc, crc + 1):
         entry = records.read_central(Made("a", b"x" * size, packed=b"y" * packed, crc=value).central())
-        both = claims.claims_of(header, entry)
+        both = scan.claims_of(header, entry)
         assert (both[0].listed, both[0].compressed_size, both[0].size, both[0].crc) == (True, packed, size, value)
         # A header that says the same is no second claim.
         same = said == [(packed, size, value)]
@@ -269,12 +269,12 @@ def test_only_in_front_of_a_descriptor_zeros_say_nothing(streamed, crc, packed, 
 def test_the_checksum_of_a_descriptor_is_that_in_front_of_these_sizes(length: int) -> None:
     made = Made("x", b"content" * 50, method=8, descriptor=length)
     block, packed, size = made.trailer() + b"PK\1\2" + bytes(30), len(made.packed), len(made.content)
-    assert descriptors.descriptor_crc(block, packed, size) == made.crc
-    assert descriptors.descriptor_crc(block, packed, None) == made.crc
-    assert descriptors.descriptor_crc(made.trailer(), packed, size) == made.crc
+    assert extent.descriptor_crc(block, packed, size) == made.crc
+    assert extent.descriptor_crc(block, packed, None) == made.crc
+    assert extent.descriptor_crc(made.trailer(), packed, size) == made.crc
     for other in ((packed, size + 1), (packed + 1, size), (size, size), (packed + 1, None)):
-        assert descriptors.descriptor_crc(block, *other) is None
-    assert descriptors.descriptor_crc(made.trailer()[:-1], packed, size) is None
+        assert extent.descriptor_crc(block, *other) is None
+    assert extent.descriptor_crc(made.trailer()[:-1], packed, size) is None
 
 
 class TestAgreement:
@@ -284,7 +284,7 @@ class TestAgreement:
 
     def agrees(self, flags, said, meant=MEANT, *, method=8, listed=0, behind=b"never looked at") -> bool:
         note = ZipNote(listed, 8, "file", listed=True)
-        return descriptors.values_agree(note, flags, method, said, meant, lambda: behind)
+        return extent.values_agree(note, flags, method, said, meant, lambda: behind)
 
     def test_all_three_numbers_must_be_the_same(self) -> None:
         assert self.agrees(0, (5, 40, 70)) is True
@@ -316,8 +316,8 @@ class TestAgreement:
 
 
 def test_a_member_is_cut_if_fewer_bytes_are_there_than_it_has() -> None:
-    def judged(compressed_size: int | None) -> claims.MemberExtent:
-        return claims.note_cut(claims.MemberExtent(100, 160, 160, 70, 5), compressed_size)
+    def judged(compressed_size: int | None) -> scan.MemberExtent:
+        return scan.note_cut(scan.MemberExtent(100, 160, scan.Claim(60, 70, 5, listed=True)), compressed_size)
 
     assert (judged(60).code, judged(60).cut, judged(59).code, judged(60).content) == ("", False, "", 70)
     for size, there in ((61, "after 60 of 61 bytes"), (None, "after 60 bytes")):

@@ -14,7 +14,7 @@ import pytest
 import pparse
 from pparse.compressed.resumed import ResumedData
 from pparse.containers.content import Collector
-from pparse.parsers.zip import small_members
+from pparse.parsers.zip import members
 from tests import numpy_files, sweep
 from tests.zip_samples import Sink, add
 
@@ -70,7 +70,7 @@ def read(parser: ZipParser, member: ArchiveMember) -> tuple[object, ...]:
 def both_answers(content: bytes, monkeypatch: pytest.MonkeyPatch) -> tuple[object, object]:
     quick = answer(content)
     with monkeypatch.context() as patch:
-        patch.setattr(small_members, "SMALL", -1)
+        patch.setattr(members, "SMALL", -1)
         return quick, answer(content)
 
 
@@ -133,7 +133,7 @@ def test_in_a_damaged_stream_the_answer_is_that_of_a_reading_through_a_decoder(m
 @pytest.mark.parametrize("small", [True, False])
 def test_values_before_a_streamed_member_must_be_zeros_or_right(place, small, monkeypatch):
     if not small:
-        monkeypatch.setattr(small_members, "SMALL", -1)
+        monkeypatch.setattr(members, "SMALL", -1)
     content = bytearray(SAMPLES["streamed"])
     assert content[place : place + 4] == bytes(4)
     content[place] = 7

@@ -11,10 +11,9 @@ from pparse.errors import PASSING, DataChangedError, PparseError
 from pparse.findings import Severity, Status
 from pparse.lazy import lazy_pattern
 from pparse.limits import LITTLE, LITTLE_UNPACKED, count_words
-from pparse.parsers.numpy.header import read_header
-from pparse.parsers.zip.note import ZipNote
+from pparse.parsers.numpy.npy import read_header
+from pparse.parsers.zip.members import ZipNote, first_content
 from pparse.parsers.zip.parser import ZipParser
-from pparse.parsers.zip.small_members import first_content
 from pparse.tree.listing import global_lines
 from pparse.tree.parser import Confidence
 from pparse.writers.npy import MAGIC
@@ -22,7 +21,7 @@ from pparse.writers.npy import MAGIC
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Final
+    from typing import Any, Final
 
     from pparse.containers.content import Sink, Skip, Verdict
     from pparse.containers.member import ArchiveMember
@@ -88,18 +87,11 @@ class NpzParser(ZipParser):
             return not excerpt.ends_with(ZipParser.extensions)
         return all(name.endswith(EXTENSION.encode()) for name in names)
 
-    def _note(
-        self,
-        code: str,
-        reason: str,
-        offset: int,
-        length: int | None,
-        severity: Severity = Severity.WARNING,
-        **numbers: int,
-    ) -> None:
-        if code == "prefix":  # other readers of zip archives pass over it
-            severity, reason = Severity.ERROR, f"{reason}: numpy.load refuses it"
-        super()._note(code, reason, offset, length, severity, **numbers)
+    def note(self, code: str, reason: str, offset: int, length: int | None = None, **more: Any) -> None:
+        """Add a finding; bytes before the archive are an error, though other readers of zip archives pass over them."""
+        if code == "prefix":
+            more["severity"], reason = Severity.ERROR, f"{reason}: numpy.load refuses it"
+        super().note(code, reason, offset, length, **more)
 
     # -- arrays ------------------------------------------------------------------------------------------------------
 
@@ -113,10 +105,7 @@ class NpzParser(ZipParser):
         """Yield the files of the archive, with what is known of them."""
         for member in self.files():
             if member.kind == "file":
-                self.recall(member)
-                if self.needs_proof(member):
-                    self.verify(member)
-                    self.recall(member)
+                self.settle(member)
                 yield member
 
     def is_array(self, member: ArchiveMember) -> bool:

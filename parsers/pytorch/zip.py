@@ -17,7 +17,7 @@ from pparse.findings import Finding, Severity, Status
 from pparse.lazy import lazy_pattern
 from pparse.parsers.pytorch.rebuild import Checkpoint, Stored
 from pparse.parsers.zip.directory import BLOCK, end_records, entries, local_at, read_end_at
-from pparse.parsers.zip.note import ZipNote
+from pparse.parsers.zip.members import ZipNote
 from pparse.parsers.zip.parser import ZipParser
 from pparse.parsers.zip.records import CENTRAL_SIZE, FULL, STORED
 from pparse.tree.parser import Confidence
@@ -242,10 +242,7 @@ def last_directory(parser: ZipParser) -> LastDirectory | None:
 def records_scanned(parser: ZipParser) -> Iterator[tuple[str, Record]]:
     """Yield names and records of an archive whose directory is missing or does not fit."""
     for member in parser.files():
-        parser.recall(member)
-        if parser.needs_proof(member):
-            parser.verify(member)
-            parser.recall(member)
+        parser.settle(member)
         yield member.name, Record(parser, _there(parser, member), -1, member.at, member)
 
 
@@ -515,7 +512,7 @@ class PyTorchZipParser(ZipParser, Checkpoint):
         header = local_at(self.result.extraction.data, member.start, self.result.extraction.known_end())
         if header is None or member.checksum is None or member.size is None or header.raw_name != member.raw_name:
             return None
-        if not isinstance(member.extra, ZipNote) or not self._agrees(member, member.extra, header):
+        if not isinstance(member.extra, ZipNote) or not self._agrees(member, header):
             return None
         begin = member.start + header.length
         return begin, begin + member.size, member.checksum[1]

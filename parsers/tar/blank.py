@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pparse.data.base import Access
 from pparse.data.range_status import cut_status
-from pparse.data.zero_runs import LEAST, PAGE, unwritten
-from pparse.findings import Finding, Severity, Status
+from pparse.data.zero_runs import LEAST, PAGE, unwritten, zeros_at_end
+from pparse.findings import Severity, Status
 from pparse.limits import KIB, count_words
 from pparse.parsers.tar.headers import BLOCK
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.containers.archive import ArchiveMember
-    from pparse.parsers.tar.repair import Body
+    from pparse.findings import Finding
+    from pparse.parsers.tar.mend import Body
     from pparse.parsers.tar.source import TarSource
 
 _MARK: Final = 2 * BLOCK  # two blocks of zeros mark the end
@@ -55,22 +56,18 @@ def judge_blank(source: TarSource, blank: int, end: int, *, at_end: bool) -> tup
         else:
             reason += ": it was never written"
         status = cut_status(damaged=not at_end)
-        return status, _finding(source, "unwritten", reason, blank, size, Severity.ERROR)
+        return status, source.finding("unwritten", reason, blank, size)
     if at_end:
         reason = f"{count_words(size, 'byte')} of zeros follow the last member, more than the padding of an archive: "
         reason += "if it was not written completely, members are missing"
     else:
         reason = f"{count_words(size, 'byte')} of zeros between two members, and no end of an archive there: "
         reason += "members may be missing"
-    return None, _finding(source, "zeros", reason, blank, size, Severity.WARNING)
+    return None, source.finding("zeros", reason, blank, size, severity=Severity.WARNING)
 
 
 def _holes_in(source: TarSource, start: int, end: int) -> int:
     return sum(high - low for low, high in unwritten(source.data, start, end)) if source.has_holes else 0
-
-
-def _finding(source: TarSource, code: str, reason: str, offset: int, length: int, severity: Severity) -> Finding:
-    return Finding(code, reason, source=source.name, offset=offset, length=length, severity=severity)
 
 
 def stretches_unwritten(source: TarSource, start: int, end: int) -> list[tuple[int, int]]:
@@ -110,13 +107,7 @@ def zeros_to_the_end(source: TarSource, member: ArchiveMember) -> Finding | None
     """
     if member.kind != "file" or member.pieces is not None or source.data.access is not Access.FREE:
         return None
-    at, step = member.end, PAGE
-    while at > member.start:
-        begin = max(member.start, (at - 1) // step * step)
-        kept = len(source.data.read_known(begin, at - begin)[0].rstrip(b"\0"))
-        at, step = begin + kept, LEAST
-        if kept:
-            break
+    at = zeros_at_end(source.data, member.start, member.end, source.extraction.session.check_cancelled)
     page = -(-at // PAGE) * PAGE
     if page >= member.end:
         return None
@@ -124,12 +115,4 @@ def zeros_to_the_end(source: TarSource, member: ArchiveMember) -> Finding | None
     if source.reach(end, end + BLOCK) - end >= BLOCK or end // PAGE * PAGE - page < LEAST:
         return None
     reason = f"its last {member.end - at:,} bytes are zeros, and so is the rest of the file: they may be lost"
-    return Finding(
-        "zeros",
-        reason,
-        path=member.name,
-        source=source.name,
-        offset=at,
-        length=member.end - at,
-        severity=Severity.WARNING,
-    )
+    return source.finding("zeros", reason, at, member.end - at, name=member.name, severity=Severity.WARNING)

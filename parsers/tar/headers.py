@@ -1,4 +1,4 @@
-"""Tar headers: one block of 512 bytes, parsed strictly, or judged by what is left of it.
+"""Tar headers: one block of 512 bytes, parsed strictly; and what extended headers say.
 
 Layout, offsets in the block (POSIX pax, GNU tar manual, star(5)); v7 ends at 257, the rest of it is zeros::
 
@@ -10,12 +10,18 @@ Numbers are octal digits, padded with spaces and ended by any mixture of NULs an
 the first byte set (two's complement). The checksum is the sum of all bytes, with spaces for its own field; some old
 writers added signed bytes.
 
-Nothing is guessed: an unknown byte is restored only if the checksum proves it.
+Extended headers describe the next member:
+
+- GNU ``L`` and ``K``: the data are a name or a link target that is too long for the header.
+- pax ``x`` and ``g`` (and Solaris ``X``): records ``LENGTH KEY=VALUE\\n``, for one member or for all that follow.
+- sparse files: the old GNU map in the header and in blocks after it, and three pax versions: 0.0 (a record for each
+  number), 0.1 (one record) and 1.0 (decimal lines before the data). A map lists the ranges that are stored.
 """
 
 from __future__ import annotations
 
 import re
+from array import array
 from zlib import adler32
 
 from pparse.lazy import lazy_pattern
@@ -25,19 +31,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Final
 
+    Records = list[tuple[bytes, bytes]]
+
 BLOCK: Final = 512
 # Larger sizes and times count as damage (libarchive has the same bound).
 LARGEST: Final = 1 << 60
 ZEROS: Final = bytes(BLOCK)
 
 _NUMBER: Final = lazy_pattern(rb" *([0-7]*) *(?:\0.*)?", re.DOTALL)
-# The form that writers use: padding, digits, an end.
-_TIDY: Final = lazy_pattern(rb"[ \0]*[0-7]+[ \0]*|[ \0]+")
-_INNER: Final = lazy_pattern(rb"[^0-7](?=[^0-7]*[0-7])")
-_MAGICS: Final = {b"ustar\x0000": "ustar", b"ustar  \0": "gnu"}
-# offset and length of the numbers in every dialect
-_NUMBERS: Final = ((100, 8), (108, 8), (116, 8), (124, 12), (136, 12), (148, 8))
-_LETTERS: Final = b"\x0001234567DKLMNSVXgx"
+MAGICS: Final = {b"ustar\x0000": "ustar", b"ustar  \0": "gnu"}
+EXTENDED: Final = frozenset((b"L", b"K", b"x", b"g", b"X"))
+BODILESS: Final = frozenset((b"1", b"2", b"3", b"4", b"5", b"6", b"V"))
+LETTERS: Final = b"\x0001234567DKLMNSVXgx"
 _HIGH_OUT: Final = bytes(range(128))
 # A regular file as most writers encode it, from the mode on: mode, size, mtime, checksum, magic.
 USUAL: Final = lazy_pattern(
@@ -48,6 +53,41 @@ USUAL: Final = lazy_pattern(
 
 # The numbers of any header as most writers encode them: mode, size, mtime, checksum.
 _PLAIN: Final = lazy_pattern(rb"([0-7]{7})[\0 ](?:[0-7]{7}[\0 ]){2}([0-7]{11})[\0 ]([0-7]{11})[\0 ]([0-7]{6})\0 ")
+
+# The most digits of a number in a record or a map: more means damage, and is slow to parse.
+_DIGITS: Final = 20
+_RECORD_LENGTH: Final = lazy_pattern(rb" *([0-9]{1,9}) ")
+_DAMAGED: Final = lazy_pattern(rb"[^\n=]{0,20} ([A-Za-z][^ \n=\0]{0,250})=([^\n\0]*)\n")
+_TIME: Final = lazy_pattern(rb"-?[0-9]{1,18}(?:\.[0-9]*)?")
+# The records that are used; all others are skipped.
+_KNOWN: Final = frozenset(
+    (
+        b"path",
+        b"linkpath",
+        b"size",
+        b"mtime",
+        b"hdrcharset",
+        b"GNU.sparse.major",
+        b"GNU.sparse.minor",
+        b"GNU.sparse.name",
+        b"GNU.sparse.realsize",
+        b"GNU.sparse.size",
+        b"GNU.sparse.map",
+        b"GNU.sparse.numblocks",
+        b"GNU.sparse.offset",
+        b"GNU.sparse.numbytes",
+    )
+)
+_MAX_ENTRIES: Final = 1 << 20  # in a sparse map
+_OLD_IN_HEADER: Final = 4
+_OLD_IN_BLOCK: Final = 21
+_TOO_MANY: Final = "the sparse map has more than a million entries"
+_NOT_A_NUMBER: Final = "its sparse map has an entry that is not a number"
+
+
+def padded(size: int) -> int:
+    """Return how many bytes ``size`` bytes take in whole blocks."""
+    return size + (-size % BLOCK)
 
 
 class TarHeader:
@@ -87,6 +127,11 @@ class TarHeader:
         mtime, size = read_number(raw[136:148]), read_number(raw[124:136])
         self.mtime = mtime if mtime is not None and abs(mtime) < LARGEST else None
         self.size = size if size is not None and 0 <= size < LARGEST else None
+
+    @property
+    def stored(self) -> int:
+        """Bytes that its member takes behind it, in whole blocks."""
+        return 0 if self.letter in BODILESS else padded(self.size or 0)
 
     def __repr__(self) -> str:
         return f"<TarHeader {self.raw_name!r}, {self.dialect} {self.letter!r}, {self.size} bytes, sound={self.sound}>"
@@ -141,7 +186,7 @@ def checksum_agrees(raw: bytes) -> bool:
 
 def dialect_of(raw: bytes) -> str | None:
     """Return ustar, gnu or star by the magic; None if there is none (v7, or not a header)."""
-    dialect = _MAGICS.get(raw[257:265])
+    dialect = MAGICS.get(raw[257:265])
     if dialect is None:
         return "ustar" if raw[257:262] == b"ustar" else None
     return "star" if dialect == "ustar" and raw[508:512] == b"tar\0" else dialect
@@ -158,7 +203,7 @@ def read_header(raw: bytes) -> TarHeader | None:
     if dialect is None:
         # The magic beside its place: a header that moved by a few bytes, whose sum is right by chance. In v7, the name
         # of a link ends at 257, and zeros follow.
-        if raw[156] not in _LETTERS or not raw[0] or b"ustar" in raw[253:266]:
+        if raw[156] not in LETTERS or not raw[0] or b"ustar" in raw[253:266]:
             return None
         dialect = "v7"
     header = TarHeader(raw, dialect, sound=True, plain=plain)
@@ -167,126 +212,282 @@ def read_header(raw: bytes) -> TarHeader | None:
     return header
 
 
-def judge_header(raw: bytes, unknown: Iterable[tuple[int, int]] = (), *, aligned: bool = True) -> TarHeader | None:
-    """Return the header that a block of 512 bytes is, or was before damage; None without enough evidence.
+# -- extended headers ------------------------------------------------------------------------------------------------
 
-    ``unknown`` are ranges ``(offset, length)`` of the block that are not known (zeros in ``raw``). ``aligned`` says
-    that a header is expected here, so that a plausible one is accepted despite a damaged checksum or magic.
+
+def read_name(data: bytes) -> bytes:
+    """Return the name in the data of a GNU ``L`` or ``K`` header."""
+    return data.split(b"\0", 1)[0]
+
+
+# -- pax records -----------------------------------------------------------------------------------------------------
+
+
+def read_records(data: bytes) -> tuple[Records, str | None]:
+    """Return the ``(key, value)`` records in the data of a pax header, and what is wrong with them in words, or None.
+
+    Broken records are skipped. After a damaged length, reading continues at the first line from which all lengths agree
+    up to the end; a single line before that is taken as a record, whatever its length says.
     """
-    holes = [at for first, count in unknown for at in range(first, first + count)]
-    if holes:
-        return _judge_known(raw, holes, aligned)
-    header = read_header(raw)
-    if header is not None:
-        return header
-    tidy = [bool(_TIDY.fullmatch(raw[at : at + length])) or raw[at] in (0x80, 0xFF) for at, length in _NUMBERS]
-    dialect = dialect_of(raw)
-    if dialect is None:
-        # The magic is damaged, or the checksum of a v7 header is: all numbers must be valid.
-        if not aligned or not all(tidy) or not raw[0] or not raw[148:156].strip(b"\0 ") or raw[156] not in _LETTERS:
-            return None
-        dialect = _nearest(raw[257:265])
-        return TarHeader(raw, dialect, sound=False, problem="the checksum of its header is wrong")
-    if sum(tidy) < (4 if aligned else 6):
-        return None
-    spoilt = _spoilt(raw)
-    if len(spoilt) == 1:
-        mended, left = solve(raw, spoilt)
-        if not left and (header := read_header(mended)) is not None:
-            header.problem = "one byte of its header was damaged; restored from the checksum"
-            return header
-    return TarHeader(raw, dialect, sound=False, problem="the checksum of its header is wrong")
-
-
-def _nearest(magic: bytes) -> str:
-    for known, dialect in _MAGICS.items():
-        if sum(a != b for a, b in zip(magic, known, strict=True)) <= 3:
-            return dialect
-    return "v7"
-
-
-def _spoilt(raw: bytes) -> list[int]:
-    """Return the offsets of bytes in mode, size and mtime that are invalid in a number: not digits, or inner blanks."""
-    found: set[int] = set()
-    for at, length in ((100, 8), (124, 12), (136, 12)):
-        field = raw[at : at + length]
-        if not field[0] & 0x80:
-            found.update(at + place for place, byte in enumerate(field) if byte not in b"01234567 \0")
-            blanks = len(field) - len(field.lstrip(b" \0"))
-            found.update(at + match.start() for match in _INNER.finditer(field, blanks))
-    return sorted(found)
-
-
-def solve(raw: bytes, holes: list[int]) -> tuple[bytes, list[int]]:
-    """Restore bytes at ``holes`` as far as the checksum proves them; return the block, and the holes that remain.
-
-    If the checksum is known, so is the sum of the unknown bytes: 0 means that all are zeros, and a single byte is the
-    sum.
-    """
-    if any(148 <= at < 156 for at in holes):
-        return raw, holes
-    declared = read_number(raw[148:156])
-    mended = bytearray(raw)
-    for at in holes:
-        mended[at] = 0
-    rest = -1 if declared is None else declared - sum_of(bytes(mended))
-    if rest == 0 or (len(holes) == 1 and 0 < rest < 256):
-        mended[holes[0]] = rest
-        return bytes(mended), []
-    return raw, holes
-
-
-def _judge_known(raw: bytes, holes: list[int], aligned: bool) -> TarHeader | None:
-    """Judge a block with unknown bytes by its known ones."""
-    if len(holes) > BLOCK - 64:
-        return None
-    mended, left = solve(raw, holes)
-    if not left:
-        header = read_header(mended)
-        if header is not None:
-            return header
-    missing = set(left)
-    legal = points = bad = 0
-    for at, length in _NUMBERS:
-        known = [raw[place] for place in range(at, at + length) if place not in missing]
-        if known and not raw[at] & 0x80 and not all(byte in b"01234567 \0" for byte in known):
-            bad += 1
-        elif sum(byte in b"01234567" for byte in known) >= 3:
-            points += 1
-            legal += len(known)
-    magic = [(raw[place], byte) for place, byte in zip(range(257, 262), b"ustar", strict=True) if place not in missing]
-    if bad or any(found != byte for found, byte in magic) or not _feasible(raw, left):
-        return None
-    by_magic = len(magic) >= 3 and points >= (2 if aligned else 3)
-    if not by_magic and not (aligned and points >= 4 and legal >= 24):
-        return None
-    shown = bytearray(raw)
-    for at in left:
-        shown[at] = 0x3F
-    dialect = "gnu" if bytes(shown[262:264]) == b"  " else "ustar" if magic else "v7"
-    header = TarHeader(bytes(shown), dialect, sound=False, problem="bytes of its header are lost")
-    if 156 in missing:
-        header.letter = b"0"
-    return header
-
-
-def size_that_fits(field: bytes, room: int) -> int | None:
-    """Return the only size that matches the intact digits in ``field`` and fills ``room`` in blocks; else None."""
-    if room % BLOCK:
-        return None
-    found = None
-    for size in range(max(0, room - BLOCK + 1), room + 1):
-        digits = b"%011o" % size
-        if all(known not in b"01234567" or known == digit for known, digit in zip(field[:11], digits, strict=False)):
+    records: Records = []
+    problem = None
+    at = 0
+    while at < len(data) and data[at]:  # some writers pad with zeros
+        match = _RECORD_LENGTH.match(data, at)
+        end = at + int(match[1]) if match is not None else 0
+        if match is None or not match.end() < end <= len(data) or data[end - 1] != 0x0A:
+            problem = problem or f"the length of a pax record is damaged, {len(data) - at} bytes before the records end"
+            end = _agreeing(data, at)
+            found = _DAMAGED.fullmatch(data, at, end)
             if found is not None:
-                return None
-            found = size
-    return found
+                records.append((found[1], found[2]))
+        else:
+            key, equals, value = data[match.end() : end - 1].partition(b"=")
+            if equals and key:
+                records.append((key, value))
+            else:
+                problem = problem or "a pax record has no key"
+        at = end
+    return records, problem
 
 
-def _feasible(raw: bytes, holes: list[int]) -> bool:
-    """Say whether bytes at ``holes`` can make the checksum right; True if it is not known."""
-    if not holes or any(148 <= at < 156 for at in holes):
+def _agreeing(data: bytes, at: int) -> int:
+    """Return the first line start after ``at`` from which all lengths lead to the end; the end if there is none.
+
+    One pass from the end: a line agrees if its record ends where an agreeing one begins.
+    """
+    end = len(data.rstrip(b"\0"))
+    if end <= at or data[end - 1] != 0x0A:
+        return len(data)
+    good = {end}
+    line = data.rfind(b"\n", at, end - 1)
+    while line >= 0:
+        match = _RECORD_LENGTH.match(data, line + 1)
+        if match is not None and line + 1 + int(match[1]) in good:
+            good.add(line + 1)
+        line = data.rfind(b"\n", at, line) if line > at else -1
+    return min(good) if min(good) < end else len(data)
+
+
+class Attributes:
+    """The attributes in the pax records of a member; None if no record gives them."""
+
+    __slots__ = ("link", "map", "mtime", "path", "problem", "real_size", "size", "sparse")
+
+    def __init__(self) -> None:
+        self.path: bytes | None = None
+        """Path, as stored."""
+        self.link: bytes | None = None
+        """Link target, as stored."""
+        self.size: int | None = None
+        """Bytes stored."""
+        self.mtime: float | None = None
+        """Modification time, in seconds since 1970."""
+        self.sparse: str | None = None
+        """Version of a sparse member: 0.0, 0.1 or 1.0."""
+        self.real_size: int | None = None
+        """Size of a sparse file with its holes."""
+        self.map: array[int] | None = None
+        """Offset and length of each stored range of a sparse file; None in version 1.0."""
+        self.problem: str | None = None
+        """What is wrong with the records, in words."""
+
+    def note(self, problem: str | None) -> None:
+        """Keep the first problem."""
+        self.problem = self.problem or problem
+
+    def apply(self, records: Iterable[tuple[bytes, bytes]]) -> None:
+        """Apply ``records``; later ones win. An invalid value is skipped and recorded as a problem."""
+        seen: dict[bytes, bytes] = {}
+        pairs = array("q")
+        for key, value in records:
+            if key not in _KNOWN:
+                continue
+            if key in (b"GNU.sparse.offset", b"GNU.sparse.numbytes"):
+                number = self._number(key, value)
+                if number is not None and (len(pairs) % 2 == 1) is (key == b"GNU.sparse.numbytes"):
+                    pairs.append(number)
+                else:
+                    self.note("a pair of a sparse map is damaged")
+            else:
+                seen[key] = value
+        if not seen:
+            return
+        self.path = self._text(seen, b"GNU.sparse.name") or self._text(seen, b"path") or self.path
+        self.link = self._text(seen, b"linkpath") or self.link
+        size = self._number(b"size", seen.get(b"size"))
+        self.size = self.size if size is None else size
+        self._apply_mtime(seen.get(b"mtime"))
+        if len(seen) > 1 or b"GNU.sparse.size" in seen:
+            self._apply_sparse(seen, pairs)
+
+    def _text(self, seen: dict[bytes, bytes], key: bytes) -> bytes | None:
+        value = seen.get(key)
+        if value is not None and (not value or b"\0" in value):
+            self.note(f"the value of the pax record {key.decode()} is not a name")
+            return None
+        return value
+
+    def _number(self, key: bytes, value: bytes | None) -> int | None:
+        if value is None:
+            return None
+        if not value.isdigit() or len(value) > _DIGITS or int(value) >= LARGEST:
+            self.note(f"the value of the pax record {key.decode()} is not a number")
+            return None
+        return int(value)
+
+    def _apply_mtime(self, value: bytes | None) -> None:
+        if value is None:
+            return
+        if len(value) <= 64 and _TIME.fullmatch(value):
+            self.mtime = float(value)
+        else:
+            self.note("the value of the pax record mtime is not a time")
+
+    def _apply_sparse(self, seen: dict[bytes, bytes], pairs: array[int]) -> None:
+        if seen.get(b"GNU.sparse.major") == b"1":
+            self.sparse = "1.0"
+            self.real_size = self._number(b"GNU.sparse.realsize", seen.get(b"GNU.sparse.realsize"))
+            return
+        size = self._number(b"GNU.sparse.size", seen.get(b"GNU.sparse.size"))
+        if size is None:
+            return
+        self.real_size = size
+        text = seen.get(b"GNU.sparse.map")
+        if text is not None:
+            self.sparse, self.map = "0.1", array("q")
+            for word in text.split(b","):
+                number = self._number(b"GNU.sparse.map", word)
+                if number is None:
+                    break
+                self.map.append(number)
+        else:
+            self.sparse, self.map = "0.0", pairs
+
+
+# -- sparse maps -----------------------------------------------------------------------------------------------------
+
+
+class SparseMap:
+    """The stored ranges of a sparse member: ``pairs`` of offset and length, ascending, within ``real_size``.
+
+    ``problem`` says what is wrong with the map, which then holds the part before that. ``skip`` is the number of stored
+    bytes that the map itself takes.
+    """
+
+    __slots__ = ("pairs", "problem", "real_size", "skip")
+
+    def __init__(self, pairs: array[int], real_size: int | None, skip: int = 0, problem: str | None = None) -> None:
+        self.pairs = pairs
+        self.skip = skip
+        self.problem = problem
+        self.real_size = 0 if real_size is None else real_size
+        if real_size is None:
+            self.problem = self.problem or "the size of the sparse file is not known"
+            self.real_size = max((pairs[at] + pairs[at + 1] for at in range(0, len(pairs) - 1, 2)), default=0)
+
+    @property
+    def stored(self) -> int:
+        """Sum of the lengths of the ranges, in bytes."""
+        return sum(self.pairs[1::2])
+
+    def check(self, compressed_size: int) -> None:
+        """Cut the map where it contradicts itself, the size of the file, or ``compressed_size``, the bytes stored."""
+        end = used = 0
+        pairs = self.pairs
+        for at in range(0, len(pairs), 2):
+            if at + 1 >= len(pairs):
+                reason = "ends in the middle of a pair"
+            elif pairs[at] < end:
+                reason = "is not in ascending order"
+            elif pairs[at + 1] > self.real_size - pairs[at]:
+                reason = "extends beyond the size of the file"
+            elif pairs[at + 1] > compressed_size - used:
+                reason = "lists more bytes than are stored"
+            else:
+                used += pairs[at + 1]
+                end = pairs[at] + pairs[at + 1]
+                continue
+            self.problem = self.problem or f"its sparse map {reason}"
+            del pairs[at:]
+            return
+
+
+def old_pairs(block: bytes, at: int, count: int, pairs: array[int]) -> bool:
+    """Add the pairs of an old GNU map at ``at`` in a block to ``pairs``; return whether they are sound."""
+    for place in range(at, at + 24 * count, 24):
+        field = block[place : place + 24]
+        if not field.strip(b"\0 "):
+            continue
+        offset, length = read_number(field[:12]), read_number(field[12:])
+        if offset is None or length is None or not 0 <= offset < LARGEST or not 0 <= length < LARGEST:
+            return False
+        pairs.append(offset)
+        pairs.append(length)
+    return True
+
+
+def old_map(header: bytes) -> tuple[SparseMap, bool]:
+    """Return the map in an old GNU sparse header, and whether a block with more of it follows."""
+    pairs = array("q")
+    problem = None if old_pairs(header, 386, _OLD_IN_HEADER, pairs) else _NOT_A_NUMBER
+    real = read_number(header[483:495])
+    real = None if real is not None and not 0 <= real < LARGEST else real
+    return SparseMap(pairs, real, 0, problem), header[482] not in (0, 0x30)
+
+
+def extend_old_map(map: SparseMap, block: bytes) -> bool:
+    """Add the pairs in a block after an old GNU sparse header; return whether another one follows."""
+    if len(map.pairs) > 2 * _MAX_ENTRIES:
+        map.problem = _TOO_MANY
+        return False
+    if not old_pairs(block, 0, _OLD_IN_BLOCK, map.pairs):
+        map.problem = map.problem or _NOT_A_NUMBER
+    return block[504] not in (0, 0x30)
+
+
+class MapText:
+    """Reads the decimal lines of a 1.0 map from blocks: ``feed`` blocks until it returns False."""
+
+    __slots__ = ("_left", "_rest", "blocks", "pairs", "problem")
+
+    def __init__(self) -> None:
+        self.pairs = array("q")
+        self.problem: str | None = None
+        self.blocks = 0
+        self._left = -1  # remaining numbers; -1: not known yet
+        self._rest = b""
+
+    def feed(self, block: bytes) -> bool:
+        """Parse a block; return whether the map continues in the next one."""
+        self.blocks += 1
+        lines = (self._rest + block).split(b"\n")
+        self._rest = lines.pop()
+        for line in lines:
+            if not line.isdigit() or len(line) > _DIGITS or int(line) >= LARGEST:
+                return self._stop(_NOT_A_NUMBER)
+            number = int(line)
+            if self._left < 0:
+                if number > _MAX_ENTRIES:
+                    return self._stop("its sparse map has more than a million entries")
+                self._left = 2 * number
+            else:
+                self.pairs.append(number)
+                self._left -= 1
+            if not self._left:
+                return False
+        if len(self._rest) > _DIGITS:
+            return self._stop(_NOT_A_NUMBER)
         return True
-    declared = read_number(raw[148:156])
-    return declared is not None and 0 <= declared - sum_of(raw) <= 255 * len(holes)
+
+    def _stop(self, problem: str) -> bool:
+        self.problem = problem
+        return False
+
+    def end(self) -> None:
+        """Record that the data end before the map does."""
+        self.problem = self.problem or "its sparse map ends early"
+
+    def map(self, real_size: int | None) -> SparseMap:
+        """Return the map read so far."""
+        return SparseMap(self.pairs, real_size, self.blocks * BLOCK, self.problem)

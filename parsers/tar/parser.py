@@ -21,12 +21,12 @@ from pparse.parsers.tar.headers import (
     LARGEST,
     USUAL,
     dialect_of,
-    judge_header,
+    padded,
     read_header,
     read_number,
     sum_of,
 )
-from pparse.parsers.tar.repair import padded
+from pparse.parsers.tar.judge import judge_header
 from pparse.parsers.tar.walk import TarWalker
 from pparse.tree.context import DONE
 from pparse.tree.parser import Confidence, Signature
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from pparse.data.reader import Range
     from pparse.errors import MalformedError
     from pparse.findings import Finding
-    from pparse.parsers.tar.extended import SparseMap
-    from pparse.parsers.tar.steps import StepOutcome
+    from pparse.parsers.tar.headers import SparseMap
+    from pparse.parsers.tar.mend import StepOutcome
     from pparse.tree.context import NodeContext
     from pparse.tree.node import Node
     from pparse.tree.parser import Excerpt
@@ -184,21 +184,16 @@ class TarParser(ArchiveParser):
 
     def _note(self, outcome: StepOutcome, root: Node) -> None:
         """Add findings on a member, or on the end of the archive."""
-        member = outcome.member
-        self._note_blank(outcome, root)
-        hole = outcome.finding is not None and outcome.finding.code == "unwritten"
-        if outcome.status is Status.TRUNCATED and member is not None and member.size is not None and not hole:
+        member, (status, finding) = outcome.member, outcome.blank
+        self._close(root, status, finding)
+        status, finding = outcome.status, outcome.finding
+        hole = finding is not None and finding.code == "unwritten"
+        if status is Status.TRUNCATED and member is not None and member.size is not None and not hole:
             self._missing = max(0, member.size - (member.end - member.start))
-        if outcome.status is not None:
-            known = root.known_status
-            finding = None if self._checking and member is not None else outcome.finding
-            self.result.close_node(root, known if known is Status.DAMAGED else outcome.status, finding)
-        elif outcome.finding is not None:
-            self.result.findings.add(outcome.finding)
+        self._close(root, status, None if self._checking and member is not None and status is not None else finding)
 
-    def _note_blank(self, outcome: StepOutcome, root: Node) -> None:
-        """Add findings on zeros in place of a header."""
-        status, finding = outcome.blank
+    def _close(self, root: Node, status: Status | None, finding: Finding | None) -> None:
+        """Give the archive a status, unless it is damaged already; None: only add the finding."""
         if status is not None:
             known = root.known_status
             self.result.close_node(root, known if known is Status.DAMAGED else status, finding)

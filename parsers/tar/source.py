@@ -7,12 +7,13 @@ members cost one small read each.
 from __future__ import annotations
 
 import enum
-from bisect import bisect_right
 
 from pparse.data.base import Access
 from pparse.errors import GapError
+from pparse.findings import Finding, Severity
 from pparse.limits import KIB
-from pparse.parsers.tar.headers import BLOCK, ZEROS, TarHeader, judge_header, read_header
+from pparse.parsers.tar.headers import BLOCK, ZEROS, TarHeader
+from pparse.parsers.tar.judge import judge_header
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 _FIRST: Final = 4 * KIB
 _MOST: Final = 128 * KIB
 _KEPT: Final = 8 * KIB
-_SEARCH: Final = 256 * KIB  # bytes searched at a time for a header
 _REMEMBERED: Final = 64
 
 
@@ -45,7 +45,7 @@ class TarSource:
         self.data: Data = extraction.data
         self.start = extraction.start
         self.end = extraction.end
-        self._extraction = extraction
+        self.extraction = extraction
         self._charge = extraction.session.budget.charge(2 * _MOST, "blocks of an archive")
         self._block = b""
         self._base = self.start
@@ -53,10 +53,19 @@ class TarSource:
         self._probed: dict[int, TarHeader | Blank] = {}
         self._holes: bool | None = None
 
-    @property
-    def name(self) -> str:
-        """Name of the source, for findings."""
-        return self._extraction.name
+    def finding(
+        self,
+        code: str,
+        reason: str,
+        offset: int,
+        length: int | None = None,
+        *,
+        name: str = "",
+        severity: Severity = Severity.ERROR,
+    ) -> Finding:
+        """Return a finding on the archive, or on its member ``name``."""
+        source = self.extraction.name
+        return Finding(code, reason, path=name, source=source, offset=offset, length=length, severity=severity)
 
     @property
     def has_holes(self) -> bool:
@@ -124,7 +133,7 @@ class TarSource:
             if not there and self.data.size is None:
                 gap = self.data.next_gap(end - 1)
                 if gap is None or gap.offset > end - 1:
-                    end = min(end, max(start, self._extraction.known_end()))
+                    end = min(end, max(start, self.extraction.known_end()))
             limit = self.data.size if self.end is None else self.end
         if limit is not None:
             end = min(end, limit if self.data.size is None else min(limit, self.data.size))
@@ -138,17 +147,12 @@ class TarSource:
 
     def known_end(self) -> int:
         """Return where the bytes of the archive really end; a source of unknown size is read to its end for that."""
-        return self._before_the_last_gap(self.start, self._extraction.known_end())
+        return self._before_the_last_gap(self.start, self.extraction.known_end())
 
     def gap_in(self, start: int, end: int) -> Gap | None:
         """Return the first gap of unknown length that touches ``[start, end)``."""
-        if not self.data.gaps:
-            return None
-        while (gap := self.data.next_gap(start)) is not None and gap.offset < end and gap.length is not None:
-            if not gap.exact:
-                return gap
-            start = gap.offset + gap.length
-        return None
+        gap = self.data.inexact_gap(start, end)
+        return None if gap is None or gap.length is None else gap
 
     def lost_in(self, start: int, end: int) -> tuple[int, int]:
         """Return the number of bytes of ``[start, end)`` in gaps of known length, and the number of these gaps."""
@@ -170,6 +174,10 @@ class TarSource:
                 self._probed.clear()
             found = self._probed[pos] = self._look(pos)
         return found
+
+    def is_bad(self, pos: int) -> bool:
+        """Say whether the block at ``pos`` is neither a header nor zeros."""
+        return self.probe(pos) in (Blank.BAD, Blank.GAP)
 
     def _look(self, pos: int) -> TarHeader | Blank:
         raw, unknown = self.read(pos, BLOCK)
@@ -207,77 +215,3 @@ class TarSource:
                 return min(end, start + -(-(end - count + rest - start) // BLOCK) * BLOCK)
             end -= count
         return start
-
-    # -- headers behind damage ---------------------------------------------------------------------------------------
-
-    def search(self, pos: int, grid: int | None, stop: int | None = None) -> int | None:
-        """Return the position of the first header at or after ``pos``, before ``stop``; None if there is none.
-
-        A header with a magic and a right checksum counts at any offset. On the grid (any position of a block, if
-        known), a header without magic (v7), or with only its checksum damaged, counts, too.
-        """
-        step = 2 * _FIRST
-        with self._extraction.session.budget.charge(2 * _SEARCH, "a search for headers"):
-            while stop is None or pos < stop:
-                self._extraction.session.check_cancelled()
-                gap = self.gap_in(pos, pos + step)
-                raw, unknown = self.read(pos, step if gap is None else max(0, gap.offset - pos))
-                gap = self.gap_in(pos, pos + step)  # reading may have found a gap
-                if gap is not None:
-                    raw = raw[: max(0, gap.offset - pos)]
-                found = self._first(raw, unknown, pos, grid) if len(raw) >= BLOCK else None
-                if found is not None:
-                    return found if stop is None or found < stop else None
-                if gap is not None and gap.length is not None:
-                    pos, grid = gap.offset + gap.length, None
-                elif len(raw) < BLOCK:
-                    return None
-                else:
-                    pos += len(raw) - BLOCK + 1
-                    step = min(4 * step, _SEARCH)
-            return None
-
-    def _first(self, raw: bytes, unknown: list[tuple[int, int]], base: int, grid: int | None) -> int | None:
-        """Return the offset of the first header in ``raw``."""
-        last = len(raw) - BLOCK  # offset of the last possible header
-        best = last + 1
-        place = raw.find(b"ustar", 257)
-        while 0 <= place <= last + 257:
-            at = place - 257
-            aligned = grid is not None and (base + at - grid) % BLOCK == 0
-            lost = _within(unknown, at)
-            # It must begin with a name: after zero padding, a block without a name may have a right checksum.
-            named = raw[at] or (lost and not lost[0][0])
-            if named and _believed(raw[at : at + BLOCK], lost, aligned=aligned):
-                best = at
-                break
-            place = raw.find(b"ustar", place + 1)
-        if grid is not None:
-            for at in range((grid - base) % BLOCK, best, BLOCK):
-                if raw[at] and raw[at + 155] in b"\0 " and read_header(raw[at : at + BLOCK]) is not None:
-                    return base + at
-        return base + best if best <= last else None
-
-
-def _within(unknown: list[tuple[int, int]], at: int) -> list[tuple[int, int]]:
-    """Return the unknown ranges in the block at ``at``, relative to it."""
-    found = []
-    for first, length in unknown[max(0, bisect_right(unknown, at, key=_first_of) - 1) :] if unknown else ():
-        if first >= at + BLOCK:
-            break
-        if first + length > at:
-            begin = max(first - at, 0)
-            found.append((begin, min(first + length - at, BLOCK) - begin))
-    return found
-
-
-def _first_of(stretch: tuple[int, int]) -> int:
-    return stretch[0]
-
-
-def _believed(raw: bytes, unknown: list[tuple[int, int]], *, aligned: bool) -> bool:
-    if unknown:
-        return judge_header(raw, unknown, aligned=False) is not None
-    if aligned:
-        return judge_header(raw, aligned=False) is not None
-    return read_header(raw) is not None

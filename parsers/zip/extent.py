@@ -1,7 +1,10 @@
-"""Finds where the bytes of a zip member of unknown size end, by decoding them; see `descriptors` for the other way.
+"""Finds where the bytes of a zip member of unknown size end: by decoding them, or by the data descriptor behind them.
 
-It takes time linear in the input. Bytes that are decoded or summed up in vain are counted, and a file that causes too
-much of it is given up (`Work`).
+A member that was written to a stream has its CRC and sizes behind its bytes (APPNOTE.TXT 4.3.9). The signature is
+optional, and sizes have 4 bytes, or 8 with zip64; nothing in front says which.
+
+All takes time linear in the input. Bytes that are decoded, summed up or searched in vain are counted, and a file that
+causes too much of it is given up (`Work`).
 """
 
 from __future__ import annotations
@@ -11,23 +14,25 @@ from zlib import crc32
 
 from pparse.codecs.base import decompressor
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError, UnsupportedError
+from pparse.lazy import lazy_pattern
 from pparse.limits import KIB, MIB
 from pparse.parsers.zip.directory import known_bytes
-from pparse.parsers.zip.records import CODEC_OF_METHOD, LZMA, LZMA_END
+from pparse.parsers.zip.records import CODEC_OF_METHOD, DESCRIPTOR, ENCRYPTED, LZMA, LZMA_END, MASKED, STREAMED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from typing import Final
 
     from pparse.data.base import Data
     from pparse.data.reader import Range
+    from pparse.parsers.zip.members import ZipNote
     from pparse.tree.host import Session
 
 BLOCK: Final = 256 * KIB
 # Bytes read for a decoder: few at first, since most members measured are tiny; then more each time, up to `_STEP`.
 _FIRST_STEP: Final = 1 * KIB
 _STEP: Final = 64 * KIB
-_U32: Final = Struct("<I")
 # In front of the properties of a zip's LZMA stream: version (2 bytes), their length (2 bytes).
 LZMA_HEAD: Final = 4
 
@@ -148,3 +153,167 @@ class Summing:
         if unknown or len(chunk) < count or not self._work.spend(count):
             self.known = False
         return chunk
+
+
+# -- the data descriptor behind a member's bytes ---------------------------------------------------------------------
+
+# (length, signed, struct of crc, compressed size, size), longest first: a shorter one begins or ends a longer one.
+LAYOUTS: Final = (
+    (24, True, Struct("<4xIQQ")),
+    (20, False, Struct("<IQQ")),
+    (16, True, Struct("<4xIII")),
+    (12, False, Struct("<III")),
+)
+# How many descriptors are remembered; beyond that the oldest are searched again.
+_MOST: Final = 20_000
+# No member is larger: a larger size is really the next record.
+_MOST_SIZE: Final = 1 << 48
+# A descriptor without signature may come before one of these.
+_MARKS: Final = lazy_pattern(rb"PK(?:\x07\x08|\x03\x04|\x01\x02|\x05\x06|\x06\x06|\x06\x08)")
+_UNSIGNED: Final = tuple((length, layout) for length, signed, layout in LAYOUTS if not signed)
+_SIGNED: Final = tuple((length, layout) for length, signed, layout in LAYOUTS if signed)
+
+
+def _readings(block: bytes, at: int) -> Iterator[tuple[int, int, int, int]]:
+    """Yield ``(length, crc, compressed size, size)`` as each layout that is possible at ``at`` has them."""
+    for length, signed, layout in LAYOUTS:
+        if len(block) - at >= length and not (signed and not block.startswith(DESCRIPTOR, at)):
+            yield length, *layout.unpack_from(block, at)
+
+
+def match_descriptor(block: bytes, at: int, crc: int | None, compressed_size: int, size: int | None) -> int:
+    """Return the length of the data descriptor at ``at`` with exactly these values; 0 if none of the four layouts fits.
+
+    ``crc`` or ``size`` None means any value.
+    """
+    for length, *said in _readings(block, at):
+        if said[1] == compressed_size and crc in (None, said[0]) and size in (None, said[2]):
+            return length
+    return 0
+
+
+def values_agree(
+    note: ZipNote,
+    flags: int,
+    method: int,
+    said: tuple[int | None, int | None, int | None],
+    meant: tuple[int | None, int, int | None],
+    behind: Callable[[], bytes],
+) -> bool:
+    """Say whether a local header (its ``flags``, ``method``, and what it ``said``) agrees with the directory.
+
+    ``said`` and ``meant`` are CRC, compressed size and size; a CRC of None is not known. In front of a streamed member
+    they must be zeros or right, and the descriptor in the bytes ``behind`` its content must be right.
+    """
+    if method != note.method or (flags ^ note.flags) & (ENCRYPTED | STREAMED | MASKED):
+        return False
+    if not flags & STREAMED:
+        return said[1:] == meant[1:] and meant[0] in (None, said[0])
+    if any(each and wanted is not None and each != wanted for each, wanted in zip(said, meant, strict=True)):
+        return False
+    return match_descriptor(behind(), 0, *meant) > 0
+
+
+def descriptor_crc(block: bytes, compressed_size: int, size: int | None) -> int | None:
+    """Return the CRC-32 in a data descriptor with these sizes at the beginning of ``block``; None if there is none."""
+    for _, crc, *sizes in _readings(block, 0):
+        if sizes[0] == compressed_size and size in (None, sizes[1]):
+            return crc
+    return None
+
+
+class Descriptors:
+    """Finds the data descriptor of a member by the begin of its bytes, with a size that matches the distance.
+
+    The data are searched once, as far as needed; descriptors found for other members are remembered.
+    """
+
+    def __init__(self, data: Data, end: int, work: Work) -> None:
+        self._data = data
+        self._end = end
+        self._work = work
+        self._from = self._to = -1  # the range that was searched
+        self._found: dict[int, list[tuple[int, int, int]]] = {}  # start: (end, descriptor length, crc)
+        self._count = 0
+
+    def find(self, start: int, stop: int, *, check: bool) -> tuple[int, int, int] | None:
+        """Return ``(end of the bytes, length of the descriptor, crc)`` of the member whose bytes begin at ``start``.
+
+        With ``check`` the stored bytes are the content, so their CRC must agree; if some are unknown, the size decides.
+        The descriptor must begin before ``stop``. None if there is none.
+        """
+        if not self._from <= start <= self._to:
+            self._from = self._to = start
+            self._found.clear()
+            self._count = 0
+        summing = Summing(self._data, start, self._work) if check else None
+        done = 0
+        while True:
+            candidates = self._found.get(start, [])
+            while done < len(candidates):
+                end, length, crc = candidates[done]
+                done += 1
+                if end >= stop:
+                    return None
+                if summing is None or (found := summing.at(end)) == crc or (found is None and not summing.known):
+                    return end, length, crc
+            if self._to >= min(stop + 24, self._end):
+                return None
+            self._look_on(start)
+
+    def _look_on(self, start: int) -> None:
+        low = self._to
+        count = min(BLOCK, self._end - low)
+        first = max(self._from, low - 20)
+        block, _ = self._data.read_known(first, low - first + min(count + 27, self._end - low))
+        for match in _MARKS.finditer(block, low - first):
+            at = match.start()
+            if at >= low - first + count:
+                break
+            for length, layout in _SIGNED if match[0] == DESCRIPTOR else _UNSIGNED:
+                place = at if match[0] == DESCRIPTOR else at - length
+                self._note(block, place, first, length, layout, start)
+        self._to = low + count
+        if self._to >= self._end:  # an unsigned descriptor may come last, or the next record may be cut
+            for cut in range(4):
+                if block.endswith((b"PK\x03"[:cut], b"PK\x01"[:cut])):
+                    for length, layout in _UNSIGNED:
+                        self._note(block, len(block) - cut - length, first, length, layout, start)
+
+    def _note(self, block: bytes, place: int, base: int, length: int, layout: Struct, start: int) -> None:
+        if place < 0 or len(block) - place < length:
+            return
+        crc, compressed_size, size = layout.unpack_from(block, place)
+        begin = base + place - compressed_size
+        if begin < self._from or size >= _MOST_SIZE:
+            return
+        kept = self._found.setdefault(begin, [])
+        if begin != start:
+            self._count += 1
+        # Longest first at one place: a 12-byte layout also fits the end of a 20-byte one of an empty member.
+        kept.append((base + place, length, crc))
+        while self._count > _MOST:
+            oldest = next((key for key in self._found if key != start), None)
+            if oldest is None:
+                break
+            self._count -= len(self._found.pop(oldest))
+            self._from = max(self._from, oldest + 1)
+
+
+def descriptor_before(data: Data, at: int, start: int, least: int | None = None) -> tuple[int, int, int, int] | None:
+    """Return ``(end of bytes, crc, compressed size, size)`` from a descriptor that ends at ``at``; None if none does.
+
+    The size in it must be the distance from ``start``. With ``least`` it must be at least that, and the descriptor must
+    have a signature (bytes are missing before it).
+    """
+    for length, signed, layout in LAYOUTS:
+        place = at - length
+        if place < start or (least is not None and not signed):
+            continue
+        block, unknown = data.read_known(place, length)
+        if unknown or len(block) < length or (signed and not block.startswith(DESCRIPTOR)):
+            continue
+        crc, compressed_size, size = layout.unpack_from(block)
+        if compressed_size == place - start or (least is not None and least <= compressed_size < _MOST_SIZE):
+            return place, crc, compressed_size, size
+    return None

@@ -5,7 +5,7 @@ States::
     state          needs  reads                                              goes to
     expect_member  0..    a directory entry, where the directory accounts    expect_member behind it; DONE at the end
                           for the archive; else what stands at a position    of the directory, or of the data
-                          of the archive (`pparse.parsers.zip.scan`)
+                          of the archive (`pparse.parsers.zip.mend`)
 
 The root is a map of names to members. With a trusted directory, a member's ``at`` is its directory entry, and ``start``
 its local header, which is not read before the member is opened; ``[start, end)`` then holds header and bytes, as far as
@@ -20,19 +20,16 @@ from itertools import islice
 from pparse.containers.archive import ArchiveMember, ArchiveParser
 from pparse.containers.content import Verdict
 from pparse.data.base import Distance
-from pparse.data.range_status import cut_status
 from pparse.data.trailing_bytes import trailing_severity
 from pparse.document.named_formats import MOST_NAMES, held_model
 from pparse.errors import MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB, count_words
-from pparse.parsers.zip.descriptors import descriptor_crc, values_agree
 from pparse.parsers.zip.directory import BLOCK, entry_at, find_directory, known_bytes, local_at
-from pparse.parsers.zip.extent import lzma_source
-from pparse.parsers.zip.hints import why_scanned
+from pparse.parsers.zip.extent import descriptor_crc, lzma_source, values_agree
 from pparse.parsers.zip.match import TAIL_READ, find_record, match_front, match_tail, match_zip
-from pparse.parsers.zip.members import MemberMaker
-from pparse.parsers.zip.note import ZipNote
+from pparse.parsers.zip.members import ReadAhead, ZipNote, listed_member, verified_content
+from pparse.parsers.zip.mend import add_scanned, scanned_member, unclaimed
 from pparse.parsers.zip.records import (
     CENTRAL_SIZE,
     CODEC_OF_METHOD,
@@ -47,9 +44,7 @@ from pparse.parsers.zip.records import (
     read_central,
 )
 from pparse.parsers.zip.rows import listing
-from pparse.parsers.zip.scan import NO_ZIP, STALE, Scanner
-from pparse.parsers.zip.small_members import ReadAhead, verified_content
-from pparse.parsers.zip.unclaimed import unclaimed
+from pparse.parsers.zip.scan import STALE, Scanner
 from pparse.tree.context import DONE
 from pparse.tree.parser import Confidence, signatures
 
@@ -62,7 +57,6 @@ if TYPE_CHECKING:
     from pparse.data.base import Data
     from pparse.data.reader import Range
     from pparse.parsers.zip.directory import Directory
-    from pparse.parsers.zip.scan import ScanStep
     from pparse.tree.context import NodeContext, Step
     from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
@@ -70,12 +64,8 @@ if TYPE_CHECKING:
 
 # Bytes at the end of a far archive that are read at once.
 _TAIL: Final = 256 * KIB
-# Entries added at a time; when scanning, as long as they are near each other.
+# Entries added at a time, if their members are asked for.
 _GROUP: Final = 64
-_NEAR: Final = 256 * KIB
-_SEVERITIES: Final = {"local-header": Severity.ERROR, "prefix": Severity.NOTE, "stale": Severity.NOTE}
-# The most members that are searched because they are not where the directory says.
-_MOST_SEARCHES: Final = 16
 
 
 class ZipParser(ArchiveParser):
@@ -104,11 +94,9 @@ class ZipParser(ArchiveParser):
     def __init__(self, result: Result) -> None:
         super().__init__(result)
         self._start = result.extraction.start
-        self._maker = MemberMaker(self.extraction)
         self._looked = False
         self._directory: Directory | None = None
         self._scanner: Scanner | None = None
-        self._searches = 0
         self._shown = False  # whether findings on the whole archive were added
         self._ahead: ReadAhead | None = None  # of a check that is going on
 
@@ -145,7 +133,7 @@ class ZipParser(ArchiveParser):
     def directory(self) -> Directory | None:
         """The directory, if it accounts for the archive. Raise `LimitError` if overlaps exceed the budget."""
         if not self._looked:
-            extraction = self.result.extraction
+            extraction = self.extraction
             data, end = extraction.data, extraction.known_end()
             if data.distance is Distance.FAR:  # end record and directory in one request, of some 2,000 members
                 low = max(self._start, end - _TAIL)
@@ -158,7 +146,7 @@ class ZipParser(ArchiveParser):
     def scanner(self) -> Scanner:
         """Reads the archive without trusting its directory."""
         if self._scanner is None:
-            extraction = self.result.extraction
+            extraction = self.extraction
             end = extraction.known_end()
             for gap in extraction.data.gaps:
                 if gap.length is None:
@@ -175,13 +163,13 @@ class ZipParser(ArchiveParser):
         """Add the members of the next directory entries, or of the records at the position."""
         if self.directory is not None:
             return self._list(ctx, self.directory, block, base)
-        return self._scan(ctx)
+        return add_scanned(self, ctx)
 
     def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, Any, int] | None:
         """Continue after a gap in the data."""
         if self.directory is not None:
             return None
-        pos, state, need = self._scan(ctx)
+        pos, state, need = add_scanned(self, ctx)
         return (pos, state, need) if pos > ctx.pos else (ctx.pos + 1, DONE, 0)
 
     # -- by the directory --------------------------------------------------------------------------------------------
@@ -217,12 +205,12 @@ class ZipParser(ArchiveParser):
 
     def listed(self, entry: CentralEntry, at: int, directory: Directory) -> ArchiveMember:
         """Return the member that an entry of a trusted directory describes."""
-        return self._maker.listed(entry, at, directory)
+        return listed_member(self.extraction, entry, at, directory)
 
     def listed_member(self, at: int) -> ArchiveMember | None:
         """Return the member whose directory entry is at ``at``."""
         directory = self.directory
-        entry = entry_at(self.result.extraction.data, at, directory.end) if directory is not None else None
+        entry = entry_at(self.extraction.data, at, directory.end) if directory is not None else None
         return None if entry is None or directory is None else self.listed(entry, at, directory)
 
     def _note_archive(self, directory: Directory) -> None:
@@ -230,58 +218,31 @@ class ZipParser(ArchiveParser):
         if self._shown:
             return
         self._shown = True
-        end = self.result.extraction.known_end()
-        if directory.stale:
-            self._note("stale", STALE, self._start, directory.first - self._start, Severity.NOTE)
-        elif directory.first > self._start:
-            self._note(
-                "prefix", "other bytes precede the archive", self._start, directory.first - self._start, Severity.NOTE
-            )
+        start, end = self._start, self.extraction.known_end()
+        if directory.first > start:
+            reason = STALE if directory.stale else "other bytes precede the archive"
+            code = "stale" if directory.stale else "prefix"
+            self.note(code, reason, start, directory.first - start, severity=Severity.NOTE)
         if directory.declared not in (directory.count, directory.count & 0xFFFF):
-            self._note(
-                "count",
-                "the end record gives a different number of entries",
-                directory.end,
-                None,
-                wanted=directory.declared,
-                got=directory.count,
-            )
+            reason = "the end record gives a different number of entries"
+            self.note("count", reason, directory.end, wanted=directory.declared, got=directory.count)
         if not directory.fits:
             reason = "the end record gives another size of the directory: other readers do not find it"
-            self._note("contradiction", reason, directory.end, None, Severity.ERROR)
+            self.note("contradiction", reason, directory.end, severity=Severity.ERROR)
         if directory.finish < end:
             rest = end - directory.finish
-            zeros = rest <= BLOCK and not known_bytes(self.result.extraction.data, directory.finish, rest).strip(b"\0")
-            self._note(
-                "trailing",
-                "zeros follow the archive" if zeros else "other bytes follow the archive",
-                directory.finish,
-                rest,
-                trailing_severity("archive", zeros=zeros),
-            )
+            zeros = rest <= BLOCK and not known_bytes(self.extraction.data, directory.finish, rest).strip(b"\0")
+            reason = "zeros follow the archive" if zeros else "other bytes follow the archive"
+            severity = trailing_severity("archive", zeros=zeros)
+            self.note("trailing", reason, directory.finish, rest, severity=severity)
         elif directory.finish > end:
-            self._note("truncated", "the archive's comment is cut", end, None, wanted=directory.finish - end, got=0)
+            self.note("truncated", "the archive's comment is cut", end, wanted=directory.finish - end, got=0)
 
-    def _note(
-        self,
-        code: str,
-        reason: str,
-        offset: int,
-        length: int | None,
-        severity: Severity = Severity.WARNING,
-        **numbers: int,
-    ) -> None:
+    def note(self, code: str, reason: str, offset: int, length: int | None = None, **more: Any) -> None:
+        """Add a finding on the archive: a warning, if ``more`` does not say otherwise."""
+        more.setdefault("severity", Severity.WARNING)
         self.result.findings.add(
-            Finding(
-                code,
-                reason,
-                severity=severity,
-                source=self.result.extraction.name,
-                offset=offset,
-                length=length,
-                wanted=numbers.get("wanted"),
-                got=numbers.get("got"),
-            )
+            Finding(code, reason, source=self.extraction.name, offset=offset, length=length, **more)
         )
 
     def needs_proof(self, member: ArchiveMember) -> bool:
@@ -291,137 +252,75 @@ class ZipParser(ArchiveParser):
             return False
         lost = note.broken
         if note.listed and directory is not None and directory.torn:
-            lost = local_at(self.result.extraction.data, member.start, self.result.extraction.known_end()) is None
+            lost = local_at(self.extraction.data, member.start, self.extraction.known_end()) is None
         return lost or super().needs_proof(member)
 
     def members(self) -> Iterator[Member]:
         """Yield the rows of `pparse ls`; with a trusted directory, without making nodes."""
         directory = self.directory
         odd = directory is None or directory.has_overlaps or directory.torn
-        if directory is None or odd or self.spoilt or self.result.extraction.data.flawed:
+        if directory is None or odd or self.spoilt or self.extraction.data.flawed:
             return super().members()
         self.result.check_open()
         self._note_archive(directory)
         return listing(self, directory)
-
-    # -- by scanning -------------------------------------------------------------------------------------------------
-
-    def _scan(self, ctx: NodeContext) -> tuple[int, Any, int]:
-        """Add the member at the position, and more if they are near: one at a time is slow."""
-        begin = pos = ctx.pos
-        for _ in range(_GROUP):
-            found = self.scanner.step(pos)
-            pos = max(found.next, pos)
-            self._note_passed(ctx, found)
-            if found.kind == "end":
-                if ctx.collected is None:
-                    self._close_scanned(ctx, whole=found.closed)
-                return pos, DONE, 0
-            ctx.emit(self.entry_of(self._maker.gap(found) if found.kind == "gap" else self._maker.scanned(found)))
-            if pos - begin > _NEAR or ctx.answer is not None or (ctx.collected is not None and ctx.satisfied):
-                break
-        return pos, self.expect_member, 0
-
-    def _note_passed(self, ctx: NodeContext, found: ScanStep) -> None:
-        for code, offset, length, reason in found.notes:
-            if ctx.collected is None or code == "local-header":
-                severity = _SEVERITIES.get(code, Severity.WARNING)
-                self._note(code, reason, offset, length, severity)
-
-    def _close_scanned(self, ctx: NodeContext, *, whole: bool) -> None:
-        """Add a finding on why the directory is not trusted."""
-        end = self.scanner.end
-        if end == self._start:
-            finding = Finding("empty", "the archive is empty", source=self.result.extraction.name, offset=end)
-            self.result.close_node(ctx.node, Status.TRUNCATED, finding)
-            return
-        first = self.scanner.step(self._start)
-        if first.kind == "gap" and first.next >= end and self.scanner.read(self._start, 2)[0] != b"PK":
-            finding = Finding("magic", NO_ZIP, source=self.result.extraction.name, offset=self._start)
-            self.result.close_node(ctx.node, Status.DAMAGED, finding)
-            return
-        code, reason = why_scanned(self.result.extraction.data, self._start, end, whole=whole)
-        finding = Finding(
-            code,
-            f"{reason}; its members were found by their local headers",
-            source=self.result.extraction.name,
-            offset=end,
-        )
-        worse = whole or ctx.node.known_status is Status.DAMAGED
-        self.result.close_node(ctx.node, cut_status(damaged=worse), finding)
 
     # -- what a member holds -----------------------------------------------------------------------------------------
 
     def content(self, member: ArchiveMember) -> tuple[Data, int, int | None]:
         """Return data, start and end of the content of ``member``. Raise `UnsupportedError`, `MalformedError`."""
         note: ZipNote | None = member.extra
-        data = self.result.extraction.data
+        data = self.extraction.data
         if note is None:
             return data, member.start, member.end
         if member.finding is not None and member.status is Status.UNSUPPORTED:
             raise UnsupportedError(member.finding.reason, path=member.name, offset=member.start)
         if member.finding is not None and member.finding.code == "overlap":
-            header = local_at(data, member.start, self.result.extraction.known_end())
+            header = local_at(data, member.start, self.extraction.known_end())
             if header is not None:  # else its offset is wrong, and no byte may belong to two members
                 raise MalformedError(member.finding.reason, path=member.name, offset=member.start)
         start, end = self._find_bytes(member) if note.listed else (member.start, member.end)
-        beyond = end > self.result.extraction.known_end()  # it was cut, by its size
+        beyond = end > self.extraction.known_end()  # it was cut, by its size
         if member.pieces is not None:
             from pparse.data.spliced import SplicedData
 
-            data = SplicedData(member.pieces, f"{self.result.extraction.name}::{member.name}")
+            data = SplicedData(member.pieces, f"{self.extraction.name}::{member.name}")
             start, end = 0, data.size or 0
         if note.method == STORED:
             return data, start, end
-        source = data.range(start, max(start, min(end, self._known_end(data))))
+        if member.pieces is None:
+            end = max(start, min(end, self.extraction.known_end()))
+        source = data.range(start, end)
         suspect = beyond or member.pieces is not None or self.is_suspect(member)
         bounded = not beyond and member.status is not Status.TRUNCATED
         return self._inflated(member, note, source, suspect=suspect, bounded=bounded), 0, None
 
-    def _known_end(self, data: Data) -> int:
-        return self.result.extraction.known_end() if data is self.result.extraction.data else data.size or 0
-
     def _find_bytes(self, member: ArchiveMember) -> tuple[int, int]:
         """Return begin and end of the bytes of a listed member, by its local header. Raise `MalformedError`."""
         pos = member.start
-        data, end = self.result.extraction.data, self.result.extraction.known_end()
+        data, end = self.extraction.data, self.extraction.known_end()
         header = local_at(data, pos, end)
         if header is not None and len(header.raw_name) != len(member.raw_name) and self.scanner.is_wrong(pos, header):
             header = None  # what follows the member tells where its bytes begin
         if header is None:
             header = local_at(data, pos, end, broken=True)
             if header is None or header.raw_name != member.raw_name:
-                pos, header = self._locate(member)
-            if header is None:
-                header = self.scanner.listed_header(pos)
+                pos, header = self.scanner.lost_header(pos, member.raw_name)
             if header is None:
                 raise MalformedError(
                     "its local header is damaged, so the start of its bytes is not known",
                     path=member.name,
                     offset=pos,
-                    source=self.result.extraction.name,
+                    source=self.extraction.name,
                 )
-            self._note_member(
-                member, "local-header", "its local header is damaged; its data come from the directory", Severity.ERROR
-            )
+            reason = "its local header is damaged; its data come from the directory"
+            self._note_member(member, "local-header", reason, severity=Severity.ERROR)
         return pos + header.length, pos + header.length + member.compressed_size
-
-    def _locate(self, member: ArchiveMember) -> tuple[int, LocalHeader | None]:
-        """Search the local header of a listed member that is not where the directory says."""
-        pos, end = self._start, self.scanner.end
-        if self._searches < _MOST_SEARCHES:
-            self._searches += 1
-            while pos < end:
-                found = self.scanner.step(pos)
-                if found.header is not None and found.header.raw_name == member.raw_name:
-                    return found.at, found.header
-                pos = max(found.next, pos + 1)
-        return member.start, None
 
     def _inflated(self, member: ArchiveMember, note: ZipNote, source: Range, *, suspect: bool, bounded: bool) -> Data:
         from pparse.compressed.resumed import ResumedData
 
-        session = self.result.extraction.session
+        session = self.extraction.session
         size = member.size if note.sure else None
         if note.method == LZMA:
             source = lzma_source(source, note.flags, size, member.name)
@@ -433,7 +332,7 @@ class ZipParser(ArchiveParser):
             limits=session.limits,
             scratch=session.spools,
             concatenated=CODEC_OF_METHOD[note.method] == "zstd",
-            name=f"{self.result.extraction.name}::{member.name}",
+            name=f"{self.extraction.name}::{member.name}",
             stats=session.stats,
             tail_is_error=note.method != LZMA,
             poll=session.check_cancelled,
@@ -465,15 +364,18 @@ class ZipParser(ArchiveParser):
         if note.declared not in (member.kind, "file"):
             said = "socket" if note.declared == "other" else note.declared
             self._note_member(
-                member, "kind", f"its mode or name says {said}, but it has content: read as a file", Severity.NOTE
+                member,
+                "kind",
+                f"its mode or name says {said}, but it has content: read as a file",
+                severity=Severity.NOTE,
             )
         if note.listed and (verdict := self._verify_small(member, note, sink)) is not None:
             return verdict
         rival, named = note.rival, True
         if note.listed and (member.finding is None or member.finding.code not in ("overlap", "gap", "malformed")):
-            header = local_at(self.result.extraction.data, member.start, self.result.extraction.known_end())
+            header = local_at(self.extraction.data, member.start, self.extraction.known_end())
             named = header is None or self._is_named_alike(member, header)
-            if header is not None and not self._agrees(member, note, header):
+            if header is not None and not self._agrees(member, header):
                 self._note_member(member, "contradiction", "its local header has a different size, method or CRC")
                 rival = self._local_crc(member, header)
                 member = self._better(member)
@@ -530,11 +432,11 @@ class ZipParser(ArchiveParser):
         alike = shown.replace("\\", "/") == member.name.replace("\\", "/")
         return alike or len(header.raw_name) != len(member.raw_name) or not self.goes_by_both_names
 
-    def _agrees(self, member: ArchiveMember, note: ZipNote, header: LocalHeader) -> bool:
+    def _agrees(self, member: ArchiveMember, header: LocalHeader) -> bool:
         """Say whether the local header (and the descriptor) of a listed member agree with the directory."""
         crc = member.checksum[1] if member.checksum is not None else None
         return values_agree(
-            note,
+            member.extra,
             header.flags,
             header.method,
             (header.crc, header.compressed_size, header.size),
@@ -545,7 +447,7 @@ class ZipParser(ArchiveParser):
     def _behind(self, member: ArchiveMember, header: LocalHeader) -> bytes:
         """Return what stands behind the bytes of a listed member: its descriptor, if it has one."""
         at = member.start + header.length + member.compressed_size
-        return known_bytes(self.result.extraction.data, at, 24)
+        return known_bytes(self.extraction.data, at, 24)
 
     def _local_crc(self, member: ArchiveMember, header: LocalHeader) -> int | None:
         """Return the CRC-32 in the local header of a listed member, or in its descriptor; None if there is none."""
@@ -560,22 +462,11 @@ class ZipParser(ArchiveParser):
         found = self.scanner.alone(member.start)
         if found is None:
             return member
-        other = self._maker.scanned(found)
+        other = scanned_member(self.extraction, found)
         return other if super().examine(other, None, None).verified else member
 
-    def _note_member(
-        self, member: ArchiveMember, code: str, reason: str, severity: Severity = Severity.WARNING
-    ) -> None:
-        self.result.findings.add(
-            Finding(
-                code,
-                reason,
-                severity=severity,
-                path=member.name,
-                source=self.result.extraction.name,
-                offset=member.start,
-            )
-        )
+    def _note_member(self, member: ArchiveMember, code: str, reason: str, **more: Any) -> None:
+        self.note(code, reason, member.start, path=member.name, **more)
 
     @property
     def leaves_unclaimed(self) -> bool:

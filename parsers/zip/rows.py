@@ -9,7 +9,7 @@ from pparse.containers.archive import NameCounter
 from pparse.errors import MalformedError
 from pparse.findings import Status
 from pparse.parsers.zip.directory import BLOCK
-from pparse.parsers.zip.note import READABLE
+from pparse.parsers.zip.members import READABLE
 from pparse.parsers.zip.records import CENTRAL_SIZE, FULL, STREAMED, UTF8, read_central
 from pparse.tree.visit import Member
 
@@ -31,8 +31,6 @@ _PLAIN: Final = frozenset(
 )
 # Upper bytes of modes of files and folders, and of modes without a kind.
 _MODES: Final = frozenset((*range(16), *range(0x40, 0x50), *range(0x80, 0x90)))
-
-
 _NAME: Final = attrgetter("name")
 
 

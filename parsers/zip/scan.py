@@ -14,9 +14,16 @@ one member is never read as the header of another, so archives that overlap them
 from __future__ import annotations
 
 from pparse.errors import EndOfDataError, GapError, LimitError, UnsupportedError
-from pparse.parsers.zip.claims import Claim, MemberExtent, claims_of, followed, note_contradiction, note_cut
-from pparse.parsers.zip.descriptors import LAYOUTS, Descriptors, descriptor_before, descriptor_crc, match_descriptor
-from pparse.parsers.zip.extent import Measure, Summing, measure
+from pparse.parsers.zip.extent import (
+    LAYOUTS,
+    Descriptors,
+    Measure,
+    Summing,
+    descriptor_before,
+    descriptor_crc,
+    match_descriptor,
+    measure,
+)
 from pparse.parsers.zip.records import (
     CODEC_OF_METHOD,
     DESCRIPTOR,
@@ -32,7 +39,7 @@ from pparse.parsers.zip.records import (
     LocalHeader,
     read_end,
 )
-from pparse.parsers.zip.walk import LENGTHS, SHORT, Walker, inexact_gap
+from pparse.parsers.zip.walk import LENGTHS, SHORT, Walker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,12 +48,120 @@ if TYPE_CHECKING:
     from pparse.data.base import Data, Gap
     from pparse.tree.host import Session
 
+# -- what directory and local header say of a member's bytes, and the stretch that is taken for them -----------------
+
+
+class Claim:
+    """Declared values of a member: ``compressed_size``, ``size``, ``crc``; ``listed``: by the directory."""
+
+    __slots__ = ("compressed_size", "crc", "listed", "size")
+
+    def __init__(self, compressed_size: int, size: int | None, crc: int | None, *, listed: bool) -> None:
+        self.compressed_size = compressed_size
+        self.size = size
+        self.crc = crc
+        self.listed = listed
+
+
+class MemberExtent:
+    """The stored bytes ``[start, end)`` of a member, and where scanning continues (``next``)."""
+
+    __slots__ = (
+        "code",
+        "compressed_size",
+        "crc",
+        "cut",
+        "end",
+        "gap_end",
+        "gap_start",
+        "missing",
+        "next",
+        "reason",
+        "rival",
+        "size",
+        "start",
+    )
+
+    def __init__(self, start: int, end: int, claim: Claim | None = None, following: int | None = None) -> None:
+        self.start = start
+        self.end = end
+        self.next = end if following is None else following
+        self.size = claim.size if claim is not None else None
+        """Size of the content; None if unknown."""
+        self.crc = claim.crc if claim is not None else None
+        """CRC-32 of the content; None if unknown."""
+        self.compressed_size = end - start
+        """Bytes stored, as declared or measured."""
+        self.code = self.reason = ""
+        """What is wrong, as a code and in words; empty if nothing is."""
+        self.cut = False
+        """Whether the end is missing."""
+        self.missing: int | None = None
+        """Number of bytes that are lost somewhere in ``[gap_start, gap_end)``; None if there is no such gap."""
+        self.gap_start = self.gap_end = 0
+        self.rival: int | None = None
+        """A differing CRC-32 from another record."""
+
+    @property
+    def content(self) -> int:
+        """Size of the content if known, else the number of bytes stored."""
+        return self.compressed_size if self.size is None else self.compressed_size and self.size
+
+    def blame(self, code: str, reason: str, *, cut: bool = False) -> MemberExtent:
+        """Set what is wrong, and return this extent."""
+        self.code, self.reason, self.cut = code, reason, cut
+        return self
+
+
+def claims_of(header: LocalHeader, entry: CentralEntry | None) -> list[Claim]:
+    """Return the values that directory and local header declare; zeros with a descriptor declare nothing."""
+    claims = []
+    if entry is not None:
+        claims.append(Claim(entry.compressed_size, entry.size, entry.crc, listed=True))
+    if header.compressed_size is not None and (header.compressed_size or not header.flags & STREAMED):
+        crc = header.crc if header.crc or not header.flags & STREAMED else None
+        size = header.size if header.size or not header.flags & STREAMED else None
+        if entry is None or (header.compressed_size, size, crc) != (entry.compressed_size, entry.size, entry.crc):
+            claims.append(Claim(header.compressed_size, size, crc, listed=False))
+    return claims
+
+
+def followed(have: int, compressed_size: int) -> str:
+    """Return the words on a member in which another one begins."""
+    return f"another member begins after {have:,} of {compressed_size:,} bytes"
+
+
+def note_contradiction(extent: MemberExtent, claim: Claim, claims: list[Claim]) -> MemberExtent:
+    """Record that local header and directory disagree; the one that fits the file is right."""
+    if len(claims) < 2:
+        return extent
+    other = claims[1] if claim is claims[0] else claims[0]
+    said = other.compressed_size, other.size or claim.size, other.crc or claim.crc
+    if said != (claim.compressed_size, claim.size, claim.crc):
+        who = "local header" if claim.listed else "directory"
+        extent.blame("contradiction", f"the {who} has sizes or a CRC that do not fit the file")
+    return extent
+
+
+def note_cut(extent: MemberExtent, compressed_size: int | None) -> MemberExtent:
+    """Record that the data end before the member does, if so."""
+    have = extent.end - extent.start
+    if compressed_size is None:
+        return extent.blame("truncated", f"the archive ends inside it, after {have:,} bytes", cut=True)
+    if compressed_size > have:
+        extent.compressed_size = compressed_size
+        reason = f"the archive ends inside it, after {have:,} of {compressed_size:,} bytes"
+        return extent.blame("truncated", reason, cut=True)
+    return extent
+
+
 _UNSURE: Final = "its local header is lost, and no possible start of its bytes gives the right CRC-32"
-NO_ZIP: Final = "it is no zip: there is neither a member nor a directory"
 STALE: Final = "members that the directory no longer names stand here: they were replaced or deleted"
 # Missing bytes that are accepted without a directory: the declared length of the gap, and this many more.
 _SLACK: Final = 64 << 10
 _MOST_KEPT: Final = 4096
+# The most members that are searched because they are not where the directory says.
+_MOST_SEARCHES: Final = 16
 # How late a decoder usually notices damage, in compressed bytes.
 _LATE: Final = 1 << 10
 # How many records after the declared end are tried as the end of a stored member.
@@ -80,6 +195,7 @@ class Scanner(Walker):
         super().__init__(data, start, end, session)
         self._descriptors = Descriptors(data, end, self.work)
         self._kept: dict[int, MemberExtent] = {}
+        self._searches = 0
 
     # -- one step ----------------------------------------------------------------------------------------------------
 
@@ -153,6 +269,20 @@ class Scanner(Walker):
             found.notes.append(("local-header", pos, LOCAL_SIZE, "the local header is damaged"))
         return found
 
+    def lost_header(self, pos: int, raw_name: bytes) -> tuple[int, LocalHeader | None]:
+        """Return where the local header of a listed member is, which is not at ``pos`` as the directory says, and the
+        header; if it is nowhere, ``pos`` and what can be said of it there."""
+        at = self.start
+        if self._searches < _MOST_SEARCHES:
+            self._searches += 1
+            while at < self.end:
+                found = self.step(at)
+                if found.header is not None and found.header.raw_name == raw_name:
+                    return found.at, found.header
+                at = max(found.next, at + 1)
+        listed = self.listed_at(pos, meant=True)
+        return pos, None if listed is None else listed[0]
+
     # -- where a member ends -----------------------------------------------------------------------------------------
 
     def _extent(self, pos: int, header: LocalHeader, entry: CentralEntry | None) -> MemberExtent:
@@ -168,12 +298,12 @@ class Scanner(Walker):
     def _claimed_extent(self, start: int, header: LocalHeader, claims: list[Claim]) -> MemberExtent:
         streamed = bool(header.flags & STREAMED)
         for claim in claims:
-            gap = inexact_gap(self.data, start, start + claim.compressed_size)
+            gap = self.data.inexact_gap(start, start + claim.compressed_size)
             if gap is not None:
                 return self._over_gap(start, header, claim, gap)
             following = self._fit(start + claim.compressed_size, claim, streamed)
             if following is not None:
-                extent = MemberExtent(start, start + claim.compressed_size, following, claim.size, claim.crc)
+                extent = MemberExtent(start, start + claim.compressed_size, claim, following)
                 # A writer may have known the size, but not yet the CRC, when it wrote the local header.
                 if claim.crc is None and following > extent.end:
                     self._false_descriptor(extent, self.read(extent.end, 28)[0])
@@ -218,38 +348,34 @@ class Scanner(Walker):
         if claim is None:
             return self._by_descriptor(start, header)
         end = min(start + claim.compressed_size, self.end)
-        return note_cut(MemberExtent(start, end, end, claim.size, claim.crc), claim.compressed_size)
+        return note_cut(MemberExtent(start, end, claim), claim.compressed_size)
 
     def _by_decoding(self, start: int, header: LocalHeader, claim: Claim | None) -> MemberExtent:
         size = claim.size if claim is not None else None
         found = measure(self.data, start, self.end, header.method, header.flags, size, self.session)
         if found.error is None:
             return self._measured(start, header, claim, found)
-        if isinstance(found.error, GapError) and (gap := inexact_gap(self.data, start, found.end + 1)) is not None:
+        if isinstance(found.error, GapError) and (gap := self.data.inexact_gap(start, found.end + 1)) is not None:
             return self._over_gap(start, header, claim, gap)
         if isinstance(found.error, LimitError | UnsupportedError):
             return self._undecoded(start, header, claim)
         end = start + claim.compressed_size if claim is not None else self.end
         if isinstance(found.error, EndOfDataError):
-            extent = MemberExtent(start, self.end, self.end, size, claim.crc if claim is not None else None)
+            extent = MemberExtent(start, self.end, claim)
             following = None if claim is None else self._successor(start, min(end, self.end), header)
             if following is not None or (claim is not None and end <= self.end):
                 extent.end = extent.next = following or end
                 return extent.blame("malformed", "its compressed data do not end where they should")
             return note_cut(extent, max(end, self.end + 1) - start)
         if not self.work.spend(found.end - start):
-            return MemberExtent(start, self.end, self.end, size, None).blame(
-                "malformed", "its end cannot be determined"
-            )
+            return MemberExtent(start, self.end, claim).blame("malformed", "its end cannot be determined")
         described = self._described(start, header) if claim is None else None
-        if described is not None:
-            extent = described
-        else:
+        if described is None:
             following = self._next_behind(start, found.end)
             if claim is not None and following > end:
                 following = min(end, self.end)
-            extent = MemberExtent(start, following, following, size, None)
-        return extent.blame("malformed", f"its compressed data are damaged ({found.error.reason})")
+            described = MemberExtent(start, following, claim)
+        return described.blame("malformed", f"its compressed data are damaged ({found.error.reason})")
 
     def _next_behind(self, start: int, failed: int) -> int:
         """Return where the next record begins if decoding from ``start`` failed at ``failed``.
@@ -270,9 +396,10 @@ class Scanner(Walker):
     def _measured(self, start: int, header: LocalHeader, claim: Claim | None, found: Measure) -> MemberExtent:
         """Handle a stream that ended by itself: search its descriptor."""
         compressed_size = found.end - start
-        extent = MemberExtent(start, found.end, found.end, found.size, None)
-        if claim is not None:
-            extent.size, extent.crc = claim.size, claim.crc
+        extent = MemberExtent(start, found.end, claim)
+        if claim is None:
+            extent.size = found.size
+        else:
             if found.crc != claim.crc and compressed_size != claim.compressed_size:
                 return self._false_end(extent, claim.compressed_size)
             if found.crc != claim.crc and (following := self._successor(start, found.end, header)) is not None:
@@ -306,7 +433,9 @@ class Scanner(Walker):
         said = None if found is None else descriptor_before(self.data, found[0] + found[1], start)
         if found is None or said is None:
             return None
-        return MemberExtent(start, said[0], found[0] + found[1], said[3], said[1])
+        end, crc, compressed_size, size = said
+        claim = Claim(compressed_size, size, crc, listed=False)
+        return MemberExtent(start, end, claim, found[0] + found[1])
 
     def _false_end(self, extent: MemberExtent, compressed_size: int) -> MemberExtent:
         """Handle a stream that ended at the wrong place: search the bytes after its end."""
@@ -345,17 +474,13 @@ class Scanner(Walker):
             beyond += at > end
             for length in (*LENGTHS, 0) if header.flags & STREAMED else (0,):
                 if at - length >= start and summing.at(at - length) == claim.crc:
-                    extent = MemberExtent(start, at - length, at, None, claim.crc)
-                    return extent.blame(
-                        "contradiction", f"it has {at - length - start:,} bytes, not {claim.compressed_size:,}"
-                    )
+                    reason = f"it has {at - length - start:,} bytes, not {claim.compressed_size:,}"
+                    return MemberExtent(start, at - length, following=at).blame("contradiction", reason)
             low = at + 1
-        if (
-            not claim.compressed_size and summing.known and summing.at(self.end) == claim.crc
-        ):  # the last member; no size was declared
-            return MemberExtent(start, self.end, self.end, None, claim.crc).blame(
-                "contradiction", f"it has {self.end - start:,} bytes, not 0"
-            )
+        if not claim.compressed_size and summing.known and summing.at(self.end) == claim.crc:
+            # The last member; no size was declared.
+            reason = f"it has {self.end - start:,} bytes, not 0"
+            return MemberExtent(start, self.end).blame("contradiction", reason)
         summing = Summing(self.data, start, self.work)
         whole = end <= self.end and (claim.crc is None or summing.at(end) == claim.crc or not summing.known)
         if not whole and (inside >= 0 or end > self.end):
@@ -363,16 +488,13 @@ class Scanner(Walker):
             if following is None and not self.read(start, 4)[0].startswith(LOCAL) and inside >= 0:
                 following = inside
             if following is not None:
-                extent = MemberExtent(start, following, following, claim.size, claim.crc)
-                return extent.blame("malformed", followed(following - start, claim.compressed_size))
+                reason = followed(following - start, claim.compressed_size)
+                return MemberExtent(start, following, claim).blame("malformed", reason)
         if not whole and end < self.end and (following := self._late_successor(end, header)) is not None:
-            extent = MemberExtent(start, following, following, claim.size, claim.crc)
-            return extent.blame(
-                "malformed",
-                f"the next member begins after {following - start:,} bytes, {following - end:,} more than it has",
-            )
+            reason = f"the next member begins after {following - start:,} bytes, {following - end:,} more than it has"
+            return MemberExtent(start, following, claim).blame("malformed", reason)
         end = min(end, self.end)
-        return note_cut(MemberExtent(start, end, end, claim.size, claim.crc), claim.compressed_size)
+        return note_cut(MemberExtent(start, end, claim), claim.compressed_size)
 
     def _successor(self, start: int, end: int, header: LocalHeader) -> int | None:
         """Return where in ``(start, end)`` the record begins that the directory lists right after the member.
@@ -408,22 +530,20 @@ class Scanner(Walker):
 
     def _by_descriptor(self, start: int, header: LocalHeader) -> MemberExtent:
         """Handle a member without a declared size: find its descriptor."""
-        gap = inexact_gap(self.data, start, self.end)
+        gap = self.data.inexact_gap(start, self.end)
         stop = gap.offset if gap is not None else self.end
         check = header.method == STORED and not header.flags & (ENCRYPTED | MASKED)
         found = self._descriptors.find(start, stop, check=check)
         if found is not None:
             end, length, crc = found
-            size = end - start if check else None
-            return MemberExtent(start, end, end + length, size, crc if check else None)
+            measured = Claim(end - start, end - start, crc, listed=False) if check else None
+            return MemberExtent(start, end, measured, end + length)
         if gap is not None:
             return self._over_gap(start, header, None, gap)
         own = self._next_alike(start, header)
         if own < self.end:
-            return MemberExtent(start, own, own, None, None).blame(
-                "malformed", "its data descriptor, which has its size, is lost"
-            )
-        return note_cut(MemberExtent(start, self.end, self.end, None, None), None)
+            return MemberExtent(start, own).blame("malformed", "its data descriptor, which has its size, is lost")
+        return note_cut(MemberExtent(start, self.end), None)
 
     def _next_alike(self, start: int, header: LocalHeader) -> int:
         """Return where the next member begins that was written like the one with ``header``; else the end of the data.
@@ -463,13 +583,11 @@ class Scanner(Walker):
     def _over_gap(self, start: int, header: LocalHeader, claim: Claim | None, gap: Gap) -> MemberExtent:
         """Handle bytes that run into a gap of unknown length: next record and size tell how many are missing."""
         if gap.length is None:
-            extent = MemberExtent(
-                start, gap.offset, self.end, claim.size if claim else None, claim.crc if claim else None
-            )
+            extent = MemberExtent(start, gap.offset, claim, self.end)
             return note_cut(extent, claim.compressed_size if claim is not None else None)
         following = self.find_next(gap.offset + gap.length)
         last = gap
-        while (more := inexact_gap(self.data, (last.offset + (last.length or 0)), following)) is not None:
+        while (more := self.data.inexact_gap((last.offset + (last.length or 0)), following)) is not None:
             last = more
             if more.length is None:
                 break
@@ -482,8 +600,7 @@ class Scanner(Walker):
                 end -= self._descriptor_before(following, claim)
             elif (said := descriptor_before(self.data, following, start, least=head)) is not None:
                 end, claim = said[0], Claim(said[2], said[3], said[1], listed=False)
-        size = claim.size if claim is not None else None
-        extent = MemberExtent(start, max(end, gap_start), following, size, claim.crc if claim is not None else None)
+        extent = MemberExtent(start, max(end, gap_start), claim, following)
         extent.blame("gap", "some of its bytes are missing")
         if claim is None:
             return extent

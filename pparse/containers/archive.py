@@ -15,8 +15,8 @@ from weakref import WeakValueDictionary
 from pparse.compressed.resumed import ResumedData
 from pparse.containers.content import Collector, Verdict, read_through, refuse_without_content
 from pparse.containers.member import ArchiveMember as ArchiveMember
+from pparse.containers.member import MemberFolder, folder_in
 from pparse.containers.member import NameCounter as NameCounter
-from pparse.containers.member_folder import MemberFolder, folder_in
 from pparse.document.extraction import Extraction, FolderExtraction, extraction_of
 from pparse.errors import (
     PASSING,
@@ -118,6 +118,13 @@ class ArchiveParser(Parser, Listing, Container):
         if member.checksum is None and member.status is Status.COMPLETE and data.flawed:
             self._take_suspect(member, data)
 
+    def settle(self, member: ArchiveMember) -> None:
+        """Do what `recall` does, after comparing the checksum if only that can prove ``member`` right."""
+        self.recall(member)
+        if self.needs_proof(member):
+            self.verify(member)
+            self.recall(member)
+
     def _take_suspect(self, member: ArchiveMember, data: Data) -> None:
         """Mark a member without a checksum as damaged if its bytes are suspect."""
         parts = member.pieces or (data.range(member.start, member.end),)
@@ -176,10 +183,7 @@ class ArchiveParser(Parser, Listing, Container):
         names = NameCounter()
         for member in self.files():
             size = member.compressed_size if member.size is None else member.size
-            self.recall(member)
-            if self.needs_proof(member):
-                self.verify(member)
-                self.recall(member)
+            self.settle(member)
             yield Member(self.listed_name(member, names), member.kind, member.start, size or 0, member.status, member)
         root = self.result.root
         if root.known_status is None:  # all were read without the engine, which would read again for the status
@@ -311,9 +315,7 @@ class ArchiveParser(Parser, Listing, Container):
         if verdict.status is not Status.COMPLETE:
             if verdict.code != "limit":
                 self.result.close_node(node, verdict.status, None)
-            reason = f"{verdict.reason}; 'pparse extract' writes what can be read"
-            error = EndOfDataError if verdict.status is Status.TRUNCATED else MalformedError
-            raise error(reason, path=node.path, source=self.extraction.name)
+            raise verdict.error(node.path, self.extraction.name)
         return keep.content()
 
     def open_scalar(self, node: Node) -> Range:
@@ -519,13 +521,8 @@ def documents_in(
         except PASSING:
             raise
         except LimitError as error:
-            (result.findings if findings is None else findings).add(
-                Finding(
-                    "limit",
-                    f"not entered: {error.reason}",
-                    path=prefix + quoted(name),
-                )
-            )
+            finding = Finding("limit", f"not entered: {error.reason}", path=prefix + quoted(name))
+            (result.findings if findings is None else findings).add(finding)
             continue
         except FormatError as error:
             if refused is not None:
@@ -571,23 +568,17 @@ def nested_too_deep(limits: Limits, path: str, source: str = "") -> Finding:
     """Return the finding on a container that is nested too deep to be entered."""
     option = limits.option("nesting")
     how = f"; lift it with {option}" if option else ", which is the maximum"
-    return Finding(
-        "limit",
-        f"not entered: it is nested deeper than the limit nesting={limits.nesting}{how}",
-        path=path,
-        source=source,
-    )
+    reason = f"not entered: it is nested deeper than the limit nesting={limits.nesting}{how}"
+    return Finding("limit", reason, path=path, source=source)
 
 
 def too_many_containers(limits: Limits, path: str, source: str = "") -> Finding:
     """Return the finding on a container that is not entered, since too many were."""
-    return Finding(
-        "limit",
+    reason = (
         f"not entered: more containers than the limit containers={limits.containers}; lift it with "
-        f"--limit containers={4 * limits.containers}",
-        path=path,
-        source=source,
+        f"--limit containers={4 * limits.containers}"
     )
+    return Finding("limit", reason, path=path, source=source)
 
 
 def quoted(name: str) -> str:

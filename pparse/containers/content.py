@@ -6,6 +6,7 @@ The one place that decides about a file from an archive or stream: complete, tru
 from __future__ import annotations
 
 from array import array
+from zlib import crc32
 
 from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, Fault, GapError, MalformedError, PathError, UnsupportedError
@@ -100,6 +101,11 @@ class Verdict:
             return None
         return Finding(self.code, self.reason, path=path, source=source, offset=self.offset)
 
+    def error(self, path: str, source: str) -> PparseError:
+        """Return the error that says why the content, which is not whole, is not returned."""
+        kind = EndOfDataError if self.status is Status.TRUNCATED else MalformedError
+        return kind(f"{self.reason}; 'pparse extract' writes what can be read", path=path, source=source)
+
     def __repr__(self) -> str:
         return f"<Verdict {self.status}, verified {self.verified}: {self.reason}>"
 
@@ -189,10 +195,9 @@ def read_through(
     following bytes are sent as if none were missing. ``skip``, if given, gets the holes of a sparse file instead.
     Source errors and `LimitError` propagate.
     """
-    meant = _Meant(data, start, end, size, checksum)
     while True:
         revision = data.revision
-        verdict = _read_once(session, meant, sink, skip)
+        verdict = _Reading(session, data, start, end, size, checksum, sink, skip).verdict()
         if data.revision == revision:
             return verdict
         if sink is not None:
@@ -236,95 +241,159 @@ class Beginning:
         self.content = b""
 
 
-class _Meant:
-    """What a content should be: ``data[start:end]`` (None: to its end), of ``size`` and ``checksum`` if known."""
-
-    __slots__ = ("checksum", "crc", "data", "end", "size", "start")
+class _Reading:
+    """One pass over a content, see `read_through`: the bytes are counted, summed up and passed on, then judged."""
 
     def __init__(
-        self, data: Data, start: int, end: int | None, size: int | None, checksum: tuple[str, int] | None
+        self,
+        session: Session,
+        data: Data,
+        start: int,
+        end: int | None,
+        size: int | None,
+        checksum: tuple[str, int] | None,
+        sink: Sink | None,
+        skip: Skip | None,
     ) -> None:
-        self.data = data
-        self.start = start
-        self.end = end
-        self.size = size
-        self.checksum = checksum
-        self.crc = checksum[1] if checksum is not None and checksum[0] == "crc32" else None
+        self._session, self._data = session, data
+        self._start, self._end, self._size = start, end, size
+        self._sink, self._skip = sink, skip
+        # Whether the data are all of it, and hold themselves against its checksum when they are decoded.
+        self._own = (
+            checksum is not None and data.checksum == checksum and not start and data.size == size and bool(size)
+        )
+        self._meant = checksum[1] if checksum is not None and checksum[0] == "crc32" else None
+        self._crc = None if self._meant is None or self._own else 0  # of what was read; None: not added up
+        self._verdict = Verdict()
 
-    @property
-    def compares_itself(self) -> bool:
-        """Whether the data are all of it, and hold themselves against its checksum when they are decoded."""
-        data = self.data
-        return data.checksum == self.checksum and not self.start and data.size == self.size and bool(self.size)
-
-
-def _read_once(session: Session, meant: _Meant, sink: Sink | None, skip: Skip | None) -> Verdict:
-    verdict = Verdict()
-    data, start, end = meant.data, meant.start, meant.end
-    own = data.checksum is not None and meant.compares_itself
-    crc = _Crc32() if meant.crc is not None and not own else None  # else it need not be added up again
-    offset = start
-    held = 0  # lost bytes that may be the last ones
-    try:
-        while end is None or offset < end:
-            session.check_cancelled()
-            step = _STEP if end is None else min(_STEP, end - offset)
-            gap = _next_inexact(data, offset, offset + step) if data.gaps else None
-            if gap is not None and gap.length is not None:
-                if gap.offset <= offset:
-                    _give(verdict, bytes(held), [(offset - held, held)], offset - held, crc, sink)
-                    held = 0
-                    verdict.gaps.add(verdict.size, None)
-                    offset = gap.offset + gap.length
-                    verdict.passed.append((offset, offset - start - verdict.size))
+    def verdict(self) -> Verdict:
+        """Read everything, and return the verdict."""
+        verdict, data, end = self._verdict, self._data, self._end
+        offset = self._start
+        held = 0  # lost bytes that may be the last ones
+        skips = self._crc is None and (self._sink is None or self._skip is not None)
+        try:
+            while end is None or offset < end:
+                self._session.check_cancelled()
+                step = _STEP if end is None else min(_STEP, end - offset)
+                gap = self._inexact_gap(offset, offset + step)
+                if gap is not None and gap.length is not None:
+                    if gap.offset <= offset:
+                        self._give(bytes(held), [(offset - held, held)], offset - held)
+                        held = 0
+                        verdict.gaps.add(verdict.size, None)
+                        offset = gap.offset + gap.length
+                        verdict.passed.append((offset, offset - self._start - verdict.size))
+                        continue
+                    step = min(step, gap.offset - offset)
+                zeros = data.zeros_at(offset) if skips else 0
+                if zeros >= _STEP and not held and (end is None or zeros <= end - offset):
+                    if self._skip is not None:
+                        self._skip(zeros)
+                    verdict.size += zeros
+                    offset += zeros
                     continue
-                step = min(step, gap.offset - offset)
-            zeros = data.zeros_at(offset) if crc is None and (sink is None or skip is not None) else 0
-            if zeros >= _STEP and not held and (end is None or zeros <= end - offset):
-                if skip is not None:
-                    skip(zeros)
-                verdict.size += zeros
-                offset += zeros
-                continue
-            chunk, unknown = data.read_known(offset, step)
-            if not chunk:
-                break
-            found = _next_inexact(data, offset, offset + len(chunk)) if data.gaps else None
-            if found is not None:  # found while reading: the position of what follows is uncertain
-                chunk = chunk[: found.offset - offset]
-                unknown = [(first, count) for first, count in unknown if first < found.offset]
+                chunk, unknown = data.read_known(offset, step)
                 if not chunk:
+                    break
+                found = self._inexact_gap(offset, offset + len(chunk))
+                if found is not None:  # found while reading: the position of what follows is uncertain
+                    chunk = chunk[: found.offset - offset]
+                    unknown = [(first, count) for first, count in unknown if first < found.offset]
+                    if not chunk:
+                        continue
+                offset += len(chunk)
+                lost = _lost_at_end(unknown, offset)
+                if lost == len(chunk):  # if nothing follows, the content is truncated here
+                    held += lost
                     continue
-            offset += len(chunk)
-            lost = _lost_at_end(unknown, offset)
-            if lost == len(chunk):  # if nothing follows, the content is truncated here
-                held += lost
-                continue
-            before = offset - len(chunk) - held
-            _give(verdict, bytes(held), [(before, held)], before, crc, sink)
-            chunk = chunk[: len(chunk) - lost]
-            _give(verdict, chunk, unknown, offset - lost - len(chunk), crc, sink)
-            held = lost
-    except (MalformedError, GapError, EndOfDataError) as error:
-        verdict.worsen(Status.DAMAGED, "malformed", error.reason)
-        verdict.offset = error.offset
-    if not (own and _judge_own(verdict, meant)):
-        _judge(verdict, meant, offset - held, held, crc)
-    return verdict
+                before = offset - len(chunk) - held
+                self._give(bytes(held), [(before, held)], before)
+                chunk = chunk[: len(chunk) - lost]
+                self._give(chunk, unknown, offset - lost - len(chunk))
+                held = lost
+        except (MalformedError, GapError, EndOfDataError) as error:
+            verdict.worsen(Status.DAMAGED, "malformed", error.reason)
+            verdict.offset = error.offset
+        if not (self._own and self._judge_own()):
+            self._judge(offset - held, held)
+        return verdict
 
+    def _inexact_gap(self, start: int, end: int) -> Gap | None:
+        """Return the first gap in ``[start, end)`` of which the length is an estimate."""
+        gap = self._data.inexact_gap(start, end)
+        return None if gap is None or gap.length is None else gap
 
-def _judge_own(verdict: Verdict, meant: _Meant) -> bool:
-    """Take over what a checksum said of the data, decoded to their end; False if that is nothing, or not of all."""
-    data, size = meant.data, meant.data.size or 0
-    if verdict.size != meant.size or verdict.gaps:
-        return False
-    if data.is_proved(0, size):
-        verdict.verified, verdict.status, verdict.reason, verdict.code = True, Status.COMPLETE, None, ""
-    elif (reason := data.contradiction) is not None:
-        verdict.verified = False
-        verdict.suspect = ((0, size),)
-        verdict.worsen(Status.DAMAGED, "checksum", reason)
-    return verdict.verified is not None
+    def _give(self, chunk: bytes, unknown: list[tuple[int, int]], at: int) -> None:
+        """Count ``chunk``, which is at ``at`` in the data, and pass it on."""
+        if not chunk:
+            return
+        verdict = self._verdict
+        shift = verdict.size - at
+        unknown = [(first + shift, count) for first, count in unknown]
+        for first, count in unknown:
+            verdict.gaps.add(first, count)
+        if self._crc is not None:
+            self._crc = crc32(chunk, self._crc)
+        if self._sink is not None:
+            self._sink(verdict.size, chunk, unknown)
+        verdict.size += len(chunk)
+
+    def _judge_own(self) -> bool:
+        """Take over what a checksum said of the data, decoded to their end; False if that is nothing, or not of all."""
+        verdict, data, size = self._verdict, self._data, self._data.size or 0
+        if verdict.size != self._size or verdict.gaps:
+            return False
+        if data.is_proved(0, size):
+            verdict.verified, verdict.status, verdict.reason, verdict.code = True, Status.COMPLETE, None, ""
+        elif (reason := data.contradiction) is not None:
+            verdict.verified = False
+            verdict.suspect = ((0, size),)
+            verdict.worsen(Status.DAMAGED, "checksum", reason)
+        return verdict.verified is not None
+
+    def _judge(self, came: int, held: int) -> None:
+        """Say what became of the content that was read up to offset ``came`` of the data; ``held``: bytes that are lost
+        at its end."""
+        verdict, data, size, crc = self._verdict, self._data, self._size, self._crc
+        there = came + held if self._end is None else self._end
+        short = max(held, there - came if size is None else size - verdict.size, 0)
+        wanted = verdict.size + short if size is None else size
+        if size is not None and not verdict.gaps.exact:
+            short = 0  # number of bytes missing somewhere in the middle
+        if crc is not None and not verdict.gaps and not short and verdict.size == wanted:
+            verdict.verified = crc == self._meant
+            if verdict.verified:
+                verdict.reason, verdict.code, verdict.status = None, "", Status.COMPLETE
+                return
+        if data.flawed or verdict.gaps:
+            self._judge_bytes(came)
+        error = data.error if data.error is not None and data.error.fault is not Fault.TRAILING else None
+        if short:
+            _judge_short(verdict, short, wanted, error)
+        elif error is not None and verdict.verified is not True and size is None and self._end is None:
+            _judge_end(verdict, data, error)
+        if size is not None and verdict.size > size:
+            verdict.suspect = ((0, verdict.size),)  # bytes were inserted somewhere
+            verdict.worsen(Status.DAMAGED, "malformed", f"it holds {verdict.size:,} bytes and should hold {size:,}")
+        if verdict.verified is False and crc is not None:
+            verdict.suspect = verdict.suspect or ((0, verdict.size),)
+            verdict.worsen(Status.DAMAGED, "checksum", f"its CRC-32 is {crc:08x} and should be {self._meant:08x}")
+        if verdict.verified is None and verdict.reason is None and data.is_proved(self._start, came):
+            verdict.verified = True  # by the checksum of the stream around it, for example
+
+    def _judge_bytes(self, came: int) -> None:
+        """Take over what is known against the bytes that came, and name the gaps between them."""
+        verdict, data, start = self._verdict, self._data, self._start
+        why_suspect = data.why_suspect(start, came) if verdict.verified is not True else None
+        if why_suspect is not None:
+            verdict.worsen(Status.DAMAGED, "doubt", why_suspect)
+            verdict.suspect = tuple(_placed(verdict, data.suspect_ranges_in(start, came), start))
+        if verdict.gaps:
+            lost = count_words(verdict.gaps.known, "byte") if verdict.gaps.exact else "an unknown number of bytes"
+            limit = data.passed_over(start, came)
+            why = "" if limit is None else f"; {limit}"
+            verdict.worsen(Status.DAMAGED, "gap", f"{lost} of it lost in {count_words(len(verdict.gaps), 'gap')}{why}")
 
 
 def _lost_at_end(unknown: list[tuple[int, int]], end: int) -> int:
@@ -333,97 +402,6 @@ def _lost_at_end(unknown: list[tuple[int, int]], end: int) -> int:
     while unknown and sum(unknown[-1]) == end - lost:
         lost += unknown.pop()[1]
     return lost
-
-
-def _give(
-    verdict: Verdict, chunk: bytes, unknown: list[tuple[int, int]], at: int, crc: _Crc32 | None, sink: Sink | None
-) -> None:
-    """Count ``chunk``, which is at ``at`` in the data, and pass it on."""
-    if not chunk:
-        return
-    shift = verdict.size - at
-    unknown = [(first + shift, count) for first, count in unknown]
-    for first, count in unknown:
-        verdict.gaps.add(first, count)
-    if crc is not None:
-        crc.add(chunk)
-    if sink is not None:
-        sink(verdict.size, chunk, unknown)
-    verdict.size += len(chunk)
-
-
-def _next_inexact(data: Data, offset: int, end: int) -> Gap | None:
-    """Return the first gap of unknown length in ``[offset, end)``."""
-    while offset < end:
-        gap = data.next_gap(offset)
-        if gap is None or gap.offset >= end or gap.end is None:
-            return None
-        if not gap.exact:
-            return gap
-        offset = gap.end
-    return None
-
-
-class _Crc32:
-    """CRC-32 of content, computed piece by piece."""
-
-    __slots__ = ("_update", "value")
-
-    def __init__(self) -> None:
-        from zlib import crc32
-
-        self._update = crc32
-        self.value = 0
-
-    def add(self, chunk: bytes) -> None:
-        self.value = self._update(chunk, self.value)
-
-
-def _judge(verdict: Verdict, meant: _Meant, came: int, held: int, crc: _Crc32 | None) -> None:
-    """Say what became of a content that was read up to offset ``came`` of the data.
-
-    ``held``: bytes that are lost at its end; ``crc``: of what was read, if that is to be compared.
-    """
-    data, size = meant.data, meant.size
-    there = came + held if meant.end is None else meant.end
-    short = max(held, there - came if size is None else size - verdict.size, 0)
-    wanted = verdict.size + short if size is None else size
-    if size is not None and not verdict.gaps.exact:
-        short = 0  # number of bytes missing somewhere in the middle
-    if crc is not None and not verdict.gaps and not short and verdict.size == wanted:
-        verdict.verified = crc.value == meant.crc
-        if verdict.verified:
-            verdict.reason, verdict.code, verdict.status = None, "", Status.COMPLETE
-            return
-    if data.flawed or verdict.gaps:
-        _judge_bytes(verdict, meant, came)
-    error = data.error if data.error is not None and data.error.fault is not Fault.TRAILING else None
-    if short:
-        _judge_short(verdict, short, wanted, error)
-    elif error is not None and verdict.verified is not True and size is None and meant.end is None:
-        _judge_end(verdict, data, error)
-    if size is not None and verdict.size > size:
-        verdict.suspect = ((0, verdict.size),)  # bytes were inserted somewhere
-        verdict.worsen(Status.DAMAGED, "malformed", f"it holds {verdict.size:,} bytes and should hold {size:,}")
-    if verdict.verified is False and crc is not None:
-        verdict.suspect = verdict.suspect or ((0, verdict.size),)
-        verdict.worsen(Status.DAMAGED, "checksum", f"its CRC-32 is {crc.value:08x} and should be {meant.crc:08x}")
-    if verdict.verified is None and verdict.reason is None and data.is_proved(meant.start, came):
-        verdict.verified = True  # by the checksum of the stream around it, for example
-
-
-def _judge_bytes(verdict: Verdict, meant: _Meant, came: int) -> None:
-    """Take over what is known against the bytes that came, and name the gaps between them."""
-    data, start = meant.data, meant.start
-    why_suspect = data.why_suspect(start, came) if verdict.verified is not True else None
-    if why_suspect is not None:
-        verdict.worsen(Status.DAMAGED, "doubt", why_suspect)
-        verdict.suspect = tuple(_placed(verdict, data.suspect_ranges_in(start, came), start))
-    if verdict.gaps:
-        lost = count_words(verdict.gaps.known, "byte") if verdict.gaps.exact else "an unknown number of bytes"
-        limit = data.passed_over(start, came)
-        why = "" if limit is None else f"; {limit}"
-        verdict.worsen(Status.DAMAGED, "gap", f"{lost} of it lost in {count_words(len(verdict.gaps), 'gap')}{why}")
 
 
 def _judge_short(verdict: Verdict, short: int, wanted: int, error: PparseError | None) -> None:

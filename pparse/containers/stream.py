@@ -13,7 +13,7 @@ from pparse.codecs.table import CODECS
 from pparse.containers.content import Collector, read_through, status_of
 from pparse.data.trailing_bytes import trailing_severity
 from pparse.document.extraction import extraction_of
-from pparse.errors import EndOfDataError, Fault, LimitError, MalformedError, PathError, PparseError, UnsupportedError
+from pparse.errors import EndOfDataError, Fault, LimitError, PathError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import LITTLE, LITTLE_UNPACKED
 from pparse.tree.container import Container
@@ -176,14 +176,8 @@ class StreamParser(Parser, Listing, Container):
         for problem in self._content.problems:
             self.result.findings.add(self._finding(problem))
         for suspect in self._content.suspect_ranges:
-            self.result.findings.add(
-                Finding(
-                    "doubt",
-                    f"bytes {suspect.start:,} to {suspect.end:,} of the content may be wrong: {suspect.reason}",
-                    source=self.extraction.name,
-                    wanted=None,
-                )
-            )
+            reason = f"bytes {suspect.start:,} to {suspect.end:,} of the content may be wrong: {suspect.reason}"
+            self.result.findings.add(Finding("doubt", reason, source=self.extraction.name))
         self.result.close_node(self.result.root, self._status(), None)
 
     def _finding(self, problem: StreamProblem) -> Finding:
@@ -259,12 +253,7 @@ class StreamParser(Parser, Listing, Container):
         verdict = self.verify(keep)
         self.result.close_node(node, verdict.status, None)
         if verdict.status is not Status.COMPLETE:
-            error: type[PparseError] = EndOfDataError if verdict.status is Status.TRUNCATED else MalformedError
-            raise error(
-                f"{verdict.reason}; 'pparse extract' writes what can be read",
-                path=node.path,
-                source=self.extraction.name,
-            )
+            raise verdict.error(node.path, self.extraction.name)
         return keep.content()
 
     def open_scalar(self, node: Node) -> Range:
@@ -304,11 +293,5 @@ class StreamParser(Parser, Listing, Container):
         yield Visit.of(root, 0)
         gaps = self.content.gaps
         if strict and gaps:
-            self.result.findings.add(
-                Finding(
-                    "gaps",
-                    f"{len(gaps)} ranges of the content are lost",
-                    severity=Severity.NOTE,
-                    source=self.extraction.name,
-                )
-            )
+            reason = f"{len(gaps)} ranges of the content are lost"
+            self.result.findings.add(Finding("gaps", reason, severity=Severity.NOTE, source=self.extraction.name))

@@ -426,6 +426,15 @@ class Data(ABC):
         at = gaps._exact.find(0, bisect_left(gaps._offsets, start))
         return None if at < 0 else gaps._offsets[at]
 
+    def inexact_gap(self, start: int, end: int) -> Gap | None:
+        """Return the first gap that touches ``[start, end)`` and has no known length, or no end; None if none does."""
+        gap = self.next_gap(start) if self.gaps else None
+        while gap is not None and gap.offset < end:
+            if not gap.exact or gap.length is None:
+                return gap
+            gap = self.next_gap(gap.offset + gap.length)
+        return None
+
     @property
     def reach(self) -> int | None:
         """Where the readable bytes end: `size`, or the start of a gap that reaches to the end; None while unknown."""

@@ -1,7 +1,7 @@
 """Folders: the files beside a file, or in a folder that is a document of its own.
 
 What needs other files (a sharded model, a SavedModel) gets them from a `Folder`, whatever that is made of: a folder of
-the system here, a folder in an archive in `pparse.containers.member_folder`, or one that the caller gave
+the system here, a folder in an archive in `pparse.containers.member`, or one that the caller gave
 (``pparse.open(…, folder=…)``). Nothing outside of it is reached.
 """
 

@@ -10,9 +10,9 @@ from pparse.containers.member import ArchiveMember, NameCounter
 from pparse.data.base import BytesData
 from pparse.errors import PASSING, PparseError
 from pparse.findings import Finding, Severity, Status
-from pparse.parsers.numpy.header import read_header
+from pparse.parsers.numpy.npy import read_header
 from pparse.parsers.numpy.npz import EXTENSION, is_little
-from pparse.parsers.zip.note import ZipNote
+from pparse.parsers.zip.members import ZipNote
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.viewers.numpy.viewer import tensor_of

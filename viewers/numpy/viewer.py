@@ -6,8 +6,7 @@ from functools import cached_property
 
 from pparse.data.trailing_bytes import SHIFTED
 from pparse.findings import Finding, Severity, Status
-from pparse.parsers.numpy.header import read_header
-from pparse.parsers.numpy.npy import is_longer
+from pparse.parsers.numpy.npy import is_longer, read_header
 from pparse.tensors.status import status_by_place
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.tensors.viewer import Viewer
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.document.extraction import Extraction
-    from pparse.parsers.numpy.header import ArrayHeader
+    from pparse.parsers.numpy.npy import ArrayHeader
     from pparse.tensors.extent import Extent
 
 EXTENSION: Final = ".npy"
