@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import codecs
+import weakref
 from array import array
 from bisect import bisect_left, bisect_right
+from operator import attrgetter
 
 from pparse.errors import GapError, LimitError, MalformedError, UnsupportedError
-from pparse.findings import UNSURE_NUMBER, Finding, Severity, Status
+from pparse.findings import KEPT_PATH, UNSURE_NUMBER, Finding, Severity, Status, clipped
 from pparse.limits import count_words
-from pparse.parsers.json.naming import PathLine
 from pparse.parsers.json.text import (
     BLANK,
     BORN_LOADED,
@@ -21,6 +22,7 @@ from pparse.parsers.json.text import (
     StrictDecoder,
     describe_child,
 )
+from pparse.paths import KeyStep, OrdinalStep, join_step
 from pparse.tree.entry import Entry
 from pparse.tree.index import IndexNote
 from pparse.tree.parser import Parser
@@ -32,9 +34,62 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.tree.context import NodeContext
+    from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
     from pparse.tree.result import Result
+
+# -- Names nodes and their children for findings, without reading again what is above them -----------------------------
+
+# Paths are kept without their middle if they are longer than a finding keeps them. What is left is too long, too, so
+# that a path below is clipped as the whole one would be.
+_END: Final = KEPT_PATH // 2 + 1
+
+
+class PathLine:
+    """The nodes on the way from the root to the one named last, held weakly, and their paths.
+
+    In damaged text every level may have a finding: named from the root, each would cost as many steps as it is deep.
+    """
+
+    __slots__ = ("_nodes", "_paths")
+
+    def __init__(self) -> None:
+        self._nodes: list[weakref.ref[Node]] = []  # from the first level below the root on
+        self._paths: list[str] = []
+
+    def below(self, node: Node, ordinal: int, key: Key) -> str:
+        """Return the clipped path of a child of ``node``, without its number among children with the same key."""
+        step: KeyStep | OrdinalStep
+        if node.kind == "array":
+            step = KeyStep(ordinal)
+        else:
+            step = KeyStep(key) if isinstance(key, str) else OrdinalStep(ordinal)
+        return clipped(join_step(self.path(node), step))
+
+    def path(self, node: Node) -> str:
+        """Return the path of ``node``; of a very long one, as much as a finding keeps."""
+        missing: list[tuple[Node, Node]] = []
+        path = ""
+        while node.parent is not None:
+            level = node.depth - 1
+            if level < len(self._nodes) and self._nodes[level]() is node:
+                path = self._paths[level]
+                break
+            missing.append((node.parent, node))
+            node = node.parent
+        if not missing:
+            return path
+        nodes, paths = self._nodes, self._paths = self._nodes[: node.depth], self._paths[: node.depth]
+        for parent, kid in reversed(missing):
+            path = join_step(path, kid.result.parser.step_to(parent, kid.ordinal, kid.key))
+            if len(path) > 2 * _END:
+                path = path[:_END] + path[-_END:]
+            nodes.append(weakref.ref(kid))
+            paths.append(path)
+        self._nodes, self._paths = nodes, paths  # a step may have read a node again, and named that
+        return path
+
 
 # Children with longer text are described from its two ends.
 WHOLE_CHILD: Final = 4 << 10
@@ -117,10 +172,6 @@ class Unsure:
         """Return the finding for the array."""
         reason = f"elements of a list may be lost here: the numbers of elements up to byte {self.end} are uncertain"
         return Finding(UNSURE_NUMBER, reason, source=source, offset=self.lost, length=self.size)
-
-
-def _start_of(stretch: Unsure) -> int:
-    return stretch.start
 
 
 def outermost(stretches: list[Unsure], lasts: list[int]) -> list[Unsure]:
@@ -275,7 +326,7 @@ class DamagedText(Parser):
 
     def finding_about(self, start: int) -> Finding | None:
         """Return the finding for the value at ``start``: that its number, or those of its elements, are uncertain."""
-        place = bisect_right(self.unsure, start, key=_start_of)
+        place = bisect_right(self.unsure, start, key=attrgetter("start"))
         source = self.result.extraction.name
         if place and start < self.unsure[place - 1].end:
             return Finding(UNSURE_NUMBER, self.unsure[place - 1].reason, source=source, offset=start)
@@ -359,12 +410,8 @@ class DamagedText(Parser):
         assert self.member is not None  # noqa: S101 -- the caller looked
         if self.member.search(text) is None:
             kind = KINDS.get(text[0], "invalid")
-            return Entry(
-                None,
-                kind,
-                pos,
-                None if kind in CLOSER else self.result.extraction.known_end(),
-                status=None if kind in CLOSER else Status.DAMAGED,
-            )
+            if kind in CLOSER:
+                return Entry(None, kind, pos, None, status=None)
+            return Entry(None, kind, pos, self.result.extraction.known_end(), status=Status.DAMAGED)
         self.headless = self._note("malformed", "expected '{'", pos, 1)
         return Entry(None, "object", pos - text.startswith(b'"'), None, status=None)

@@ -40,8 +40,7 @@ from pparse.errors import (
 from pparse.findings import UNSURE_NUMBER, Finding, Severity, Status
 from pparse.kernels import json_fold
 from pparse.kernels.json_fold import Carry
-from pparse.parsers.json.damage import BELOW, DECODE_BATCH, GROUP_READ, Mended, is_odd
-from pparse.parsers.json.members import ObjectMembers
+from pparse.parsers.json.damage import BELOW, DECODE_BATCH, GROUP_READ, DamagedText, Mended, is_odd
 from pparse.parsers.json.text import (
     BOM,
     CLOSER,
@@ -96,7 +95,7 @@ class _Scan:
 _DIGITS: Final = tuple(b"%d" % digit for digit in range(10))
 
 
-class JsonParser(ObjectMembers):
+class JsonParser(DamagedText):
     """A JSON document."""
 
     name = "json"
@@ -586,3 +585,117 @@ class JsonParser(ObjectMembers):
             yield visit
         if self._mended is None and any(finding.code == "malformed" for finding in findings):
             self.mended()
+
+    # -- the members of a wide object, many decoded at a time and without nodes ----------------------------------------
+
+    def each_member(self, node: Node, first: int = 0) -> Iterator[tuple[int, str | None, Any, Entry | None]]:
+        """Yield ``(ordinal, key, value, entry)`` of each child of an object from ``first`` on, decoding many at a time.
+
+        If the child is whole, ``value`` is plain Python and ``entry`` None; otherwise ``value`` is `UNLOADED_VALUE` and
+        ``entry`` tells what is wrong. This is the fast way to list a wide object.
+        """
+        limits = self.result.extraction.session.limits
+        skip = first
+        whole = self._decode_whole(node) if not first and node.index is None else None
+        if whole is not None:
+            for ordinal, (key, value) in enumerate(whole):
+                yield ordinal, key, value, None
+            return
+        while True:
+            index = node.index_to(None)
+            if first >= index.count:
+                return
+            if isinstance(index.note, Mended):
+                yield from self._members_one_by_one(node, max(first, skip), index.count)
+                return
+            first, begin, count, end = self._batch(index, first)
+            self.result.extraction.data.check_unchanged()
+            text = b""
+            if end - begin <= limits.leaf_bytes and not (index.note is not None and first + count == index.count):
+                text = b"{%s}" % self.result.extraction.data.pread(begin, end - begin)
+            try:
+                pairs = self._decode_members(text, begin, count) if text else None
+            except MalformedError:
+                if self._take_mended(node, index):
+                    continue
+                pairs = None
+            if pairs is None:
+                yield from self._members_one_by_one(node, max(first, skip), first + count)
+            for ordinal, (key, value) in enumerate(pairs or (), first):
+                if ordinal >= skip:
+                    yield ordinal, key, value, None
+            first += count
+
+    def _decode_members(self, text: bytes, begin: int, count: int) -> list[tuple[str, Any]] | None:
+        """Return the ``count`` members in ``text``; None where one is refused. Raises `MalformedError`."""
+        try:
+            self.decoder.decode_shallow(text, begin - 1)
+        except PASSING:
+            raise
+        except MalformedError:
+            raise
+        except PparseError:
+            return None
+        if len(self.decoder.pairs) != count:
+            raise MalformedError("children are missing", offset=begin)
+        return self.decoder.pairs
+
+    def _decode_whole(self, node: Node) -> list[tuple[str, Any]] | None:
+        """Return the members of a small, faultless object without an index; None for any other."""
+        end = self.result.extraction.known_end(node)
+        if end - node.start > self.result.extraction.session.limits.leaf_bytes or node.kind != "object":
+            return None
+        self.result.check_open()
+        text = self.result.extraction.data.pread(node.start, end - node.start).rstrip(WHITESPACE)
+        if node.parent is None:
+            if not self._parses(text):
+                return None
+        else:
+            try:
+                self.decoder.decode_shallow(text, node.start)
+            except PASSING:
+                raise
+            except PparseError:
+                return None
+        if node.end is None:
+            self.result.close_node(node, node.known_status or Status.COMPLETE, None, end=node.start + len(text))
+        return self.decoder.pairs
+
+    def _members_one_by_one(
+        self, node: Node, first: int, last: int
+    ) -> Iterator[tuple[int, str | None, Any, Entry | None]]:
+        for ordinal, entry in self.result.entries_from(node, first):
+            if ordinal >= last:
+                return
+            key = entry.key if isinstance(entry.key, str) else None
+            if entry.status is not Status.COMPLETE:
+                yield ordinal, key, UNLOADED_VALUE, entry
+            elif entry.value is not UNLOADED_VALUE:
+                yield ordinal, key, entry.value, None
+            else:
+                try:
+                    yield ordinal, key, node.child(ordinal).to_python(), None
+                except (EndOfDataError, MalformedError) as error:
+                    yield ordinal, key, UNLOADED_VALUE, _refused(entry, Status.DAMAGED, "malformed", error)
+                except (LimitError, UnsupportedError) as error:
+                    yield ordinal, key, UNLOADED_VALUE, _refused(entry, Status.UNSUPPORTED, "limit", error)
+
+    @staticmethod
+    def _batch(index: ChildIndex, first: int) -> tuple[int, int, int, int]:
+        """Return ``(first, offset, count, end)`` of children to decode together, with ``first`` among them."""
+        stride, offsets = index.stride, index.offsets
+        slot = first // stride
+        first = slot * stride
+        begin = offsets[slot]
+        stop = slot + 1
+        while stop < len(offsets) and offsets[stop] - begin <= DECODE_BATCH:
+            stop += 1
+        if stop >= len(offsets):
+            return first, begin, index.count - first, index.end
+        return first, begin, (stop - slot) * stride, offsets[stop] - 1
+
+
+def _refused(entry: Entry, status: Status, code: str, error: PparseError) -> Entry:
+    """Return a copy of an entry, which the index may hold, for a child that cannot be decoded."""
+    finding = Finding(code, error.reason, offset=error.offset, option=error.option)
+    return Entry(entry.key, entry.kind, entry.start, entry.end, status=status, finding=finding, at=entry.at)

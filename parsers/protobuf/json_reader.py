@@ -29,8 +29,7 @@ from pparse.findings import UNSURE_NUMBER, Finding, Severity, Status
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import END_GROUP, LEN, START_GROUP
 from pparse.parsers.json.text import BORN_LOADED
-from pparse.parsers.json.walk import following_scalars, tokens
-from pparse.parsers.json.walk_state import TextWalk
+from pparse.parsers.json.walk import TextWalk, following_scalars, tokens
 from pparse.parsers.protobuf.json_form import ANY, OWN_FORMS, WRAPPERS, key_of, packed_at_once, value_of
 from pparse.parsers.protobuf.values import encode, is_message
 from pparse.protobuf.schema import TYPE_BYTES, TYPE_GROUP, TYPE_STRING, MessageType
