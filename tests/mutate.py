@@ -94,7 +94,6 @@ MODULES = (
     "parsers/protobuf/values.py",
     "parsers/riegeli/parser.py",
     "parsers/safetensors/parser.py",
-    "parsers/safetensors/header.py",
     "parsers/safetensors/entry.py",
     "parsers/safetensors/layout.py",
     "parsers/streams.py",

@@ -174,6 +174,9 @@ class Unsure:
         return Finding(UNSURE_NUMBER, reason, source=source, offset=self.lost, length=self.size)
 
 
+_start_of: Final = attrgetter("start")
+
+
 def outermost(stretches: list[Unsure], lasts: list[int]) -> list[Unsure]:
     """Return the stretches in order, without those inside of another one and those that hold nothing.
 
@@ -326,7 +329,7 @@ class DamagedText(Parser):
 
     def finding_about(self, start: int) -> Finding | None:
         """Return the finding for the value at ``start``: that its number, or those of its elements, are uncertain."""
-        place = bisect_right(self.unsure, start, key=attrgetter("start"))
+        place = bisect_right(self.unsure, start, key=_start_of)
         source = self.result.extraction.name
         if place and start < self.unsure[place - 1].end:
             return Finding(UNSURE_NUMBER, self.unsure[place - 1].reason, source=source, offset=start)
