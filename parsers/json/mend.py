@@ -26,10 +26,10 @@ from pparse.errors import GapError
 from pparse.findings import Finding
 from pparse.kernels.json_fold import Carry, next_boundary
 from pparse.lazy import lazy_pattern
-from pparse.parsers.json.damage import BELOW, Mended, Unsure, outermost
 from pparse.parsers.json.record import (
     AHEAD,
     BALANCE,
+    BELOW,
     BLANK,
     CANDIDATE,
     CUT,
@@ -43,11 +43,14 @@ from pparse.parsers.json.record import (
     ONE_WORD,
     PLAIN_ELEMENT,
     STRING_PART,
+    Mended,
     Open,
+    Unsure,
     alike,
     fits,
     is_one_text,
     odd_text,
+    outermost,
 )
 from pparse.parsers.json.text import WHITESPACE
 
@@ -56,7 +59,7 @@ if TYPE_CHECKING:
     import re
     from typing import Final
 
-    from pparse.parsers.json.damage import DamagedText
+    from pparse.tree.result import Result
 
 # Open containers are objects here, a few hundred bytes each.
 _MAX_DEPTH: Final = 1000
@@ -81,8 +84,12 @@ _QUOTE: Final = lazy_pattern(b'"')
 class Mender:
     """One pass over the text of a document; see the module."""
 
-    def __init__(self, parser: DamagedText, start: int, kind: int, member: re.Pattern[bytes] | None) -> None:
-        extraction = self.extraction = parser.result.extraction
+    def __init__(
+        self, result: Result, kind: int, member: re.Pattern[bytes] | None, is_all_there: bool, headless: Finding | None
+    ) -> None:
+        self.result = result
+        extraction = self.extraction = result.extraction
+        start = result.root.start
         self.data = extraction.data
         self.start = start
         self.end = extraction.known_end()
@@ -94,9 +101,8 @@ class Mender:
         self.gaps: deque[tuple[int, int]] = deque(maxlen=_GAPS)
         self.went_on = -1  # where reading continued after the last fault
         self.sure = False  # whether nothing suggests another depth than before
-        self.parser = parser
         # A text with its full length that ends early is damaged; any other may be cut.
-        self.whole = parser.is_all_there
+        self.whole = is_all_there
         self.gave_up = False
         self.findings: list[Finding] = []
         self.flaw: Finding | None = None
@@ -110,10 +116,10 @@ class Mender:
         self.closed = False  # whether bytes follow a member that is closed, before the next comma
         self.unsure: list[Unsure] = []
         self.ends_lost: list[int] = []  # faults after which no place to continue was found
-        self.faults = int(parser.headless is not None)
-        self.stack[0].finding = parser.headless
+        self.faults = int(headless is not None)
+        self.stack[0].finding = headless
         self.members = 0
-        self.charge = parser.result.extraction.session.budget.charge(2 * BLOCK, "the repair of JSON text")
+        self.charge = extraction.session.budget.charge(2 * BLOCK, "the repair of JSON text")
 
     def run(self) -> dict[int, Mended]:
         """Return the records of the damaged containers by their start; none if the text is whole, or cut."""
@@ -130,7 +136,7 @@ class Mender:
                 self.flaw = self.findings[0] if self.findings else None
                 return {}
             for finding in self.findings:
-                self.parser.result.findings.add(finding)
+                self.result.findings.add(finding)
             return self.mended
         finally:
             self.charge.release()
@@ -292,7 +298,7 @@ class Mender:
         top.finding = top.finding or finding
 
     def _finding(self, reason: str, offset: int, length: int) -> Finding:
-        source = self.parser.result.extraction.name
+        source = self.extraction.name
         finding = Finding("malformed", reason, source=source, offset=offset, length=length or None)
         self.findings.append(finding)
         return finding

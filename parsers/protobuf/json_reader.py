@@ -105,7 +105,7 @@ class JsonReader:
         """Return the message, and the charge for its memory. Raise `LimitError`."""
         parser, root = self.parser, self.parser.result.root
         root.index_to(None)  # finds the end, and what follows it
-        if not parser.is_mended:
+        if not parser.damage.is_mended:
             maker = self._start()
             walk = self._walk = TextWalk(parser, root)
             walk.push(walk.data.pread(root.start, 1)[0])
@@ -117,7 +117,7 @@ class JsonReader:
                 walk.charge.release()
                 self._walk = walk.on_close = walk.on_note = None
             fault = walk.fault
-            if fault is None or fault.code != "malformed" or not parser.mended():
+            if fault is None or fault.code != "malformed" or not parser.damage.mended():
                 if walk.brackets:
                     maker.cut(self._lacking)
                 made = self._finished(maker)
