@@ -607,22 +607,20 @@ class JsonParser(Parser):
         """Read the text; after a fault, report that the numbers of what follows are uncertain."""
         from pparse.parsers.json.walk import walk_document
 
-        findings, looked_at = self.result.findings, 0
+        findings, damage, looked_at = self.result.findings, self.damage, 0
         for visit in walk_document(self, node, detail=detail):
-            while not self.damage.is_known and looked_at < len(findings) - findings.omitted:
+            while not damage.is_known and looked_at < len(findings) - findings.omitted:
                 if findings[looked_at].code == "malformed":
-                    self.damage.mended()
+                    damage.mended()
                 looked_at += 1
             why_suspect = (
-                self.damage.finding_about(visit.start)
-                if self.damage.unsure and visit.status is Status.COMPLETE
-                else None
+                damage.finding_about(visit.start) if damage.unsure and visit.status is Status.COMPLETE else None
             )
             if why_suspect is not None:
                 visit.status, visit.finding = Status.DAMAGED, why_suspect
             yield visit
-        if not self.damage.is_known and any(finding.code == "malformed" for finding in findings):
-            self.damage.mended()
+        if not damage.is_known and any(finding.code == "malformed" for finding in findings):
+            damage.mended()
 
     # -- text ----------------------------------------------------------------------------------------------------------
 
