@@ -653,7 +653,7 @@ def test_every_use_lets_go_of_the_descriptor(path, use):
 
 def test_offsets_beyond_the_system(path):
     file = DescriptorPool().register(str(path))
-    for act in (lambda: file.pread(1 << 63, 1), lambda: file.preadinto(1 << 63, memoryview(bytearray(1)))):
+    for act in (lambda: file.pread(1 << 63, 1), lambda: file.preadv(1 << 63, [memoryview(bytearray(1))])):
         with pytest.raises(SourceError, match="no file reaches") as caught:
             act()
         assert caught.value.offset == 1 << 63

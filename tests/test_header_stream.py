@@ -11,8 +11,9 @@ import pytest
 import pparse
 from pparse import Limits, Status
 from pparse.budget import MemoryBudget
-from pparse.parsers.json import damage, members
-from pparse.parsers.safetensors import header, plain_text
+from pparse.parsers.json import damage, parser
+from pparse.parsers.safetensors import parser as safetensors_parser
+from pparse.parsers.safetensors import plain_text
 from pparse.parsers.safetensors.plain_text import PlainText
 from pparse.testing import GappyData
 from pparse.tree import key_table
@@ -127,12 +128,12 @@ def test_rows_before_damage_come_before_it_is_read():
 @pytest.fixture
 def small(monkeypatch):
     """Treat small headers as large ones, in small pieces."""
-    monkeypatch.setattr(header, "SMALL", 40)
+    monkeypatch.setattr(safetensors_parser, "SMALL", 40)
     monkeypatch.setattr(damage, "LOOK_FIRST", 40)
     monkeypatch.setattr(plain_text, "_FIRST_BLOCK", 90)
     monkeypatch.setattr(plain_text, "_BLOCK", 150)
     monkeypatch.setattr(plain_text, "HELD_TEXT", 400)
-    monkeypatch.setattr(members, "DECODE_BATCH", 150)
+    monkeypatch.setattr(parser, "DECODE_BATCH", 150)
 
 
 def opened(source, block_size: int):

@@ -20,36 +20,37 @@ The result has a record for each container with a fault in it. All others are wh
 
 from __future__ import annotations
 
+from collections import deque
+
+from pparse.errors import GapError
 from pparse.findings import Finding
+from pparse.kernels.json_fold import Carry, next_boundary
 from pparse.lazy import lazy_pattern
-from pparse.parsers.json.damage import BELOW, Mended, Unsure, outermost
 from pparse.parsers.json.record import (
     AHEAD,
+    BALANCE,
+    BELOW,
     BLANK,
+    CANDIDATE,
     CUT,
+    ELEMENT,
+    GARBAGE,
     ITEM,
     KEY,
     KEY_THERE,
     NOT_BLANK,
     OBJECT,
+    ONE_WORD,
+    PLAIN_ELEMENT,
     STRING_PART,
+    Mended,
     Open,
+    Unsure,
     alike,
     fits,
     is_one_text,
     odd_text,
-)
-from pparse.parsers.json.restart import (
-    BLOCK,
-    BRACE_HERE,
-    DOUBTFUL_KEY,
-    KEY_HERE,
-    MARK_HERE,
-    NEAR,
-    PlaceFinder,
-    goes_on_by_commas,
-    is_balanced,
-    is_one_word,
+    outermost,
 )
 from pparse.parsers.json.text import WHITESPACE
 
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     import re
     from typing import Final
 
-    from pparse.parsers.json.damage import DamagedText
+    from pparse.tree.result import Result
 
 # Open containers are objects here, a few hundred bytes each.
 _MAX_DEPTH: Final = 1000
@@ -66,15 +67,42 @@ _MAX_FAULTS: Final = 10_000
 # Another value, if the comma before it is lost; and zeros are no bytes that came in.
 _VALUE: Final = lazy_pattern(rb"[\"\[{\x00]|(?:-?\d[\d.eE+-]*|true|false|null)[\s,]*\Z")
 
+BLOCK: Final = 256 << 10
+# The furthest behind a fault that the next comma of the same depth is searched.
+NEAR: Final = 4 << 10
+# The most gaps that are remembered, so that bytes lost in a gap are reported as that.
+_GAPS: Final = 16
 
-class Mender(PlaceFinder):
+
+# Where to continue: at a comma or bracket, a key, a key that may lack its beginning, an object without one, an
+# element of an outer array.
+MARK_HERE, KEY_HERE, DOUBTFUL_KEY, BRACE_HERE, ELEMENT_HERE = range(5)
+_FOLLOWER: Final = b",]}"
+_QUOTE: Final = lazy_pattern(b'"')
+
+
+class Mender:
     """One pass over the text of a document; see the module."""
 
-    def __init__(self, parser: DamagedText, start: int, kind: int, member: re.Pattern[bytes] | None) -> None:
-        super().__init__(parser.result.extraction, start, member)
-        self.parser = parser
+    def __init__(
+        self, result: Result, kind: int, member: re.Pattern[bytes] | None, is_all_there: bool, headless: Finding | None
+    ) -> None:
+        self.result = result
+        extraction = self.extraction = result.extraction
+        start = result.root.start
+        self.data = extraction.data
+        self.start = start
+        self.end = extraction.known_end()
+        self.member = member
+        self.no_member_from = self.end if member is not None else 0
+        self.block = b""
+        self.base = start
+        self.short = False
+        self.gaps: deque[tuple[int, int]] = deque(maxlen=_GAPS)
+        self.went_on = -1  # where reading continued after the last fault
+        self.sure = False  # whether nothing suggests another depth than before
         # A text with its full length that ends early is damaged; any other may be cut.
-        self.whole = parser.is_all_there
+        self.whole = is_all_there
         self.gave_up = False
         self.findings: list[Finding] = []
         self.flaw: Finding | None = None
@@ -88,10 +116,10 @@ class Mender(PlaceFinder):
         self.closed = False  # whether bytes follow a member that is closed, before the next comma
         self.unsure: list[Unsure] = []
         self.ends_lost: list[int] = []  # faults after which no place to continue was found
-        self.faults = int(parser.headless is not None)
-        self.stack[0].finding = parser.headless
+        self.faults = int(headless is not None)
+        self.stack[0].finding = headless
         self.members = 0
-        self.charge = parser.result.extraction.session.budget.charge(2 * BLOCK, "the repair of JSON text")
+        self.charge = extraction.session.budget.charge(2 * BLOCK, "the repair of JSON text")
 
     def run(self) -> dict[int, Mended]:
         """Return the records of the damaged containers by their start; none if the text is whole, or cut."""
@@ -104,11 +132,11 @@ class Mender(PlaceFinder):
             self._end()
             lasts = [hit.starts[-1] for hit in self.mended.values() if hit.starts]
             self.unsure = outermost(self.unsure, sorted([*lasts, *self.ends_lost]))
-            if not self.moved or (self.member is None and not self.gaps and not self.closed and is_balanced(self)):
+            if not self.moved or (self.member is None and not self.gaps and not self.closed and self._is_balanced()):
                 self.flaw = self.findings[0] if self.findings else None
                 return {}
             for finding in self.findings:
-                self.parser.result.findings.add(finding)
+                self.result.findings.add(finding)
             return self.mended
         finally:
             self.charge.release()
@@ -270,7 +298,7 @@ class Mender(PlaceFinder):
         top.finding = top.finding or finding
 
     def _finding(self, reason: str, offset: int, length: int) -> Finding:
-        source = self.parser.result.extraction.name
+        source = self.extraction.name
         finding = Finding("malformed", reason, source=source, offset=offset, length=length or None)
         self.findings.append(finding)
         return finding
@@ -293,7 +321,7 @@ class Mender(PlaceFinder):
         lost = lost if top.after else top.item  # the last member may have turned out to be misread
         if place is None:
             self._lose(top, lost, self.end, reason)
-            if goes_on_by_commas(self, lost):
+            if self._goes_on_by_commas(lost):
                 self.ends_lost.append(self.end - 1)
             self.pos = self.end
             return False
@@ -339,7 +367,7 @@ class Mender(PlaceFinder):
         if gap is not None:
             reason = f"a gap of {gap[1]} bytes"
         self._note(top, reason, *(gap or (lost, max(1, stop - lost))))
-        one = gap is None and is_one_word(self, lost, stop)
+        one = gap is None and self._is_one_word(lost, stop)
         if not top.after:
             top.add(stop, reason)
         elif top.starts:
@@ -456,3 +484,211 @@ class Mender(PlaceFinder):
             self._give_up(self.stack, self.end)
         self.stack[0].finding = self.stack[0].finding or finding
         self._record(self.stack[0], self.end)
+
+    # -- the text, a block at a time ---------------------------------------------------------------------------------
+
+    def gap_in(self, start: int, stop: int) -> tuple[int, int] | None:
+        """Return offset and length of the first known gap in ``[start, stop)``."""
+        for offset, end in self.gaps:
+            if offset < stop and start < end:
+                return offset, end - offset
+        return None
+
+    def have(self, offset: int, count: int = 1) -> bool:
+        """Load ``count`` bytes from ``offset`` on, or as many as exist, into the block; False: there are none."""
+        if offset >= self.end:
+            return False
+        behind = self.base + len(self.block)
+        # If the block ends at a gap (or is one), no more bytes follow, and those that exist were read.
+        wanted = offset + 1 if self.short else offset + count
+        if offset < self.base or wanted > behind < self.end:
+            self.extraction.session.check_cancelled()
+            try:
+                self.block = self.data.pread(offset, min(BLOCK, self.end - offset))
+            except GapError as gap:
+                if gap.length is None or gap.offset is None:
+                    self.end = offset
+                    return False
+                self.block = bytes(min(BLOCK, gap.offset + gap.length - offset))  # never valid in JSON
+                if not self.gaps or self.gaps[-1][0] < gap.offset:
+                    self.gaps.append((gap.offset, gap.offset + gap.length))
+            self.base = offset
+            self.short = len(self.block) < min(BLOCK, self.end - offset)
+            if not self.block:
+                self.end = offset
+                return False
+        return True
+
+    def search(self, pattern: re.Pattern[bytes], offset: int, stop: int | None = None) -> int | None:
+        """Return where ``pattern`` is found from ``offset`` on."""
+        stop = self.end if stop is None else stop
+        while offset < stop and self.have(offset, AHEAD):
+            match = pattern.search(self.block, offset - self.base)
+            if match is not None and self.base + match.start() < stop:
+                return self.base + match.start()
+            behind = self.base + len(self.block)
+            if behind >= self.end:
+                return None
+            # A short block ends at a gap, and no match reaches across one.
+            offset = behind if len(self.block) < BLOCK else max(offset + 1, behind - AHEAD)
+        return None
+
+    # -- where reading can go on behind a fault ------------------------------------------------------------------------
+
+    def next_place(self, top: Open, lost: int) -> tuple[int | None, int, int]:
+        """Return where to continue after a fault, the kind of container, and what is there."""
+        self.sure = True
+        if not self.have(lost, AHEAD):
+            return None, 0, 0
+        at = lost - self.base
+        if not top.after:
+            key = KEY.match(self.block, at) if top.kind == OBJECT else None
+            begin = key.end() if key is not None else at + 1
+        else:
+            begin = at
+        garbage = GARBAGE.match(self.block, begin)
+        if garbage is not None and (top.after or garbage[0].strip(WHITESPACE)):
+            plain = len(garbage[0].strip(WHITESPACE)) < 2 or not garbage[0].strip(WHITESPACE + b"\0")
+            return self.base + garbage.end(), OBJECT, KEY_HERE if plain else DOUBTFUL_KEY
+        near = self._near(top, lost)
+        if near is not None:
+            return *near, MARK_HERE
+        self.sure = False
+        zeroed = self.block[at : at + 1] == b"\0"  # then the quote before them is intact
+        there = top.after and bool(top.starts) and not zeroed and self.have(top.ends[-1] - 1, AHEAD)
+        if there and self.block[top.ends[-1] - 1 - self.base] == 0x22:  # the string may have swallowed what follows
+            begin = max(top.starts[-1], lost - BLOCK // 2)
+            top.item, top.after = top.drop(), False
+            return self.far(top, begin)
+        return self.far(top, lost)
+
+    def far(self, top: Open, lost: int) -> tuple[int | None, int, int]:
+        """Return the next unambiguous place after a fault."""
+        begin = lost + 1
+        places: list[tuple[int, int, int]] = []
+        place = self.search(CANDIDATE, begin)
+        while place is not None and not places:
+            found = self._at_candidate(place, lost)
+            if found is None:  # it would be an element, but no array is open
+                place = self.search(CANDIDATE, place + 1)
+            else:
+                places.append(found)
+        stop = place if place is not None else self.end
+        if top.kind == 0x5B:
+            element = self.search(ELEMENT, begin, stop)
+            if element is not None:
+                places.append((element, 0x5B, MARK_HERE))
+            quote = self.search(_QUOTE, lost, element if element is not None else stop)
+            plain = self.search(PLAIN_ELEMENT, begin, quote if quote is not None else stop)
+            if plain is not None:
+                places.append((plain, 0x5B, MARK_HERE))
+        places = [found for found in places if found[0] > lost or found[2] == ELEMENT_HERE]
+        return min(places) if places else (None, 0, 0)
+
+    def _at_candidate(self, place: int, lost: int) -> tuple[int, int, int] | None:
+        """Return the same as `_far` for the comma, bracket or zero at ``place``, which a key follows."""
+        mark = self.block[place - self.base]
+        if mark == 0x2C:
+            return place, OBJECT, MARK_HERE
+        if mark != OBJECT:
+            blank = BLANK.match(self.block, place + 1 - self.base)
+            return self.base + blank.end() if blank else place + 1, OBJECT, KEY_HERE
+        before = self.block[: place - self.base].rstrip(WHITESPACE)
+        if not before.endswith(b","):
+            return place, 0, BRACE_HERE
+        comma = self.base + len(before) - 1
+        if comma > lost:
+            return comma, 0x5B, MARK_HERE
+        return (place, 0x5B, ELEMENT_HERE) if place > self.went_on else None
+
+    def _near(self, top: Open, lost: int) -> tuple[int, int] | None:
+        """Return the next comma or bracket of this depth, if what follows it parses."""
+        if not self.have(lost, AHEAD):
+            return None
+        block, base = self.block, self.base
+        piece = block[lost - base : lost - base + NEAR]
+        at = next_boundary(piece, 0, Carry())
+        if at >= len(piece) or (at == 0 and not top.after and (piece[0] != 0x2C or top.kind != 0x5B)):
+            return None
+        begin = lost - base + at + 1
+        if piece[at] != 0x2C:
+            if at == 0 and top.kind and piece[at] != top.kind + 2:
+                return lost, 0  # the wrong bracket, for this container or an outer one
+            rest = block[begin : begin + NEAR].lstrip(WHITESPACE)
+            fits = not rest or rest[0] in _FOLLOWER
+            return (lost + at, 0) if fits and top.kind in (0, piece[at] - 2) else None
+        if top.kind != 0x5B:
+            key = KEY.match(block, begin)
+            if key is None:
+                return None
+            begin = key.end()
+        else:
+            blank = BLANK.match(block, begin)
+            begin = blank.end() if blank is not None else begin
+        item = ITEM.match(block, begin, begin + AHEAD)
+        if item is None:
+            keyed = top.kind != 0x5B  # key and colon are enough: what follows is read next
+            return (lost + at, top.kind) if keyed or block[begin : begin + 1] in (b"{", b"[") else None
+        follower = block[item.end() : item.end() + 1]
+        return (lost + at, top.kind) if not follower or follower in _FOLLOWER else None
+
+    def is_member(self, offset: int) -> bool:
+        """Return whether a member of the first level begins at ``offset``, or after the comma there."""
+        if self.member is None or not self.have(offset, AHEAD):
+            return False
+        at = offset - self.base
+        return self.member.match(self.block, at + (self.block[at] == 0x2C)) is not None
+
+    def next_member(self, offset: int) -> int | None:
+        """Return where the next member of the first level begins, if the format can tell it from others."""
+        if self.member is None or offset >= self.no_member_from:
+            return None
+        found = self.search(self.member, offset)
+        if found is None:
+            self.no_member_from = min(self.no_member_from, offset)
+        return found
+
+    def _is_one_word(self, lost: int, stop: int) -> bool:
+        """Return whether what was lost is one value, in a word of another language."""
+        if not self.have(lost, AHEAD):
+            return False
+        match = ONE_WORD.match(self.block, lost - self.base)
+        return match is not None and self.base + match.end() == stop
+
+    def _goes_on_by_commas(self, lost: int) -> bool:
+        """Return whether commas show members after ``lost``, though none can be proved."""
+        carry = Carry()
+        while self.have(lost, AHEAD):
+            piece = self.block[lost - self.base :]
+            at = next_boundary(piece, 0, carry)
+            if at < len(piece):
+                return piece[at] == 0x2C
+            lost += len(piece)
+        return False
+
+    def _is_balanced(self) -> bool:
+        """Return whether quotes pair up and each bracket closes one of its kind, up to the end of the document.
+
+        If so, the structure of the document is intact, and commas separate its members, faulty or not.
+        """
+        pos, brackets = self.start, bytearray()
+        while self.have(pos, AHEAD):
+            stop = self.base + len(self.block)
+            for match in BALANCE.finditer(self.block, pos - self.base):
+                mark = self.block[match.start()]
+                if mark == 0x22:
+                    if match.end() - match.start() > 1:
+                        continue
+                    if self.base + match.start() == pos or self.base + len(self.block) >= self.end:
+                        return False  # a string that does not end, or is not worth repairing
+                    stop = self.base + match.start()
+                    break
+                if mark in b"[{":
+                    brackets.append(mark)
+                    continue
+                if not brackets or mark != brackets.pop() + 2:
+                    return False
+                if not brackets:
+                    return self.search(NOT_BLANK, self.base + match.end()) is None
+            pos = stop
+        return False

@@ -40,10 +40,12 @@ from pparse.errors import (
 from pparse.findings import UNSURE_NUMBER, Finding, Severity, Status
 from pparse.kernels import json_fold
 from pparse.kernels.json_fold import Carry
-from pparse.parsers.json.damage import BELOW, DECODE_BATCH, GROUP_READ, Mended, is_odd
-from pparse.parsers.json.members import ObjectMembers
+from pparse.parsers.json.damage import Damage, is_odd
+from pparse.parsers.json.record import BELOW, Mended
 from pparse.parsers.json.text import (
+    BLANK,
     BOM,
+    BORN_LOADED,
     CLOSER,
     KEY,
     KINDS,
@@ -51,6 +53,7 @@ from pparse.parsers.json.text import (
     STRING,
     WHITESPACE,
     ChildText,
+    StrictDecoder,
     decode_key,
     describe_child,
     key_hash,
@@ -60,10 +63,11 @@ from pparse.paths import KeyStep
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.engine import GROUP, largest_block
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
-from pparse.tree.parser import Confidence, signatures
+from pparse.tree.parser import Confidence, Parser, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable, Iterator
     from typing import Any, ClassVar, Final
 
@@ -76,6 +80,11 @@ if TYPE_CHECKING:
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
 
+# Children with longer text are described from its two ends.
+_WHOLE_CHILD: Final = 4 << 10
+_HEAD: Final = 512
+DECODE_BATCH: Final = 64 << 10
+GROUP_READ: Final = 256 << 10
 # numpy takes 16 MB and 80 ms to import: worth it from this size on, or if it is imported already.
 _NUMPY_FROM: Final = 4 << 20
 _GROUP_TEXT: Final = 4 << 20
@@ -96,7 +105,7 @@ class _Scan:
 _DIGITS: Final = tuple(b"%d" % digit for digit in range(10))
 
 
-class JsonParser(ObjectMembers):
+class JsonParser(Parser):
     """A JSON document."""
 
     name = "json"
@@ -118,6 +127,11 @@ class JsonParser(ObjectMembers):
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
+        self.decoder = StrictDecoder(result.extraction.session.limits)
+        # Pattern of the members of the first level with their keys, if a format has one: finds them behind damage.
+        self.member: re.Pattern[bytes] | None = None
+        self.is_all_there = False  # the text has its full length: if it ends early, it was damaged
+        self.damage = Damage(self)
         self._kernel = str(result.extraction.session.options.get("kernel", "auto"))
         if self._kernel not in ("auto", "numpy", "stdlib"):
             raise OptionError(f"option kernel must be auto, numpy or stdlib, not {self._kernel!r}")
@@ -215,6 +229,17 @@ class JsonParser(ObjectMembers):
             finding = self._note("truncated" if cut else "malformed", error.reason, error.offset or pos, None)
         return Entry(None, kind, pos, pos + stop, value, status, finding)
 
+    def _damaged_object(self, pos: int, text: bytes) -> Entry:
+        """Return the root for a format whose text must be an object, and whose opening brace is damaged."""
+        assert self.member is not None  # noqa: S101 -- the caller looked
+        if self.member.search(text) is None:
+            kind = KINDS.get(text[0], "invalid")
+            if kind in CLOSER:
+                return Entry(None, kind, pos, None, status=None)
+            return Entry(None, kind, pos, self.result.extraction.known_end(), status=Status.DAMAGED)
+        self.damage.headless = self._note("malformed", "expected '{'", pos, 1)
+        return Entry(None, "object", pos - text.startswith(b'"'), None, status=None)
+
     # -- states ------------------------------------------------------------------------------------------------------
 
     def begin(self, ctx: NodeContext) -> tuple[int, State, int]:
@@ -228,7 +253,7 @@ class JsonParser(ObjectMembers):
         scan: _Scan = ctx.scratch
         index = ctx.index
         assert index is not None  # noqa: S101 -- entries() reads without a context
-        if self._mended is None and is_odd(block) and self.mended() and self._remake(ctx):
+        if not self.damage.is_known and is_odd(block) and self.damage.mended() and self.damage.remake(ctx):
             return ctx.pos, DONE, 0
         found = array("q")
         closed = scan.kernel(block, ctx.pos - base, scan.carry, base, found)
@@ -292,29 +317,29 @@ class JsonParser(ObjectMembers):
     def finish(self, ctx: NodeContext) -> None:
         """Close the node; only whitespace may follow, up to its end or that of the document."""
         node = ctx.node
-        if node.known_status is Status.DAMAGED and self._remake(ctx):
+        if node.known_status is Status.DAMAGED and self.damage.remake(ctx):
             return
         if node.end is not None:
             if ctx.pos < node.end:
-                if self._remake(ctx):
+                if self.damage.remake(ctx):
                     return
                 self.note_damage(node, MalformedError("more data after the value", offset=ctx.pos))
         elif node.parent is None:
             self._check_trailing(ctx.pos)
-            if self.flaw is not None and node.known_status is None:
-                self.result.close_node(node, Status.DAMAGED, self.flaw, told=True)  # each fault has its own node
+            if self.damage.flaw is not None and node.known_status is None:
+                self.result.close_node(node, Status.DAMAGED, self.damage.flaw, told=True)  # each fault has its own node
         super().finish(ctx)
 
     def cut(self, ctx: NodeContext) -> None:
         """Close the node with what comes before the cut."""
-        if self._remake(ctx):
+        if self.damage.remake(ctx):
             return
         self._keep_last(ctx, self.result.extraction.known_end(ctx.node))
         super().cut(ctx)
 
     def resync(self, ctx: NodeContext, error: MalformedError) -> None:
         """Treat a gap as damage; the node ends at a gap of unknown length."""
-        if error.offset is not None and not self._remake(ctx):
+        if error.offset is not None and not self.damage.remake(ctx):
             self._keep_last(ctx, error.offset)
             self.result.close_node(ctx.node, Status.DAMAGED, None, end=error.offset)
 
@@ -328,7 +353,7 @@ class JsonParser(ObjectMembers):
         is_map = ctx.node.kind == "object"
         entry = None
         if scan.pending < end:  # otherwise a gap begins there, and the child cannot be read
-            text = self._child_text(scan.pending, end, is_map)
+            text = self.child_text(scan.pending, end, is_map)
             text.closed, text.open_inside = False, index.note
             entry = describe_child(text, is_map, self.decoder, self.result.extraction.name)
         if entry is not None:
@@ -373,18 +398,18 @@ class JsonParser(ObjectMembers):
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
         """Describe children from their text."""
         found = self._entries(node, index, first, count)
-        return [self.unnumbered(entry) for entry in found] if self.unsure else found
+        return [self.damage.unnumbered(entry) for entry in found] if self.damage.unsure else found
 
     def _entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
         if isinstance(index.note, Mended):
-            return self._mended_entries(node, index.note, first, count)
+            return self.damage.entries(node, index.note, first, count)
         entries: list[Entry] = []
         for ordinal, (entry, wrong) in enumerate(self._describe(node, index, first, count), first):
             if wrong is not None:
-                if self._take_mended(node, index):
-                    return self._mended_entries(node, index.note, first, max(0, min(ordinal + 1, index.count) - first))
+                if self.damage.take(node, index):
+                    return self.damage.entries(node, index.note, first, max(0, min(ordinal + 1, index.count) - first))
                 hidden = self.result.findings.omitted or wrong is not entry.finding  # the value itself is sound
-                path = "" if hidden else self._line.below(node, ordinal, entry.key)
+                path = "" if hidden else self.damage.line.below(node, ordinal, entry.key)
                 self._note(wrong.code, wrong.reason, wrong.offset or entry.start, None, path=path)
             entries.append(entry)
         return entries
@@ -409,7 +434,7 @@ class JsonParser(ObjectMembers):
             if block:
                 text = ChildText(block[start - base : end - base], start, end)
             else:
-                text = self._child_text(start, end, is_map)
+                text = self.child_text(start, end, is_map)
             if index.note is not None and first + number == index.count - 1:
                 text.closed, text.open_inside = False, index.note
             entry = describe_child(text, is_map, self.decoder, source)
@@ -418,6 +443,14 @@ class JsonParser(ObjectMembers):
             if text.zeros and wrong is None:
                 wrong = Finding("malformed", "zeros follow the value", offset=text.stop)
             yield entry, wrong
+
+    def fill(self, node: Node, index: ChildIndex) -> bool:
+        """Index a damaged container from what is known about it; return False for any other."""
+        return self.damage.fill(node, index)
+
+    def path_of(self, node: Node) -> str:
+        """Return the path of ``node`` for a finding."""
+        return self.damage.line.path(node)
 
     def step_to(self, parent: Node, ordinal: int, key: Key) -> KeyStep | OrdinalStep:
         """Return the path step to a child, without asking for entries: their findings would ask for paths again."""
@@ -436,7 +469,7 @@ class JsonParser(ObjectMembers):
             self.result.extraction.data.check_unchanged()
             count = min(GROUP, stop - first)
             if isinstance(index.note, Mended):
-                entries = iter(self._describe_mended(node, index.note, first, count))
+                entries = iter(self.damage.describe(node, index.note, first, count))
             else:
                 entries = (entry for entry, _ in self._describe(node, index, first, count))
             for entry in entries:
@@ -546,7 +579,7 @@ class JsonParser(ObjectMembers):
                     behind += 1
                 size = bounds[behind] - 1 - bounds[begin]
                 if size > GROUP_READ:  # a single child, and only its key is needed
-                    yield key_hash(self._child_text(bounds[begin], bounds[begin] + size, True).raw, self.decoder)
+                    yield key_hash(self.child_text(bounds[begin], bounds[begin] + size, True).raw, self.decoder)
                     begin = behind
                     continue
                 block = self.result.extraction.data.pread(bounds[begin], size)
@@ -560,7 +593,7 @@ class JsonParser(ObjectMembers):
         """Read the document once, and check every byte of its grammar; if it is damaged, node by node."""
         if node.shape != SCALAR:
             node.index_to(None)
-        if not self._mended:
+        if not self.damage.is_mended:
             yield from self._walk_text(node, detail)
             return
         for visit in super().walk(node, detail=detail):
@@ -574,15 +607,197 @@ class JsonParser(ObjectMembers):
         """Read the text; after a fault, report that the numbers of what follows are uncertain."""
         from pparse.parsers.json.walk import walk_document
 
-        findings, looked_at = self.result.findings, 0
+        findings, damage, looked_at = self.result.findings, self.damage, 0
         for visit in walk_document(self, node, detail=detail):
-            while self._mended is None and looked_at < len(findings) - findings.omitted:
+            while not damage.is_known and looked_at < len(findings) - findings.omitted:
                 if findings[looked_at].code == "malformed":
-                    self.mended()
+                    damage.mended()
                 looked_at += 1
-            why_suspect = self.finding_about(visit.start) if self.unsure and visit.status is Status.COMPLETE else None
+            why_suspect = (
+                damage.finding_about(visit.start) if damage.unsure and visit.status is Status.COMPLETE else None
+            )
             if why_suspect is not None:
                 visit.status, visit.finding = Status.DAMAGED, why_suspect
             yield visit
-        if self._mended is None and any(finding.code == "malformed" for finding in findings):
-            self.mended()
+        if not damage.is_known and any(finding.code == "malformed" for finding in findings):
+            damage.mended()
+
+    # -- text ----------------------------------------------------------------------------------------------------------
+
+    def _note(
+        self,
+        code: str,
+        reason: str,
+        offset: int,
+        length: int | None,
+        severity: Severity = Severity.ERROR,
+        path: str = "",
+    ) -> Finding:
+        finding = Finding(
+            code, reason, severity=severity, source=self.result.extraction.name, offset=offset, length=length, path=path
+        )
+        self.result.findings.add(finding)
+        return finding
+
+    def child_text(self, start: int, end: int, is_map: bool) -> ChildText:
+        """Read the text of a child, or only the ends that `ChildText` needs if it is long."""
+        data = self.result.extraction.data
+        if end - start <= _WHOLE_CHILD:
+            return ChildText(data.pread(start, end - start), start, end)
+        size = _HEAD
+        raw = data.pread(start, size)
+        name_limit = self.result.extraction.session.limits.name_bytes
+        # A gap ends what can be read.
+        while is_map and KEY.match(raw) is None and size <= len(raw) < min(name_limit, end - start):
+            size = min(8 * size, name_limit, end - start)
+            raw = data.pread(start, size)
+        skipped = 0
+        match = KEY.match(raw) if is_map else BLANK.match(raw)
+        if match is not None and len(raw) - match.end() < BORN_LOADED:
+            value_at = self._skip_blank(start + match.end(), end)
+            skipped = value_at - start - match.end()
+            raw = raw[: match.end()] + data.pread(value_at, min(_HEAD, end - value_at))
+        tail_at, tail, step = end, b"", 64
+        while not tail.strip(WHITESPACE + b"\0") and tail_at > start:
+            stop, tail_at = tail_at, max(start, tail_at - step)
+            tail = data.pread(tail_at, stop - tail_at)
+            step = min(step * 8, GROUP_READ)
+        return ChildText(raw, start, end, tail, tail_at, skipped)
+
+    def _without_blanks(self, start: int, end: int) -> int:
+        """Return where the text before ``end`` ends without trailing whitespace."""
+        data = self.result.extraction.data
+        while end > start:
+            at = max(start, end - DECODE_BATCH)
+            kept = data.pread(at, end - at).rstrip(WHITESPACE)
+            if kept:
+                return at + len(kept)
+            end = at
+        return end
+
+    def _skip_blank(self, start: int, end: int) -> int:
+        """Return the offset of the first byte in ``[start, end)`` that is not whitespace; ``end`` if there is none."""
+        data = self.result.extraction.data
+        step = 256
+        while start < end:
+            block = data.pread(start, min(step, end - start))
+            rest = block.lstrip(WHITESPACE)
+            if rest or not block:
+                return start + len(block) - len(rest)
+            start += len(block)
+            step = GROUP_READ
+        return end
+
+    # -- the members of a wide object, many decoded at a time and without nodes ----------------------------------------
+
+    def each_member(self, node: Node, first: int = 0) -> Iterator[tuple[int, str | None, Any, Entry | None]]:
+        """Yield ``(ordinal, key, value, entry)`` of each child of an object from ``first`` on, decoding many at a time.
+
+        If the child is whole, ``value`` is plain Python and ``entry`` None; otherwise ``value`` is `UNLOADED_VALUE` and
+        ``entry`` tells what is wrong. This is the fast way to list a wide object.
+        """
+        limits = self.result.extraction.session.limits
+        skip = first
+        whole = self._decode_whole(node) if not first and node.index is None else None
+        if whole is not None:
+            for ordinal, (key, value) in enumerate(whole):
+                yield ordinal, key, value, None
+            return
+        while True:
+            index = node.index_to(None)
+            if first >= index.count:
+                return
+            if isinstance(index.note, Mended):
+                yield from self._members_one_by_one(node, max(first, skip), index.count)
+                return
+            first, begin, count, end = self._batch(index, first)
+            self.result.extraction.data.check_unchanged()
+            text = b""
+            if end - begin <= limits.leaf_bytes and not (index.note is not None and first + count == index.count):
+                text = b"{%s}" % self.result.extraction.data.pread(begin, end - begin)
+            try:
+                pairs = self._decode_members(text, begin, count) if text else None
+            except MalformedError:
+                if self.damage.take(node, index):
+                    continue
+                pairs = None
+            if pairs is None:
+                yield from self._members_one_by_one(node, max(first, skip), first + count)
+            for ordinal, (key, value) in enumerate(pairs or (), first):
+                if ordinal >= skip:
+                    yield ordinal, key, value, None
+            first += count
+
+    def _decode_members(self, text: bytes, begin: int, count: int) -> list[tuple[str, Any]] | None:
+        """Return the ``count`` members in ``text``; None where one is refused. Raises `MalformedError`."""
+        try:
+            self.decoder.decode_shallow(text, begin - 1)
+        except PASSING:
+            raise
+        except MalformedError:
+            raise
+        except PparseError:
+            return None
+        if len(self.decoder.pairs) != count:
+            raise MalformedError("children are missing", offset=begin)
+        return self.decoder.pairs
+
+    def _decode_whole(self, node: Node) -> list[tuple[str, Any]] | None:
+        """Return the members of a small, faultless object without an index; None for any other."""
+        end = self.result.extraction.known_end(node)
+        if end - node.start > self.result.extraction.session.limits.leaf_bytes or node.kind != "object":
+            return None
+        self.result.check_open()
+        text = self.result.extraction.data.pread(node.start, end - node.start).rstrip(WHITESPACE)
+        if node.parent is None:
+            if not self.damage.parses(text):
+                return None
+        else:
+            try:
+                self.decoder.decode_shallow(text, node.start)
+            except PASSING:
+                raise
+            except PparseError:
+                return None
+        if node.end is None:
+            self.result.close_node(node, node.known_status or Status.COMPLETE, None, end=node.start + len(text))
+        return self.decoder.pairs
+
+    def _members_one_by_one(
+        self, node: Node, first: int, last: int
+    ) -> Iterator[tuple[int, str | None, Any, Entry | None]]:
+        for ordinal, entry in self.result.entries_from(node, first):
+            if ordinal >= last:
+                return
+            key = entry.key if isinstance(entry.key, str) else None
+            if entry.status is not Status.COMPLETE:
+                yield ordinal, key, UNLOADED_VALUE, entry
+            elif entry.value is not UNLOADED_VALUE:
+                yield ordinal, key, entry.value, None
+            else:
+                try:
+                    yield ordinal, key, node.child(ordinal).to_python(), None
+                except (EndOfDataError, MalformedError) as error:
+                    yield ordinal, key, UNLOADED_VALUE, _refused(entry, Status.DAMAGED, "malformed", error)
+                except (LimitError, UnsupportedError) as error:
+                    yield ordinal, key, UNLOADED_VALUE, _refused(entry, Status.UNSUPPORTED, "limit", error)
+
+    @staticmethod
+    def _batch(index: ChildIndex, first: int) -> tuple[int, int, int, int]:
+        """Return ``(first, offset, count, end)`` of children to decode together, with ``first`` among them."""
+        stride, offsets = index.stride, index.offsets
+        slot = first // stride
+        first = slot * stride
+        begin = offsets[slot]
+        stop = slot + 1
+        while stop < len(offsets) and offsets[stop] - begin <= DECODE_BATCH:
+            stop += 1
+        if stop >= len(offsets):
+            return first, begin, index.count - first, index.end
+        return first, begin, (stop - slot) * stride, offsets[stop] - 1
+
+
+def _refused(entry: Entry, status: Status, code: str, error: PparseError) -> Entry:
+    """Return a copy of an entry, which the index may hold, for a child that cannot be decoded."""
+    finding = Finding(code, error.reason, offset=error.offset, option=error.option)
+    return Entry(entry.key, entry.kind, entry.start, entry.end, status=status, finding=finding, at=entry.at)

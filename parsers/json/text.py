@@ -249,20 +249,10 @@ def describe_child(text: ChildText, is_map: bool, decoder: StrictDecoder, source
     if kind is None:
         return _invalid(key, at, stop, MalformedError("expected a value", offset=start), source, start=start)
     if not text.closed and (text.open_inside or (stop == text.end and _may_go_on(kind, raw[begin : begin + length]))):
-        reason = (
-            f"the {kind} ends early"
-            if text.open_inside
-            else f"the document ends here, and the {kind} may be incomplete"
-        )
-        return Entry(
-            key,
-            kind,
-            start,
-            text.end,
-            status=Status.TRUNCATED,
-            at=at,
-            finding=_cut(reason, text.end, text.end - start, source),
-        )
+        maybe = f"the document ends here, and the {kind} may be incomplete"
+        reason = f"the {kind} ends early" if text.open_inside else maybe
+        cut = _cut(reason, text.end, text.end - start, source)
+        return Entry(key, kind, start, text.end, status=Status.TRUNCATED, at=at, finding=cut)
     if kind in CLOSER or kind == "string":
         closer = 0x22 if kind == "string" else CLOSER[kind]
         if text.last[0] != closer or length < 2:
@@ -272,15 +262,8 @@ def describe_child(text: ChildText, is_map: bool, decoder: StrictDecoder, source
         try:
             value = decoder.decode(raw[begin : begin + length], start)
         except (LimitError, UnsupportedError) as refused:
-            return Entry(
-                key,
-                kind,
-                start,
-                stop,
-                status=Status.UNSUPPORTED,
-                at=at,
-                finding=_malformed(refused, start, source, code=unsupported_code(refused)),
-            )
+            finding = _malformed(refused, start, source, code=unsupported_code(refused))
+            return Entry(key, kind, start, stop, status=Status.UNSUPPORTED, at=at, finding=finding)
         except PparseError as wrong:
             return _invalid(key, at, stop, wrong, source, start=start)
     return Entry(key, kind, start, stop, value, Status.COMPLETE, at=at)
@@ -347,15 +330,8 @@ def _describe_keyless(text: ChildText, decoder: StrictDecoder, source: str) -> E
     bare = text.raw.lstrip(WHITESPACE)
     offset = text.at + len(text.raw) - len(bare)
     if match is None and bare.startswith(b'"') and len(text.raw) < text.end - text.at:
-        refused = decoder.refuse_key(offset)
-        return Entry(
-            None,
-            "unknown",
-            text.at,
-            text.end,
-            status=Status.UNSUPPORTED,
-            finding=_malformed(refused, offset, source, code="limit"),
-        )
+        finding = _malformed(decoder.refuse_key(offset), offset, source, code="limit")
+        return Entry(None, "unknown", text.at, text.end, status=Status.UNSUPPORTED, finding=finding)
     return _invalid(None, text.at, text.end, MalformedError("expected a key and ':'", offset=offset), source)
 
 

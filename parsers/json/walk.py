@@ -22,24 +22,278 @@ from __future__ import annotations
 
 import codecs
 import re
+from array import array
+from operator import attrgetter
 
 from pparse.errors import PASSING, EndOfDataError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
-from pparse.kernels.json_fold import depth_at_most
+from pparse.kernels.json_fold import Carry, depth_at_most, next_boundary
 from pparse.parsers.json.text import BORN_LOADED, CLOSER, KINDS, SUBTREE, decode_key, unsupported_code
-from pparse.parsers.json.walk_state import BLOCK, TextWalk
+from pparse.paths import KeyStep, format_path, join_step
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE
 from pparse.tree.views import as_dict
-from pparse.tree.visit import Visit
+from pparse.tree.visit import Trail, Visit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, Final
 
     from pparse.parsers.json.parser import JsonParser
+    from pparse.paths import Step
     from pparse.tree.entry import Key
     from pparse.tree.node import Node
+
+# -- Where a walk over JSON text stands: the text, a block at a time, and the brackets that are open -------------------
+
+BLOCK: Final = 256 << 10
+# Hashes of the keys of one object are kept as a set up to this number, as an array above.
+_KEY_SET: Final = 4096
+_SET_COST: Final = 64
+_ARRAY_COST: Final = 8
+# Memory of an open bracket, without its key.
+_LEVEL_COST: Final = 320
+
+
+_BLANK: Final = re.compile(rb"[ \t\n\r]*+").match
+
+
+class _OpenBracket:
+    """One open bracket above the depth limit; ``around`` is the outer one, ``step`` leads from there to it."""
+
+    __slots__ = ("around", "count", "depth", "hashes", "key", "keys", "occurrence", "repeats", "step")
+
+    def __init__(self, around: _OpenBracket | None, step: Step | None) -> None:
+        self.around = around
+        self.step = step
+        self.depth: int = 0 if around is None else around.depth + 1
+        self.occurrence = 1  # of the key, among equal ones
+        self.repeats: dict[str, int] | None = None
+        self.count = 0
+        self.key: str | None = None
+        self.keys: set[int] | None = None
+        self.hashes: array[int] | None = None
+
+    def below(self, bracket: int) -> Step | None:
+        """Return the step to the child being read; None in an object before a key."""
+        if bracket == 0x5B:
+            return KeyStep(self.count)
+        return None if self.key is None else KeyStep(self.key, self.occurrence)
+
+
+_around: Final = attrgetter("around")
+_step: Final = attrgetter("step")
+
+
+class TextWalk:
+    """The text of a document, a block at a time, and the stack of open brackets."""
+
+    def __init__(self, parser: JsonParser, node: Node) -> None:
+        self.parser = parser
+        self.source = parser.result.extraction.name
+        self.data = parser.result.extraction.data
+        self.end = parser.result.extraction.known_end(node)
+        self.limits = parser.result.extraction.session.limits
+        self.base_steps = node.steps
+        self.block = b""
+        self.base = node.start
+        self.start = node.start
+        self.pos = node.start  # an offset of the data
+        self.brackets = bytearray()
+        self.levels: list[_OpenBracket] = []
+        self.trail: Trail  # the paths of open brackets
+        self.kept = 0  # bytes, for the keys of open objects
+        self.charge = parser.result.extraction.session.budget.charge(2 * BLOCK, "a walk over JSON text")
+        self.refused_depth: int | None = None  # offset of the first bracket below the limit
+        self.fault: Finding | None = None  # the first that is an error
+        self.on_close: Callable[[], object] | None = None  # called when a bracket was closed …
+        self.on_note: Callable[[Finding], object] | None = None  # … and when something was found wrong
+
+    # -- text --------------------------------------------------------------------------------------------------------
+
+    def have(self, count: int = 1) -> bool:
+        """Load ``count`` bytes from ``pos`` on into the block; return False if the text ends earlier."""
+        if self.pos + count <= self.base + len(self.block):
+            return True
+        if self.pos + count > self.end:
+            count = max(0, self.end - self.pos)
+            if self.pos + count <= self.base + len(self.block):
+                return False
+            short = True
+        else:
+            short = False
+        self._load(max(BLOCK, count))
+        return len(self.block) >= count and not short
+
+    def _load(self, size: int) -> None:
+        """Let the block begin at ``pos``, with ``size`` bytes or as many as there are."""
+        self.block = self.data.pread(self.pos, min(size, self.end - self.pos))
+        self.base = self.pos
+
+    def skip_blank(self) -> bool:
+        """Move to the next byte that is not whitespace; False at the end of the text."""
+        while self.have():
+            match = _BLANK(self.block, self.pos - self.base)
+            self.pos = self.base + match.end() if match is not None else self.pos
+            if self.pos < self.base + len(self.block):
+                return True
+        return False
+
+    def token(self, matcher: Any) -> bytes | None:
+        """Return what ``matcher`` matches at ``pos``, reading on if the end of the block may cut the match."""
+        match = matcher(self.block, self.pos - self.base)
+        at_block_end = match is None or match.end() == len(self.block)
+        if at_block_end and self.base + len(self.block) < self.end and self.pos > self.base:
+            self._load(BLOCK)
+            match = matcher(self.block, 0)
+        return None if match is None else match[0]
+
+    # -- stack -------------------------------------------------------------------------------------------------------
+
+    @property
+    def level(self) -> _OpenBracket | None:
+        """The innermost open bracket, if it is within the depth limit."""
+        return self.levels[-1] if len(self.levels) == len(self.brackets) and self.levels else None
+
+    def push(self, bracket: int) -> None:
+        """Open a bracket."""
+        self.brackets.append(bracket)
+        depth = len(self.levels)
+        if len(self.brackets) <= self.limits.depth:
+            around = self.levels[-1] if depth else None
+            step = around.below(self.brackets[depth - 1]) if around is not None else None
+            level = _OpenBracket(around, step)
+            if around is None:
+                lock = self.parser.result.lock
+                self.trail = Trail(level, format_path(self.base_steps), _around, _step, lock)
+            self.levels.append(level)
+            self.kept += _LEVEL_COST
+        elif self.refused_depth is None:
+            self.refused_depth = self.pos
+            refused = LimitError(
+                f"nested deeper than depth={self.limits.depth}: no nodes below", option=self.limits.option("depth")
+            )
+            self.note("limit", refused.reason, self.pos, severity=Severity.WARNING)
+        if not len(self.brackets) & (0x3FF if len(self.levels) == len(self.brackets) else 0xFFFF):
+            self._account()
+
+    def _account(self) -> None:
+        self.charge.resize(2 * BLOCK + len(self.brackets) + self.kept)
+
+    def pop(self) -> None:
+        """Close the innermost bracket."""
+        if len(self.levels) == len(self.brackets):
+            level = self.levels.pop()
+            self.kept -= _LEVEL_COST
+            if level.hashes is not None:
+                self._report_repeated(level)
+                self.kept -= _ARRAY_COST * len(level.hashes)
+            elif level.keys is not None:
+                self.kept -= _SET_COST * len(level.keys)
+        self.brackets.pop()
+        if self.on_close is not None:
+            self.on_close()
+
+    def add_key(self, key: str) -> None:
+        """Record a key of the innermost object, and report it if it is a repeated one."""
+        level = self.level
+        if level is None:
+            return
+        level.key = key
+        level.occurrence = 1
+        hashed = hash(key)
+        if level.hashes is not None:
+            level.hashes.append(hashed)
+            self.kept += _ARRAY_COST
+            if not len(level.hashes) & 0xFFFF:
+                self._account()
+            return
+        if level.keys is None:
+            level.keys = set()
+        if hashed in level.keys:
+            if level.repeats is None:
+                level.repeats = {}
+            level.occurrence = level.repeats[key] = level.repeats.get(key, 1) + 1
+            self.note("duplicate-key", f"the key {key!r} occurs more than once", self.pos, severity=Severity.WARNING)
+            return
+        level.keys.add(hashed)
+        self.kept += _SET_COST
+        if not len(level.keys) & 0x3FF:
+            self._account()
+        if len(level.keys) > _KEY_SET:
+            self.kept -= (_SET_COST - _ARRAY_COST) * len(level.keys)
+            level.hashes = array("q", level.keys)
+            level.keys = None
+
+    def _report_repeated(self, level: _OpenBracket) -> None:
+        hashes = level.hashes
+        assert hashes is not None  # noqa: S101 -- the caller looked
+        if len(hashes) > 100_000:
+            import numpy as np
+
+            ranked = np.frombuffer(hashes, np.int64)
+            ranked.sort()
+            repeated = int((ranked[1:] == ranked[:-1]).sum())
+        else:
+            repeated = len(hashes) - len(set(hashes))
+        if repeated:
+            self.note(
+                "duplicate-key",
+                f"{repeated} keys of this object occur more than once",
+                self.pos,
+                severity=Severity.WARNING,
+            )
+
+    def path(self) -> str:
+        """Return the path of what is being read."""
+        if not self.levels:
+            return format_path(self.base_steps)
+        level = self.levels[-1]
+        return join_step(self.trail.path(level), level.below(self.brackets[len(self.levels) - 1]))
+
+    def here(self) -> Callable[[], str]:
+        """Return a function that returns the path of what is being read, now or later."""
+        trail, level = self.trail, self.levels[-1]
+        step = level.below(self.brackets[len(self.levels) - 1])
+        return lambda: join_step(trail.path(level), step)
+
+    def note(
+        self, code: str, reason: str, offset: int, severity: Severity = Severity.ERROR, option: str = ""
+    ) -> Finding:
+        """Add a finding at the current path."""
+        findings = self.parser.result.findings
+        path = "" if findings.omitted else self.path()  # paths take time: skip those not kept
+        finding = Finding(code, reason, severity=severity, path=path, source=self.source, offset=offset, option=option)
+        findings.add(finding)
+        if severity is Severity.ERROR and self.fault is None:
+            self.fault = finding
+        if self.on_note is not None:
+            self.on_note(finding)
+        return finding
+
+    # -- faults ------------------------------------------------------------------------------------------------------
+
+    def malformed(
+        self, reason: str, offset: int, *, code: str = "malformed", in_string: bool = False, option: str = ""
+    ) -> Finding:
+        """Report a fault, and move to the next comma or closing bracket of the same depth."""
+        finding = self.note(code, reason, offset, option=option)
+        carry = Carry()
+        carry.in_string = int(in_string)
+        while self.have():
+            at = next_boundary(self.block, self.pos - self.base, carry)
+            self.pos = self.base + at
+            if at < len(self.block):
+                break
+        return finding
+
+    def truncated(self) -> Finding:
+        """Report that the text ends inside a value."""
+        finding = Finding("truncated", "the document ends early", path=self.path(), source=self.source, offset=self.end)
+        self.parser.result.findings.add(finding)
+        self.fault = self.fault or finding
+        return finding
+
 
 _LEAF: Final = 64 << 10
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL).match
@@ -90,8 +344,7 @@ def judge_string(parser: JsonParser, node: Node) -> None:
     try:
         whole = walk.have() and _long_string(walk)
         if not whole:
-            finding = walk.truncated()
-            parser.result.close_node(node, Status.TRUNCATED, finding)
+            parser.result.close_node(node, Status.TRUNCATED, walk.truncated(), told=True)
         elif walk.skip_blank():
             parser.note_damage(node, MalformedError("more data after the value", offset=walk.pos))
         else:
@@ -186,7 +439,7 @@ def tokens(walk: TextWalk, detail: bool) -> Iterator[Visit]:
     while walk.brackets:
         session.check_cancelled()
         if not walk.skip_blank():
-            walk.parser.result.findings.add(walk.truncated())
+            walk.truncated()
             return
         byte = walk.block[walk.pos - walk.base]
         if expect == "after":
@@ -204,7 +457,7 @@ def tokens(walk: TextWalk, detail: bool) -> Iterator[Visit]:
             expect = "after"
             continue
         if not walk.skip_blank():
-            walk.parser.result.findings.add(walk.truncated())
+            walk.truncated()
             return
         visit, expect = _value(walk, detail)
         if visit is not None:
@@ -241,7 +494,7 @@ def _key(walk: TextWalk, byte: int) -> bool:
         quoted = match[0] if match is not None else None
     if quoted is None:
         if walk.end - start <= most:
-            walk.parser.result.findings.add(walk.truncated())
+            walk.truncated()
             walk.pos = walk.end
         else:
             refused = walk.parser.decoder.refuse_key(start)
@@ -270,67 +523,62 @@ def _value(walk: TextWalk, detail: bool) -> tuple[Visit | None, str]:
     start = walk.pos
     byte = walk.block[start - walk.base]
     kind = KINDS.get(byte)
-    depth, level = len(walk.brackets), walk.level
-    key: Key = level.key if level is not None and walk.brackets[-1] == 0x7B else None
-    ordinal = level.count if level is not None else 0
     if kind is None:
         finding = walk.malformed("expected a value", start)
-        return _visit(walk, depth, key, ordinal, "invalid", start, finding), "after"
+        return _faulty(walk, "invalid", start, finding), "after"
     if kind in CLOSER:
         if not detail and _whole_leaf(walk):
             return None, "after"
         visit = None
-        if level is not None:
+        if walk.level is not None:
             shape = MAP if byte == 0x7B else LIST
-            visit = Visit(depth, key, ordinal, kind, shape, start, None, walk.here())
+            visit = Visit(*_place(walk), kind, shape, start, None, walk.here())
         walk.push(byte)
         walk.pos += 1
         return visit, "first-key" if byte == 0x7B else "first-value"
     try:
         value: object = UNLOADED_VALUE
+        cut = False
         if kind == "string":
             text = walk.token(_STRING)
             if text is not None and len(text) <= _LEAF:
                 value = walk.parser.decoder.decode(text, start)
                 walk.pos = start + len(text)
-            elif not _long_string(walk):
-                finding = walk.truncated()
-                walk.parser.result.findings.add(finding)
-                walk.pos = walk.end
-                return _visit(walk, depth, key, ordinal, kind, start, finding, Status.TRUNCATED), "after"
+            else:
+                cut = not _long_string(walk)
         else:
             text = walk.token(_WORD) or b""
-            if start + len(text) >= walk.end:  # it may continue beyond the cut
-                finding = walk.truncated()
-                walk.parser.result.findings.add(finding)
-                walk.pos = walk.end
-                return _visit(walk, depth, key, ordinal, kind, start, finding, Status.TRUNCATED), "after"
-            value = walk.parser.decoder.decode(text, start)
-            walk.pos = start + len(text)
+            cut = start + len(text) >= walk.end  # it may continue beyond the cut
+            if not cut:
+                value = walk.parser.decoder.decode(text, start)
+                walk.pos = start + len(text)
     except (LimitError, UnsupportedError) as refused:
         finding = walk.malformed(refused.reason, start, code=unsupported_code(refused), option=refused.option)
-        return _visit(walk, depth, key, ordinal, kind, start, finding, Status.UNSUPPORTED), "after"
+        return _faulty(walk, kind, start, finding, Status.UNSUPPORTED), "after"
     except MalformedError as error:
         offset = error.offset if error.offset is not None else start
         finding = walk.malformed(error.reason, offset, in_string=walk.pos > start)  # still inside a long string
-        return _visit(walk, depth, key, ordinal, "invalid", start, finding), "after"
-    if not detail or level is None:
+        return _faulty(walk, "invalid", start, finding), "after"
+    if cut:
+        finding = walk.truncated()
+        walk.pos = walk.end
+        return _faulty(walk, kind, start, finding, Status.TRUNCATED), "after"
+    if not detail or walk.level is None:
         return None, "after"
     kept = value if walk.pos - start <= BORN_LOADED else UNLOADED_VALUE
-    return Visit(depth, key, ordinal, kind, SCALAR, start, walk.pos, walk.here(), kept), "after"
+    return Visit(*_place(walk), kind, SCALAR, start, walk.pos, walk.here(), kept), "after"
 
 
-def _visit(
-    walk: TextWalk,
-    depth: int,
-    key: Key,
-    ordinal: int,
-    kind: str,
-    start: int,
-    finding: Finding,
-    status: Status = Status.DAMAGED,
-) -> Visit:
-    return Visit(depth, key, ordinal, kind, SCALAR, start, walk.pos, walk.path(), UNLOADED_VALUE, status, finding)
+def _place(walk: TextWalk) -> tuple[int, Key, int]:
+    """Return depth, key and number of the value that is being read."""
+    depth, level = len(walk.brackets), walk.level
+    if level is None:
+        return depth, None, 0
+    return depth, level.key if walk.brackets[-1] == 0x7B else None, level.count
+
+
+def _faulty(walk: TextWalk, kind: str, start: int, finding: Finding, status: Status = Status.DAMAGED) -> Visit:
+    return Visit(*_place(walk), kind, SCALAR, start, walk.pos, walk.path(), UNLOADED_VALUE, status, finding)
 
 
 def _whole_leaf(walk: TextWalk) -> bool:
@@ -340,8 +588,7 @@ def _whole_leaf(walk: TextWalk) -> bool:
     if match is None:
         if at + _LEAF <= len(walk.block) or walk.base + len(walk.block) >= walk.end or not at:
             return False
-        walk.block = walk.data.pread(walk.pos, min(BLOCK, walk.end - walk.pos))
-        walk.base = walk.pos
+        walk._load(BLOCK)
         match = SUBTREE.match(walk.block, 0, _LEAF)
         if match is None:
             return False

@@ -29,8 +29,7 @@ from pparse.findings import UNSURE_NUMBER, Finding, Severity, Status
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import END_GROUP, LEN, START_GROUP
 from pparse.parsers.json.text import BORN_LOADED
-from pparse.parsers.json.walk import following_scalars, tokens
-from pparse.parsers.json.walk_state import TextWalk
+from pparse.parsers.json.walk import TextWalk, following_scalars, tokens
 from pparse.parsers.protobuf.json_form import ANY, OWN_FORMS, WRAPPERS, key_of, packed_at_once, value_of
 from pparse.parsers.protobuf.values import encode, is_message
 from pparse.protobuf.schema import TYPE_BYTES, TYPE_GROUP, TYPE_STRING, MessageType
@@ -106,7 +105,7 @@ class JsonReader:
         """Return the message, and the charge for its memory. Raise `LimitError`."""
         parser, root = self.parser, self.parser.result.root
         root.index_to(None)  # finds the end, and what follows it
-        if not parser.is_mended:
+        if not parser.damage.is_mended:
             maker = self._start()
             walk = self._walk = TextWalk(parser, root)
             walk.push(walk.data.pread(root.start, 1)[0])
@@ -118,7 +117,7 @@ class JsonReader:
                 walk.charge.release()
                 self._walk = walk.on_close = walk.on_note = None
             fault = walk.fault
-            if fault is None or fault.code != "malformed" or not parser.mended():
+            if fault is None or fault.code != "malformed" or not parser.damage.mended():
                 if walk.brackets:
                     maker.cut(self._lacking)
                 made = self._finished(maker)

@@ -9,6 +9,7 @@ from pparse.document.extraction import extraction_of
 from pparse.errors import GapError
 from pparse.findings import Finding, Status
 from pparse.lazy import lazy_pattern
+from pparse.parsers.safetensors.entry import METADATA, REFERENCE_HEADER_LIMIT, STORED_DTYPES, checked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -121,8 +122,6 @@ class LengthFinder:
 
         Also return the offset after the last of those entries.
         """
-        from pparse.parsers.safetensors.entry import STORED_DTYPES
-
         data, ends, last = self.result.extraction.data, {0}, 0
         pos = behind = start
         pairs = 0  # where the last readable data_offsets end, even if their entry is damaged
@@ -154,7 +153,6 @@ class LengthFinder:
     def find(self, there: int) -> int | None:
         """Return the length with which the tensors fill the file from the end of the header's text; None if none."""
         from pparse.kernels import json_fold
-        from pparse.parsers.safetensors.entry import REFERENCE_HEADER_LIMIT
 
         extraction = self.result.extraction
         start = pos = extraction.start + 8
@@ -178,8 +176,6 @@ class LengthFinder:
 
     def _filling(self, start: int, stop: int, end: int) -> int | None:
         """Return the length of a header with text in ``[start, stop)`` if its tensors fill the file to ``end``."""
-        from pparse.parsers.safetensors.entry import METADATA, checked
-
         extraction = extraction_of(self.result)
         child = extraction.child("header-found", extraction.data, start, stop, "json")
         json: JsonParser = child.parse().parser  # type: ignore[assignment]

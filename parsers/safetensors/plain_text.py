@@ -5,7 +5,7 @@ between them at most single spaces, names without escapes, no name twice, perhap
 
     READING    blocks of entries are read, one behind the other; each is compared with all before it
     COMPLETE   the text was read to its end: it is sound JSON, and every entry is understood
-    STOPPED    what follows is something else, or cut, or a name came before: `pparse.parsers.safetensors.header` asks
+    STOPPED    what follows is something else, or cut, or a name came before: `pparse.parsers.safetensors.parser` asks
                the JSON parser, which knows every text and mends damaged ones
 
 Of a block only its place is kept, and its rows while there is room; they are read from the text again when needed.

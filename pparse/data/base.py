@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from operator import attrgetter
 
 from pparse.data.range_status import Condemned, SuspectRange, range_status
 from pparse.data.reader import Cursor, Range, byte_view
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 # No source is that long: tables of gaps hold signed numbers of 64 bits.
 _FAR: Final = (1 << 63) - 1
+_offset_of: Final = attrgetter("offset")
 # Two threads must not both create the tables that mark stretches of one Data.
 _MAKING: Final = Lock()
 
@@ -302,7 +304,7 @@ class Data(ABC):
     def next_gap(self, offset: int) -> Gap | None:
         """Return the gap that contains ``offset``, else the next one after it; None if there is none."""
         gaps = self.gaps
-        place = gaps.place(offset) if isinstance(gaps, GapTable) else bisect_right(gaps, offset, key=_gap_offset)
+        place = gaps.place(offset) if isinstance(gaps, GapTable) else bisect_right(gaps, offset, key=_offset_of)
         if place:
             gap = gaps[place - 1]
             if gap.length is None or offset - gap.offset < gap.length:
@@ -359,9 +361,8 @@ class Data(ABC):
             return None
         found: SuspectRange | None = None if self._condemned is None else self._condemned.touching(start, end)
         if found is None:
-            found = next(
-                (suspect for suspect in self.suspect_ranges if suspect.start < end and start < suspect.end), None
-            )
+            touching = (suspect for suspect in self.suspect_ranges if suspect.start < end and start < suspect.end)
+            found = next(touching, None)
         if found is None or (self._proofs is not None and self._proofs.covers(start, end)):
             return None
         return found.reason
@@ -589,10 +590,6 @@ class BytesData(Data):
         """Drop the bytes (views handed out stay valid)."""
         super().close()
         self._view = memoryview(b"")
-
-
-def _gap_offset(gap: Gap) -> int:
-    return gap.offset
 
 
 def copy_into(data: Data, offset: int, length: int, write: Callable[[bytes], object], step: int = 1 << 20) -> None:

@@ -186,10 +186,6 @@ class BlockCache(DerivedData):
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 
-    def pieces(self, start: int, end: int) -> tuple[tuple[Data, int, int], ...]:
-        """Return the stretch of the source."""
-        return ((self._source, start, end),)
-
     def check_unchanged(self) -> None:
         """Raise `ClosedError` if it is closed."""
         Data.check_unchanged(self)

@@ -42,13 +42,7 @@ class FileIdentity:
     __slots__ = ("attributes", "ctime_ns", "device", "inode", "mtime_ns", "size")
 
     def __init__(
-        self,
-        device: int,
-        inode: int,
-        size: int,
-        mtime_ns: int,
-        ctime_ns: int = 0,
-        attributes: int = 0,
+        self, device: int, inode: int, size: int, mtime_ns: int, ctime_ns: int = 0, attributes: int = 0
     ) -> None:
         self.device = device
         self.inode = inode
@@ -93,19 +87,16 @@ class FileIdentity:
         return (self.size, self.mtime_ns) == (other.size, other.mtime_ns)
 
     def __reduce__(self) -> tuple[type[FileIdentity], tuple[int, ...]]:
-        numbers = self.device, self.inode, self.size, self.mtime_ns, self.ctime_ns, self.attributes
-        return FileIdentity, numbers
+        return FileIdentity, (*self._four(), self.ctime_ns, self.attributes)
+
+    def _four(self) -> tuple[int, int, int, int]:
+        return self.device, self.inode, self.size, self.mtime_ns
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, FileIdentity) and (self.device, self.inode, self.size, self.mtime_ns) == (
-            other.device,
-            other.inode,
-            other.size,
-            other.mtime_ns,
-        )
+        return isinstance(other, FileIdentity) and self._four() == other._four()
 
     def __hash__(self) -> int:
-        return hash((self.device, self.inode, self.size, self.mtime_ns))
+        return hash(self._four())
 
     def difference(self, now: FileIdentity) -> str:
         """Describe the difference in words."""
@@ -229,10 +220,6 @@ class PooledFile:
             raise SourceError("no file reaches this offset", source=self.path, offset=offset) from error
         finally:
             self._release()
-
-    def preadinto(self, offset: int, view: memoryview) -> int:
-        """Read into ``view`` with one system call; may be short."""
-        return self.preadv(offset, [view])
 
     def preadv(self, offset: int, views: list[memoryview]) -> int:
         """Read into ``views``, one after the other (at most 1,000), with one system call; may be short."""
@@ -431,10 +418,7 @@ class FileData(Data):
     def __init__(self, path: str | os.PathLike[str], pool: DescriptorPool | None = None, stats: IoStats | None = None):
         self.path: str = os.fspath(path)
         """Path as given."""
-        if pool is None:
-            pool = DescriptorPool()
-        self._pool = pool
-        self._file = pool.register(self.path)
+        self._file = (pool or DescriptorPool()).register(self.path)
         self.identity: FileIdentity = self._file.identity
         """What identified the file when it was opened."""
         super().__init__(self.path, self.identity.size, stats)
@@ -455,7 +439,7 @@ class FileData(Data):
     def _preadinto(self, offset: int, view: memoryview) -> int:
         done = 0
         while done < len(view):
-            got = self._file.preadinto(offset + done, view[done : done + MAX_SYSTEM_READ])
+            got = self._file.preadv(offset + done, [view[done : done + MAX_SYSTEM_READ]])
             if not got:
                 self._explain_short_read(offset + done)
             done += got
@@ -496,10 +480,7 @@ class FileData(Data):
 
     def same_source(self, path: str) -> bool:
         """Return whether ``path`` is another name of this file, or the same one."""
-        try:
-            return os.path.samefile(path, self.path)
-        except (OSError, ValueError):  # one of them does not exist
-            return False
+        return same_file(path, self.path)
 
     def grown(self) -> FileData | None:
         """Open the file again if it is larger now, and still the same one. Raises `SourceError`."""

@@ -6,7 +6,6 @@ Used for records that block headers interrupt, messages spread over chunks, file
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from array import array
 from bisect import bisect_right
 from operator import attrgetter
@@ -47,9 +46,13 @@ class DerivedData(Data):
     sources: Sequence[Data] = ()
     """The other data, each once."""
 
-    @abstractmethod
     def pieces(self, start: int, end: int) -> Iterable[tuple[Data, int, int]]:
-        """Yield what ``[start, end)`` is made of, in order: stretches (data, start, end), none of them empty."""
+        """Yield what ``[start, end)`` is made of, in order: stretches (data, start, end), none of them empty.
+
+        By default the same stretch of the only source.
+        """
+        (source,) = self.sources
+        return ((source, start, end),)
 
     def _how(self) -> tuple[object, ...] | None:
         """Return what else decides which bytes these are, for the `identity`; None if nobody can tell."""
@@ -403,10 +406,6 @@ class HiddenData(DerivedData):
             if end > start:
                 self.gaps.add(start, end - start, exact)
                 reached = end
-
-    def pieces(self, start: int, end: int) -> tuple[tuple[Data, int, int], ...]:
-        """Return the stretch of the data."""
-        return ((self._data, start, end),)
 
     def _how(self) -> tuple[object, ...]:
         return (self.gaps.digest(),)

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from pparse.tree.host import Host
 
-# What is often found under a model's name instead: (bytes at the start, what to report).
+# What is often found under a model's name instead: (what it may begin with, what to report).
 _MISTAKEN: Final = (
-    (b"version https://git-lfs", "a Git LFS pointer, not the file itself: run 'git lfs pull' to fetch it"),
-    (b"<!DOCTYPE html", "an HTML page, not a model: the download was answered with a web page"),
-    (b"<!doctype html", "an HTML page, not a model: the download was answered with a web page"),
-    (b"<html", "an HTML page, not a model: the download was answered with a web page"),
-    (b"<HTML", "an HTML page, not a model: the download was answered with a web page"),
-    (b"<?xml", "an XML document (an error message of a file server?)"),
+    ((b"version https://git-lfs",), "a Git LFS pointer, not the file itself: run 'git lfs pull' to fetch it"),
+    (
+        (b"<!DOCTYPE html", b"<!doctype html", b"<html", b"<HTML"),
+        "an HTML page, not a model: the download was answered with a web page",
+    ),
+    ((b"<?xml",), "an XML document (an error message of a file server?)"),
 )
 
 # No placeholder is larger: a pointer has three lines, a page of a server some hundred.
@@ -41,10 +41,10 @@ _ZEROS: Final = MIB  # no program writes so many zeros at both ends of a file
 
 def head_of(extraction: Host, count: int) -> bytes:
     """Return the first bytes of an extraction; empty if they are lost."""
+    if extraction.size is not None:
+        count = min(count, extraction.size)
     try:
-        return extraction.data.pread(
-            extraction.start, count if extraction.size is None else min(count, extraction.size)
-        )
+        return extraction.data.pread(extraction.start, count)
     except GapError:
         return b""
 
@@ -105,19 +105,14 @@ def nothing_there(extraction: Host) -> str | None:
     head = head_of(extraction, 64)
     if not head:
         return "the file is empty"
-    if head.strip(b"\0"):
-        return None
-    if end is None:  # more is known only once the whole stream is decoded
+    if head.strip(b"\0") or end is None:  # more of a stream is known only once all of it is decoded
         return None
     for at in (start, max(start, end - _ZEROS)):
         known, unknown = data.read_known(at, min(_ZEROS, end - at))
         if unknown or not known or known.strip(b"\0"):
             return None
-    return (
-        "it contains only zeros (a download that was never written?)"
-        if end - start <= 2 * _ZEROS
-        else ("it begins and ends with 1 MiB of zeros (a download that was never written?)")
-    )
+    where = "contains only zeros" if end - start <= 2 * _ZEROS else "begins and ends with 1 MiB of zeros"
+    return f"it {where} (a download that was never written?)"
 
 
 def known_other(extraction: Host) -> str | None:

@@ -20,17 +20,13 @@ from pparse.errors import CancelledError, ClosedError, DataChangedError, PathErr
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-    from typing import Any, BinaryIO, Final
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from typing import Any, BinaryIO, Final, TypeVar
 
     from pparse.data.base import Data, IoStats
     from pparse.data.files import DescriptorPool
 
     FileSource = Data | bytes | bytearray | memoryview | BinaryIO | str | os.PathLike[str]
-
-    from collections.abc import Callable, Iterable
-    from typing import TypeVar
-
     T = TypeVar("T")
 
 # -- The names of the parts of a file that was split, and which of them lie in a folder --------------------------------
@@ -259,7 +255,6 @@ class Folder(ABC):
 
     def fetch(self, name: str) -> FileSource:
         """Return what `open` returns. Raises `PathError` for a name that leads out of the folder, and `SourceError`."""
-
         confine(name)
         try:
             return self.open(name)

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pparse.tree.parser import Parser
 
     Source = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | Data | Folder | Sequence[Any]
-    from collections.abc import Sequence
 
 
 # What files end in that are called by the rest of their name: a checkpoint of TensorFlow has a prefix, not a name.

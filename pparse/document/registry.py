@@ -252,7 +252,6 @@ def _parsers_with_options(registry: Registry, format: str | None) -> Iterator[ty
 
 def detect(extraction: Extraction) -> type[Parser]:
     """Return the parser that fits ``extraction`` best. Raises `FormatError` that says what the data looks like."""
-    best: list[tuple[type[Parser], Confidence, bool]] = []
     excerpt = excerpt_of(extraction)
     candidates = _folder_candidates(extraction) if extraction.is_folder else _file_candidates(extraction, excerpt)
     best = [(parser, confidence, True) for parser, confidence in candidates]

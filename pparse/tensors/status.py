@@ -1,6 +1,6 @@
 """The status of a tensor: TRUNCATED, MISSING, DAMAGED … by what its format claims, and by the bytes it is read from.
 
-The claim is made where the tensor's entry is read (for safetensors `pparse.parsers.safetensors.header`): sizes and
+The claim is made where the tensor's entry is read (for safetensors `pparse.parsers.safetensors.parser`): sizes and
 offsets are compared with each other, and here with the end of the file. What is known about a range of bytes, from
 streams and checksums around it, is decided in `pparse.data.range_status`. Here both become one.
 """
