@@ -149,7 +149,7 @@ class SavedModelFolderParser(CpbParser, Container):
             return None
         try:
             found = folder.sibling(name)
-            found.known_end()  # a file is opened when it is asked
+            found.find_end()  # a file is opened when it is asked
         except SourceError:
             return None
         return found

@@ -86,7 +86,7 @@ class TensorflowTextParser(Parser, Container):
         """Return the message. Raises `LimitError` if the text is too long for the budget."""
         if self._inner is None:
             extraction = extraction_of(self.result)
-            size = extraction.known_end() - extraction.start
+            size = extraction.find_end() - extraction.start
             budget = extraction.session.budget
             self._charge = budget.charge(_FACTOR * size, "the text of the model")
             raw = extraction.data.read_exact(extraction.start, size)

@@ -1119,7 +1119,7 @@ def test_progress_is_for_terminals_and_for_the_patient(capsys, monkeypatch, mode
     told = []
     with pparse.open(packed[: len(packed) // 2], progress=lambda *what: told.append(what)) as document:
         before = len(told)
-        document.parsed.known_end()
+        document.parsed.find_end()
     assert len({done for done, _, _ in told[before:]}) > 2
 
 

@@ -135,20 +135,20 @@ def test_names_cannot_write_on_the_terminal(run, model, tmp_path):
 
 
 def test_unfinished_work_of_another_kind_is_told_of(run, samples, tmp_path, monkeypatch):
-    from pparse.conversion.workspace import Workspace
+    from pparse.conversion.workspace import ConversionFolder
 
     def interrupt(self, paths, *, force):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Workspace, "publish", interrupt)
+        patch.setattr(ConversionFolder, "publish", interrupt)
         ran = run("convert", SAMPLE, "-o", tmp_path / "m.npz")
     assert (ran.code, ran.err) == (130, "pparse: interrupted; the same command continues from here\n")
     ran = run("convert", SAMPLE, "-o", tmp_path / "m.npz", "--dtype", "float64")
     assert ran.code == 0
     assert "with other options or of another source, was given up" in ran.out
     with monkeypatch.context() as patch:
-        patch.setattr(Workspace, "publish", interrupt)
+        patch.setattr(ConversionFolder, "publish", interrupt)
         run("convert", SAMPLE, "-o", tmp_path / "n.npz")
     ran = run("convert", SAMPLE, "-o", tmp_path / "n.npz")
     assert "21.4 KiB were there already: this continued a run that was stopped" in ran.out

@@ -17,7 +17,7 @@ import pparse
 from pparse import Status
 from pparse.conversion import converting as convert_module
 from pparse.conversion import workspace as workspace_module
-from pparse.conversion.workspace import Workspace
+from pparse.conversion.workspace import ConversionFolder
 from pparse.data.base import IoStats
 from pparse.errors import NotWholeError
 from pparse.kernels.joined_crc import joined_crc
@@ -229,13 +229,13 @@ def test_a_stopped_run_goes_on_with_the_checksums(tmp_path, source):
 @pytest.mark.parametrize("dtype", [None, "float16"])
 def test_a_piece_is_not_overwritten_before_it_is_on_its_way(tmp_path, model, monkeypatch, dtype):
     """A slow disk: each piece is written long after the next one was asked for."""
-    write = Workspace._write
+    write = ConversionFolder._write
 
     def slowly(self, *args):
         time.sleep(0.002)
         return write(self, *args)
 
-    monkeypatch.setattr(Workspace, "_write", slowly)
+    monkeypatch.setattr(ConversionFolder, "_write", slowly)
     generator = np.random.default_rng(1)
     tensors = {}
     for number, pieces in enumerate((1, 3, 2, 0, 5, 1, 0, 1, 4)):  # odd numbers: buffers go on by turns across tensors

@@ -18,7 +18,7 @@ import pytest
 import pparse
 from pparse.conversion import converting as convert_module
 from pparse.conversion import workspace as workspace_module
-from pparse.conversion.workspace import Workspace
+from pparse.conversion.workspace import ConversionFolder
 from pparse.errors import CancelledError, DataChangedError, NotWholeError, OptionError, SourceError
 from pparse.recovery.journal import Journal
 from tests import sweep
@@ -30,7 +30,7 @@ CHECKPOINT = "docs/samples/tiny-gpt.pt"
 WORK = ".m.safetensors.pparse-convert"
 # Everything that changes the disk.
 STEPS = (
-    (Workspace, "_write"),
+    (ConversionFolder, "_write"),
     (Journal, "flush"),
     (workspace_module, "_sync"),
     (os, "replace"),
@@ -296,7 +296,7 @@ def test_a_source_that_changes_meanwhile_leaves_nothing(tmp_path, model):
 
 
 def test_a_full_disk_keeps_what_was_done(tmp_path, samples, monkeypatch):
-    write = Workspace._write
+    write = ConversionFolder._write
     room = [40]
 
     def write_until_full(self, *args):
@@ -305,7 +305,7 @@ def test_a_full_disk_keeps_what_was_done(tmp_path, samples, monkeypatch):
             raise SourceError("cannot write: No space left on device", errno=errno.ENOSPC)
         return write(self, *args)
 
-    monkeypatch.setattr(Workspace, "_write", write_until_full)
+    monkeypatch.setattr(ConversionFolder, "_write", write_until_full)
     with pytest.raises(SourceError):
         pparse.convert(SAMPLE, tmp_path / "m.safetensors")
     monkeypatch.undo()

@@ -19,7 +19,7 @@ from pparse import PathError, PparseError, Status, TruncatedTensorError, Unsuppo
 from pparse.data.base import IoStats
 from pparse.kernels.text_starts import text_starts
 from pparse.parsers.gguf import parser as gguf_parser
-from pparse.parsers.gguf.parser import GgufLayout, TensorPlace
+from pparse.parsers.gguf.parser import GgufLayout, GgufPlace
 from tests.gguf_files import F32, Q4_0, Q8_0, Writer, plain
 from tests.rows import rows
 
@@ -434,7 +434,7 @@ def test_texts_are_found_as_by_hand():
 def test_the_layout_of_a_table_takes_no_memory_for_tensors():
     layout = GgufLayout(32)
     for number in range(1000):
-        layout.add(TensorPlace(F32, (9,), 64 * number))
+        layout.add(GgufPlace(F32, (9,), 64 * number))
     assert (layout.overlaps, layout.holes, layout.unaligned, layout.end) == (False, 0, 0, 64 * 999 + 36)
 
 

@@ -16,7 +16,7 @@ from pparse.errors import LimitError
 from pparse.graphs import drawing
 from pparse.graphs import layout as layering
 from pparse.graphs.drawing import Collapsed, escaped, prefixes, without_numbers
-from pparse.graphs.layout import Layout, find_layers
+from pparse.graphs.layout import GraphLayout, find_layers
 from tests import sweep
 from tests.test_graphs import Graph, Lines, document  # noqa: F401 -- a fixture
 from tests.test_tensorflow_graph import SMALL, GraphDef, graph_def, graph_of, model
@@ -183,7 +183,7 @@ def random_edges(seed):
 
 def crossings(count, edges):
     """Count the pairs of edges that cross, by comparing each stretch between two layers with each other."""
-    layout = Layout([80.0] * count, edges)
+    layout = GraphLayout([80.0] * count, edges)
     at = {number: place for row in layout.rows for place, number in enumerate(row)}
     links = [
         link for edge, route in zip(edges, layout.routes, strict=True) for link in pairwise([edge[0], *route, edge[1]])

@@ -16,7 +16,7 @@ import pparse
 from pparse import Status
 from pparse.data.base import BytesData
 from pparse.findings import clipped
-from pparse.parsers.json.mend import Mender
+from pparse.parsers.json.mend import JsonMender
 from pparse.paths import KeyStep, join_step
 from pparse.testing import GappyData
 from tests import sweep
@@ -229,7 +229,7 @@ HOSTILE = {
 @pytest.mark.parametrize("format_name", ["json", "safetensors"])
 def test_the_work_on_damaged_text_grows_as_its_length_does(kind, format_name, monkeypatch):
     work = 0
-    read, search = BytesData.pread, Mender.search
+    read, search = BytesData.pread, JsonMender.search
 
     def counted_read(self, offset, length):
         nonlocal work
@@ -243,7 +243,7 @@ def test_the_work_on_damaged_text_grows_as_its_length_does(kind, format_name, mo
         return found
 
     monkeypatch.setattr(BytesData, "pread", counted_read)
-    monkeypatch.setattr(Mender, "search", counted_search)
+    monkeypatch.setattr(JsonMender, "search", counted_search)
     took = []
     for number in (600, 2400):
         text = HOSTILE[kind](number)

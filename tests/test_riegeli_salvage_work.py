@@ -13,7 +13,7 @@ from pparse.kernels.highway import hash64
 from pparse.riegeli import RecordReader
 from pparse.riegeli.chunks import BLOCK_HEADER_SIZE, CHUNK_HEADER_SIZE, FILE_SIGNATURE, ChunkHeader, Layout
 from pparse.riegeli.lookup import RecordLookup
-from pparse.riegeli.verdicts import Places
+from pparse.riegeli.verdicts import SightedPlaces
 from pparse.testing.fakes import FakeData, GappyData
 from tests import sweep
 from tests.riegeli_damage import sound, written
@@ -158,7 +158,7 @@ def test_places_are_looked_for_once_whatever_the_order():
         asked.extend(range(at, until))
         return until, sorted(place for place in there if at <= place < until)
 
-    places = Places()
+    places = SightedPlaces()
     for start, stop in ((60, 80), (30, 41), (10, 70), (0, 100), (250, 301), (41, 260), (0, 400)):
         assert list(places.find(start, stop, look)) == sorted(place for place in there if start <= place < stop)
     assert sorted(asked) == list(range(400))
@@ -173,6 +173,6 @@ def test_a_gap_ends_no_search_and_the_end_does():
         until = min(until, 10 if at < 10 else 50)
         return until, [place for place in (7, 30) if at <= place < until]
 
-    places = Places()
+    places = SightedPlaces()
     for _ in range(2):
         assert list(places.find(0, 100, look)) == [7, 30]

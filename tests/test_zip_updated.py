@@ -37,7 +37,7 @@ def contents(data: bytes) -> dict[str, bytes]:
         found = {}
         for row in parser.members():
             inside = parser.enter(row.name)
-            found[row.name] = inside.data.pread(inside.start, inside.known_end() - inside.start)
+            found[row.name] = inside.data.pread(inside.start, inside.find_end() - inside.start)
         return found
 
 

@@ -19,7 +19,7 @@ class SmallViewer(NodeViewer):
         return self.root.find("metadata")
 
     def tensor_of(self, node, name):
-        info, data, there = node.load(), self.root.find("data"), self.extraction.known_end()
+        info, data, there = node.load(), self.root.find("data"), self.extraction.find_end()
         behind = there + (self.extraction.start - there) % 32  # if the file ends in the padding before them
         start = (behind if data is None else data.start) + info["offset"]
         status = status_by_place(start, start + info["size"], there)

@@ -42,7 +42,7 @@ class ToyViewer(Viewer):
 
     def extent(self):
         start, last = self.extraction.start, 0
-        extent = Extent(self.extraction.known_end() - start)
+        extent = Extent(self.extraction.find_end() - start)
         for visit in self.extraction.walk():
             last = max(last, visit.end or 0)
             if visit.kind == "floats":

@@ -87,7 +87,7 @@ class StandInParser(Parser, Container):
             for name in names:
                 try:
                     found = extraction_of(self.result).sibling(name)
-                    found.known_end()  # a file is opened when it is asked
+                    found.find_end()  # a file is opened when it is asked
                     self._tell(found)  # before it is parsed, or it would come too late
                     wrong = _why_no_checkpoint(found)
                     if wrong is None:
@@ -356,7 +356,7 @@ def indexes_in(folder: FolderExtraction) -> list[str]:
 def has_variables(folder: FolderExtraction) -> bool:
     """Return whether the folder has variables of a SavedModel."""
     try:
-        folder.sibling(INDEX_OF_VARIABLES).known_end()
+        folder.sibling(INDEX_OF_VARIABLES).find_end()
     except (SourceError, EndOfDataError, PathError):
         return False
     return True

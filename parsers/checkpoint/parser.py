@@ -163,7 +163,7 @@ class CheckpointParser(ProtobufParser):
         """The table: its blocks are found when it is first asked for."""
         extraction = self.result.extraction
         session = extraction.session
-        start, end = extraction.start, extraction.known_end()
+        start, end = extraction.start, extraction.find_end()
         table = SortedTable(extraction.data, start, end, session.budget, session.limits)
         try:
             table.read_index()
@@ -308,7 +308,7 @@ class CheckpointParser(ProtobufParser):
         for shard in range(count):
             try:
                 file = extraction_of(self.result).sibling(self.data_name(count, shard))
-                sizes += file.known_end() - file.start
+                sizes += file.find_end() - file.start
             except (SourceError, EndOfDataError, PathError):
                 missing += 1
         first = self.data_name(count, 0)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pparse.budget import MemoryBudget
     from pparse.data.reader import Range
-    from pparse.parsers.protobuf.window import Field, Window
+    from pparse.parsers.protobuf.window import Window, WireField
 
 UNSET, MESSAGE, BYTES = 0, 1, 2
 TYPE_NAMES: Final = {UNSET: "unset", MESSAGE: "message", BYTES: "bytes"}
@@ -79,7 +79,7 @@ def check_versions(join_version: int, bad_consumers: Iterable[int], *, source: s
     raise error
 
 
-def small(window: Window, field: Field) -> bytes:
+def small(window: Window, field: WireField) -> bytes:
     """Return the content of a small message in the metadata. Raise `MalformedError` if it is too large."""
     if field.end - field.start > _SMALL:
         raise MalformedError(
@@ -224,7 +224,7 @@ class ChunkedMessage:
         from bisect import bisect_right
 
         window: Window | None = None
-        current: Iterator[Field] | None = None
+        current: Iterator[WireField] | None = None
         scan_number, position = -1, -1
         for ordinal in ordinals:
             number = bisect_right(self._starts, ordinal) - 1
@@ -248,7 +248,7 @@ class ChunkedField:
 
     __slots__ = ("_message", "_part", "_tags", "error")
 
-    def __init__(self, part: Range, field: Field, window: Window) -> None:
+    def __init__(self, part: Range, field: WireField, window: Window) -> None:
         self._part = part
         self._tags: list[bytes] = []
         self._message: list[tuple[int, int]] = []
@@ -258,7 +258,7 @@ class ChunkedField:
         except MalformedError as error:
             self.error = error
 
-    def _read(self, raw: bytes, field: Field) -> None:
+    def _read(self, raw: bytes, field: WireField) -> None:
         pos, end = 0, len(raw)
         raw += PADDING
         while pos < end:

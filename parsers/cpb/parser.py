@@ -152,7 +152,7 @@ class CpbParser(ProtobufParser):
     def source(self) -> Range:
         """Return the bytes of the Riegeli file."""
         extraction = self.result.extraction
-        return extraction.data.range(extraction.start, max(extraction.start, extraction.known_end()))
+        return extraction.data.range(extraction.start, max(extraction.start, extraction.find_end()))
 
     def _read_metadata(self) -> None:
         try:

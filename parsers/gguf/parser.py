@@ -215,7 +215,7 @@ class GgufParser(Parser, Listing):
         if rank > _MOST_DIMENSIONS:
             raise MalformedError(f"a tensor has {rank} dimensions", offset=ctx.pos - 4)
         *dimensions, kind, offset = ctx.take(f"{self.order}{rank}{self.length}IQ")
-        place = TensorPlace(kind, tuple(reversed(dimensions)), offset)
+        place = GgufPlace(kind, tuple(reversed(dimensions)), offset)
         entry = Entry(name, "tensor", at, ctx.pos, note=place)
         if place.size is None:
             entry.status = Status.DAMAGED if kind in TYPES else Status.UNSUPPORTED
@@ -285,7 +285,7 @@ class GgufParser(Parser, Listing):
 _MOST_BYTES: Final = 1 << 63
 
 
-class TensorPlace:
+class GgufPlace:
     """What the table says of one tensor."""
 
     __slots__ = ("kind", "offset", "problem", "shape", "size")
@@ -343,7 +343,7 @@ class GgufLayout:
         self.unknown = False
         """Whether a tensor came of which the size is not known."""
 
-    def add(self, place: TensorPlace) -> None:
+    def add(self, place: GgufPlace) -> None:
         """Add the next tensor."""
         if not place.size:
             self.unknown = self.unknown or place.size is None

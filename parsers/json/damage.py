@@ -122,7 +122,7 @@ class Damage:
     def mended(self) -> dict[int, Mended]:
         """Return what is known about the damaged containers, by their start; empty for a sound text."""
         if self._mended is None:
-            from pparse.parsers.json.mend import Mender
+            from pparse.parsers.json.mend import JsonMender
 
             root = self._result.root
             first = {"object": 0x7B, "array": 0x5B}.get(root.kind)
@@ -130,7 +130,7 @@ class Damage:
                 self._mended = {}
                 return self._mended
             parser = self._parser
-            mender = Mender(self._result, first, parser.member, parser.is_all_there, self.headless)
+            mender = JsonMender(self._result, first, parser.member, parser.is_all_there, self.headless)
             self._mended, self.flaw, self.unsure = mender.run(), mender.flaw, mender.unsure
             for stretch in self.unsure:
                 self._result.findings.add(stretch.finding(self._result.extraction.name))
@@ -155,7 +155,7 @@ class Damage:
     def _is_suspect(self) -> bool:
         """Return whether the document is small and does not parse; larger ones are examined once a fault is met."""
         root, extraction = self._result.root, self._result.extraction
-        size = extraction.known_end() - root.start
+        size = extraction.find_end() - root.start
         if size > LOOK_FIRST:
             self._is_large = self.headless is None  # asked once, not for every container
             return not self._is_large

@@ -81,7 +81,7 @@ _FOLLOWER: Final = b",]}"
 _QUOTE: Final = lazy_pattern(b'"')
 
 
-class Mender:
+class JsonMender:
     """One pass over the text of a document; see the module."""
 
     def __init__(
@@ -92,7 +92,7 @@ class Mender:
         start = result.root.start
         self.data = extraction.data
         self.start = start
-        self.end = extraction.known_end()
+        self.end = extraction.find_end()
         self.member = member
         self.no_member_from = self.end if member is not None else 0
         self.block = b""

@@ -162,7 +162,7 @@ class JsonParser(Parser):
         """Find where the value of the document begins, after whitespace and a byte order mark, and what it is."""
         extraction = self.result.extraction
         start = pos = extraction.start
-        data, size = extraction.data, extraction.known_end()
+        data, size = extraction.data, extraction.find_end()
         block = data.pread(pos, min(4096, max(0, size - pos)))
         if block.startswith(BOM):
             self._note(
@@ -236,7 +236,7 @@ class JsonParser(Parser):
             kind = KINDS.get(text[0], "invalid")
             if kind in CLOSER:
                 return Entry(None, kind, pos, None, status=None)
-            return Entry(None, kind, pos, self.result.extraction.known_end(), status=Status.DAMAGED)
+            return Entry(None, kind, pos, self.result.extraction.find_end(), status=Status.DAMAGED)
         self.damage.headless = self._note("malformed", "expected '{'", pos, 1)
         return Entry(None, "object", pos - text.startswith(b'"'), None, status=None)
 
@@ -334,7 +334,7 @@ class JsonParser(Parser):
         """Close the node with what comes before the cut."""
         if self.damage.remake(ctx):
             return
-        self._keep_last(ctx, self.result.extraction.known_end(ctx.node))
+        self._keep_last(ctx, self.result.extraction.find_end(ctx.node))
         super().cut(ctx)
 
     def resync(self, ctx: NodeContext, error: MalformedError) -> None:
@@ -365,7 +365,7 @@ class JsonParser(Parser):
             index.end = max(scan.first, scan.pending - 1)  # the last whole child ends at the comma
 
     def _check_trailing(self, pos: int) -> None:
-        end = self.result.extraction.known_end()
+        end = self.result.extraction.find_end()
         try:
             pos = self._skip_blank(pos, end)
             if pos < end:
@@ -383,7 +383,7 @@ class JsonParser(Parser):
             )
 
     def _choose_kernel(self, node: Node) -> Callable[[bytes, int, Carry, int, array[int]], int]:
-        size = self.result.extraction.known_end(node) - node.start
+        size = self.result.extraction.find_end(node) - node.start
         if self._kernel == "numpy" or (self._kernel == "auto" and (size > _NUMPY_FROM or "numpy" in sys.modules)):
             if size <= 64 and self._kernel == "auto":
                 return json_fold.scan
@@ -499,7 +499,7 @@ class JsonParser(Parser):
 
     def _rescan(self, node: Node, offset: int, count: int, size: int) -> array[int]:
         """Return where ``count`` children begin, the first at ``offset``, in about ``size`` bytes."""
-        data, end = self.result.extraction.data, self.result.extraction.known_end(node)
+        data, end = self.result.extraction.data, self.result.extraction.find_end(node)
         kernel, carry = self._choose_kernel(node), Carry()
         found = array("q", [offset])
         budget = self.result.extraction.session.budget
@@ -518,7 +518,7 @@ class JsonParser(Parser):
     def load_scalar(self, node: Node) -> Any:
         """Decode a scalar that was too long to be decoded with its parent."""
         limits = self.result.extraction.session.limits
-        end = node.end if node.end is not None else self.result.extraction.known_end()
+        end = node.end if node.end is not None else self.result.extraction.find_end()
         text = b""
         try:
             limits.check("scalar_bytes", end - node.start, f"the {node.kind}", offset=node.start)
@@ -539,7 +539,7 @@ class JsonParser(Parser):
 
     def judge(self, node: Node) -> None:
         """Check a long string piece by piece, without holding it, to find out its status."""
-        end = node.end if node.end is not None else self.result.extraction.known_end()
+        end = node.end if node.end is not None else self.result.extraction.find_end()
         if node.kind == "string" and end - node.start > DECODE_BATCH and not node.loaded:
             from pparse.parsers.json.walk import judge_string
 
@@ -744,7 +744,7 @@ class JsonParser(Parser):
 
     def _decode_whole(self, node: Node) -> list[tuple[str, Any]] | None:
         """Return the members of a small, faultless object without an index; None for any other."""
-        end = self.result.extraction.known_end(node)
+        end = self.result.extraction.find_end(node)
         if end - node.start > self.result.extraction.session.limits.leaf_bytes or node.kind != "object":
             return None
         self.result.check_open()

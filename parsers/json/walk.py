@@ -92,7 +92,7 @@ class TextWalk:
         self.parser = parser
         self.source = parser.result.extraction.name
         self.data = parser.result.extraction.data
-        self.end = parser.result.extraction.known_end(node)
+        self.end = parser.result.extraction.find_end(node)
         self.limits = parser.result.extraction.session.limits
         self.base_steps = node.steps
         self.block = b""

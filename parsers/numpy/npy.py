@@ -397,11 +397,11 @@ class NpyParser(Parser, Container, Listing):
         elif header.status is not Status.COMPLETE:
             finding = self._finding(header.code, header.reason, header.at)
             self.result.close_node(ctx.node, header.status, finding)
-        return max(ctx.pos, min(header.end, self.result.extraction.known_end())), self.expect_elements, 0
+        return max(ctx.pos, min(header.end, self.result.extraction.find_end())), self.expect_elements, 0
 
     def expect_elements(self, ctx: NodeContext, block: bytes, base: int) -> Step:
         """Emit the elements; what follows them belongs to nothing."""
-        header, end = self.header, self.result.extraction.known_end()
+        header, end = self.header, self.result.extraction.find_end()
         nbytes = header.nbytes if header.status is Status.COMPLETE else None
         if nbytes is not None:
             ctx.emit_next("data", "bytes", nbytes)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Final
 
-    from pparse.containers.content import Sink, Skip, Verdict
+    from pparse.containers.content import ContentSink, Skip, Verdict
     from pparse.containers.member import ArchiveMember
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
@@ -163,7 +163,7 @@ class NpzParser(ZipParser):
 
     # -- checksums ---------------------------------------------------------------------------------------------------
 
-    def verify(self, member: ArchiveMember, sink: Sink | None = None, skip: Skip | None = None) -> Verdict:
+    def verify(self, member: ArchiveMember, sink: ContentSink | None = None, skip: Skip | None = None) -> Verdict:
         """Do what `ArchiveParser.verify` does, and remember that the checksum agrees."""
         verdict = super().verify(member, sink, skip)
         self._note_proof(member, verdict)

@@ -44,7 +44,7 @@ class Contents:
         self.wrong: tuple[int, str] | None = None
         """Offset of the first opcode that put something into it that does not belong there, and what."""
         reading = program.reading(start, self.state)
-        reading.run(end, program.known_end, program.jumps(start, end), after=lambda _: self._take())
+        reading.run(end, program.find_end, program.jumps(start, end), after=lambda _: self._take())
         self._take()
 
     def _take(self) -> None:
@@ -96,7 +96,7 @@ def group(program: Program, start: int, end: int, *, paired: bool) -> list[Part]
     jumps = program.jumps(start, end)
     found: list[Part] = []
     while True:
-        stop = reading.run(end, program.known_end, jumps)
+        stop = reading.run(end, program.find_end, jumps)
         before = (0, 0)
         for items, pairs, offset in state.cuts:
             found += ends_of(state.pairs[before[1] : pairs] if paired else state.items[before[0] : items], offset)

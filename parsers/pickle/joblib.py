@@ -92,7 +92,7 @@ class ArrayFinder:
                 return pos
             if isinstance(made, Global) and wrapper_name(Call(made, ())) == WATCHED.decode():
                 self._program.state.asks = True
-                self._program.arrays = Arrays(self._program.session, self._program.data, self._program.known_end)
+                self._program.arrays = Arrays(self._program.session, self._program.data, self._program.find_end)
         return pos
 
     def behind(self, pos: int) -> int | None:
@@ -161,7 +161,7 @@ class ArrayFinder:
         alignment = 16 if doubtful else alignment
         expected = alignment - (pos + 1 - self._origin) % alignment
         try:
-            head = self._program.data.pread(pos, min(1 + 255, self._program.known_end - pos))
+            head = self._program.data.pread(pos, min(1 + 255, self._program.find_end - pos))
         except GapError:
             head = b""
         padding = head[0] if head else expected
@@ -177,7 +177,7 @@ class ArrayFinder:
         program = self._program
         inner = program.inner(pos)
         cut = bool(inner.trouble) and inner.status is Status.TRUNCATED
-        end = program.known_end + 1 if cut else inner.end  # beyond the data: that ends the reading
+        end = program.find_end + 1 if cut else inner.end  # beyond the data: that ends the reading
         arrays.add(start, pos, pos, end, pickled=True, doubtful=False)
         if inner.trouble and not cut:
             return self._broken(start, f"in its pickle, {inner.trouble}", inner.status)

@@ -218,7 +218,7 @@ class PickleParser(Parser, Listing):
             self._programs,
             start,
             _PROGRAMS_KEPT,
-            lambda: Program(extraction.session, extraction.data, start, extraction.known_end(), extraction.start),
+            lambda: Program(extraction.session, extraction.data, start, extraction.find_end(), extraction.start),
         )
         if self._is_longer and start == self.starts[-1]:
             found.doubt_last_array()
@@ -227,7 +227,7 @@ class PickleParser(Parser, Listing):
     def root_entry(self) -> Entry:
         """Read the pickles, each to its STOP."""
         extraction = self.result.extraction
-        end = extraction.known_end()
+        end = extraction.find_end()
         if end <= extraction.start:
             finding = self._note("truncated", "the pickle is empty", end)
             return Entry(None, "unknown", end, end, status=Status.TRUNCATED, finding=finding)
@@ -292,7 +292,7 @@ class PickleParser(Parser, Listing):
     def read_pickles(self) -> Program:
         """Find where each pickle begins, and return the last one."""
         extraction = self.result.extraction
-        pos, end = extraction.start, extraction.known_end()
+        pos, end = extraction.start, extraction.find_end()
         last = None
         starts = []
         while last is None or (pos < end and self.goes_on(len(starts), pos)):
@@ -437,7 +437,7 @@ class PickleParser(Parser, Listing):
         """Describe the array of joblib that stands behind its description."""
         if place.is_pickle:
             return self.value_entry(program.inner(place.begin), "array")
-        last = program.known_end
+        last = program.find_end
         status, finding = Status.COMPLETE, None
         if place.end > max(last, place.begin):
             status = cut_status(place.begin < last)
@@ -543,7 +543,7 @@ class PickleParser(Parser, Listing):
     def _callable_name(self, program: Program, slot: int) -> str:
         """Return the name of what an object is made with; "" if it is not simply a global."""
         try:
-            return str(program.decoder.global_at(slot >> 8, program.known_end) or "")
+            return str(program.decoder.global_at(slot >> 8, program.find_end) or "")
         except PASSING:
             raise
         except PparseError:

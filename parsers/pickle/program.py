@@ -79,15 +79,15 @@ class Page:
 class Program:
     """One pickle in some data."""
 
-    def __init__(self, session: Session, data: Data, start: int, known_end: int, origin: int | None = None) -> None:
+    def __init__(self, session: Session, data: Data, start: int, find_end: int, origin: int | None = None) -> None:
         """``origin``: where the file begins, if it may have arrays of joblib."""
         self.session = session
         self.data = data
         self.start = start
         """Where its first opcode stands."""
-        self.known_end = known_end
+        self.find_end = find_end
         """Where the data end."""
-        self.end = known_end
+        self.end = find_end
         """Behind STOP, or where reading had to end."""
         self.state = Scan(memo=True)
         """The stack at the end: one value, if it is whole."""
@@ -140,7 +140,7 @@ class Program:
     def _is_cut(self, slot: int, reading: Reading) -> bool:
         """Tell whether the last opcode, which goes beyond the data, made this value."""
         at = slot >> 8
-        head = self.data.pread(at, min(SLACK, self.known_end - at)) + bytes(2 * SLACK)
+        head = self.data.pread(at, min(SLACK, self.find_end - at)) + bytes(2 * SLACK)
         return reading.line_is_cut or at + scan(head, 0, 1, at, Scan())[0] == reading.pos
 
     def reading(self, pos: int, state: Scan) -> Reading:
@@ -152,9 +152,7 @@ class Program:
 
     def inner(self, begin: int) -> Program:
         """Return the pickle of an array of objects, which begins at ``begin``."""
-        return latest(
-            self._inside, begin, _INSIDE_KEPT, lambda: Program(self.session, self.data, begin, self.known_end)
-        )
+        return latest(self._inside, begin, _INSIDE_KEPT, lambda: Program(self.session, self.data, begin, self.find_end))
 
     def program_at(self, pos: int) -> Program:
         """Return the pickle whose opcode stands at ``pos``: this one, or that of an array of objects in it."""
@@ -205,7 +203,7 @@ class Program:
                 before = items, pairs
             forget_children(reading)
 
-        self.reading(start, Scan()).run(last, self.known_end, self.jumps(start, last), after=count)
+        self.reading(start, Scan()).run(last, self.find_end, self.jumps(start, last), after=count)
         return found[0]
 
     def _run(self) -> None:
@@ -216,11 +214,11 @@ class Program:
         reading.notes_big = True
         reading.arrays = self._finder
         self._pages.append(Page(self.start, state))
-        self.stop = reading.run(None, self.known_end, after=self._after_block)
+        self.stop = reading.run(None, self.find_end, after=self._after_block)
         self._keep(self._pages[-1], state)
-        self.end = min(reading.pos, self.known_end)
-        cut_array = self.arrays is not None and self.arrays.last_end > self.known_end
-        if reading.pos > self.known_end and state.slots and (cut_array or self._is_cut(state.slots[-1], reading)):
+        self.end = min(reading.pos, self.find_end)
+        cut_array = self.arrays is not None and self.arrays.last_end > self.find_end
+        if reading.pos > self.find_end and state.slots and (cut_array or self._is_cut(state.slots[-1], reading)):
             self._cut_slot = state.slots[-1]
         self.trouble = self._judge(reading.pos)
         if self.status is Status.DAMAGED:
@@ -380,7 +378,7 @@ class Program:
         state.marks.extend(page.marks)
         state.count, state.first = page.count, self.state.first
         self._spend(end - page.pos)
-        self.reading(page.pos, state).run(end, self.known_end, after=forget_children)
+        self.reading(page.pos, state).run(end, self.find_end, after=forget_children)
         self._keep(page, state)
         assert page.memo is not None and page.puts is not None  # noqa: S101, PT018 -- taken just now
         return page.memo, page.puts

@@ -114,11 +114,11 @@ class Reading:
     def run(
         self,
         end: int | None,
-        known_end: int,
+        find_end: int,
         jumps: Jumps | None = None,
         after: Callable[[Reading], object] | None = None,
     ) -> Stop:
-        """Read to ``end`` (None: to STOP); ``known_end``: where the data end. ``after`` is called after each block."""
+        """Read to ``end`` (None: to STOP); ``find_end``: where the data end. ``after`` is called after each block."""
         with self.session.budget.charge(_BYTE * FIRST_BLOCK, "a block of a pickle") as charge:
             while end is None or self.pos < end:
                 jump = None if jumps is None else jumps.next_from(self.pos)
@@ -126,20 +126,20 @@ class Reading:
                     self.state.slots.append(jump[0])
                     self.pos = jump[1]
                     continue
-                limit = known_end if end is None else min(end, known_end)
-                stop = self._block(limit if jump is None else min(jump[0] >> 8, limit), known_end, charge)
+                limit = find_end if end is None else min(end, find_end)
+                stop = self._block(limit if jump is None else min(jump[0] >> 8, limit), find_end, charge)
                 if after is not None:
                     after(self)
                 if stop is not None:
                     return stop
         return Stop.END
 
-    def _block(self, limit: int, known_end: int, charge: Charge) -> Stop | None:
+    def _block(self, limit: int, find_end: int, charge: Charge) -> Stop | None:
         """Read one block, and its opcodes; None: more may follow."""
         self.session.check_cancelled()
         if self.pos >= limit:
             return Stop.CUT
-        wanted = min(self._size + SLACK, known_end - self.pos)
+        wanted = min(self._size + SLACK, find_end - self.pos)
         charge.resize(_BYTE * wanted + _SLOT * (len(self.state.slots) + len(self.state.marks)))
         try:
             block = self.data.pread(self.pos, wanted)
@@ -147,7 +147,7 @@ class Reading:
             return Stop.GAP if not self.data.is_cut_at(self.pos) else Stop.CUT
         have = len(block)
         stop = min(limit - self.pos, have)
-        if self.pos + have >= known_end or have < wanted:
+        if self.pos + have >= find_end or have < wanted:
             block += bytes(SLACK)  # no opcode there: what reaches into it is cut
         else:
             stop = min(stop, have - SLACK)
@@ -162,11 +162,11 @@ class Reading:
             # Behind a value that was jumped over there may be another one: a large block would be read for nothing.
             self._size = min(self._size * 4, LAST_BLOCK) if i <= have else FIRST_BLOCK
         if why == MORE:
-            return self._cut_short(known_end)
+            return self._cut_short(find_end)
         if why == LONG_LINE:
-            return self._long_line(base + i, known_end, charge)
+            return self._long_line(base + i, find_end, charge)
         if why == STOPPED:
-            return Stop.STOP if self.pos <= known_end else self._cut_short(known_end)
+            return Stop.STOP if self.pos <= find_end else self._cut_short(find_end)
         if why == UNKNOWN and self.pos >= base + have:
             return Stop.CUT
         return Stop.REPLACED if why == REPLACED else Stop.UNKNOWN if why == UNKNOWN else Stop.UNDERFLOW
@@ -184,31 +184,31 @@ class Reading:
             i, why = scan(block, i, stop, base, self.state)
         return i, why
 
-    def _cut_short(self, known_end: int) -> Stop | None:
+    def _cut_short(self, find_end: int) -> Stop | None:
         """Tell whether the last opcode reaches beyond the data."""
-        if self.pos > known_end:
-            gap = self.data.next_gap(known_end)
-            return Stop.GAP if gap is not None and not self.data.is_cut_at(known_end) else Stop.CUT
+        if self.pos > find_end:
+            gap = self.data.next_gap(find_end)
+            return Stop.GAP if gap is not None and not self.data.is_cut_at(find_end) else Stop.CUT
         return None
 
-    def _long_line(self, at: int, known_end: int, charge: Charge) -> Stop | None:
+    def _long_line(self, at: int, find_end: int, charge: Charge) -> Stop | None:
         """Read an opcode whose line does not end in its block."""
         most = self.session.limits.scalar_bytes
         # Four times the block that it began in: of thousands of damaged pickles, each may have such a line.
         size = min(4 * self._size, LAST_BLOCK)
         while True:
-            wanted = min(size, known_end - at)
+            wanted = min(size, find_end - at)
             charge.resize(3 * wanted + _SLOT * len(self.state.slots))
             block = self.data.pread(at, wanted)
             i, why = self._scan(block + bytes(SLACK), 1, at)
             if why != LONG_LINE:
                 self.pos = at + i
                 return None if why == MORE else Stop.UNKNOWN if why == UNKNOWN else Stop.UNDERFLOW
-            if at + len(block) >= known_end or len(block) < wanted:
+            if at + len(block) >= find_end or len(block) < wanted:
                 if block[:1] != b"p":  # PUT makes no value
                     self.state.slots.append(at << 8 | block[0])
                     self.line_is_cut = True
-                self.pos = known_end + 1
+                self.pos = find_end + 1
                 return Stop.CUT
             size *= 4
             if size > max(most, LAST_BLOCK):
@@ -262,11 +262,11 @@ class RawArray:
 class Arrays:
     """The places of the arrays in one pickle."""
 
-    def __init__(self, session: Session, data: Data, known_end: int) -> None:
+    def __init__(self, session: Session, data: Data, find_end: int) -> None:
         self._session = session
         self._charge = session.budget.charge(0, "the places of arrays")
         self._data = data
-        self._known_end = known_end
+        self._known_end = find_end
         self._owners = array("q")
         self._behind = array("q")
         self._begins = array("q")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data
     from pparse.parsers.protobuf.index import Contribution, MessageIndex, Piece
-    from pparse.parsers.protobuf.window import Field, Window
+    from pparse.parsers.protobuf.window import Window, WireField
     from pparse.protobuf.schema import FieldType
     from pparse.tree.entry import Key
     from pparse.tree.host import Host
@@ -67,7 +67,7 @@ class ValueEntries:
         """Return where the bytes of the part's data really end."""
         extraction = self.extraction
         if part.data is extraction.data:
-            return extraction.known_end()
+            return extraction.find_end()
         size = part.data.size
         return part.end + 1 if size is None else size
 
@@ -97,16 +97,16 @@ class ValueEntries:
         finding = self.finding(code, error.reason, at, wanted=error.wanted, got=error.got)
         return Entry(key, "bytes", at, at, status=status, finding=finding, parts=(), note=Origin(None))
 
-    def payload(self, part: Range, found: Field) -> Range:
+    def payload(self, part: Range, found: WireField) -> Range:
         """Return the payload of a field, cut at the end of its message."""
         end = found.end if found.end <= part.end or part.end >= self.data_end(part) else part.end
         return part.data.range(min(found.start, end), end)
 
-    def is_over(self, part: Range, found: Field) -> bool:
+    def is_over(self, part: Range, found: WireField) -> bool:
         """Say whether a field ends beyond its part, or beyond the data."""
         return found.end > part.end or found.end > self.data_end(part)
 
-    def overshoot(self, part: Range, found: Field, kind: str) -> tuple[Status, Finding]:
+    def overshoot(self, part: Range, found: WireField, kind: str) -> tuple[Status, Finding]:
         """Return what is wrong with a field that ends beyond its part: it is truncated, or its length is wrong."""
         there = self.data_end(part)
         cut = part.end >= there or found.end > there
@@ -149,7 +149,7 @@ class ValueEntries:
         key: Key,
         field: FieldType | None,
         part: Range,
-        found: Field,
+        found: WireField,
         window: Window,
         extra: Sequence[Piece] = (),
         trail: tuple[int, ...] = (),
@@ -236,7 +236,7 @@ class ValueEntries:
         self,
         key: Key,
         part: Range,
-        found: Field,
+        found: WireField,
         window: Window,
         extra: Sequence[Piece],
         trail: tuple[int, ...],

@@ -13,7 +13,7 @@ from array import array
 from pparse.data.reader import Range
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.kernels.wire import FIXED32, FIXED64, LEN, PADDING, SLACK, VARINT, scan
-from pparse.parsers.protobuf.window import Field, Window
+from pparse.parsers.protobuf.window import Window, WireField
 from pparse.tree.index import IndexNote
 
 TYPE_CHECKING = False
@@ -285,7 +285,7 @@ class PartScan:
 
     def fields(
         self, key: int, first: int = 0, window: Window | None = None, slot: Occurrences | None = None
-    ) -> Iterator[Field]:
+    ) -> Iterator[WireField]:
         """Yield the fields of a slot (or of ``slot``, a part of it) from number ``first`` on, each read again."""
         slot = slot or self.slots[key]
         window = window or self.window()
@@ -325,7 +325,7 @@ class PartScan:
         except (EndOfDataError, GapError, MalformedError):
             return self.part.end  # its head is cut, or lost: it may be that long
 
-    def last(self, key: int, window: Window | None = None) -> Field:
+    def last(self, key: int, window: Window | None = None) -> WireField:
         """Return the last field of a slot."""
         return (window or self.window()).field(self.slots[key].last)
 

@@ -69,7 +69,7 @@ _BROKEN_TAG: Final = b"\x80"
 _MOST_INSIDE: Final = 64
 
 
-class _Level:
+class _JsonLevel:
     """An open bracket."""
 
     __slots__ = ("field", "frames", "kind", "seen", "tail", "type")
@@ -134,7 +134,7 @@ class JsonReader:
 
     def _start(self) -> WireMaker:
         self._maker = WireMaker(self._extraction.session.budget)
-        self._stack = [_Level(_MESSAGE, self.type)]
+        self._stack = [_JsonLevel(_MESSAGE, self.type)]
         return self._maker
 
     def _finished(self, maker: WireMaker) -> Data:
@@ -158,7 +158,7 @@ class JsonReader:
         if self._walk is None and len(self._findings) != told:
             self._mark_fault(told)
 
-    def _take(self, level: _Level, visit: Visit) -> None:
+    def _take(self, level: _JsonLevel, visit: Visit) -> None:
         if visit.shape == SCALAR:
             if level.kind != _SKIPPED:
                 self._take_scalar(level, visit)
@@ -167,7 +167,7 @@ class JsonReader:
             self._open(level, visit)
         except MalformedError as error:
             self._refuse(visit, error.reason)
-            self._stack.append(_Level(_SKIPPED))
+            self._stack.append(_JsonLevel(_SKIPPED))
 
     def _close_brackets(self) -> None:
         """Close what the text closed."""
@@ -205,7 +205,7 @@ class JsonReader:
 
     # -- fields ------------------------------------------------------------------------------------------------------
 
-    def _field(self, level: _Level, visit: Visit) -> FieldType | None:
+    def _field(self, level: _JsonLevel, visit: Visit) -> FieldType | None:
         """Return the field that a value belongs to, with the key of a map written; None if it is to be skipped."""
         if level.kind == _LIST:
             return level.field
@@ -252,7 +252,7 @@ class JsonReader:
         if known:
             self._refuse(visit, f"{type.full_name} has no field {name!r}, but one called {known!r}")
 
-    def _enter(self, level: _Level, visit: Visit, field: FieldType) -> int:
+    def _enter(self, level: _JsonLevel, visit: Visit, field: FieldType) -> int:
         """Open the entry of a map, with its key; return how many frames were opened."""
         if level.kind != _MAP or level.field is None or level.field.map_key is None:
             return 0
@@ -263,36 +263,36 @@ class JsonReader:
 
     # -- objects and arrays ------------------------------------------------------------------------------------------
 
-    def _open(self, level: _Level, visit: Visit) -> None:
+    def _open(self, level: _JsonLevel, visit: Visit) -> None:
         """Open a container. Raise `MalformedError` if its field has none of this kind."""
         if level.kind == _ANY:
             raise MalformedError("the type of the message in it, '@type', does not come first")
         field = self._field(level, visit) if level.kind != _SKIPPED else None
         if field is None:
-            self._stack.append(_Level(_SKIPPED))
+            self._stack.append(_JsonLevel(_SKIPPED))
             return
         is_object = visit.kind == "object"
         single = level.kind in (_LIST, _MAP) or not field.repeated
         if not single and not field.is_map:
             if is_object:
                 raise MalformedError(f"an object for the repeated field {field.name}")
-            self._stack.append(_Level(_LIST, field=field))
+            self._stack.append(_JsonLevel(_LIST, field=field))
         elif not single:
             if not is_object:
                 raise MalformedError(f"an array for the map {field.name}")
-            self._stack.append(_Level(_MAP, field=field))
+            self._stack.append(_JsonLevel(_MAP, field=field))
         elif not is_object or not is_message(field) or field.message is None:
             raise MalformedError(f"an {visit.kind} for {field.name}, a {field.type_name}")
         else:
             self._open_message(level, visit, field, field.message)
 
-    def _open_message(self, level: _Level, visit: Visit, field: FieldType, type: MessageType) -> None:
+    def _open_message(self, level: _JsonLevel, visit: Visit, field: FieldType, type: MessageType) -> None:
         if type.full_name in OWN_FORMS:
             raise MalformedError(f"{type.full_name} has a JSON form of its own, which is not read")
         if type.full_name in WRAPPERS:
             raise MalformedError(f"an object for {field.name}, a {type.full_name}")
         frames = self._enter(level, visit, field)
-        made = _Level(_ANY if type.full_name == ANY else _MESSAGE, type, field, frames + 1)
+        made = _JsonLevel(_ANY if type.full_name == ANY else _MESSAGE, type, field, frames + 1)
         if field.type == TYPE_GROUP:
             self._maker.add(encode_varint(field.number << 3 | START_GROUP))
             made.frames, made.tail = frames, encode_varint(field.number << 3 | END_GROUP)
@@ -300,7 +300,7 @@ class JsonReader:
             self._maker.open(_tag(field))
         self._stack.append(made)
 
-    def _take_type(self, level: _Level, visit: Visit) -> None:
+    def _take_type(self, level: _JsonLevel, visit: Visit) -> None:
         """Take the type of the message in an Any."""
         url = self._value(visit)
         type = self.type.schema.find(url.rpartition("/")[2]) if isinstance(url, str) else None
@@ -316,7 +316,7 @@ class JsonReader:
 
     # -- scalars -----------------------------------------------------------------------------------------------------
 
-    def _take_scalar(self, level: _Level, visit: Visit) -> None:
+    def _take_scalar(self, level: _JsonLevel, visit: Visit) -> None:
         """Make a field of a scalar."""
         status, finding = visit.status, visit.finding
         if status is Status.TRUNCATED:
@@ -340,7 +340,7 @@ class JsonReader:
             if level.kind == _ANY:
                 level.kind = _SKIPPED
 
-    def _take_value(self, level: _Level, visit: Visit, field: FieldType) -> None:
+    def _take_value(self, level: _JsonLevel, visit: Visit, field: FieldType) -> None:
         if visit.kind == "null" and level.kind == _MESSAGE:
             return  # not set
         if level.kind == _MESSAGE and field.repeated:
@@ -380,7 +380,7 @@ class JsonReader:
             self._extraction.session.limits.check("scalar_bytes", end - start, "the text", offset=start)
         return self.parser.decoder.decode(self._extraction.data.read_exact(start, end - start), start)
 
-    def _take_numbers(self, level: _Level, visit: Visit, field: FieldType) -> None:
+    def _take_numbers(self, level: _JsonLevel, visit: Visit, field: FieldType) -> None:
         """Add an element of a packed list, and those that follow it in the block."""
         if not level.frames:
             level.frames = 1
@@ -455,14 +455,14 @@ class JsonReader:
             pos += len(block)
         return False
 
-    def _take_cut(self, level: _Level, visit: Visit) -> None:
+    def _take_cut(self, level: _JsonLevel, visit: Visit) -> None:
         """Add what there is of a text that the end of the document cuts; its frames stay open."""
         if visit.kind != "string" or level.kind == _ANY:
             return
         field = self._field(level, visit)
         if field is None or field.type not in (TYPE_BYTES, TYPE_STRING) or (level.kind == _MESSAGE and field.repeated):
             return
-        end = self._extraction.known_end()
+        end = self._extraction.find_end()
         text = self._extraction.data.range(min(visit.start + 1, end), end)
         try:
             self._enter(level, visit, field)
@@ -493,7 +493,7 @@ def _encoded(field: FieldType, value: Any) -> bytes:
 # -- wire format -------------------------------------------------------------------------------------------------------
 
 
-class _Frame:
+class _JsonFrame:
     """A message, or a packed list, that is still open."""
 
     __slots__ = ("buffer", "inside", "is_list", "marks", "parts", "reason", "size", "tag")
@@ -530,7 +530,7 @@ class WireMaker:
         self._budget = budget
         self.charge = budget.charge(0, "the small fields of a message in JSON form")
         """The memory of what was made."""
-        self._frames = [_Frame(b"")]
+        self._frames = [_JsonFrame(b"")]
         self._held = 0  # bytes in memory, and the cost of parts
         self._asked = 0
 
@@ -538,7 +538,7 @@ class WireMaker:
 
     def open(self, tag: bytes, *, is_list: bool = False) -> None:
         """Begin a message, or a packed list or another long value."""
-        self._frames.append(_Frame(tag, is_list=is_list))
+        self._frames.append(_JsonFrame(tag, is_list=is_list))
 
     def add(self, content: bytes) -> None:
         """Add bytes in wire format. Raise `LimitError` if the budget has no room for them."""
@@ -592,7 +592,7 @@ class WireMaker:
         if len(around.buffer) > _FLUSH:
             self._flush(around)
 
-    def _flush(self, frame: _Frame) -> None:
+    def _flush(self, frame: _JsonFrame) -> None:
         if frame.buffer:
             frame.parts.append(bytes(frame.buffer))
             frame.size += len(frame.buffer)

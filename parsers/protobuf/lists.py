@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pparse.data.reader import Range
     from pparse.parsers.protobuf.entries import ValueEntries
     from pparse.parsers.protobuf.index import PartScan, Piece
-    from pparse.parsers.protobuf.window import Field
+    from pparse.parsers.protobuf.window import WireField
     from pparse.protobuf.schema import FieldType
 
 # The offset of every 1,024th packed varint is remembered.
@@ -44,7 +44,7 @@ _TOO_LONG: Final = lazy_pattern(rb"(?<![\x80-\xff])[\x80-\xff]{10}")
 
 def whole_fields(
     make: ValueEntries, scan: PartScan, key: int, first: int = 0, window: Window | None = None
-) -> Iterator[Field | Entry]:
+) -> Iterator[WireField | Entry]:
     """Yield the fields of a slot; for one that cannot be read (the last, before damage), yield its entry."""
     fields = scan.fields(key, first, window)
     while True:
@@ -171,7 +171,7 @@ class ListIndex(IndexNote):
         return pieces
 
     def messages(
-        self, numbered: Callable[[Run, Window], Iterator[tuple[int, Field]]] | None = None
+        self, numbered: Callable[[Run, Window], Iterator[tuple[int, WireField]]] | None = None
     ) -> Iterator[tuple[int, Sequence[Piece], Window | None]]:
         """Yield the number and the pieces of each message of the list, and a window that may hold its bytes.
 
@@ -302,7 +302,7 @@ class _Packed:
         if not self.problems:
             self.problems.append((reason, offset, cut))
 
-    def _add(self, found: Field) -> None:
+    def _add(self, found: WireField) -> None:
         """Append a blob: its complete numbers."""
         part = self.scan.part
         there = min(part.end, self._make.data_end(part))

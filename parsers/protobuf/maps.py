@@ -8,7 +8,7 @@ from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, Malform
 from pparse.parsers.protobuf.index import Origin, OverlayField, accepts
 from pparse.parsers.protobuf.lists import whole_fields
 from pparse.parsers.protobuf.values import decode, is_message, named, scalar_kind
-from pparse.parsers.protobuf.window import Field, Window
+from pparse.parsers.protobuf.window import Window, WireField
 from pparse.tree.entry import Entry
 
 TYPE_CHECKING = False
@@ -56,7 +56,7 @@ def _typed(key: Any) -> Any:
     return (type(key), key)
 
 
-def _pair(make: ValueEntries, origin: Origin, scan: PartScan, pair: Field, window: Window) -> tuple[Any, Entry]:
+def _pair(make: ValueEntries, origin: Origin, scan: PartScan, pair: WireField, window: Window) -> tuple[Any, Entry]:
     """Read one map entry: its key, and the entry of its value."""
     field = origin.field
     key_type = field.map_key if field is not None else None
@@ -64,7 +64,7 @@ def _pair(make: ValueEntries, origin: Origin, scan: PartScan, pair: Field, windo
     part = make.payload(scan.part, pair)
     inner = Window(part.data, part.end) if pair.end - pair.begin > 4096 else window
     key: Any = None if key_type is None else key_type.default
-    value: Field | None = None
+    value: WireField | None = None
     values: list[Piece] = []
     pos = part.start
     known = False
@@ -93,7 +93,7 @@ def _pair(make: ValueEntries, origin: Origin, scan: PartScan, pair: Field, windo
     return _typed(key), make.value(key, value_type, part, value, inner, trail=trail)
 
 
-def _read_key(make: ValueEntries, part: Range, at: Field, window: Window, key_type: FieldType | None) -> Any:
+def _read_key(make: ValueEntries, part: Range, at: WireField, window: Window, key_type: FieldType | None) -> Any:
     """Return the key that the field ``at`` of a pair has. Raises `EndOfDataError`, `MalformedError`, `LimitError`."""
     if at.end > make.data_end(part):
         raise EndOfDataError("the key of a map ends early", wanted=at.end - at.start)
@@ -105,7 +105,7 @@ def _read_key(make: ValueEntries, part: Range, at: Field, window: Window, key_ty
 
 
 def _message_entry(
-    make: ValueEntries, key: Any, value_type: FieldType, part: Range, values: list[Piece], last: Field | None
+    make: ValueEntries, key: Any, value_type: FieldType, part: Range, values: list[Piece], last: WireField | None
 ) -> Entry:
     """Return the entry of a value that is a message, merged of ``values``; the ``last`` of them may end too far."""
     status = problem = None

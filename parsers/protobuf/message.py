@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pparse.data.base import Data
     from pparse.parsers.protobuf.entries import ValueEntries
     from pparse.parsers.protobuf.index import Contribution, Piece
-    from pparse.parsers.protobuf.window import Field
+    from pparse.parsers.protobuf.window import WireField
     from pparse.protobuf.schema import FieldType, MessageType
 
 # Errors that say nothing of the file, and limits, which whoever asked is told of.
@@ -164,7 +164,7 @@ class Message:
         """Return a window on a part, with its bytes if they were read."""
         return self._windows.get(id(part)) or part.window()
 
-    def last(self, number: int) -> tuple[PartScan, Field] | OverlayField | None:
+    def last(self, number: int) -> tuple[PartScan, WireField] | OverlayField | None:
         """Return where the last value of a singular field is: in a part, or in chunks; None if it is not set.
 
         Raises `MalformedError`, `EndOfDataError`.

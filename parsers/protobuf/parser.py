@@ -132,7 +132,7 @@ class ProtobufParser(Parser, Listing):
     def root_pieces(self) -> Sequence[Piece]:
         """Return the pieces of the root message."""
         extraction = self.result.extraction
-        return (extraction.data.range(extraction.start, max(extraction.start, extraction.known_end())),)
+        return (extraction.data.range(extraction.start, max(extraction.start, extraction.find_end())),)
 
     def shape(self, kind: str) -> str:
         """Return the shape of nodes of ``kind``; kinds of lists end in ``[]``, messages have names with capitals."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.data.base import Data
-    from pparse.parsers.protobuf.window import Field
+    from pparse.parsers.protobuf.window import WireField
     from pparse.protobuf.schema import FieldType, MessageType
 
 _BLOCK: Final = 256 << 10
@@ -132,7 +132,7 @@ class _Search:
         """Walk to the damage, and search for a position after it."""
         if not any(is_message(field) for field in self._type.fields.values()):
             return None
-        before: deque[Field] = deque(maxlen=_REMEMBERED)
+        before: deque[WireField] = deque(maxlen=_REMEMBERED)
         pos = self._start
         while pos < self._end:
             field = self._field(pos)
@@ -142,7 +142,7 @@ class _Search:
             pos = field.next
         if pos >= self._end or self._is_cut(pos) or self._overshoots(pos):
             return None
-        dropped: Field | None = None
+        dropped: WireField | None = None
         while before and not self._is_good(before[-1]):
             dropped = before.pop()
         begin = after = self._start
@@ -159,7 +159,7 @@ class _Search:
 
     # -- fields --------------------------------------------------------------------------------------------------------
 
-    def _field(self, pos: int, window: Window | None = None) -> Field | None:
+    def _field(self, pos: int, window: Window | None = None) -> WireField | None:
         """Return the field at ``pos``, if it lies within the message."""
         try:
             field = (window or self.window).field(pos)
@@ -192,11 +192,11 @@ class _Search:
                 pos, last = field.next, field.tag >> 3
         return True
 
-    def _known(self, field: Field) -> FieldType | None:
+    def _known(self, field: WireField) -> FieldType | None:
         known = self._type.fields.get(field.tag >> 3)
         return known if known is not None and accepts(known, field.tag & 7) else None
 
-    def _is_good(self, field: Field) -> bool:
+    def _is_good(self, field: WireField) -> bool:
         """Say whether a field is in the schema, sound and not empty; random bytes look like an empty one too often."""
         known = self._known(field)
         if known is None or field.end <= field.start:
@@ -214,7 +214,7 @@ class _Search:
             return False
         return field.next > self._end and self._holds_more(field)
 
-    def _holds_more(self, field: Field) -> bool:
+    def _holds_more(self, field: WireField) -> bool:
         """Say whether a field that is not sound is a message to be kept, as the only one of its number: a whole graph.
 
         Reading continues inside of it, and behind its stated end.
@@ -229,7 +229,7 @@ class _Search:
             return False
         return fitting_tags(self._head(field), known.message) >= _FITTING or self._looks_like(field, known.message)
 
-    def _head(self, field: Field) -> bytes:
+    def _head(self, field: WireField) -> bytes:
         length = min(field.end - field.start, _HEAD)
         self._steps -= length // _LOOK
         try:
@@ -237,7 +237,7 @@ class _Search:
         except GapError:
             return b""
 
-    def _looks_like(self, field: Field, type: MessageType) -> bool:
+    def _looks_like(self, field: WireField, type: MessageType) -> bool:
         head = self._head(field)
         return fits(head, type, complete=len(head) == field.end - field.start)
 
@@ -313,7 +313,7 @@ class _Search:
             pos = field.next
         return True
 
-    def _proved(self, pos: int) -> Field | None:
+    def _proved(self, pos: int) -> WireField | None:
         """Return the first field from ``pos`` on that belongs to this message, and cannot belong to a nested one."""
         while pos < self._end:
             field = self._field(pos)
@@ -325,7 +325,7 @@ class _Search:
             pos = field.next
         return None
 
-    def _is_below(self, field: Field) -> bool:
+    def _is_below(self, field: WireField) -> bool:
         """Say whether a field may belong to a nested message."""
         if self._below is None:
             self._below = _fields_below(self._type)

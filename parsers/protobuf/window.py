@@ -30,7 +30,7 @@ _FIRST_WINDOW: Final = 4 << 10
 _LAST_WINDOW: Final = 64 << 10
 
 
-class Field:
+class WireField:
     """One field of a part: its ``tag``, its offset ``begin``, its payload ``[start, end)``, and the ``next`` offset.
 
     ``end`` may lie beyond the part: the field is truncated, or its length is wrong.
@@ -97,7 +97,7 @@ class Window:
         self.last = len(block) < length or offset + length >= self.end
         self.block = block + PADDING
 
-    def field(self, offset: int) -> Field:
+    def field(self, offset: int) -> WireField:
         """Return the field at ``offset``. Raise `MalformedError`, `EndOfDataError`."""
         at = self.at(offset)
         block, base = self.block, self.base
@@ -109,7 +109,7 @@ class Window:
             length, pos = read_length(block, pos, base)
             start = base + pos
             self._check_head(offset, pos)
-            return Field(tag, offset, start, start + length, start + length)
+            return WireField(tag, offset, start, start + length, start + length)
         start = base + pos
         self._check_head(offset, pos)
         if wire == VARINT:
@@ -122,14 +122,14 @@ class Window:
             return self._group(tag, offset, start)
         else:
             raise MalformedError("not a valid field", offset=offset, source=self.data.name)
-        return Field(tag, offset, start, end, end)
+        return WireField(tag, offset, start, end, end)
 
     def _check_head(self, offset: int, pos: int) -> None:
         """Raise `EndOfDataError` for a tag or length that ends in the padding: the bytes end inside it."""
         if pos > self.size:
             raise EndOfDataError("the head of a field is truncated", offset=offset, source=self.data.name)
 
-    def _group(self, tag: int, offset: int, start: int) -> Field:
+    def _group(self, tag: int, offset: int, start: int) -> WireField:
         groups = [tag >> 3]
         pos = last = start
         while groups and pos < self.end:
@@ -149,7 +149,7 @@ class Window:
                 break  # a tag that continues in the padding: the bytes end inside it
             pos, last = self.base + after, self.base + begin
         end = last if not groups else max(pos, self.end + 1)  # a group without an end is truncated
-        return Field(tag, offset, start, end, pos if not groups else end)
+        return WireField(tag, offset, start, end, pos if not groups else end)
 
     def read(self, start: int, end: int) -> bytes:
         """Return the bytes ``[start, end)``. Raise `EndOfDataError`, `GapError`."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pparse.tree.node import Node
 
 
-class _Open:
+class _OpenMessage:
     """The begin of a message, whose length is written after ``tag``; ``content`` are its operations."""
 
     __slots__ = ("content", "tag")
@@ -50,7 +50,7 @@ def measure(root: Node) -> array[int]:
             at, tag = open_ones.pop()
             if open_ones:
                 sizes[open_ones[-1][0]] += tag + len(encode_varint(sizes[at])) + sizes[at]
-        elif isinstance(op, _Open):
+        elif isinstance(op, _OpenMessage):
             open_ones.append((len(sizes), len(op.tag)))
             sizes.append(0)
         else:
@@ -64,7 +64,7 @@ def write(root: Node, sizes: array[int], out: Callable[[bytes], object]) -> int:
     for op in _flat(root):
         if op is None:
             continue
-        if isinstance(op, _Open):
+        if isinstance(op, _OpenMessage):
             head = op.tag + encode_varint(sizes[number])
             number += 1
             out(head)
@@ -89,7 +89,7 @@ def _flat(root: Node) -> Iterator[Any]:
                 yield None
             continue
         yield op
-        if isinstance(op, _Open):
+        if isinstance(op, _OpenMessage):
             stack.append(op.content)
 
 
@@ -177,7 +177,7 @@ def _submessage(field: FieldType, child: Node) -> Iterator[Any]:
         yield from _message(child)  # in place: a group has no length
         yield _tag(field, END_GROUP)
     else:
-        yield _Open(_tag(field, LEN), _message(child))
+        yield _OpenMessage(_tag(field, LEN), _message(child))
 
 
 def _scalar(field: FieldType, child: Node) -> Iterator[Any]:
@@ -231,7 +231,7 @@ def _map(node: Node, field: FieldType) -> Iterator[Any]:
     _require_whole(child)
     for pair in child.children():
         _require_whole(pair)
-        yield _Open(_tag(field, LEN), _pair(field, pair))
+        yield _OpenMessage(_tag(field, LEN), _pair(field, pair))
 
 
 def _pair(field: FieldType, pair: Node) -> Iterator[Any]:

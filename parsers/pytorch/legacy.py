@@ -19,7 +19,7 @@ from pparse.parsers.pickle.parser import SHAPES, PickleParser, code_of
 from pparse.parsers.pickle.program import Program, forget_children
 from pparse.parsers.pickle.reading import Reading
 from pparse.parsers.pickle.values import Persistent
-from pparse.parsers.pytorch.rebuild import Checkpoint, Stored, storage_id
+from pparse.parsers.pytorch.rebuild import StorageReader, Stored, storage_id
 from pparse.tensors.dtype import DTYPES
 from pparse.tree.entry import MAP, Entry
 from pparse.tree.parser import Confidence, signatures
@@ -60,7 +60,7 @@ def storages_named(program: Program) -> dict[str, StorageId]:
             state.ids.clear()
         forget_children(reading)
 
-    Reading(program.session, program.data, program.start, state).run(program.end, program.known_end, after=note)
+    Reading(program.session, program.data, program.start, state).run(program.end, program.find_end, after=note)
     return found
 
 
@@ -96,7 +96,7 @@ class _Place:
         return Status.COMPLETE if self.there >= self.size else cut_status(self.there > 0)
 
 
-class PyTorchLegacyParser(PickleParser, Checkpoint):
+class PyTorchLegacyParser(PickleParser, StorageReader):
     """A checkpoint of before torch 1.6."""
 
     name = "pytorch-legacy"
@@ -162,7 +162,7 @@ class PyTorchLegacyParser(PickleParser, Checkpoint):
         last_pickle = self.program(self.starts[-1])
         if len(self.starts) < len(_NAMES) or last_pickle.trouble:
             return
-        places, end = self._places(), self.result.extraction.known_end()
+        places, end = self._places(), self.result.extraction.find_end()
         cut = any(place.there < place.size for place in places.values())
         last = max((place.begin + place.size for place in places.values()), default=last_pickle.end)
         finding = next((place.finding for place in places.values() if place.finding is not None), None)
@@ -215,7 +215,7 @@ class PyTorchLegacyParser(PickleParser, Checkpoint):
             return found
         program = self.program(self.starts[3])
         named = storages_named(program)
-        data, end = self.result.extraction.data, self.result.extraction.known_end()
+        data, end = self.result.extraction.data, self.result.extraction.find_end()
         pos = self.program(self.starts[4]).end
         for key in self._keys():
             storage = named.get(key)
@@ -242,7 +242,7 @@ class PyTorchLegacyParser(PickleParser, Checkpoint):
     def _judge_counts(self, places: list[_Place]) -> None:
         """Compare the number of elements before each storage with the pickle: if several differ, bytes have moved."""
         wrong = [place.count != place.meant for place in places]
-        end = self.result.extraction.known_end()
+        end = self.result.extraction.find_end()
         for number, place in enumerate(places):
             if not wrong[number] or (self.blank is not None and place.begin + place.size > self.blank):
                 continue

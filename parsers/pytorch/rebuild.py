@@ -494,7 +494,7 @@ class Stored:
         return self._place()
 
 
-class Checkpoint:
+class StorageReader:
     """The part of a PyTorch parser that the viewer needs; by itself that of a plain pickle, which has no storages."""
 
     has_checksums = False

@@ -21,7 +21,7 @@ from pparse.errors import PASSING, PparseError
 from pparse.findings import Finding, Status
 from pparse.parsers.pickle.program import Program
 from pparse.parsers.pickle.values import Global
-from pparse.parsers.pytorch.rebuild import Checkpoint, StorageId, Stored, StoredTensor, storage_type
+from pparse.parsers.pytorch.rebuild import StorageId, StorageReader, Stored, StoredTensor, storage_type
 from pparse.parsers.tar.parser import TarParser
 from pparse.tensors.dtype import DTYPES
 from pparse.tree.parser import Confidence
@@ -54,7 +54,7 @@ class _Reader:
     def __init__(self, document: Extraction) -> None:
         self.data = document.data
         self.pos = document.start
-        self.end = document.known_end()
+        self.end = document.find_end()
         self.is_cut = False
         """Whether the member ended in what was read last."""
         self.session = document.session
@@ -93,7 +93,7 @@ class _Reader:
         return rank if 0 <= rank <= _MOST_RANK else None
 
 
-class PyTorchTarParser(TarParser, Checkpoint):
+class PyTorchTarParser(TarParser, StorageReader):
     """A checkpoint of before torch 0.1.10."""
 
     name = "pytorch-tar"

@@ -15,7 +15,7 @@ from pparse.data.zero_runs import zeros_at_end
 from pparse.errors import PASSING, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.lazy import lazy_pattern
-from pparse.parsers.pytorch.rebuild import Checkpoint, Stored
+from pparse.parsers.pytorch.rebuild import StorageReader, Stored
 from pparse.parsers.zip.directory import BLOCK, end_records, entries, local_at, read_end_at
 from pparse.parsers.zip.members import ZipNote
 from pparse.parsers.zip.parser import ZipParser
@@ -47,7 +47,7 @@ _ENTRY: Final = Struct("<8xHH8xIIHHH8xI").unpack_from
 _ENCRYPTED: Final = 1
 
 
-class Record:
+class StorageRecord:
     """A member: its size, and where it is."""
 
     __slots__ = ("_at", "_judged", "_member", "_parser", "_start", "raw_name", "size")
@@ -92,7 +92,7 @@ class Record:
         if self._start < 0 or not self.raw_name:
             return False
         result = self._parser.result
-        header = local_at(result.extraction.data, self._start, result.extraction.known_end())
+        header = local_at(result.extraction.data, self._start, result.extraction.find_end())
         return header is not None and header.raw_name != self.raw_name
 
     def prove(self) -> bool:
@@ -124,7 +124,7 @@ class Record:
         parser = self._parser
         if self._start >= 0 and self._member is None:
             data = parser.result.extraction.data
-            header = local_at(data, self._start, parser.result.extraction.known_end())
+            header = local_at(data, self._start, parser.result.extraction.find_end())
             fits = header is not None and _fits(header.extra)
             # Of a directory that only torch believes there are no members: it says what the names are.
             if header is not None and fits and (header.raw_name == self.raw_name or self.member is None):
@@ -164,7 +164,7 @@ def _fits(extra: bytes) -> bool:
     return at == len(extra)
 
 
-def records_listed(parser: ZipParser, directory: Directory | LastDirectory) -> Iterator[tuple[str, Record]]:
+def records_listed(parser: ZipParser, directory: Directory | LastDirectory) -> Iterator[tuple[str, StorageRecord]]:
     """Yield names and records by a trusted directory, at a microsecond each."""
     data, at = parser.result.extraction.data, directory.begin
     while at < directory.end:
@@ -180,10 +180,13 @@ def records_listed(parser: ZipParser, directory: Directory | LastDirectory) -> I
             name = raw.decode("utf-8", "replace")
             plain = method == STORED and not flags & _ENCRYPTED and packed == size and FULL not in (size, offset)
             if plain:
-                yield name, Record(parser, size, offset + directory.shift, at + pos, name=raw)
+                yield name, StorageRecord(parser, size, offset + directory.shift, at + pos, name=raw)
             else:
                 member = parser.listed_member(at + pos)
-                yield name, Record(parser, size if member is None else member.size or 0, -1, at + pos, member, raw)
+                yield (
+                    name,
+                    StorageRecord(parser, size if member is None else member.size or 0, -1, at + pos, member, raw),
+                )
             pos = following
         if not pos:
             return
@@ -207,7 +210,7 @@ def last_directory(parser: ZipParser) -> LastDirectory | None:
     miniz, which torch reads archives with, takes the last one and compares nothing (mz_zip_reader_read_central_dir).
     """
     extraction = parser.result.extraction
-    data, start, end = extraction.data, extraction.start, extraction.known_end()
+    data, start, end = extraction.data, extraction.start, extraction.find_end()
     if data.gaps or data.flawed:
         return None
     at = next(iter(end_records(data, start, end)), None)
@@ -239,11 +242,11 @@ def last_directory(parser: ZipParser) -> LastDirectory | None:
     return place if count and count == record.entries and begin == place.end else None
 
 
-def records_scanned(parser: ZipParser) -> Iterator[tuple[str, Record]]:
+def records_scanned(parser: ZipParser) -> Iterator[tuple[str, StorageRecord]]:
     """Yield names and records of an archive whose directory is missing or does not fit."""
     for member in parser.files():
         parser.settle(member)
-        yield member.name, Record(parser, _there(parser, member), -1, member.at, member)
+        yield member.name, StorageRecord(parser, _there(parser, member), -1, member.at, member)
 
 
 def _there(parser: ZipParser, member: ArchiveMember) -> int:
@@ -290,7 +293,7 @@ def _directory(excerpt: Excerpt) -> bytes:
     return tail[begin:at] if begin >= 0 and offset == (excerpt.size or 0) - len(tail) + begin else b""
 
 
-class PyTorchZipParser(ZipParser, Checkpoint):
+class PyTorchZipParser(ZipParser, StorageReader):
     """A checkpoint of ``torch.save``, or a TorchScript archive."""
 
     name = "pytorch"
@@ -309,7 +312,7 @@ class PyTorchZipParser(ZipParser, Checkpoint):
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
-        self._records: dict[str, Record] | None = None
+        self._records: dict[str, StorageRecord] | None = None
         self._said_zero = False
         self._spoilt_then = 0  # how many members were known to be damaged when these were made
 
@@ -398,16 +401,16 @@ class PyTorchZipParser(ZipParser, Checkpoint):
         return next((name[:-8] for name in self.records if name.endswith("/data.pkl") or name == "data.pkl"), first)
 
     @property
-    def records(self) -> dict[str, Record]:
+    def records(self) -> dict[str, StorageRecord]:
         """All members by name; of two with one name the last whose header agrees, and a finding: torch takes any."""
         if self._records is None or self._spoilt_then != len(self.spoilt):
             self._records = self._find_records()
             self._spoilt_then = len(self.spoilt)
         return self._records
 
-    def _find_records(self) -> dict[str, Record]:
+    def _find_records(self) -> dict[str, StorageRecord]:
         extraction = self.result.extraction
-        found: dict[str, Record] = {}
+        found: dict[str, StorageRecord] = {}
         lower: set[str] = set()
         for name, record in self._each_record():
             if name in found:
@@ -429,7 +432,7 @@ class PyTorchZipParser(ZipParser, Checkpoint):
         self._charge = extraction.session.budget.charge(_RECORD * len(found), "the members of a checkpoint")
         return found
 
-    def _each_record(self) -> Iterator[tuple[str, Record]]:
+    def _each_record(self) -> Iterator[tuple[str, StorageRecord]]:
         """Yield the members as torch would see them, or else as they can be found."""
         directory, data = self.directory, self.result.extraction.data
         sound = directory is not None and not (directory.has_overlaps or directory.torn or self.spoilt or data.flawed)
@@ -453,7 +456,7 @@ class PyTorchZipParser(ZipParser, Checkpoint):
         source = self.result.extraction.name
         self.result.findings.add(Finding(code, reason, path=name, severity=severity, source=source, offset=offset))
 
-    def record(self, name: str) -> Record | None:
+    def record(self, name: str) -> StorageRecord | None:
         """Return the member ``name`` of the checkpoint's folder."""
         return self.records.get(self.prefix + name)
 
@@ -504,12 +507,12 @@ class PyTorchZipParser(ZipParser, Checkpoint):
                     sound = False
         return left if sound else None
 
-    def _plain_checksum(self, record: Record) -> tuple[int, int, int] | None:
+    def _plain_checksum(self, record: StorageRecord) -> tuple[int, int, int] | None:
         """Return begin, end and CRC-32 of a member that is stored as it is, if all that the archive says agrees."""
         member = record.listed()
         if member is None or member.status is not Status.COMPLETE or member.finding is not None:
             return None
-        header = local_at(self.result.extraction.data, member.start, self.result.extraction.known_end())
+        header = local_at(self.result.extraction.data, member.start, self.result.extraction.find_end())
         if header is None or member.checksum is None or member.size is None or header.raw_name != member.raw_name:
             return None
         if not isinstance(member.extra, ZipNote) or not self._agrees(member, header):
@@ -551,7 +554,7 @@ class PyTorchZipParser(ZipParser, Checkpoint):
             found.written = lambda: self._written(record)
         return found
 
-    def _written(self, record: Record) -> int:
+    def _written(self, record: StorageRecord) -> int:
         """Return how many bytes of a member that reaches to the end of the data precede the zeros there."""
         data, begin, end = record.place()
         if data.access is not Access.FREE:

@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 
     from pparse.data.reader import Range
     from pparse.riegeli.records import ChunkRecords
-    from pparse.riegeli.salvage import Outcome
+    from pparse.riegeli.salvage import SalvageOutcome
     from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
@@ -136,7 +136,7 @@ class RiegeliParser(Parser, Listing):
         self.verify = str(verify)
         self._compared = [0, 0]  # chunks read by the last check, and those whose hashes agree
         self._start = extraction.start
-        self._source = Source(extraction.data.range(extraction.start, extraction.known_end()))
+        self._source = Source(extraction.data.range(extraction.start, extraction.find_end()))
         self._chunks = ChunkReader(self._source)
         self._opened: tuple[int, ChunkRecords] | None = None
         self._shown: Chunk | None = None  # the chunk added last
@@ -246,7 +246,7 @@ class RiegeliParser(Parser, Listing):
         ctx.emit(Entry(begin, "gap", self._start + begin, self._start + end, status=Status.DAMAGED, finding=problem))
         return self._start + end, self.expect_chunk, 0
 
-    def _behind_the_last(self, begin: int) -> tuple[Outcome | None, ChunkError | None]:
+    def _behind_the_last(self, begin: int) -> tuple[SalvageOutcome | None, ChunkError | None]:
         """Return what is wrong with the chunk added last, if it ends at ``begin``, and where to continue after it.
 
         If no chunk begins at its end, it may be shorter, or longer, than its header says.
@@ -262,7 +262,7 @@ class RiegeliParser(Parser, Listing):
             return None
         return self._go_back(ctx, outcome, damage)
 
-    def _go_back(self, ctx: NodeContext, outcome: Outcome, damage: ChunkError) -> tuple[int, Any, int]:
+    def _go_back(self, ctx: NodeContext, outcome: SalvageOutcome, damage: ChunkError) -> tuple[int, Any, int]:
         """Continue inside the bytes that the last chunk claims, since some of its own were lost."""
         self._shown = None
         if outcome.layout is not None:

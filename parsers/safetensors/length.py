@@ -216,7 +216,7 @@ def zeroed_header(extraction: Host) -> Finding | None:
     head = extraction.data.pread(extraction.start, 8 if size is None else min(8, size))
     if len(head) < 8 or any(head):
         return None
-    end = extraction.known_end()  # only now: the end of a compressed stream may be far
+    end = extraction.find_end()  # only now: the end of a compressed stream may be far
     zeros, step = extraction.start, 4096
     while zeros < end:
         block = extraction.data.pread(zeros, min(step, end - zeros))

@@ -136,13 +136,13 @@ class SafetensorsParser(Parser, Listing, Container):
 
     def _find_size(self) -> int:
         extraction = self.result.extraction
-        head = extraction.data.pread(extraction.start, min(8, max(0, extraction.known_end() - extraction.start)))
+        head = extraction.data.pread(extraction.start, min(8, max(0, extraction.find_end() - extraction.start)))
         if len(head) < 8:
             raise MalformedError(
                 "the file ends inside the header's length", offset=extraction.start, wanted=8, got=len(head)
             )
         length = int.from_bytes(head, "little")
-        there = max(0, extraction.known_end() - extraction.start - 8)
+        there = max(0, extraction.find_end() - extraction.start - 8)
         if 2 <= length <= min(there, SMALL, extraction.session.limits.header_bytes):
             plain = self._new_text(length)
             if plain.read_all() and plain.behind != b" ":  # else the header may go on behind its end
@@ -182,7 +182,7 @@ class SafetensorsParser(Parser, Listing, Container):
         header = child.parse()
         json: JsonParser = header.parser  # type: ignore[assignment]
         json.member = MEMBER
-        json.is_all_there = start + self.header_size <= extraction.known_end()
+        json.is_all_there = start + self.header_size <= extraction.find_end()
         if self._unproved and json.is_all_there and header.status is Status.DAMAGED:
             # The space behind the header may be its own, pushed out by inserted bytes.
             self.adrift = "the header is damaged and may end elsewhere: it is unknown where tensors begin"
@@ -203,7 +203,7 @@ class SafetensorsParser(Parser, Listing, Container):
         Zeros next to a hole count, as file systems allocate whole blocks.
         """
         extraction = self.result.extraction
-        holes = unwritten(extraction.data, extraction.start, extraction.known_end())
+        holes = unwritten(extraction.data, extraction.start, extraction.find_end())
         return list(islice(holes, _MAX_HOLES))
 
     def zeroed_header(self) -> Finding | None:
@@ -304,7 +304,7 @@ class SafetensorsParser(Parser, Listing, Container):
         mark(self.conflicts, self.namesakes, NAMESAKE)
         if places.known and self.text_status is Status.COMPLETE:
             extraction, end = self.result.extraction, self.data_start + places.end
-            if self.adrift is None and has_odd_tail(extraction.data, extraction.start, end, extraction.known_end()):
+            if self.adrift is None and has_odd_tail(extraction.data, extraction.start, end, extraction.find_end()):
                 self.shifted, self.adrift = True, SHIFTED
 
     def infos(self, first: int = 0) -> Iterator[Row]:
@@ -496,7 +496,7 @@ class SafetensorsParser(Parser, Listing, Container):
         places = self.places
         if places is None:
             return True
-        there = self.result.extraction.known_end() - self.data_start
+        there = self.result.extraction.find_end() - self.data_start
         return not places.breaks and (there <= places.end or not places.known)
 
     def status_of(self, info: TensorInfo, there: int | None = None) -> Status:
@@ -515,7 +515,7 @@ class SafetensorsParser(Parser, Listing, Container):
         if self.adrift is not None and not (self.shifted and info.begin == info.end):
             return Status.DAMAGED
         if there is None:
-            there = self.result.extraction.known_end() - self.data_start
+            there = self.result.extraction.find_end() - self.data_start
         return status_by_place(info.begin, info.end, there)
 
     @property
@@ -524,7 +524,7 @@ class SafetensorsParser(Parser, Listing, Container):
 
         Costs one read: without it, whether bytes may have come in before a tensor is only known from all entries.
         """
-        there = self.result.extraction.known_end() - self.data_start
+        there = self.result.extraction.find_end() - self.data_start
         if there <= 0:
             return True
         end = last_end(self.result, self.header_size)
@@ -566,7 +566,7 @@ class SafetensorsParser(Parser, Listing, Container):
                     source=self.result.extraction.name,
                     offset=start,
                     wanted=end - start,
-                    got=max(0, self.result.extraction.known_end() - start),
+                    got=max(0, self.result.extraction.find_end() - start),
                 )
             ctx.emit(Entry("data", "bytes", start, end, status=status, finding=finding))
         return node.start, DONE, 0
@@ -590,7 +590,7 @@ class SafetensorsParser(Parser, Listing, Container):
         metadata = self.metadata_node()
         if metadata is not None:
             ctx.emit(Entry("metadata", metadata.kind, metadata.start, metadata.end, status=metadata.known_status))
-        end = self.result.extraction.known_end()
+        end = self.result.extraction.find_end()
         ctx.emit(Entry("tensors", "tensors", min(self.data_start, end), end, status=None))
         return ctx.pos, DONE, 0
 
@@ -616,7 +616,7 @@ class SafetensorsParser(Parser, Listing, Container):
     def cut(self, ctx: NodeContext) -> None:
         """Close the root: the file ends inside the header's length."""
         reason, source = "the file ends inside the header's length", self.result.extraction.name
-        end = self.result.extraction.known_end()
+        end = self.result.extraction.find_end()
         finding = Finding("truncated", reason, source=source, offset=end, wanted=8, got=end - ctx.pos)
         self.result.close_node(ctx.node, Status.TRUNCATED, finding)
 

@@ -224,7 +224,7 @@ class ShardIndexParser(ShardSet):
     def _small(self) -> dict[str, Any] | None:
         """The whole index, decoded at once, if it is small and sound; else None."""
         extraction = self.result.extraction
-        size = extraction.known_end() - extraction.start
+        size = extraction.find_end() - extraction.start
         json: JsonParser = self.json.parser  # type: ignore[assignment]
         room = extraction.session.budget.fits(_DECODED * size)
         if size > _SMALL or not room or json.result.root.kind != "object":

@@ -1,7 +1,7 @@
 """Goes on where something around a member of a tar archive is wrong: its end, size, tail or header.
 
-`Mender.mend` settles the bytes of every member; `Mender.lost` and `Mender.cut_header` say what stands where no header
-is, or not all of one. The rules:
+`TarMender.mend` settles the bytes of every member; `TarMender.lost` and `TarMender.cut_header` say what stands where no
+header is, or not all of one. The rules:
 
 - A member must be followed by a header, zeros or the end. If it is not, and a header *inside* of its declared size
   leads past the member's end, the size is wrong: the member ends at that header.
@@ -110,7 +110,7 @@ class StepOutcome:
         """The same for zeros before the member."""
 
 
-class Mender:
+class TarMender:
     """Decides about the members of an archive, whose blocks are ``source``."""
 
     def __init__(self, source: TarSource) -> None:
@@ -203,7 +203,7 @@ class Mender:
         """Handle a lost size: the member extends to the next header, or as the intact digits of its size say."""
         after = self.search_from(body.start, pos)
         if after is None:
-            body.next = self.source.known_end()
+            body.next = self.source.find_end()
             body.end = self.source.trim_zeros(body.start, body.next)
         else:
             body.end = body.next = after
@@ -296,7 +296,7 @@ class Mender:
         if source.data.access is not Access.FREE or isinstance(source.probe(body.start), TarHeader):
             return  # decoded data should not be read backwards
         tail = source.trim_zeros(max(body.start, body.next - _MOST_SHIFTED), body.next)
-        is_odd = (source.known_end() - source.start) % _RECORD and body.next - body.start <= _SEARCHED
+        is_odd = (source.find_end() - source.start) % _RECORD and body.next - body.start <= _SEARCHED
         last = source.probe(tail - BLOCK) if tail - BLOCK > body.start else None
         if body.end < body.next and self._has_more(body):
             after = self.search_from(body.start, pos)
@@ -307,7 +307,7 @@ class Mender:
                 self._cut_at(body, tail - BLOCK)
         elif is_odd and body.next - _MOST_SHIFTED < tail <= body.end - 16:
             after = self.search_from(body.start, pos)
-            if after is not None and after < tail and holds_archive(source, after, source.known_end()):
+            if after is not None and after < tail and holds_archive(source, after, source.find_end()):
                 self._cut_at(body, after)
 
     def _header_was_here(self, body: Body, after: int) -> bool:
@@ -414,7 +414,7 @@ class Mender:
             after = self.search_from(pos + 1, pos)
         end = after
         if end is None:
-            end = source.known_end()
+            end = source.find_end()
             if end <= pos:  # a gap extends to the end
                 reason = "the bytes from here to the end of the archive are lost"
                 return StepOutcome(None, None, Status.TRUNCATED, self.source.finding("truncated", reason, pos))
@@ -571,7 +571,7 @@ def _pieces(source: TarSource, body: Body, gaps: list[Gap], missing: int, after:
 
 def _to_the_end(source: TarSource, body: Body) -> None:
     """Give the rest of the data to the member, as far as its size allows, since no header follows."""
-    end = source.known_end()
+    end = source.find_end()
     tail = source.trim_zeros(body.start, end)
     body.end, body.next = min(body.end, tail), max(min(body.next, end), min(body.end, tail))
     body.spoil(Status.DAMAGED, "gap", "an unknown number of its bytes is lost")

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, Final
 
     from pparse.budget import Charge
-    from pparse.containers.content import Sink, Skip, Verdict
+    from pparse.containers.content import ContentSink, Skip, Verdict
     from pparse.data.base import Data
     from pparse.data.reader import Range
     from pparse.errors import MalformedError
@@ -169,7 +169,7 @@ class TarParser(ArchiveParser):
             outcome = self.walker.step(pos)
             self._take(ctx, outcome)
             if outcome.pos is None:
-                return max(pos, self.walker.source.known_end()), DONE, 0
+                return max(pos, self.walker.source.find_end()), DONE, 0
             pos = outcome.pos
             enough = ctx.answer is not None or (ctx.collected is not None and ctx.satisfied)
             if enough or pos + BLOCK > base + len(block):
@@ -333,7 +333,7 @@ class TarParser(ArchiveParser):
                 return
             yield visit
 
-    def examine(self, member: ArchiveMember, sink: Sink | None, skip: Skip | None) -> Verdict:
+    def examine(self, member: ArchiveMember, sink: ContentSink | None, skip: Skip | None) -> Verdict:
         """Read a member; only bytes of it that were never written may be wrong."""
         verdict = super().examine(member, sink, skip)
         if member.finding is not None and member.finding.code == "unwritten" and member.extra is None:

@@ -133,7 +133,7 @@ class TarSource:
             if not there and self.data.size is None:
                 gap = self.data.next_gap(end - 1)
                 if gap is None or gap.offset > end - 1:
-                    end = min(end, max(start, self.extraction.known_end()))
+                    end = min(end, max(start, self.extraction.find_end()))
             limit = self.data.size if self.end is None else self.end
         if limit is not None:
             end = min(end, limit if self.data.size is None else min(limit, self.data.size))
@@ -145,9 +145,9 @@ class TarSource:
             return max(start, gaps[-1].offset)
         return end
 
-    def known_end(self) -> int:
+    def find_end(self) -> int:
         """Return where the bytes of the archive really end; a source of unknown size is read to its end for that."""
-        return self._before_the_last_gap(self.start, self.extraction.known_end())
+        return self._before_the_last_gap(self.start, self.extraction.find_end())
 
     def gap_in(self, start: int, end: int) -> Gap | None:
         """Return the first gap of unknown length that touches ``[start, end)``."""

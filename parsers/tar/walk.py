@@ -6,8 +6,8 @@ steps: reading can start at any member. The rules:
 - Zero blocks are not the end: archives may be concatenated. The end is where the data end.
 - A header is accepted if its checksum agrees; where a header is expected, also with a damaged checksum or byte.
 
-`Mender`, beside it, settles where the bytes of a member end if the next header is not where its size says, and goes on
-where a header is destroyed.
+`TarMender`, beside it, settles where the bytes of a member end if the next header is not where its size says, and goes
+on where a header is destroyed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pparse.parsers.tar.headers import (
     read_records,
     text_of,
 )
-from pparse.parsers.tar.mend import Body, Mender, StepOutcome
+from pparse.parsers.tar.mend import Body, StepOutcome, TarMender
 from pparse.parsers.tar.source import Blank, TarSource
 
 TYPE_CHECKING = False
@@ -83,7 +83,7 @@ class TarWalker:
 
     def __init__(self, extraction: Extraction) -> None:
         self.source = TarSource(extraction)
-        self.mender = Mender(self.source)
+        self.mender = TarMender(self.source)
         self._limits = extraction.session.limits
         self.globals: list[tuple[int, Records]] = []  # the offset of each, and all records in force from there on
 

@@ -133,7 +133,7 @@ class TfrecordParser(ProtobufParser):
             raise OptionError(f"the option verify must be one of {', '.join(VERIFY)}, not {self.verify!r}")
         super().__init__(result)
         extraction = result.extraction
-        self.frames = Frames(extraction.data, extraction.known_end, session.check_cancelled)
+        self.frames = Frames(extraction.data, extraction.find_end, session.check_cancelled)
         self._is_guessed = session.options.get("message") is None and self.root_type is None
         self._wrong = array("q")  # where the data of records begin whose checksum is wrong, ascending
         self._missing: int | None = None  # bytes that a cut file lacks at least
@@ -368,7 +368,7 @@ class TfrecordParser(ProtobufParser):
         """Close the root as the file ends inside of a head; or a message."""
         if ctx.node.parent is not None:
             return super().cut(ctx)
-        end = self.result.extraction.known_end()
+        end = self.result.extraction.find_end()
         reason, got = "the file ends inside the head of a record", max(0, end - ctx.pos)
         finding = self._finding("truncated", reason, ctx.node.path, end, wanted=HEAD_SIZE, got=got)
         self._missing = HEAD_SIZE - (end - ctx.pos)

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any, ClassVar, Final
 
-    from pparse.containers.content import Sink, Skip
+    from pparse.containers.content import ContentSink, Skip
     from pparse.data.base import Data
     from pparse.data.reader import Range
     from pparse.parsers.zip.directory import Directory
@@ -134,7 +134,7 @@ class ZipParser(ArchiveParser):
         """The directory, if it accounts for the archive. Raise `LimitError` if overlaps exceed the budget."""
         if not self._looked:
             extraction = self.extraction
-            data, end = extraction.data, extraction.known_end()
+            data, end = extraction.data, extraction.find_end()
             if data.distance is Distance.FAR:  # end record and directory in one request, of some 2,000 members
                 low = max(self._start, end - _TAIL)
                 data.prefetch([(low, end - low)])
@@ -147,7 +147,7 @@ class ZipParser(ArchiveParser):
         """Reads the archive without trusting its directory."""
         if self._scanner is None:
             extraction = self.extraction
-            end = extraction.known_end()
+            end = extraction.find_end()
             for gap in extraction.data.gaps:
                 if gap.length is None:
                     end = min(end, max(gap.offset, self._start))
@@ -218,7 +218,7 @@ class ZipParser(ArchiveParser):
         if self._shown:
             return
         self._shown = True
-        start, end = self._start, self.extraction.known_end()
+        start, end = self._start, self.extraction.find_end()
         if directory.first > start:
             reason = STALE if directory.stale else "other bytes precede the archive"
             code = "stale" if directory.stale else "prefix"
@@ -252,7 +252,7 @@ class ZipParser(ArchiveParser):
             return False
         lost = note.broken
         if note.listed and directory is not None and directory.torn:
-            lost = local_at(self.extraction.data, member.start, self.extraction.known_end()) is None
+            lost = local_at(self.extraction.data, member.start, self.extraction.find_end()) is None
         return lost or super().needs_proof(member)
 
     def members(self) -> Iterator[Member]:
@@ -276,11 +276,11 @@ class ZipParser(ArchiveParser):
         if member.finding is not None and member.status is Status.UNSUPPORTED:
             raise UnsupportedError(member.finding.reason, path=member.name, offset=member.start)
         if member.finding is not None and member.finding.code == "overlap":
-            header = local_at(data, member.start, self.extraction.known_end())
+            header = local_at(data, member.start, self.extraction.find_end())
             if header is not None:  # else its offset is wrong, and no byte may belong to two members
                 raise MalformedError(member.finding.reason, path=member.name, offset=member.start)
         start, end = self._find_bytes(member) if note.listed else (member.start, member.end)
-        beyond = end > self.extraction.known_end()  # it was cut, by its size
+        beyond = end > self.extraction.find_end()  # it was cut, by its size
         if member.pieces is not None:
             from pparse.data.spliced import SplicedData
 
@@ -289,7 +289,7 @@ class ZipParser(ArchiveParser):
         if note.method == STORED:
             return data, start, end
         if member.pieces is None:
-            end = max(start, min(end, self.extraction.known_end()))
+            end = max(start, min(end, self.extraction.find_end()))
         source = data.range(start, end)
         suspect = beyond or member.pieces is not None or self.is_suspect(member)
         bounded = not beyond and member.status is not Status.TRUNCATED
@@ -298,7 +298,7 @@ class ZipParser(ArchiveParser):
     def _find_bytes(self, member: ArchiveMember) -> tuple[int, int]:
         """Return begin and end of the bytes of a listed member, by its local header. Raise `MalformedError`."""
         pos = member.start
-        data, end = self.extraction.data, self.extraction.known_end()
+        data, end = self.extraction.data, self.extraction.find_end()
         header = local_at(data, pos, end)
         if header is not None and len(header.raw_name) != len(member.raw_name) and self.scanner.is_wrong(pos, header):
             header = None  # what follows the member tells where its bytes begin
@@ -351,7 +351,7 @@ class ZipParser(ArchiveParser):
         finally:
             self._ahead = None
 
-    def examine(self, member: ArchiveMember, sink: Sink | None, skip: Skip | None) -> Verdict:
+    def examine(self, member: ArchiveMember, sink: ContentSink | None, skip: Skip | None) -> Verdict:
         """Read all of the content, and compare the local header with the directory.
 
         If they contradict each other about sizes, the one that the content agrees with is right. If they have different
@@ -373,7 +373,7 @@ class ZipParser(ArchiveParser):
             return verdict
         rival, named = note.rival, True
         if note.listed and (member.finding is None or member.finding.code not in ("overlap", "gap", "malformed")):
-            header = local_at(self.extraction.data, member.start, self.extraction.known_end())
+            header = local_at(self.extraction.data, member.start, self.extraction.find_end())
             named = header is None or self._is_named_alike(member, header)
             if header is not None and not self._agrees(member, header):
                 self._note_member(member, "contradiction", "its local header has a different size, method or CRC")
@@ -388,7 +388,7 @@ class ZipParser(ArchiveParser):
             verdict.suspect = ((0, verdict.size),)
         return verdict
 
-    def _verify_small(self, member: ArchiveMember, note: ZipNote, sink: Sink | None) -> Verdict | None:
+    def _verify_small(self, member: ArchiveMember, note: ZipNote, sink: ContentSink | None) -> Verdict | None:
         """Return the verdict on a small member of which nothing is wrong; None if it must be read as any other."""
         data, session = self.extraction.data, self.extraction.session
         if member.at in self._opened or data.flawed:
@@ -475,7 +475,7 @@ class ZipParser(ArchiveParser):
 
     def unclaimed(self, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         """Yield what lies outside of the members, and is not of a directory."""
-        return unclaimed(self.extraction.data, self._start, self.extraction.known_end(), spans)
+        return unclaimed(self.extraction.data, self._start, self.extraction.find_end(), spans)
 
     def holds(self) -> str | None:
         """Return the kind of model that the members form, if any."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
-    from pparse.graphs.graph import Selection
+    from pparse.graphs.graph import GraphSelection
     from pparse.tensors.viewer import Viewer
 
 EXAMPLES: Final = """examples:
@@ -103,7 +103,7 @@ def run(options: Any, out: Output) -> int:
         return exit_code_for(graph.findings, damaged=_status(document, graph) is not Status.COMPLETE)
 
 
-def _part_of(graph: Graph, options: Any) -> Graph | Selection:
+def _part_of(graph: Graph, options: Any) -> Graph | GraphSelection:
     """Return what is shown or written of a graph."""
     if options.outputs is not None:
         return graph.subgraph([name for name in options.outputs.split(",") if name])
@@ -157,7 +157,7 @@ def _emit(pieces: Iterable[str], options: Any, out: Output) -> None:
 # -- for people ------------------------------------------------------------------------------------------------------
 
 
-def _nodes(graph: Graph, part: Graph | Selection) -> str:
+def _nodes(graph: Graph, part: Graph | GraphSelection) -> str:
     count = f"{len(graph.source):,}"
     if isinstance(part, Graph):
         return count
@@ -165,7 +165,7 @@ def _nodes(graph: Graph, part: Graph | Selection) -> str:
 
 
 def _summary(
-    document: Extraction, whole: Graph, graph: Graph, part: Graph | Selection, options: Any, out: Output
+    document: Extraction, whole: Graph, graph: Graph, part: Graph | GraphSelection, options: Any, out: Output
 ) -> None:
     """Print a summary, one field a line."""
     parser = document.parse().parser
@@ -216,7 +216,7 @@ def _shown(whole: Graph, functions: Iterable[str], options: Any) -> Iterator[str
     return (name for name in functions if options.all or not is_saver(name))
 
 
-def _counts(graph: Graph, part: Graph | Selection) -> tuple[dict[str, int], int, int]:
+def _counts(graph: Graph, part: Graph | GraphSelection) -> tuple[dict[str, int], int, int]:
     """Return the number of nodes per operation, of edges, and of control edges."""
     index = graph.index
     if part is graph:
@@ -235,7 +235,9 @@ def _counts(graph: Graph, part: Graph | Selection) -> tuple[dict[str, int], int,
 # -- for programs ----------------------------------------------------------------------------------------------------
 
 
-def _json(document: Extraction, whole: Graph, graph: Graph, part: Graph | Selection, options: Any) -> Iterator[str]:
+def _json(
+    document: Extraction, whole: Graph, graph: Graph, part: Graph | GraphSelection, options: Any
+) -> Iterator[str]:
     """Yield pieces of the JSON document; lists of names are streamed, too."""
     from json import dumps
 
@@ -296,12 +298,12 @@ _MOST: Final = 1_000
 _NODES: Final = 20_000
 
 
-def inputs_of(graph: Graph, part: Graph | Selection) -> Iterable[str]:
+def inputs_of(graph: Graph, part: Graph | GraphSelection) -> Iterable[str]:
     """Return the names of the inputs that a graph, or a part of it, needs."""
     return graph.inputs if isinstance(part, Graph) else graph.inputs.only(part.marks)
 
 
-def outputs_of(graph: Graph, part: Graph | Selection) -> Iterable[str]:
+def outputs_of(graph: Graph, part: Graph | GraphSelection) -> Iterable[str]:
     """Return the names of the outputs of a graph or of what is shown of it; of a subgraph, those asked for."""
     if isinstance(part, Graph) or (part.wanted is None and graph.source.names_values):
         return graph.outputs

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any, Final
 
-    from pparse.containers.content import Sink, Skip
+    from pparse.containers.content import ContentSink, Skip
     from pparse.data.base import Data
     from pparse.data.reader import Range
     from pparse.findings import FindingList
@@ -324,10 +324,10 @@ class ArchiveParser(Parser, Listing, Container):
             return super().open_scalar(node)
         data, start, end = self.content(node.note)
         if end is None:
-            end = Extraction(self.extraction.session, node.note.name, data, start).known_end()
+            end = Extraction(self.extraction.session, node.note.name, data, start).find_end()
         return data.range(start, end)
 
-    def verify(self, member: ArchiveMember, sink: Sink | None = None, skip: Skip | None = None) -> Verdict:
+    def verify(self, member: ArchiveMember, sink: ContentSink | None = None, skip: Skip | None = None) -> Verdict:
         """Read all content of ``member`` and return a verdict; see `read_through`.
 
         The verdict applies to all later uses of the member. A member refused by a limit is UNSUPPORTED, and the reason
@@ -337,7 +337,7 @@ class ArchiveParser(Parser, Listing, Container):
         self._remember(member, verdict)
         return verdict
 
-    def examine(self, member: ArchiveMember, sink: Sink | None, skip: Skip | None) -> Verdict:
+    def examine(self, member: ArchiveMember, sink: ContentSink | None, skip: Skip | None) -> Verdict:
         """Do what `verify` does, without remembering it. Override it for formats with several checksums."""
         session = self.extraction.session
         opened = self._opened.get(member.at)
@@ -373,7 +373,7 @@ class ArchiveParser(Parser, Listing, Container):
         unknown place, and those after it have shifted."""
         extraction = self.extraction
         short = end is not None and member.size is not None and end - member.start < member.size
-        return short and data is extraction.data and member.checksum is not None and (end or 0) < extraction.known_end()
+        return short and data is extraction.data and member.checksum is not None and (end or 0) < extraction.find_end()
 
     def has_bytes_too_many(self, member: ArchiveMember, data: Data, start: int, end: int | None) -> bool:
         """Say whether a stored member extends beyond its size: bytes were inserted at an unknown place."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pparse.document.session import Session
     from pparse.errors import PparseError
 
-    class Sink(Protocol):
+    class ContentSink(Protocol):
         """Receives content piece by piece."""
 
         def __call__(self, offset: int, chunk: bytes, unknown: list[tuple[int, int]], /) -> object:
@@ -185,7 +185,7 @@ def read_through(
     *,
     size: int | None = None,
     checksum: tuple[str, int] | None = None,
-    sink: Sink | None = None,
+    sink: ContentSink | None = None,
     skip: Skip | None = None,
 ) -> Verdict:
     """Read ``data[start:end]`` from front to end, even behind gaps, and return a verdict.
@@ -252,7 +252,7 @@ class _Reading:
         end: int | None,
         size: int | None,
         checksum: tuple[str, int] | None,
-        sink: Sink | None,
+        sink: ContentSink | None,
         skip: Skip | None,
     ) -> None:
         self._session, self._data = session, data

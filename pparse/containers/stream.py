@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pparse.compressed.gzip_index import GzipIndex
     from pparse.compressed.resumed import ResumedData, StreamProblem
-    from pparse.containers.content import Sink, Verdict
+    from pparse.containers.content import ContentSink, Verdict
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
     from pparse.tree.index import ChildIndex
@@ -260,9 +260,9 @@ class StreamParser(Parser, Listing, Container):
         """Return a reader of the content."""
         if node.kind != "content":
             return super().open_scalar(node)
-        return self.content.range(0, self.inner().known_end())
+        return self.content.range(0, self.inner().find_end())
 
-    def verify(self, sink: Sink | None = None) -> Verdict:
+    def verify(self, sink: ContentSink | None = None) -> Verdict:
         """Read all of the content and return a verdict; see `pparse.containers.content.read_through`."""
         verdict = read_through(self.extraction.session, self.content, 0, None, sink=sink)
         self.note_problems()

@@ -12,7 +12,7 @@ from pparse.conversion.cast import cast_target
 from pparse.conversion.forms import PIECE
 from pparse.conversion.plan import FORMS, Plan, form_of
 from pparse.conversion.report import LeftOut, refuse_damage
-from pparse.conversion.workspace import OtherRunError, Place, Workspace, refuse_taken
+from pparse.conversion.workspace import ConversionFolder, OtherRunError, Place, refuse_taken
 from pparse.errors import (
     EndOfDataError,
     EngineError,
@@ -268,7 +268,9 @@ class _Run:
         self._plan = plan
         self._session = plan.viewer.extraction.session
         self._items = plan.work()
-        self._work = Workspace(plan.target, self._description(), self._session.budget, keep_other=plan.is_unsettled)
+        self._work = ConversionFolder(
+            plan.target, self._description(), self._session.budget, keep_other=plan.is_unsettled
+        )
         if self._work.started_over:
             plan.report.notes.append(
                 "an unfinished conversion to this name, with other options or of another source, was given up"

@@ -136,7 +136,7 @@ def is_begun(target: str) -> bool:
     return os.path.isdir(_folder_of(target))
 
 
-class Workspace:
+class ConversionFolder:
     """The hidden folder of a conversion to ``target``, locked; created if it is missing.
 
     ``run`` describes what is done, as plain data; None: it cannot be compared with another run. Raises `OptionError`

@@ -53,7 +53,7 @@ def tail_of(extraction: Host, count: int) -> bytes:
     """Return the last bytes of an extraction; empty if all of it would have to be decoded first."""
     if extraction.data.access is not Access.FREE:
         return b""
-    end = extraction.known_end()
+    end = extraction.find_end()
     try:
         return extraction.data.pread(max(extraction.start, end - count), count) if end > extraction.start else b""
     except GapError:
@@ -75,7 +75,7 @@ def placeholder(extraction: Host) -> str | None:
     Asked of every file that is opened because another one belongs to it, before it is taken for data.
     """
     try:
-        size = extraction.known_end() - extraction.start
+        size = extraction.find_end() - extraction.start
         head = extraction.data.pread(extraction.start, min(size, 64)) if 0 < size <= _LARGEST_PLACEHOLDER else b""
     except (GapError, EndOfDataError):
         return None

@@ -104,7 +104,7 @@ def _looked_at(outer: Extraction, name: str, count: int) -> tuple[int, bytes]:
     """
     try:
         file = outer.sibling(name, any_content=True)
-        return file.known_end(), file.data.pread(0, count)
+        return file.find_end(), file.data.pread(0, count)
     except STOPPED:
         raise
     except UNREADABLE:

@@ -96,14 +96,14 @@ class Extraction:
     @property
     def reader(self) -> Range:
         """A new reader of the extraction's bytes."""
-        return self.data.range(self.start, max(self.start, self.known_end()))
+        return self.data.range(self.start, max(self.start, self.find_end()))
 
     @property
     def size(self) -> int | None:
         """Declared size in bytes; None while unknown."""
         return None if self.end is None else self.end - self.start
 
-    def known_end(self, node: Node | None = None) -> int:
+    def find_end(self, node: Node | None = None) -> int:
         """Return where the bytes of the extraction (or of ``node``) really end, as an offset of the data."""
         end = self.end if node is None or node.end is None else node.end
         data = self.data

@@ -439,7 +439,7 @@ def downloads(outer: Extraction, at: int, *, cut: bool = True) -> list[Resume]:
         return [Resume(outer.name, at)] if cut else []
     found = [Resume(part.file, part.there) for part in parts if part.there < part.size]
     last = parts[-1]
-    if cut and at >= outer.known_end() - outer.start:
+    if cut and at >= outer.find_end() - outer.start:
         whole = last.there >= parts[0].size
         found.append(Resume(last.next_name, 0) if whole else Resume(last.file, last.there))
     return found
@@ -467,7 +467,7 @@ def is_cut_outside(document: Extraction) -> bool:
         short = decoded and isinstance(level.data.error, EndOfDataError)
         if not short and (level.origin is None or level.origin[1].status is not Status.TRUNCATED):
             return False
-        if not short and level.origin is not None and level.origin[1].end < around.known_end():
+        if not short and level.origin is not None and level.origin[1].end < around.find_end():
             return False
         level = around
     return True
@@ -476,7 +476,7 @@ def is_cut_outside(document: Extraction) -> bool:
 def first_hole(document: Extraction) -> int | None:
     """Return the first byte of the outermost file that was never written; None if all were."""
     outer = outermost_file(document)
-    return first_unwritten(outer.data, outer.start, outer.known_end())
+    return first_unwritten(outer.data, outer.start, outer.find_end())
 
 
 def outside(document: Extraction) -> list[Resume]:
@@ -485,7 +485,7 @@ def outside(document: Extraction) -> list[Resume]:
     hole = first_hole(document)
     if hole is not None:
         return [Resume(outer.name, hole, hole=True)]
-    return downloads(outer, outer.known_end() - outer.start, cut=is_cut_outside(document))
+    return downloads(outer, outer.find_end() - outer.start, cut=is_cut_outside(document))
 
 
 def resume_lines(files: Sequence[Resume], most: int | None = None) -> list[str]:

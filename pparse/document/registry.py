@@ -279,7 +279,7 @@ def detect(extraction: Extraction) -> type[Parser]:
         if len(models) > 1:
             about = [words for parser, _, _ in best if (words := parser.about_models(extraction))]
             raise several_models(extraction.folder, models, about)  # type: ignore[arg-type]
-    no_bytes = chosen.empty_is_nothing and not excerpt.head(1) and extraction.known_end() <= extraction.start
+    no_bytes = chosen.empty_is_nothing and not excerpt.head(1) and extraction.find_end() <= extraction.start
     if no_bytes and not extraction.data.flawed:  # else its content is lost, and it is not empty
         raise NothingThereError("the file is empty", source=extraction.name)
     _refuse_stand_in(extraction, excerpt, chosen)
@@ -404,7 +404,7 @@ def hidden_format(extraction: Extraction) -> str | None:
     found: list[tuple[bool, int, str]] = []
     for known in BUILTINS:
         if known.further:
-            reader = extraction.data.range(extraction.start, extraction.known_end())
+            reader = extraction.data.range(extraction.start, extraction.find_end())
             at = import_dotted(known.parser).search(reader, extraction.session.check_cancelled)
             if at is not None:  # if one contains the other, the outer one begins first
                 found.append((known.name != "tar" or bool(at % 512), at, known.name))

@@ -14,7 +14,7 @@ from unicodedata import east_asian_width
 from pparse.display.text import safe
 from pparse.errors import LimitError
 from pparse.graphs.index import NOBODY
-from pparse.graphs.layout import Plan
+from pparse.graphs.layout import LayerPlan
 from pparse.lazy import lazy_pattern
 from pparse.limits import count_words
 
@@ -365,7 +365,7 @@ def to_svg(part: Any, title: str = "", depth: int | None = None, *, constants: b
     labels = [_label(part.graph, box) for box in drawing.boxes]
     edges = list(drawing.edges)
     widths = [_width(*label) for label in labels]
-    plan = Plan(widths, edges, [box.kind == INPUT for box in drawing.boxes], _HEIGHT, _BETWEEN)
+    plan = LayerPlan(widths, edges, [box.kind == INPUT for box in drawing.boxes], _HEIGHT, _BETWEEN)
     head = [safe(title or part.graph.name or "graph"), _summary(drawing)]
     width = max(plan.width, 9.8 * _letters(head[0]), _SMALL * _letters(head[1])) + 2 * _EDGE
     height = _HEAD + plan.height + _EDGE

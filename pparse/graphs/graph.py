@@ -322,15 +322,15 @@ class Graph(_Part):
         return self.source.constants()
 
     @property
-    def inputs(self) -> Selection:
+    def inputs(self) -> GraphSelection:
         """What needs to be fed: arguments, and nodes that wait for an input (``Placeholder`` and similar)."""
-        return Selection(self, self.index.placeholders)
+        return GraphSelection(self, self.index.placeholders)
 
     @property
-    def visible(self) -> Graph | Selection:
+    def visible(self) -> Graph | GraphSelection:
         """The graph without what only saves and restores its variables; the graph itself if there is nothing such."""
         saving = self.index.saving
-        return Selection(self, saving.translate(_NOT)) if saving else self
+        return GraphSelection(self, saving.translate(_NOT)) if saving else self
 
     @property
     def hidden_count(self) -> int:
@@ -339,15 +339,15 @@ class Graph(_Part):
 
     @property
     def outputs(self) -> Collection[str]:
-        """The values that the graph returns, if it names them; else the nodes that no other consumes, a `Selection`."""
+        """The values that the graph returns, if it names them; else those of nodes that no other consumes."""
         return self.results.keys() if self.source.names_values else self.unconsumed
 
     @property
-    def unconsumed(self) -> Selection:
+    def unconsumed(self) -> GraphSelection:
         """The nodes that no other consumes."""
         consumed = self.index.consumed
         count = self.index.count
-        return Selection(self, consumed[:count].translate(_NOT) + bytes(len(consumed) - count))
+        return GraphSelection(self, consumed[:count].translate(_NOT) + bytes(len(consumed) - count))
 
     @property
     def results(self) -> Mapping[str, str]:
@@ -420,7 +420,7 @@ class Graph(_Part):
 
     # -- parts of it -------------------------------------------------------------------------------------------------
 
-    def subgraph(self, outputs: Iterable[str]) -> Selection:
+    def subgraph(self, outputs: Iterable[str]) -> GraphSelection:
         """Return the nodes that ``outputs`` need, as TensorFlow's ``extract_sub_graph`` does.
 
         An output is the name of a value or a node; a port (``name:0``) or ``^`` of TensorFlow is ignored. Raises
@@ -428,7 +428,7 @@ class Graph(_Part):
         """
         names = [outputs] if isinstance(outputs, str) else list(outputs)
         targets = [self._target(name) for name in names]
-        return Selection(self, self.index.reach(targets, self.extraction.session.check_cancelled), names)
+        return GraphSelection(self, self.index.reach(targets, self.extraction.session.check_cancelled), names)
 
     def _target(self, name: str) -> int:
         found = self.number_of(name)
@@ -482,7 +482,7 @@ class Graph(_Part):
 _NOT: Final = bytes([1]) + bytes(255)
 
 
-class Selection(_Part):
+class GraphSelection(_Part):
     """Some nodes of a graph, one bit each; iterating streams their names in the order of the graph."""
 
     def __init__(self, graph: Graph, marks: bytes | bytearray, wanted: Sequence[str] | None = None) -> None:
@@ -539,10 +539,10 @@ class Selection(_Part):
         """Write the selected nodes as a model of their own; return its size."""
         return self.graph.source.write_part(self.marks, self.wanted or (), write)
 
-    def only(self, marks: bytes | bytearray) -> Selection:
+    def only(self, marks: bytes | bytearray) -> GraphSelection:
         """Return what is selected here and has a mark in ``marks``, too."""
         both = int.from_bytes(self.marks, "little") & int.from_bytes(marks, "little")
-        return Selection(self.graph, both.to_bytes(len(self.marks), "little"), self.wanted)
+        return GraphSelection(self.graph, both.to_bytes(len(self.marks), "little"), self.wanted)
 
     def __iter__(self) -> Iterator[str]:
         yield from self.arguments
@@ -610,5 +610,5 @@ __all__ = [
     "Graph",
     "GraphNode",
     "GraphNodes",
-    "Selection",
+    "GraphSelection",
 ]

@@ -100,7 +100,7 @@ class NameTable:
                 yield self._numbers[slot]
 
 
-class _Found:
+class _FoundNode:
     """What the rows of a graph say, before names are looked up."""
 
     def __init__(self, *, names_values: bool) -> None:
@@ -191,7 +191,7 @@ class GraphIndex:
     def _read(self, outside: Callable[[str], bool]) -> None:  # noqa: C901 -- hot loop: calls would cost a third
         self._account(self.total, 0, _MAKING)
         source, starts, operations = self.source, self.input_starts, self.operations
-        found = _Found(names_values=source.names_values)
+        found = _FoundNode(names_values=source.names_values)
         add, edges = found.add_values if source.names_values else found.add_name, found.edges
         producer, mark, special = source.producer, source.control, _roles_of(source)
         for row in source.rows():

@@ -225,7 +225,7 @@ _POINT: Final = 10.0
 _WIDE: Final = 1_400.0
 
 
-class Plan:
+class LayerPlan:
     """Where everything goes: parts of a graph that no edge joins are laid out each for itself, and side by side.
 
     ``first`` says which boxes stand at the top if no edge leads to or from them.
@@ -253,7 +253,7 @@ class Plan:
         for part, own in zip(parts, mine, strict=True):
             new = {box: number for number, box in enumerate(part)}
             links = [(new[edges[number][0]], new[edges[number][1]]) for number in own]
-            laid.append(Layout([widths[box] for box in part], links))
+            laid.append(GraphLayout([widths[box] for box in part], links))
         order = sorted(range(len(parts)), key=lambda n: (not (first[parts[n][0]] and not mine[n]), -len(parts[n])))
         widest = max((layout.span for layout in laid), default=0.0)
         x = y = low = 0.0
@@ -294,7 +294,7 @@ def _parts(count: int, edges: Sequence[tuple[int, int]]) -> list[list[int]]:
     return found
 
 
-class Layout:
+class GraphLayout:
     """Places of boxes that edges join: the layer of each, and the middle of each across; routes of edges."""
 
     def __init__(self, widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> None:

@@ -102,7 +102,7 @@ def _varint_of(kind: str, value: int) -> bytes:
     return encode_varint(value)
 
 
-class _Field:
+class _CanonicalField:
     """A field of the schema, with its keys in wire form."""
 
     def __init__(self, field: FieldType) -> None:
@@ -119,9 +119,9 @@ class _Field:
         self.kind = _KIND.get(field.type, "64")
         self.oneof = field.oneof
         self.drops_zero = not field.repeated and not field.has_presence
-        self.entry: tuple[_Field, _Field]
+        self.entry: tuple[_CanonicalField, _CanonicalField]
         if self.is_map and field.map_key is not None and field.map_value is not None:
-            self.entry = _Field(field.map_key), _Field(field.map_value)
+            self.entry = _CanonicalField(field.map_key), _CanonicalField(field.map_value)
 
     def takes(self, wire: int) -> bool:
         """Say whether this field accepts values of that wire type."""
@@ -165,7 +165,7 @@ class Canonicalizer:
         self._charge = budget.charge(0, "the canonical form of a message")
         self._budget = budget
         self._held = 0
-        self._tables: dict[str, dict[int, _Field]] = {}
+        self._tables: dict[str, dict[int, _CanonicalField]] = {}
 
     def __enter__(self) -> Canonicalizer:
         return self
@@ -219,10 +219,10 @@ class Canonicalizer:
 
     # -- one message -------------------------------------------------------------------------------------------------
 
-    def _table(self, kind: MessageType) -> dict[int, _Field]:
+    def _table(self, kind: MessageType) -> dict[int, _CanonicalField]:
         found = self._tables.get(kind.full_name)
         if found is None:
-            found = {number: _Field(field) for number, field in kind.fields.items()}
+            found = {number: _CanonicalField(field) for number, field in kind.fields.items()}
             self._tables[kind.full_name] = found
         return found
 
@@ -263,7 +263,7 @@ class Canonicalizer:
             parts.singles[number] = []
         return (yield from self._assemble(table, parts))
 
-    def _assemble(self, table: dict[int, _Field], parts: _Parts) -> Run:
+    def _assemble(self, table: dict[int, _CanonicalField], parts: _Parts) -> Run:
         """Return all parts in their order."""
         result = Rope()
         out = parts.out
@@ -284,7 +284,9 @@ class Canonicalizer:
         result.add_rope(parts.unknown)
         return result
 
-    def _assemble_map(self, result: Rope, field: _Field, entries: dict[Key, tuple[bytes, Rope | list[Item]]]) -> Run:
+    def _assemble_map(
+        self, result: Rope, field: _CanonicalField, entries: dict[Key, tuple[bytes, Rope | list[Item]]]
+    ) -> Run:
         value_type = field.entry[1]
         for _, (key, value) in sorted(entries.items()):
             if isinstance(value, Rope):
@@ -301,7 +303,7 @@ class Canonicalizer:
 
     # -- memory ------------------------------------------------------------------------------------------------------
 
-    def _count(self, parts: _Parts, field: _Field, value: Any, before: int) -> None:
+    def _count(self, parts: _Parts, field: _CanonicalField, value: Any, before: int) -> None:
         """Charge the memory that a large message has grown by since a field was added."""
         rope = parts.out.get(field.number)
         if rope is not None:
@@ -354,7 +356,7 @@ class _Parts:
         self.counts: dict[int, int] = {}  # number of elements, for fields with addressed parts
         self.unknown = Rope()
 
-    def choose(self, field: _Field) -> None:
+    def choose(self, field: _CanonicalField) -> None:
         """Record that a field is set, and so no other member of its oneof."""
         if field.oneof is not None:
             before = self.cases.get(field.oneof)
@@ -380,7 +382,7 @@ def _extra(items: list[Item]) -> dict[tuple[int, int | None], list[Item]]:
 
 
 def _element(
-    parts: _Parts, field: _Field, value: Content | Addressed, extra: dict[tuple[int, int | None], list[Item]]
+    parts: _Parts, field: _CanonicalField, value: Content | Addressed, extra: dict[tuple[int, int | None], list[Item]]
 ) -> list[Item] | None:
     """Return the items of the element that a value begins; None if the value adds to an element begun before."""
     if not extra:
@@ -404,7 +406,7 @@ def _add_unknown(unknown: Rope, number: int, wire: int, value: int | bytes | Con
     _add_value(unknown, "64", value)
 
 
-def _add_scalar(parts: _Parts, field: _Field, wire: int, value: Any) -> None:
+def _add_scalar(parts: _Parts, field: _CanonicalField, wire: int, value: Any) -> None:
     number, out = field.number, parts.out
     if not field.repeated:
         parts.choose(field)
@@ -424,7 +426,7 @@ def _add_scalar(parts: _Parts, field: _Field, wire: int, value: Any) -> None:
     _add_value(rope, field.kind, value)
 
 
-def _is_zero(field: _Field, value: int | bytes | Content) -> bool:
+def _is_zero(field: _CanonicalField, value: int | bytes | Content) -> bool:
     if isinstance(value, int):
         return not (value if field.kind in ("64", "bool") else value & _MASK32)
     return not any(value) if isinstance(value, bytes) else not size_of(value)
@@ -441,7 +443,7 @@ def _add_value(rope: Rope, kind: str, value: int | bytes | Content) -> None:
         rope.add_content(value)
 
 
-def _add_entry(parts: _Parts, field: _Field, value: Content | Addressed) -> None:
+def _add_entry(parts: _Parts, field: _CanonicalField, value: Content | Addressed) -> None:
     """Add an entry of a map; it replaces an earlier entry with an equal key."""
     if isinstance(value, Addressed):
         raise no_key(value)
@@ -466,11 +468,11 @@ def _add_entry(parts: _Parts, field: _Field, value: Content | Addressed) -> None
     entries[_sort_key(key_type, key)] = (packed.tobytes(), rest)
 
 
-def _zero(field: _Field) -> int | bytes | Content:
+def _zero(field: _CanonicalField) -> int | bytes | Content:
     return 0 if field.wire == VARINT else bytes(8 if field.wire == FIXED64 else 4) if field.wire != LEN else span(b"")
 
 
-def _sort_key(field: _Field, key: int | bytes | Content) -> Key:
+def _sort_key(field: _CanonicalField, key: int | bytes | Content) -> Key:
     """Return the sort key that C++ uses: the bytes of a string, the number of anything else."""
     if isinstance(key, bytes):
         return int.from_bytes(key, "little", signed=field.type in (schema.TYPE_SFIXED32, schema.TYPE_SFIXED64))
@@ -482,7 +484,7 @@ def _sort_key(field: _Field, key: int | bytes | Content) -> Key:
     return key - (1 << 64) if field.type in (schema.TYPE_INT32, schema.TYPE_INT64) and key >> 63 else key
 
 
-def _add_packed(rope: Rope, field: _Field, value: Content) -> None:
+def _add_packed(rope: Rope, field: _CanonicalField, value: Content) -> None:
     """Add a packed list."""
     size = {FIXED32: 4, FIXED64: 8}.get(field.wire, 1)
     if size_of(value) % size:
@@ -497,7 +499,7 @@ def _add_packed(rope: Rope, field: _Field, value: Content) -> None:
         rope.add(piece)
 
 
-def _varints(field: _Field, value: Content) -> Iterator[tuple[bytes, bool]]:
+def _varints(field: _CanonicalField, value: Content) -> Iterator[tuple[bytes, bool]]:
     """Yield a packed list of varints in canonical form, run by run, and whether each run was changed."""
     pattern, left, rest = _CANONICAL[field.kind], size_of(value), b""
     for block in blocks_of(value):

@@ -105,14 +105,14 @@ class SizeSplitter(ComposableSplitter):
         if before <= room:
             return 0
         self._extract(before - room)
-        work: list[_Part] = [self._part()]
+        work: list[_SizedPart] = [self._part()]
         for part in work:  # it grows
             first = part.message is self._proto
             _Reduction(self, part, limit, work, self._keep if first else ()).run(room if first else limit)
         return before - measure.message_size(self._proto)
 
-    def _part(self) -> _Part:
-        return _Part(self._proto, (), self.is_below_key())
+    def _part(self) -> _SizedPart:
+        return _SizedPart(self._proto, (), self.is_below_key())
 
     def _extract(self, excess: int) -> None:
         """Make chunks of the largest bytes and string fields, at any depth, until ``excess`` bytes are moved.
@@ -120,7 +120,7 @@ class SizeSplitter(ComposableSplitter):
         Small fields are left: many of them are better moved together.
         """
         floor = self.max_size // 3
-        heap: list[tuple[int, int, _Part, Any]] = [(0, 0, self._part(), None)]
+        heap: list[tuple[int, int, _SizedPart, Any]] = [(0, 0, self._part(), None)]
         count = 1
         while heap and excess > 0:
             size, _, part, field = heapq.heappop(heap)
@@ -139,19 +139,19 @@ class SizeSplitter(ComposableSplitter):
                 heapq.heappush(heap, (-found, count, *child))
                 count += 1
 
-    def take_text(self, part: _Part, field: Any) -> None:
+    def take_text(self, part: _SizedPart, field: Any) -> None:
         """Make a chunk of a bytes or string field."""
         value = getattr(part.message, field.name)
         self.add_chunk(value.encode() if isinstance(value, str) else value, (*part.tag, field.name))
         part.message.ClearField(field.name)
 
-    def check_order(self, part: _Part) -> None:
+    def check_order(self, part: _SizedPart) -> None:
         """Declare that order matters if values were taken out of ``part``, which is now in chunks."""
         if part.keyed and part.tag in self._indexed:
             self.need_order(part.tag)
 
 
-class _Part:
+class _SizedPart:
     """A message inside the one being split: its tag; whether it is below a map key, and an index or key in that."""
 
     __slots__ = ("indexed", "keyed", "message", "tag")
@@ -162,19 +162,19 @@ class _Part:
         self.keyed = keyed
         self.indexed = indexed
 
-    def field(self, message: Any, name: str) -> _Part:
-        return _Part(message, (*self.tag, name), self.keyed, self.indexed)
+    def field(self, message: Any, name: str) -> _SizedPart:
+        return _SizedPart(message, (*self.tag, name), self.keyed, self.indexed)
 
-    def element(self, message: Any, name: str, index: int) -> _Part:
-        return _Part(message, (*self.tag, name, index), self.keyed, self.keyed)
+    def element(self, message: Any, name: str, index: int) -> _SizedPart:
+        return _SizedPart(message, (*self.tag, name, index), self.keyed, self.keyed)
 
-    def entry(self, message: Any, name: str, key: FieldStep) -> _Part:
-        return _Part(message, (*self.tag, name, key), True, self.keyed)
+    def entry(self, message: Any, name: str, key: FieldStep) -> _SizedPart:
+        return _SizedPart(message, (*self.tag, name, key), True, self.keyed)
 
 
-def _large_parts(part: _Part, floor: int, keep: Collection[str]) -> list[tuple[int, tuple[_Part, Any]]]:
+def _large_parts(part: _SizedPart, floor: int, keep: Collection[str]) -> list[tuple[int, tuple[_SizedPart, Any]]]:
     """Return the parts above ``floor`` bytes in a message, with sizes: text fields, and messages (field None)."""
-    found: list[tuple[int, tuple[_Part, Any]]] = []
+    found: list[tuple[int, tuple[_SizedPart, Any]]] = []
     for field, value in part.message.ListFields():
         if field.is_extension or field.name in keep or field.type == TYPE_GROUP:
             continue
@@ -185,7 +185,7 @@ def _large_parts(part: _Part, floor: int, keep: Collection[str]) -> list[tuple[i
     return found
 
 
-def _messages_in(part: _Part, field: Any, value: Any) -> Iterator[tuple[int, _Part]]:
+def _messages_in(part: _SizedPart, field: Any, value: Any) -> Iterator[tuple[int, _SizedPart]]:
     """Yield the messages in a field that chunks can be made of, with their sizes."""
     name = field.name
     if not is_repeated(field):
@@ -213,7 +213,7 @@ class _Reduction:
     """
 
     def __init__(
-        self, splitter: SizeSplitter, part: _Part, limit: int, work: list[_Part], keep: Collection[str]
+        self, splitter: SizeSplitter, part: _SizedPart, limit: int, work: list[_SizedPart], keep: Collection[str]
     ) -> None:
         self.splitter = splitter
         self.message = part.message
@@ -249,7 +249,7 @@ class _Reduction:
                 self.splitter.take_text(self.part, field)
                 self.excess -= size
 
-    def _add(self, part: _Part, size: int) -> None:
+    def _add(self, part: _SizedPart, size: int) -> None:
         if len(part.tag) > 2 * MAX_DEPTH:
             raise SplitError(
                 f"a message nested in {MAX_DEPTH} others: protobuf's parsers do not read it",

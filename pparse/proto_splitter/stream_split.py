@@ -30,7 +30,7 @@ from pparse.limits import format_size
 from pparse.parsers.cpb.metadata import BYTES, JOIN_VERSION, MESSAGE, SPLITTER_VERSION
 from pparse.parsers.protobuf.index import accepts
 from pparse.parsers.protobuf.values import decode, fixed_size, is_message
-from pparse.parsers.protobuf.window import Field, Window
+from pparse.parsers.protobuf.window import Window, WireField
 from pparse.proto_splitter.split import MAX_MESSAGE_BYTES, checked_size, make_folder, max_size
 from pparse.protobuf.schema import TYPE_BYTES, TYPE_MESSAGE, TYPE_STRING
 
@@ -247,7 +247,7 @@ def _write(
 # -- what goes where -------------------------------------------------------------------------------------------------
 
 
-class Chunk:
+class StreamChunk:
     """A chunk, or what may become one: whole fields of a message, or the bytes of one field."""
 
     __slots__ = ("parts", "size", "type")
@@ -272,14 +272,14 @@ class Chunk:
             self.parts.append(part)
 
 
-class Rest:
+class UncutRest:
     """The rest of a message without its large parts: slices, each within the limit."""
 
     __slots__ = ("limit", "size", "slices")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.slices: list[Chunk] = []
+        self.slices: list[StreamChunk] = []
         self.size = 0
 
     def add(self, parts: list[Range], what: str) -> None:
@@ -292,7 +292,7 @@ class Rest:
                 got=self.limit,
             )
         if not self.slices or self.slices[-1].size + size > self.limit:
-            self.slices.append(Chunk())
+            self.slices.append(StreamChunk())
         for part in parts:
             self.slices[-1].add(part)
         self.size += size
@@ -319,28 +319,28 @@ class Cutter:
         self.limit = limit
         self.large = max(1, limit // 3)
         self.type = type
-        self.chunks: list[Chunk] = []
+        self.chunks: list[StreamChunk] = []
         self.fields: list[tuple[Tag, int]] = []  # a tag, and an index into chunks
         self._check_cancelled = check_cancelled
 
     def cut(self, part: Range) -> None:
         """Cut the whole message: chunk 0 is its first slice."""
-        self.chunks.append(Chunk())
+        self.chunks.append(StreamChunk())
         slices = self._reduce(part, self.type, (), 0).slices
         if slices:
             self.chunks[0] = slices[0]
         self._emit((), slices[1:])
 
-    def _emit(self, tag: Tag, chunks: list[Chunk]) -> None:
+    def _emit(self, tag: Tag, chunks: list[StreamChunk]) -> None:
         for chunk in chunks:
             self.fields.append((tag, len(self.chunks)))
             self.chunks.append(chunk)
 
-    def _reduce(self, part: Range, type: MessageType, tag: Tag, depth: int) -> Rest:
+    def _reduce(self, part: Range, type: MessageType, tag: Tag, depth: int) -> UncutRest:
         """Move the large parts of a message into chunks, and return the rest. The sizes bound the depth."""
         if depth > _MAX_DEPTH:
             raise SplitError(f"messages are nested deeper than {_MAX_DEPTH}")
-        rest = Rest(self.limit)
+        rest = UncutRest(self.limit)
         ordinals: dict[int, int] = {}
         fixed = _fixed(part, type, self.large)
         for field, known, _ in _walk(part, type):
@@ -360,7 +360,7 @@ class Cutter:
                 index: Tag = (index_step(ordinal),) if known.repeated else ()
                 self._reduce_field(part, field, known, (*tag, field_step(number), *index), depth, rest)
             elif _is_scalar_chunk(part, field, known):
-                chunk = Chunk(BYTES)
+                chunk = StreamChunk(BYTES)
                 chunk.add(part.data.range(field.start, field.end))
                 self._emit((*tag, field_step(number)), [chunk])
             elif known.repeated and field.tag & 7 == LEN and known.wire_type != LEN:
@@ -370,7 +370,9 @@ class Cutter:
                 rest.add([whole], _what(field, known))
         return rest
 
-    def _reduce_field(self, part: Range, field: Field, known: FieldType, tag: Tag, depth: int, rest: Rest) -> None:
+    def _reduce_field(
+        self, part: Range, field: WireField, known: FieldType, tag: Tag, depth: int, rest: UncutRest
+    ) -> None:
         """Reduce a large message; the rest stays in its place if it is small, and becomes chunks otherwise."""
         assert known.message is not None  # noqa: S101 -- it is a message
         inner = self._reduce(part.data.range(field.start, field.end), known.message, tag, depth + 1)
@@ -381,7 +383,9 @@ class Cutter:
         if known.repeated:
             rest.add(_framed(field.tag, []), _what(field, known))
 
-    def _reduce_pair(self, part: Range, pair: Field, known: FieldType, tag: Tag, depth: int, rest: Rest) -> None:
+    def _reduce_pair(
+        self, part: Range, pair: WireField, known: FieldType, tag: Tag, depth: int, rest: UncutRest
+    ) -> None:
         """Reduce the value of a large map entry, which is addressed by its key."""
         value_type, key_type = known.map_value, known.map_key
         key, value, key_raw = _pair_parts(part, pair, known)
@@ -398,7 +402,7 @@ class Cutter:
             self._emit(tag, inner.slices)
 
 
-def _walk(part: Range, type: MessageType) -> Iterator[tuple[Field, FieldType | None, Window]]:
+def _walk(part: Range, type: MessageType) -> Iterator[tuple[WireField, FieldType | None, Window]]:
     """Yield the fields of a message, each with its type in the schema, None if unknown or of another wire type.
 
     Raise `MalformedError` if the message is truncated or damaged.
@@ -468,14 +472,14 @@ def _repeated_keys(part: Range, type: MessageType, large: int, keys: dict[int, s
     }
 
 
-def _what(field: Field, known: FieldType | None) -> str:
+def _what(field: WireField, known: FieldType | None) -> str:
     return f"the field {known.name} at {field.begin}" if known is not None else f"field {field.tag >> 3}"
 
 
-def _pair_parts(part: Range, pair: Field, known: FieldType) -> tuple[Any, Field | None, bytes]:
+def _pair_parts(part: Range, pair: WireField, known: FieldType) -> tuple[Any, WireField | None, bytes]:
     """Return the key of a map entry, its value's field (None unless there is exactly one), and the key's bytes."""
     key: Any = known.map_key.default if known.map_key is not None else None
-    value: Field | None = None
+    value: WireField | None = None
     raw = b""
     assert known.message is not None  # noqa: S101 -- pairs are messages
     keys = values = 0
@@ -492,7 +496,7 @@ def _pair_parts(part: Range, pair: Field, known: FieldType) -> tuple[Any, Field 
     return key, value if values == 1 and keys <= 1 else None, raw
 
 
-def _is_scalar_chunk(part: Range, field: Field, known: FieldType) -> bool:
+def _is_scalar_chunk(part: Range, field: WireField, known: FieldType) -> bool:
     """Say whether a field can be a chunk of bytes: mergers take text only if it is UTF-8 (proto2 allows anything)."""
     if known.repeated or known.type not in (TYPE_BYTES, TYPE_STRING):
         return False
@@ -501,7 +505,7 @@ def _is_scalar_chunk(part: Range, field: Field, known: FieldType) -> bool:
     return find_not_utf8(part.data, field.start, field.end) is None
 
 
-def _cut_packed(part: Range, field: Field, known: FieldType, limit: int) -> Iterator[list[Range]]:
+def _cut_packed(part: Range, field: WireField, known: FieldType, limit: int) -> Iterator[list[Range]]:
     """Yield a packed field as several fields, each within the limit."""
     size = fixed_size(known)
     room = max(limit - len(encode_varint(field.tag)) - len(encode_varint(limit)), 1)

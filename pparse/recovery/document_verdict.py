@@ -142,7 +142,7 @@ def judge(extraction: Extraction) -> DocumentVerdict:
     for finding in found.findings:
         finding.source = finding.source or extraction.name
         if viewer is None and finding.offset is not None and finding.length and finding.code in _CHANGED:
-            start, end = finding.offset, min(finding.offset + finding.length, extraction.known_end())
+            start, end = finding.offset, min(finding.offset + finding.length, extraction.find_end())
             if finding.source == extraction.name and extraction.start <= start < end:
                 found.suspect.append((start - extraction.start, end - start))
     return found
@@ -281,7 +281,7 @@ def document_status(document: Extraction, *, damaged: bool = False) -> Status:
         outer = outer.parent if outer.implicit else None
     around: Extraction | None = document
     while around is not None and status is Status.COMPLETE:  # the members of archives that it is, or lies in
-        if around.data.is_proved(around.start, around.known_end()):
+        if around.data.is_proved(around.start, around.find_end()):
             break  # a checksum of its own says that it is whole, whatever lies around it
         if around.origin is not None and around.origin[1].status in (Status.TRUNCATED, Status.DAMAGED):
             status = around.origin[1].status
@@ -327,7 +327,7 @@ def unlike_its_name(name: str, extraction: Extraction, error: FormatError) -> Fi
     from pparse.document.registry import model_extensions
 
     endings = model_extensions() if isinstance(error, NothingThereError) else _OF_MODELS
-    if not name.lower().endswith(endings) or extraction.known_end() <= extraction.start:
+    if not name.lower().endswith(endings) or extraction.find_end() <= extraction.start:
         return None
     head = head_of(extraction, 64)
     if not head or (head.strip(b"\0") and text_start(head) is not None):

@@ -121,7 +121,7 @@ class ModelFiles:
         Archives and streams are not unpacked: a model opens what belongs to it by its name. ``must_be_model``: its name
         says that it is a model, so one that is empty or of no known format is damaged.
         """
-        if must_be_model and file.known_end() <= file.start:
+        if must_be_model and file.find_end() <= file.start:
             self.lost(name, "the file is empty: a download that never began")
             return
         # By its name, as the folder reads it: damage at its beginning makes it look like something else.
@@ -255,7 +255,7 @@ class ModelFiles:
         """Return the file that ``give`` returns; None if it cannot be opened, which is reported."""
         try:
             file = give()
-            file.known_end()  # a file is opened when it is asked
+            file.find_end()  # a file is opened when it is asked
         except (ClosedError, DataChangedError):
             raise
         except (SourceError, EndOfDataError, PathError) as error:
@@ -447,7 +447,7 @@ class FolderFiles:
                 self._charge.resize(_COST * (len(self._items) + 1024))
             self._items[item.path] = item
         for name, file in self._known.items():  # a folder that was given need not list what is below it
-            self._items.setdefault(name, FolderItem(name, FILE, file.known_end() - file.start))
+            self._items.setdefault(name, FolderItem(name, FILE, file.find_end() - file.start))
 
     @property
     def size(self) -> int:
@@ -671,7 +671,7 @@ def verdict_on(file: Extraction, viewer: Viewer, model: Extraction) -> DocumentV
     verdict = DocumentVerdict(model.session.limits.findings)
     count = agreed = 0
     tensors = wrong = 0
-    reach, end = file.start, file.known_end()
+    reach, end = file.start, file.find_end()
     needed = end
     for tensor in viewer.tensors():
         model.session.check_cancelled()

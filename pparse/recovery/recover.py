@@ -188,13 +188,13 @@ def recover(
 
 def _size_beside(document: Extraction, result: Result | None) -> int:
     """Return the size of the other files of a model: those beside it, and its shards, as far as they can be read."""
-    size = sum(file.known_end() - file.start for _, file in files_beside(document))
+    size = sum(file.find_end() - file.start for _, file in files_beside(document))
     parser = result.parser if result is not None else None
     if isinstance(parser, ShardSet) and not parser.is_alone:
         for name in parser.shard_names():
             with suppress(SourceError, EndOfDataError, PathError):
                 shard = parser.shard(name)
-                size += shard.known_end() - shard.start
+                size += shard.find_end() - shard.start
     return size
 
 

@@ -109,7 +109,7 @@ def _attempt(
     inner = extraction_of(result)
     if form is None:
         return NOTHING
-    start, end = inner.start, max(inner.start, inner.known_end())
+    start, end = inner.start, max(inner.start, inner.find_end())
     suspect_ranges = inner.data.suspect_ranges_in(start, end)
     if suspect_ranges and form in ("riegeli", "cpb"):
         suspect_ranges = _unproved(inner)
@@ -158,7 +158,7 @@ def _is_sound(result: Result) -> bool:
         return False
     parser: ProtobufParser = result.parser  # type: ignore[assignment]
     extraction = result.extraction
-    part = extraction.data.range(extraction.start, max(extraction.start, extraction.known_end()))
+    part = extraction.data.range(extraction.start, max(extraction.start, extraction.find_end()))
     return parser.root_type is not None and Checker(extraction.session.check_cancelled).sound(part, parser.root_type)
 
 
@@ -167,7 +167,7 @@ def _unproved(extraction: Extraction) -> list[tuple[int, int]]:
     from pparse.riegeli.lookup import RecordLookup
 
     session, data = extraction.session, extraction.data
-    start, end = extraction.start, max(extraction.start, extraction.known_end())
+    start, end = extraction.start, max(extraction.start, extraction.find_end())
     lookup = RecordLookup(
         data.range(start, end), verify="all", budget=session.budget, limits=session.limits, scratch=session.spools
     )
@@ -188,7 +188,7 @@ def _save_apart(
     sure = Extraction(
         extraction.session, extraction.name, data, extraction.start, extraction.end, extraction.parent, form
     )
-    start, end = extraction.start, max(extraction.start, extraction.known_end())
+    start, end = extraction.start, max(extraction.start, extraction.find_end())
     job = Job(sure, target, name, report)
     if form in ("riegeli", "cpb"):
         job.end = end  # a suspect end counts as lost: there may have been more chunks than those before it
@@ -220,7 +220,7 @@ def is_model_name(name: str) -> bool:
 
 def has_lost_bytes(extraction: Extraction) -> bool:
     """Say whether bytes in a document are lost or in doubt; not if only its end is not there."""
-    data, start, end = extraction.data, extraction.start, extraction.known_end()
+    data, start, end = extraction.data, extraction.start, extraction.find_end()
     gap = data.next_gap(start)
     return (gap is not None and gap.offset < end) or bool(data.suspect_ranges_in(start, end))
 
@@ -240,7 +240,7 @@ class Job:
         """The bytes of the document and what is around it."""
         self.start = extraction.start
         """Offset of the first byte of the document in `data`."""
-        self.end = max(self.start, extraction.known_end())
+        self.end = max(self.start, extraction.find_end())
         """Offset after the last known byte of the document."""
         self.target = target
         """The folder to write to."""

@@ -6,12 +6,12 @@ from pparse.data.stretches import joined
 from pparse.errors import MalformedError, UnsupportedError
 from pparse.findings import Status
 from pparse.parsers.pickle.parser import PickleParser
-from pparse.parsers.pytorch.rebuild import Checkpoint, StoredTensor
+from pparse.parsers.pytorch.rebuild import StorageReader, StoredTensor
 from pparse.parsers.pytorch.zip import PyTorchZipParser
 from pparse.recovery.report import RecoveredFile
 from pparse.recovery.salvage import text_of
 from pparse.recovery.salvage_tensors import Leftovers, flat
-from pparse.recovery.target_file import Sink
+from pparse.recovery.target_file import FileSink
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ class CheckpointLeftovers(Leftovers):
     def save_others(self) -> None:
         """Save the members and storages that no tensor is in, and the bytes behind the last part."""
         parser: Any = self.viewer.parser
-        used = self._used() if isinstance(parser, Checkpoint) else set()
+        used = self._used() if isinstance(parser, StorageReader) else set()
         if isinstance(parser, PyTorchZipParser):
             self._save_members(parser, used)
             return
-        if isinstance(parser, Checkpoint):
+        if isinstance(parser, StorageReader):
             for key in parser.keys():  # noqa: SIM118 -- no mapping
                 if key not in used and (stored := parser.stored(key)) is not None:
                     self._save_storage(key, stored)
@@ -84,7 +84,7 @@ class CheckpointLeftovers(Leftovers):
     def _save_behind(self, parser: PickleParser) -> None:
         """Write the bytes behind the last part of a file whose parts follow each other."""
         at = parser.program(parser.starts[-1]).end if parser.starts else self.job.start
-        if isinstance(parser, Checkpoint):
+        if isinstance(parser, StorageReader):
             for key in parser.keys():  # noqa: SIM118 -- no mapping
                 stored = parser.stored(key)
                 at = max(at, stored.place[2]) if stored is not None else at
@@ -116,7 +116,7 @@ class CheckpointLeftovers(Leftovers):
     def _save_member(self, parser: PyTorchZipParser, member: ArchiveMember, name: str, odd: str | None) -> None:
         """Write a member; ``odd``: why it counts as damaged, even if all of it is there."""
         compressed_size = None if member.method == "stored" else member.compressed_size
-        with Sink(self.job.target, f"{self.name}.partial/{name}", member.mtime, compressed_size) as sink:
+        with FileSink(self.job.target, f"{self.name}.partial/{name}", member.mtime, compressed_size) as sink:
             if sink.refuses(member):
                 assert sink.error is not None  # noqa: S101 -- just refused
                 raise sink.error

@@ -81,7 +81,7 @@ class _Known:
         return [number for number in range(len(self._infos)) if number not in self.places]
 
 
-class _Chunks(ChunkOpener):
+class _ChunkFiles(ChunkOpener):
     """The chunks of a damaged file. A lost chunk is an empty message or, in ``blank``, a tensor without a type."""
 
     def __init__(self, metadata: ChunkMetadata, lookup: RecordLookup, parser: CpbParser, pruned: _Pruned) -> None:
@@ -455,7 +455,7 @@ def _merge(job: Job, pruned: _Pruned, name: str) -> TargetFile:
     record = BytesData(pruned.original, job.extraction.name).range(0, len(pruned.original))
     metadata = ChunkMetadata(record, session.budget, any_version=True)
     metadata.moved = parser.chunks.metadata.moved if parser.chunks is not None else None
-    parser.chunks = _Chunks(metadata, parser._new_lookup("all"), parser, pruned)
+    parser.chunks = _ChunkFiles(metadata, parser._new_lookup("all"), parser, pruned)
     if parser.root_type is None:
         raise MalformedError("the message type is not known; give it with -O message=NAME")
     check_uses(parser)

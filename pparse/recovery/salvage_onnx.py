@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.recovery.salvage import Job
-    from pparse.recovery.salvage_tensors import Plan, TensorJudge
+    from pparse.recovery.salvage_tensors import SalvagePlan, TensorJudge
     from pparse.recovery.target import TargetFile
     from pparse.tensors.tensor import Tensor
     from pparse.viewers.onnx.viewer import OnnxViewer
@@ -34,7 +34,7 @@ class ModelWriter:
     """
 
     def __init__(
-        self, job: Job, viewer: OnnxViewer, judge: TensorJudge, plan: Plan, file: TargetFile | None, name: str
+        self, job: Job, viewer: OnnxViewer, judge: TensorJudge, plan: SalvagePlan, file: TargetFile | None, name: str
     ) -> None:
         self._job = job
         self._viewer = viewer

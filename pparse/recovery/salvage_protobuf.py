@@ -62,7 +62,7 @@ TENSOR: Final = "tensorflow.TensorProto"
 NO_TYPE: Final = b"\x08\x00"
 
 
-class _Field:
+class _SavedField:
     """A field: its ``tag``, offset of its ``payload``, and ``end``; 0 for a message without a length."""
 
     __slots__ = ("begin", "end", "number", "payload", "tag", "wire")
@@ -76,7 +76,7 @@ class _Field:
         self.end = end
 
 
-class _Frame:
+class _MessageFrame:
     """A message being walked: ``[pos, end)`` is still to come, and everything before ``sound`` is valid.
 
     ``run`` is where the next range to copy begins, ``meant`` where the message should end. ``counts`` are the fields
@@ -97,7 +97,7 @@ class _Frame:
         self.lost = False
         self.gone: Resumption | None = None
 
-    def name(self, field: _Field) -> str:
+    def name(self, field: _SavedField) -> str:
         """Return the path of the next field."""
         known = self.type.fields.get(field.number) if self.type is not None else None
         word = known.name if known is not None else str(field.number)
@@ -124,7 +124,7 @@ class _MessageWalk:
 
     def ops(self) -> Iterator[Op]:
         """Yield the operations that write the message."""
-        stack = [_Frame(self._start, self._end, self._type, "", self._start)]
+        stack = [_MessageFrame(self._start, self._end, self._type, "", self._start)]
         self._look_ahead(stack[0])
         while stack:
             frame = stack[-1]
@@ -154,26 +154,26 @@ class _MessageWalk:
                 self._tell(frame, name, field.begin, end, field.payload if field.wire != _GONE else None)
             else:
                 yield encode_varint(field.tag)
-                stack.append(_Frame(field.payload, end, below, name, max(field.payload, min(frame.sound, end))))
+                stack.append(_MessageFrame(field.payload, end, below, name, max(field.payload, min(frame.sound, end))))
                 stack[-1].meant = field.end
                 self._look_ahead(stack[-1])
 
-    def _look_ahead(self, frame: _Frame) -> None:
+    def _look_ahead(self, frame: _MessageFrame) -> None:
         """Find the range in a complete message in which fields cannot be recognised."""
         if frame.type is not None and frame.meant == frame.end:
             frame.gone = find_resumption(self._data, frame.pos, frame.end, frame.type, self._check_cancelled)
 
-    def _tell(self, frame: _Frame, path: str, begin: int, end: int, payload: int | None = None) -> None:
+    def _tell(self, frame: _MessageFrame, path: str, begin: int, end: int, payload: int | None = None) -> None:
         frame.lost = True
         self._told = end
         self._lose(path, begin, end, payload)
 
-    def _flush(self, frame: _Frame, end: int) -> Iterator[Op]:
+    def _flush(self, frame: _MessageFrame, end: int) -> Iterator[Op]:
         if end > frame.run:
             yield self._data.range(frame.run, end)
         frame.run = end
 
-    def _next(self, frame: _Frame) -> _Field | None:
+    def _next(self, frame: _MessageFrame) -> _SavedField | None:
         """Skip the sound fields, and return the next damaged one; None at the end, or if no field can be read."""
         while frame.pos < frame.end:
             if frame.sound <= frame.pos:
@@ -186,7 +186,7 @@ class _MessageWalk:
                 if not self._is_proven(frame):
                     continue
                 frame.gone = None
-                return _Field(gone.begin, gone.number << 3 | _GONE, gone.begin, gone.end)
+                return _SavedField(gone.begin, gone.number << 3 | _GONE, gone.begin, gone.end)
             field = self._field(frame.pos, frame.end)
             if field is None:
                 if not self._is_proven(frame):
@@ -209,7 +209,7 @@ class _MessageWalk:
             frame.pos = field.end
         return None
 
-    def _is_proven(self, frame: _Frame) -> bool:
+    def _is_proven(self, frame: _MessageFrame) -> bool:
         """Check again the fields that were believed to be sound; if they are not, go back to where they begin.
 
         A group without its end in the message takes the following fields as its own, so the fault shows too late.
@@ -226,13 +226,13 @@ class _MessageWalk:
         frame.pos, frame.counts = frame.run, dict(frame.before)
         return False
 
-    def _is_sound(self, frame: _Frame, field: _Field) -> bool:
+    def _is_sound(self, frame: _MessageFrame, field: _SavedField) -> bool:
         if frame.type is not None:
             return field.end <= frame.sound
         gap = self._data.next_gap(field.begin)
         return gap is None or gap.offset >= field.end
 
-    def _sound_to(self, frame: _Frame) -> int:
+    def _sound_to(self, frame: _MessageFrame) -> int:
         """Return the end of the valid bytes from ``frame.pos`` on; within a faulty field, where the fault is."""
         if frame.type is None:
             return frame.pos
@@ -244,7 +244,7 @@ class _MessageWalk:
             return stop
         return max(frame.pos, min(stop, self._checker.stopped))
 
-    def _message_of(self, frame: _Frame, field: _Field) -> MessageType | None:
+    def _message_of(self, frame: _MessageFrame, field: _SavedField) -> MessageType | None:
         """Return the type of a field that is a length-delimited message, else None."""
         known = frame.type.fields.get(field.number) if frame.type is not None else None
         if known is None or field.wire != LEN or known.message is None or not accepts(known, LEN):
@@ -266,7 +266,7 @@ class _MessageWalk:
             self._block_at, at = pos, 0
         return self._block[at : at + wanted]
 
-    def _field(self, pos: int, end: int) -> _Field | None:
+    def _field(self, pos: int, end: int) -> _SavedField | None:
         """Return the field at ``pos``; None if there is none, or its tag and length are incomplete."""
         raw = self._get(pos, end)
         try:
@@ -275,11 +275,11 @@ class _MessageWalk:
             if at > len(raw) or tag < 8 or wire > FIXED32 or wire == END_GROUP:
                 return None
             if wire == START_GROUP:
-                return _Field(pos, tag, pos + at, self._end_of_group(pos, tag, at, end))
+                return _SavedField(pos, tag, pos + at, self._end_of_group(pos, tag, at, end))
             if wire == LEN:
                 length, at = read_length(raw + PADDING, at)
-                return _Field(pos, tag, pos + at, pos + at + length) if at <= len(raw) else None
-            return _Field(pos, tag, pos + at, pos + skip_payload(raw + PADDING, at, wire))
+                return _SavedField(pos, tag, pos + at, pos + at + length) if at <= len(raw) else None
+            return _SavedField(pos, tag, pos + at, pos + skip_payload(raw + PADDING, at, wire))
         except MalformedError:
             return None
 

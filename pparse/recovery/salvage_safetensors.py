@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pparse.recovery.salvage import Job
-    from pparse.recovery.salvage_tensors import Plan
+    from pparse.recovery.salvage_tensors import SalvagePlan
     from pparse.recovery.target import TargetFile
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
@@ -151,7 +151,7 @@ def _report_model(
     job: Job,
     viewer: SafetensorsViewer,
     judge: SafetensorsJudge,
-    plan: Plan,
+    plan: SalvagePlan,
     file: TargetFile,
     refused: list[Finding],
 ) -> Status:

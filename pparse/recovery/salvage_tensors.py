@@ -137,7 +137,7 @@ def bytes_of(tensor: Tensor) -> Iterator[bytes]:
 # -- the file ----------------------------------------------------------------------------------------------------------
 
 
-class _SpoiledError(Exception):
+class _SpoiledTensorError(Exception):
     """A tensor that was believed to be whole turned out not to be."""
 
 
@@ -159,7 +159,7 @@ def nbytes_of(tensor: Tensor) -> int:
     return tensor.dtype.stored_nbytes(tensor.size)
 
 
-class Plan:
+class SalvagePlan:
     """The tensors that go to a file, and their places there: a bit for each, since they are listed when needed.
 
     With ``is_suspect`` these are the ones that are whole, and perhaps wrong. Bytes of one rank (`TensorJudge.rank`)
@@ -330,7 +330,7 @@ def salvage_tensors(job: Job) -> str:
     return SAVED
 
 
-def report_suspect(job: Job, plan: Plan, file: TargetFile) -> None:
+def report_suspect(job: Job, plan: SalvagePlan, file: TargetFile) -> None:
     """Report the file of suspect tensors."""
     words = count_words(plan.count, "tensor")
     job.report(file, Status.DAMAGED, f"{words} that may be wrong", doubtful=((0, file.bytes),))
@@ -358,13 +358,13 @@ def model_name(name: str, extensions: Iterable[str] = ()) -> str:
 
 def save_model(
     job: Job, viewer: Viewer, judge: TensorJudge, *, is_suspect: bool, empty: bool = False, opens: bool = False
-) -> tuple[Plan, TargetFile | None]:
+) -> tuple[SalvagePlan, TargetFile | None]:
     """Write the certain tensors, or the suspect ones; no file if there are none, unless ``empty``.
 
     ``opens``: none either if all tensors are whole, since the old file is as good.
     """
     while True:
-        plan = Plan(judge, viewer, job, is_suspect=is_suspect)
+        plan = SalvagePlan(judge, viewer, job, is_suspect=is_suspect)
         try:
             if opens and plan.worst is Status.COMPLETE:
                 spoiled = len(judge.spoiled)
@@ -381,19 +381,21 @@ def save_model(
                 continue
             plan.begin = 8 + length
             return plan, _write(job, judge, plan, doubtful_name(job.name) if is_suspect else job.name)
-        except _SpoiledError:
+        except _SpoiledTensorError:
             _read_all(job, judge, plan)
         finally:
             plan.charge.release()
 
 
-def save_suspect(job: Job, viewer: Viewer, judge: TensorJudge, sure: Plan) -> tuple[Plan, TargetFile | None]:
+def save_suspect(
+    job: Job, viewer: Viewer, judge: TensorJudge, sure: SalvagePlan
+) -> tuple[SalvagePlan, TargetFile | None]:
     """Write the tensors that may be wrong, if ``sure`` counted any."""
     return save_model(job, viewer, judge, is_suspect=True) if sure.suspects else (sure, None)
 
 
-def _write(job: Job, judge: TensorJudge, plan: Plan, name: str) -> TargetFile:
-    """Write the new file. If a tensor turns out not to be whole, remove the file and raise `_SpoiledError`."""
+def _write(job: Job, judge: TensorJudge, plan: SalvagePlan, name: str) -> TargetFile:
+    """Write the new file. If a tensor turns out not to be whole, remove the file and raise `_SpoiledTensorError`."""
     total = plan.begin + plan.bytes
     with job.target.create(name) as file:
         for piece in safetensors_head(plan.header(), plan.begin):
@@ -407,7 +409,7 @@ def _write(job: Job, judge: TensorJudge, plan: Plan, name: str) -> TargetFile:
 
 
 def _whole(judge: TensorJudge, number: int, size: int, source: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the ``size`` bytes of a tensor. Raise `_SpoiledError` if they cannot be read."""
+    """Yield the ``size`` bytes of a tensor. Raise `_SpoiledTensorError` if they cannot be read."""
     done = 0
     try:
         for chunk in source:
@@ -419,19 +421,19 @@ def _whole(judge: TensorJudge, number: int, size: int, source: Iterator[bytes]) 
         if isinstance(error, LimitError) and error.option.startswith("--budget"):
             raise  # for want of memory no tensor can be read: that says nothing of any
         judge.spoiled.add(number)
-        raise _SpoiledError from error
+        raise _SpoiledTensorError from error
     if done != size:
         judge.spoiled.add(number)
-        raise _SpoiledError
+        raise _SpoiledTensorError
 
 
-def _read_all(job: Job, judge: TensorJudge, plan: Plan) -> None:
+def _read_all(job: Job, judge: TensorJudge, plan: SalvagePlan) -> None:
     """Find all tensors that cannot be read, after one was found."""
     for number, size, source in plan.contents():
         if number in judge.spoiled:
             continue
         job.session.check_cancelled()
-        with suppress(_SpoiledError):
+        with suppress(_SpoiledTensorError):
             for _ in _whole(judge, number, size, source):
                 pass
 

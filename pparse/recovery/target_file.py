@@ -328,7 +328,7 @@ class LimitMet:
             self._wanted, self.option = wanted, error.option
 
 
-class Sink:
+class FileSink:
     """Writes content as it arrives. The file is created with its first byte, or at the end of empty content."""
 
     def __init__(self, target: Target, name: str, mtime: float | None, compressed_size: int | None) -> None:
@@ -419,7 +419,7 @@ class Sink:
             self.file.skip(self._lost)
         return self.file
 
-    def __enter__(self) -> Sink:
+    def __enter__(self) -> FileSink:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:

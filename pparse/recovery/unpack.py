@@ -35,7 +35,7 @@ from pparse.recovery.names import changed, safe_name
 from pparse.recovery.report import RecoveredFile
 from pparse.recovery.salvage import AS_FOUND, has_lost_bytes, is_model_name, salvage
 from pparse.recovery.steps import ProvisionalVerdicts, Steps
-from pparse.recovery.target_file import LimitMet, Sink
+from pparse.recovery.target_file import FileSink, LimitMet
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ NAMELESS: Final = "nameless"
 MOST_LINK: Final = 4096
 
 
-class _Level:
+class _ContainerLevel:
     """A container being unpacked: its remaining members, and the folder its files go to."""
 
     __slots__ = ("count", "member", "members", "names", "parser", "prefix", "source", "spans")
@@ -65,7 +65,7 @@ class _Level:
     def __init__(self, parser: ArchiveParser, prefix: str, source: str) -> None:
         self.spans = array("q")  # where members begin and end, if bytes around them may be of others
         self.count = 0  # number of members that are files or folders
-        self.member: tuple[_Level, ArchiveMember] | None = None  # its own member in the container around it
+        self.member: tuple[_ContainerLevel, ArchiveMember] | None = None  # its own member in the container around it
         self.parser = parser
         self.members: Iterator[ArchiveMember] = parser.files()
         self.prefix = prefix
@@ -108,12 +108,12 @@ class Unpacker:
         self.models = ModelFiles(self)
         """What writes models in several files."""
         self._recursive, self._drains, self._salvages, self._wanted = recursive, drain, salvage, wanted
-        self._levels: list[_Level] = []
+        self._levels: list[_ContainerLevel] = []
         self._beside = BesideJudge()
         self._entered = 0
         self._in_vain = 0  # bytes that must be decoded though a limit keeps them from being written
         self._share: tuple[int, int | None] = 0, None  # position of the walk in the outermost archive
-        self._sink: Sink | None = None  # what was written last
+        self._sink: FileSink | None = None  # what was written last
 
     def run(self, result: Result) -> None:
         """Write everything in ``result``, which belongs to the document.
@@ -183,8 +183,8 @@ class Unpacker:
                 continue
             self._do_member(level, member)
 
-    def _open_sink(self, name: str, mtime: float | None = None, compressed_size: int | None = None) -> Sink:
-        self._sink = Sink(self.target, name, mtime, compressed_size)
+    def _open_sink(self, name: str, mtime: float | None = None, compressed_size: int | None = None) -> FileSink:
+        self._sink = FileSink(self.target, name, mtime, compressed_size)
         return self._sink
 
     # -- containers --------------------------------------------------------------------------------------------------
@@ -203,14 +203,14 @@ class Unpacker:
         if self._drains:
             parser.suspect()
         self.trusted.watch(result.extraction.data)
-        self._levels.append(_Level(parser, prefix, source))
+        self._levels.append(_ContainerLevel(parser, prefix, source))
         return True
 
     def _is_archive(self, parser: Parser) -> TypeGuard[ArchiveParser]:
         """Say whether to enter what ``parser`` reads: not a model of which the tensors are saved instead."""
         return isinstance(parser, ArchiveParser) and not (self._salvages and parser.viewer is not None)
 
-    def _leave(self, level: _Level) -> None:
+    def _leave(self, level: _ContainerLevel) -> None:
         """Finish a container: its findings count for the document."""
         result = level.parser.result
         level.parser.extraction.drain_streams()
@@ -221,7 +221,7 @@ class Unpacker:
         if self._levels and result.extraction.data is not self._levels[-1].parser.result.extraction.data:
             result.extraction.data.close()
 
-    def _write_left(self, level: _Level) -> None:
+    def _write_left(self, level: _ContainerLevel) -> None:
         if level.count or level.member is None:
             self._write_between(level)
         else:  # nothing was found in it: write it as it is
@@ -284,7 +284,7 @@ class Unpacker:
         prefix: str | None = None,
     ) -> str | None:
         """Write a file as it is; return its path, None if there was nothing to write."""
-        data, start, end = extraction.data, extraction.start, extraction.known_end()
+        data, start, end = extraction.data, extraction.start, extraction.find_end()
         with self._open_sink(name) as sink:
             verdict = sink.refused(data, start, end) or sink.reading(
                 lambda: read_through(self._session, data, start, end, sink=sink)
@@ -321,7 +321,7 @@ class Unpacker:
 
     # -- members -----------------------------------------------------------------------------------------------------
 
-    def _do_member(self, level: _Level, member: ArchiveMember) -> None:
+    def _do_member(self, level: _ContainerLevel, member: ArchiveMember) -> None:
         outermost = len(self._levels) == 1
         level.count += member.kind != "gap"
         if self._salvages and level.parser.leaves_unclaimed:
@@ -339,7 +339,7 @@ class Unpacker:
         self.steps.do(key, self._lists(), lambda: self._work_off(level, member, listed))
         self.trusted.end(level.parser.result.extraction.data, member.start, member.end)
 
-    def _work_off(self, level: _Level, member: ArchiveMember, listed: str) -> bool:
+    def _work_off(self, level: _ContainerLevel, member: ArchiveMember, listed: str) -> bool:
         """Write a member, or report why not. Return True if it was entered as a container instead."""
         if member.kind == "gap":
             if self._salvages:
@@ -357,7 +357,7 @@ class Unpacker:
             self._write_member(level, member)
         return self._levels[-1] is not level
 
-    def _enter_member(self, level: _Level, member: ArchiveMember, listed: str) -> bool:
+    def _enter_member(self, level: _ContainerLevel, member: ArchiveMember, listed: str) -> bool:
         """Enter a member that is a container, or salvage a model file. Return False to write it as it is."""
         try:
             extraction = level.parser.open_member(member)
@@ -400,7 +400,7 @@ class Unpacker:
             self._levels[-1].member = (level, member)
         return entered
 
-    def _keep_unlike(self, level: _Level, member: ArchiveMember, listed: str, error: FormatError) -> bool:
+    def _keep_unlike(self, level: _ContainerLevel, member: ArchiveMember, listed: str, error: FormatError) -> bool:
         """Write what has the name of a model and is none, under another name. Return False if that is not certain."""
         finding = unlike_its_name(quoted(listed), level.parser.open_member(member), error)
         if finding is None:
@@ -409,11 +409,13 @@ class Unpacker:
         return self._write_member(level, member, judgement=DocumentVerdict.on_damage(finding), as_found=True)
 
     @staticmethod
-    def _place_in(level: _Level, member: ArchiveMember) -> tuple[str, str]:
+    def _place_in(level: _ContainerLevel, member: ArchiveMember) -> tuple[str, str]:
         """Return the folder of an entered member, and the source name of its files."""
         return f"{level.prefix}{_safe(member)}/", f"{level.source}::{member.name}"
 
-    def _save_member(self, level: _Level, member: ArchiveMember, extraction: Extraction, result: Result) -> bool:
+    def _save_member(
+        self, level: _ContainerLevel, member: ArchiveMember, extraction: Extraction, result: Result
+    ) -> bool:
         """Write what can be saved of a member that is a document. Return False to write it as it is.
 
         A compressed document is written as it is if document and stream are whole. Otherwise it becomes a folder with
@@ -436,7 +438,9 @@ class Unpacker:
         self.write_document(result, prefix + base_name(result.extraction.name), source, prefix)
         return True
 
-    def _save_with_others(self, level: _Level, member: ArchiveMember, extraction: Extraction, result: Result) -> bool:
+    def _save_with_others(
+        self, level: _ContainerLevel, member: ArchiveMember, extraction: Extraction, result: Result
+    ) -> bool:
         """Do what `_save_member` does for a member that belongs to others, or stands for one of them."""
         model = extraction_of(result)
         name = level.prefix + _safe(member)
@@ -455,7 +459,7 @@ class Unpacker:
 
     def _write_member(
         self,
-        level: _Level,
+        level: _ContainerLevel,
         member: ArchiveMember,
         content: ArchiveMember | None = None,
         judgement: DocumentVerdict | None = None,
@@ -486,7 +490,7 @@ class Unpacker:
         self._tell(sink, verdict, level.source, offset, member.name, level.prefix, judgement)
         return True
 
-    def _read_link(self, level: _Level, member: ArchiveMember) -> bool:
+    def _read_link(self, level: _ContainerLevel, member: ArchiveMember) -> bool:
         """Read the target of a symbolic link, which is its content. Return False if it cannot be a link target."""
         keep = Beginning(MOST_LINK + 1)
         verdict = level.parser.verify(member, keep)
@@ -496,7 +500,7 @@ class Unpacker:
         member.link = found.decode("utf-8", "backslashreplace")
         return True
 
-    def _write_hard_link(self, level: _Level, member: ArchiveMember) -> bool:
+    def _write_hard_link(self, level: _ContainerLevel, member: ArchiveMember) -> bool:
         """Write the target of a hard link as a separate file. Return False if it is not in the archive."""
         node = level.parser.member_node(member.link or "")
         target = None if node is None else node.note
@@ -505,13 +509,13 @@ class Unpacker:
         self._write_member(level, member, target)
         return True
 
-    def _write_between(self, level: _Level) -> None:
+    def _write_between(self, level: _ContainerLevel) -> None:
         """Write what lies between the members, and around them, that may be of others."""
         spans = sorted(zip(level.spans[::2], level.spans[1::2], strict=True))
         for start, end in level.parser.unclaimed(spans) if spans else ():
             self._write_stretch(level, start, end)
 
-    def _write_unclaimed(self, level: _Level, member: ArchiveMember) -> None:
+    def _write_unclaimed(self, level: _ContainerLevel, member: ArchiveMember) -> None:
         name = f"{level.prefix}{NAMELESS}/at-{member.start}.bin"
         outer = level.parser.extraction
         if self._recursive and len(self._levels) < self._session.limits.nesting and level.parser.name != "zip":
@@ -524,7 +528,7 @@ class Unpacker:
                     return
         self._write_stretch(level, member.start, member.end, member)
 
-    def _write_stretch(self, level: _Level, start: int, end: int, member: ArchiveMember | None = None) -> None:
+    def _write_stretch(self, level: _ContainerLevel, start: int, end: int, member: ArchiveMember | None = None) -> None:
         name = f"{level.prefix}{NAMELESS}/at-{start}.bin"
         data = level.parser.result.extraction.data
         with self._open_sink(name) as sink:
@@ -544,7 +548,7 @@ class Unpacker:
 
     def _tell(
         self,
-        sink: Sink,
+        sink: FileSink,
         verdict: Verdict,
         source: str,
         offset: int,
@@ -609,14 +613,14 @@ class Unpacker:
         if sink is not None and sink.file is not None and sink.interrupted and not isinstance(error, SourceError):
             self.report(RecoveredFile.written(sink.file, Status.TRUNCATED, reason="stopped while it was written"))
 
-    def _tell_damage(self, level: _Level, member: ArchiveMember) -> None:
+    def _tell_damage(self, level: _ContainerLevel, member: ArchiveMember) -> None:
         """Report what is wrong with a member that is not written, as a check does."""
         if member.size or member.status is not Status.COMPLETE:
             finding = level.parser.verify(member).finding(member.name, level.source)
             if finding is not None:
                 self.findings.add(finding)
 
-    def _progress(self, level: _Level, member: ArchiveMember) -> None:
+    def _progress(self, level: _ContainerLevel, member: ArchiveMember) -> None:
         progress = self._session.progress
         if progress is not None:
             if len(self._levels) == 1:  # for members of a nested archive, the progress is that of the nested archive

@@ -56,7 +56,7 @@ MAX_MOVED: Final = 16 << 20
 PADDING: Final = 512
 
 
-class Outcome:
+class SalvageOutcome:
     """Where reading continues after damage."""
 
     __slots__ = ("crossing", "data", "end", "healed", "layout", "lost", "message", "pos")
@@ -91,7 +91,7 @@ class Outcome:
         """The data of the healed chunk."""
 
 
-def resume(chunks: ChunkReader, error: ChunkError, *, salvage: bool = True, heal: bool = True) -> Outcome:
+def resume(chunks: ChunkReader, error: ChunkError, *, salvage: bool = True, heal: bool = True) -> SalvageOutcome:
     """Find where to continue after ``error``; with ``salvage=False``, by the reference's rules alone.
 
     The result lies after the failed chunk unless that is healed, so reading always makes progress.
@@ -107,7 +107,7 @@ def resume(chunks: ChunkReader, error: ChunkError, *, salvage: bool = True, heal
     return saved if saved.pos > error.begin else outcome
 
 
-def by_block_headers(chunks: ChunkReader, error: ChunkError) -> Outcome:
+def by_block_headers(chunks: ChunkReader, error: ChunkError) -> SalvageOutcome:
     """Find where the reference continues after ``error``."""
     layout, pos, message = chunks.layout_at(error.begin), error.resume, error.error.reason
     begin, first, searching = error.begin, 0, True
@@ -115,14 +115,14 @@ def by_block_headers(chunks: ChunkReader, error: ChunkError) -> Outcome:
         if pos > MAX_POSITION:
             pos = begin + 1
         elif pos > (size := end_of_file(chunks, pos)):
-            return Outcome(pos, size, message)
+            return SalvageOutcome(pos, size, message)
         if layout.can_begin(pos):
-            return Outcome(pos, pos, message)
+            return SalvageOutcome(pos, pos, message)
     while True:
         block = layout.next_block(max(pos, begin + 1))
         first = first or block
         if chunks.is_bare_from(block, layout):
-            return Outcome(block, end_of_file(chunks, block), message, lost=True)
+            return SalvageOutcome(block, end_of_file(chunks, block), message, lost=True)
         raw = chunks.get(block, BLOCK_HEADER_SIZE)
         if len(raw) < BLOCK_HEADER_SIZE:
             gap = chunks.source.gap_end(block + len(raw))
@@ -131,7 +131,7 @@ def by_block_headers(chunks: ChunkReader, error: ChunkError) -> Outcome:
                 continue
             if searching:  # only if nothing was skipped
                 chunks.note_bare(first, layout)
-            return Outcome(block, min(block, end_of_file(chunks, block)), message, lost=True)
+            return SalvageOutcome(block, min(block, end_of_file(chunks, block)), message, lost=True)
         if not block_is_sound(raw):
             message = f"block header hash mismatch, block at {block}"
             pos = block + BLOCK_HEADER_SIZE
@@ -144,14 +144,14 @@ def by_block_headers(chunks: ChunkReader, error: ChunkError) -> Outcome:
         pos = block + BLOCK_HEADER_SIZE if pos > MAX_POSITION else max(pos, block + BLOCK_HEADER_SIZE)
 
 
-def _named_by(chunks: ChunkReader, raw: bytes, block: int, begin: int, message: str) -> Outcome | None:
+def _named_by(chunks: ChunkReader, raw: bytes, block: int, begin: int, message: str) -> SalvageOutcome | None:
     """Return the place behind ``begin`` that the sound block header ``raw`` at ``block`` names; None if it is none."""
     previous_chunk, next_chunk = unpack_block(raw)
     if previous_chunk == 0 and block > begin:
-        return Outcome(block, block, message)
+        return SalvageOutcome(block, block, message)
     pos = block + next_chunk
     if begin < pos <= MAX_POSITION and chunks.layout_at(begin).can_begin(pos):
-        return Outcome(pos, min(pos, end_of_file(chunks, pos)), message, crossing=block - previous_chunk)
+        return SalvageOutcome(pos, min(pos, end_of_file(chunks, pos)), message, crossing=block - previous_chunk)
     return None
 
 
@@ -179,7 +179,7 @@ def unpadded(chunks: ChunkReader, begin: int) -> tuple[Chunk, bytes] | None:
 # -- the damaged chunk itself ----------------------------------------------------------------------------------------
 
 
-def _heal(chunks: ChunkReader, error: ChunkError) -> Outcome | None:
+def _heal(chunks: ChunkReader, error: ChunkError) -> SalvageOutcome | None:
     """Return the current chunk if the hash of its data proves it whole: on the grid, or on one that moved."""
     layout = chunks.layout_at(error.begin)
     if not (error.have and error.chunk is not None and error.resume == error.chunk.end):
@@ -199,11 +199,13 @@ def _heal(chunks: ChunkReader, error: ChunkError) -> Outcome | None:
         moved = (Layout(size), size, size)  # no block header is left: the grid that has none here
     if moved is not None and error.begin < moved[1] <= error.begin + BLOCK_HEADER_SIZE:
         # What looked like a block header here is none: the chunk begins after it.
-        return Outcome(moved[1], moved[1], error.error.reason, layout=moved[0])
+        return SalvageOutcome(moved[1], moved[1], error.error.reason, layout=moved[0])
     return _proven(chunks, error, moved[0], moved[0]) if moved is not None else None
 
 
-def _proven(chunks: ChunkReader, error: ChunkError, layout: Layout, moved: Layout | None = None) -> Outcome | None:
+def _proven(
+    chunks: ChunkReader, error: ChunkError, layout: Layout, moved: Layout | None = None
+) -> SalvageOutcome | None:
     found = chunks.read_header(error.begin, layout)
     if found is None:
         return None
@@ -215,13 +217,13 @@ def _proven(chunks: ChunkReader, error: ChunkError, layout: Layout, moved: Layou
         return None
     if sound and chunks.source.data.flawed:
         chunks.vouch(chunk)
-    return Outcome(chunk.end, chunk.end, error.error.reason, healed=chunk, data=data, layout=moved)
+    return SalvageOutcome(chunk.end, chunk.end, error.error.reason, healed=chunk, data=data, layout=moved)
 
 
 # -- what comes after it ---------------------------------------------------------------------------------------------
 
 
-def _saved(chunks: ChunkReader, error: ChunkError, outcome: Outcome) -> Outcome:
+def _saved(chunks: ChunkReader, error: ChunkError, outcome: SalvageOutcome) -> SalvageOutcome:
     """Return a better outcome than the reference's if there is one, else that of the reference."""
     begin, message = error.begin, error.error.reason
     size = end_of_file(chunks, outcome.pos)
@@ -229,10 +231,10 @@ def _saved(chunks: ChunkReader, error: ChunkError, outcome: Outcome) -> Outcome:
         return outcome
     layout = chunks.layout_at(begin)
     if begin == 0 and _is_sound(chunks, len(FILE_SIGNATURE), layout):
-        return Outcome(len(FILE_SIGNATURE), len(FILE_SIGNATURE), message)  # only the signature is damaged
+        return SalvageOutcome(len(FILE_SIGNATURE), len(FILE_SIGNATURE), message)  # only the signature is damaged
     claimed, sure = _claimed_end(chunks, error, size)
     if sure and claimed is not None:
-        return outcome if claimed >= outcome.pos else Outcome(claimed, claimed, message)
+        return outcome if claimed >= outcome.pos else SalvageOutcome(claimed, claimed, message)
     own_end = error.chunk.end if error.chunk is not None else None
     if outcome.crossing == begin or outcome.pos == own_end:
         # A sound block header, or the chunk's own, says where it ends.
@@ -249,13 +251,13 @@ def _saved(chunks: ChunkReader, error: ChunkError, outcome: Outcome) -> Outcome:
 
 
 def _searched(
-    chunks: ChunkReader, error: ChunkError, outcome: Outcome, claimed: int | None, stop: int, size: int
-) -> Outcome:
+    chunks: ChunkReader, error: ChunkError, outcome: SalvageOutcome, claimed: int | None, stop: int, size: int
+) -> SalvageOutcome:
     """Return the first place up to ``stop`` at which a chunk begins, on the grid or beside it; else ``outcome``."""
     begin, message, layout = error.begin, error.error.reason, chunks.layout_at(error.begin)
     found, proven = _first_chunk(chunks, begin, stop, layout, error)
     if claimed is not None and not proven:
-        return outcome if claimed >= outcome.pos else Outcome(claimed, claimed, message)
+        return outcome if claimed >= outcome.pos else SalvageOutcome(claimed, claimed, message)
     if not proven and (outcome.lost or stop - begin > 2 * BLOCK_SIZE):
         moved, proven = _on_moved_grid(chunks, error, found, stop, size)
         if moved is not None:
@@ -265,13 +267,17 @@ def _searched(
         if free is not None:
             return free
     if found is not None:
-        return Outcome(found, found, message)
-    return Outcome(stop, stop, message) if begin < stop < outcome.pos and _is_sound(chunks, stop, layout) else outcome
+        return SalvageOutcome(found, found, message)
+    return (
+        SalvageOutcome(stop, stop, message)
+        if begin < stop < outcome.pos and _is_sound(chunks, stop, layout)
+        else outcome
+    )
 
 
 def _on_moved_grid(
     chunks: ChunkReader, error: ChunkError, found: int | None, stop: int, size: int
-) -> tuple[Outcome | None, bool]:
+) -> tuple[SalvageOutcome | None, bool]:
     """Return the first place on a grid that moved, if it is before ``found``, and whether a chunk proves that grid."""
     moved = _moved_grid(chunks, error, stop)
     if moved is None:
@@ -283,10 +289,10 @@ def _on_moved_grid(
         where = behind
     if found is not None and where >= found:
         return None, proven
-    return Outcome(where, min(where, size), error.error.reason, layout=layout), proven
+    return SalvageOutcome(where, min(where, size), error.error.reason, layout=layout), proven
 
 
-def _without_grid(chunks: ChunkReader, error: ChunkError, stop: int, size: int) -> Outcome | None:
+def _without_grid(chunks: ChunkReader, error: ChunkError, stop: int, size: int) -> SalvageOutcome | None:
     """Return the first chunk whose hashes agree if no block header is left to show the grid.
 
     For each candidate, a grid without block headers after it is tried.
@@ -297,7 +303,7 @@ def _without_grid(chunks: ChunkReader, error: ChunkError, stop: int, size: int) 
         if tried > MAX_ENDS:
             break
         if _data_agrees(chunks, Chunk(pos, chunk.header, free)) and _leads_on(chunks, pos, size, free):
-            return Outcome(pos, pos, error.error.reason, layout=free)
+            return SalvageOutcome(pos, pos, error.error.reason, layout=free)
     return None
 
 

@@ -91,7 +91,7 @@ def encode_transposed(
     for record in records:
         scanner.add(record if isinstance(record, bytes) else bytes(record))
     buckets, lengths, buffers = _make_buckets(scanner, None if compressor.kind == NONE else bucket_size)
-    machine = _Machine(scanner, buffers)
+    machine = _EncoderMachine(scanner, buffers)
     parts = [compressor.part(bucket, pledged=True) for bucket in buckets]
     counts = encode_varints((len(parts), len(lengths), *map(len, parts), *lengths))
     head = compressor.part(counts + machine.header, pledged=True)
@@ -243,7 +243,7 @@ def _fill(buffers: list[bytes], bucket_size: int | None) -> list[bytes]:
     return [b"".join(reversed(bucket)) for bucket in reversed(buckets)]
 
 
-class _Machine:
+class _EncoderMachine:
     """The states for a sequence of steps: ``header``, its part of the chunk header, and ``transitions``.
 
     Moves lead to lists of up to 64 states; longer ones become trees. An entry of a list is a step, or ~list for a no-op

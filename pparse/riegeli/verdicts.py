@@ -91,7 +91,7 @@ class Verdicts:
             listener(begin)
 
 
-class Places:
+class SightedPlaces:
     """Places where something was found in a file, and the ranges that were searched for it."""
 
     def __init__(self) -> None:
@@ -139,16 +139,16 @@ class Sightings:
 
     def forget(self) -> None:
         """Forget everything: the file has grown."""
-        self.blocks = Places()
+        self.blocks = SightedPlaces()
         """Sound block headers, at any offset."""
-        self._chunks: dict[int, Places] = {}
+        self._chunks: dict[int, SightedPlaces] = {}
         self._agrees: dict[tuple[int, int], bool] = {}
 
-    def chunks(self, shift: int) -> Places:
+    def chunks(self, shift: int) -> SightedPlaces:
         """Return the places of sound chunk headers on the grid with ``shift``."""
         if shift not in self._chunks and len(self._chunks) >= _GRIDS:
             self._chunks.clear()
-        return self._chunks.setdefault(shift, Places())
+        return self._chunks.setdefault(shift, SightedPlaces())
 
     def agrees(self, begin: int, shift: int) -> bool | None:
         """Return whether the hash of the data of the chunk at ``begin`` agrees; None if it was not compared yet."""

@@ -126,7 +126,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     def new_extent(self) -> Extent:
         """Return an extent to add tensors to while listing them; then call `close_extent`."""
         inner = self.extraction.parsed
-        return Extent(inner.known_end() - inner.start, known=self.extraction.session.stats.discoveries)
+        return Extent(inner.find_end() - inner.start, known=self.extraction.session.stats.discoveries)
 
     def extent(self) -> Extent:
         """Return how large the document is and should be, and where it was cut; goes once through all tensors."""
@@ -177,7 +177,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
             "truncated",
             f"the file lacks {least}{extent.missing_bytes} bytes{hit}",
             source=self.extraction.name,
-            offset=self.extraction.known_end(),
+            offset=self.extraction.find_end(),
             wanted=extent.expected,
             got=extent.actual,
         )
@@ -288,7 +288,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """Stretches of the file that were never written, in order, at most 10,000."""
         if self._holes is None:
             inner = self.extraction.parsed
-            self._holes = list(islice(inner.data.holes(inner.start, inner.known_end()), MOST_HOLES))
+            self._holes = list(islice(inner.data.holes(inner.start, inner.find_end()), MOST_HOLES))
         return self._holes
 
     def _holes_of(self, data: Data) -> list[tuple[int, int]]:
@@ -343,7 +343,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
             if extent.resume or outer.file_parts:
                 extent.resume = outside(self.extraction)
         elif outer.file_parts:
-            extent.resume = downloads(outer, outer.known_end() - outer.start, cut=bool(extent.resume))
+            extent.resume = downloads(outer, outer.find_end() - outer.start, cut=bool(extent.resume))
         if extent.resume and outer.parent is None:  # of a set, it is asked for all
             whole = extent.expected if not extent.at_least and outer is self.extraction.parsed else None
             advise(outer, extent.resume, whole)

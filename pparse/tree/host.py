@@ -80,7 +80,7 @@ class Host(Protocol):
     def reader(self) -> Range:
         """A new reader of its bytes."""
 
-    def known_end(self, node: Node | None = None) -> int:
+    def find_end(self, node: Node | None = None) -> int:
         """Return where its bytes (or those of ``node``) really end."""
 
     def confirm(self) -> None:

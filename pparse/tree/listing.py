@@ -95,7 +95,7 @@ class Listing(Doored):
         root = self.result.root
         if root.shape == SCALAR:
             return
-        end = self.result.extraction.known_end()
+        end = self.result.extraction.find_end()
         for ordinal, entry in self.result.entries_from(root, 0):
             stop, status, finding = entry.end, entry.status, entry.finding
             if stop is None and self.result.parser.shape(entry.kind) != SCALAR:

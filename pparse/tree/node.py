@@ -102,7 +102,7 @@ class Node:
             return self._extra[1]
         end = self._end
         if end is None:
-            end = self.extraction.known_end()
+            end = self.extraction.find_end()
         return (self.extraction.data.range(self._start, max(self._start, end)),)
 
     @property

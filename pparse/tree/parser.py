@@ -350,7 +350,7 @@ class Parser(Doored):
 
         A parser whose nodes have several parts may enter the next one (`NodeContext.enter`) and return the step there.
         """
-        end = self.result.extraction.known_end(ctx.node)
+        end = self.result.extraction.find_end(ctx.node)
         # A node whose bytes all exist, yet end inside a record, contradicts itself; it was not cut.
         around = bounded_by(ctx.node)
         whole = around.parent is not None and around.end is not None and around.end <= end

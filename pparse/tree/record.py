@@ -133,7 +133,7 @@ class NumberArray:
     def index(self, node: Node, index: ChildIndex) -> None:
         """Count the numbers of ``node`` that exist."""
         end = node.start if node.end is None else node.end
-        there = min(end, node.result.extraction.known_end(node)) - node.start
+        there = min(end, node.result.extraction.find_end(node)) - node.start
         index.keep(self, min(self.count, max(0, there) // self.field.size))
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:

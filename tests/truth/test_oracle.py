@@ -172,13 +172,10 @@ def plant_zeros_to_other_threads(monkeypatch):
 
 
 def plant_sound_called_damaged(monkeypatch):
-    from pparse.containers.content import Verdict
+    def judge(reading, *words):
+        reading._verdict.worsen(Status.DAMAGED, "planted", "planted")
 
-    def judge(verdict, *words):
-        verdict.worsen(Status.DAMAGED, "planted", "planted")
-
-    monkeypatch.setattr("pparse.containers.content._judge", judge)
-    assert Verdict
+    monkeypatch.setattr("pparse.containers.content._Reading._judge", judge)
 
 
 def plant_over_budget(monkeypatch):

@@ -58,7 +58,7 @@ class DataFiles:
             if len(self._files) >= _MANY and self._names_there and name not in self._names_there:
                 raise SourceError("the folder does not have it", errno=ENOENT)
             found = self._index.sibling(name)
-            found.known_end()  # a file is opened when it is asked
+            found.find_end()  # a file is opened when it is asked
         except (SourceError, EndOfDataError) as error:
             reason = f"{name} is not there"
             if isinstance(error, SourceError) and error.errno != ENOENT and self._index.folder is not None:
@@ -111,7 +111,7 @@ class DataFiles:
         for shard, needed in sorted(self._needed.items()):
             file = self._files[shard]
             if not isinstance(file, Finding):
-                there = file.known_end() - file.start
+                there = file.find_end() - file.start
                 extent.actual += there
                 extent.expected += max(needed, there)
                 if needed > there:

@@ -280,7 +280,7 @@ class CheckpointViewer(Viewer):
             status = Status.MISSING if entry.size else Status.COMPLETE
             finding = self._bad(name, file.reason, status) if entry.size else None
             return Span(None, entry.offset, entry.size, self._files.name_of(entry.shard)), status, finding
-        there = file.known_end() - file.start
+        there = file.find_end() - file.start
         self._files.need(entry.shard, entry.offset + entry.size)
         span = Span(file.data, file.start + entry.offset, entry.size, file.path, file.end)
         status = status_by_place(entry.offset, entry.offset + entry.size, there)

@@ -43,7 +43,7 @@ _KEYS: Final = 3
 _BEGINNING: Final = 256
 
 
-class Described:
+class DescribedArray:
     """What a file says of an array: its type, its shape, where its bytes are; and what is wrong with that."""
 
     __slots__ = ("reason", "shape", "spans", "status", "word")
@@ -71,7 +71,7 @@ class ArrayTreeViewer(Viewer):
 
     _broken: bool | None = None
 
-    def described(self, node: Node) -> Described | None:
+    def described(self, node: Node) -> DescribedArray | None:
         """Return what ``node`` says of an array; None if it is none."""
         raise NotImplementedError
 
@@ -79,7 +79,7 @@ class ArrayTreeViewer(Viewer):
         """Say whether a node that is no array is a value for `metadata`."""
         return node.shape == SCALAR
 
-    def leaves(self) -> Iterator[tuple[str, Node, Described | None]]:
+    def leaves(self) -> Iterator[tuple[str, Node, DescribedArray | None]]:
         """Yield names and nodes of all arrays and other values, in the order of the file."""
         root = self.root
         stack: list[tuple[Node, str, Iterator[Node]]] = [(root, "", iter([root]))]
@@ -176,8 +176,8 @@ class ArrayTreeViewer(Viewer):
                 todo += [(kid, join(name, _key(kid)), made, key) for kid, key in zip(kids, keys, strict=True)][::-1]
         return found[None]
 
-    def _tensor(self, name: str, node: Node, array: Described) -> Tensor:
-        dtype, spans, there = _dtype(array.word), array.spans, self.extraction.known_end()
+    def _tensor(self, name: str, node: Node, array: DescribedArray) -> Tensor:
+        dtype, spans, there = _dtype(array.word), array.spans, self.extraction.find_end()
         size = sum(span.length for span in spans)
         if dtype is None and array.word:
             array.doubt(Status.UNSUPPORTED, f"elements of type {array.word} are not read")
@@ -244,7 +244,7 @@ class ArrayTreeViewer(Viewer):
     @property
     def _has_more(self) -> bool:
         """Whether bytes follow the value of the file."""
-        root, there = self.root, self.extraction.known_end()
+        root, there = self.root, self.extraction.find_end()
         is_closed = root.end is not None and root.known_status is not Status.TRUNCATED
         return is_closed and has_odd_tail(self.extraction.data, root.start, root.end or there, there)
 
@@ -273,10 +273,10 @@ class ArrayTreeViewer(Viewer):
 class FlaxViewer(ArrayTreeViewer):
     """The arrays of a flax checkpoint."""
 
-    def described(self, node: Node) -> Described | None:
+    def described(self, node: Node) -> DescribedArray | None:
         """Return what an extension, or a map of chunks, says of an array; None if it is none."""
         if node.kind == "ndarray":
-            array = Described()
+            array = DescribedArray()
             self._add(array, node)
             return array
         if node.kind == "map" and self._may_be_chunked(node) and node.find(CHUNKED) is not None:
@@ -300,16 +300,16 @@ class FlaxViewer(ArrayTreeViewer):
                 raise MalformedError("its parts are no numbers", offset=node.start)
             return complex(*parts)
         if node.kind == "scalar":
-            array = Described()
+            array = DescribedArray()
             self._add(array, node)
             if array.status is Status.COMPLETE and prod(array.shape) != 1:
                 raise UnsupportedError("its shape is not that of a single value", offset=node.start)
             return self._tensor("", node, array).numpy().item()
         return super().fact(node)
 
-    def _add(self, array: Described, node: Node) -> None:
+    def _add(self, array: DescribedArray, node: Node) -> None:
         """Add the extension ``node`` to what is known of an array: its type, its shape, and its bytes."""
-        there = self.extraction.known_end()
+        there = self.extraction.find_end()
         end = there if node.end is None else min(there, node.end)  # what follows a cut member is not its own
         try:
             raw = self.extraction.data.pread(node.start, min(_HEAD, end - node.start))
@@ -341,9 +341,9 @@ class FlaxViewer(ArrayTreeViewer):
             if node.end != node.start + start + length:
                 array.doubt(Status.DAMAGED, f"its extension does not end with its {length} bytes")
 
-    def _chunked(self, node: Node) -> Described:
+    def _chunked(self, node: Node) -> DescribedArray:
         """Return the array that a map of chunks describes."""
-        array = Described()
+        array = DescribedArray()
         shape, chunks = node.find("shape"), node.find("chunks")
         cut = any(part is None or part.status is Status.TRUNCATED for part in (shape, chunks))
         cut = cut and node.status is Status.TRUNCATED
@@ -356,7 +356,7 @@ class FlaxViewer(ArrayTreeViewer):
             dtype, size = _dtype(array.word), sum(span.length for span in array.spans)
             lacking = prod(array.shape) * dtype.itemsize - size if dtype is not None else 0
             if lacking > 0:
-                array.spans.append(self._span(self.extraction.known_end(), lacking))
+                array.spans.append(self._span(self.extraction.find_end(), lacking))
             else:
                 array.doubt(Status.TRUNCATED, "its chunks are cut off")
         elif not _is_numbered(shape) or not _is_numbered(chunks):
@@ -365,7 +365,7 @@ class FlaxViewer(ArrayTreeViewer):
             array.doubt(Status.DAMAGED, "it has no chunks")
         return array
 
-    def _add_chunks(self, array: Described, chunks: Node | None) -> None:
+    def _add_chunks(self, array: DescribedArray, chunks: Node | None) -> None:
         """Add the ``chunks`` to what is known of an array; each is an array of its own, and flax joins them."""
         rows: tuple[int, ...] | None = None
         for kid in _in_order(chunks):
@@ -399,7 +399,7 @@ class NumpyMapViewer(ArrayTreeViewer):
             return False
         return any(mark in raw for mark in _MARKS)
 
-    def described(self, node: Node) -> Described | None:
+    def described(self, node: Node) -> DescribedArray | None:
         """Return what a map says of an array; None if it says nothing of one."""
         if node.kind != "map" or node.note[0] not in (4, 5):
             return None
@@ -409,7 +409,7 @@ class NumpyMapViewer(ArrayTreeViewer):
         mark, data = parts.get("nd"), parts.get("data")
         if mark is None or mark.value is not True:
             return None
-        array = Described()
+        array = DescribedArray()
         lost = Status.TRUNCATED if node.status is Status.TRUNCATED else Status.DAMAGED
         for key in ("type", "shape"):
             if key not in parts:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.document.extraction import Extraction
-    from pparse.parsers.gguf.parser import GgufParser, TensorPlace
+    from pparse.parsers.gguf.parser import GgufParser, GgufPlace
     from pparse.tensors.extent import Extent
     from pparse.tensors.viewer import Viewer
     from pparse.tree.node import Node
@@ -70,7 +70,7 @@ class GgufViewer(NodeViewer):
     def tensor_of(self, node: Node, name: str) -> Tensor:
         """Return the tensor that an entry of the table describes."""
         extraction, place = self.extraction, node.note
-        there = extraction.known_end()
+        there = extraction.find_end()
         begin = self._data_start(there) + place.offset
         span = Span(extraction.data, begin, place.size or 0, self._path, extraction.end)
         status, finding = node.known_status or Status.COMPLETE, node.finding
@@ -92,7 +92,7 @@ class GgufViewer(NodeViewer):
                 self.findings.add(finding)
         return self._made(name, place, span, status, finding)
 
-    def _made(self, name: str, place: TensorPlace, span: Span, status: Status, finding: Finding | None) -> Tensor:
+    def _made(self, name: str, place: GgufPlace, span: Span, status: Status, finding: Finding | None) -> Tensor:
         known = TYPES.get(place.kind)
         spans = (span,) if place.size is not None else ()
         stored = known.name if known is not None else f"type {place.kind}"
@@ -113,7 +113,7 @@ class GgufViewer(NodeViewer):
         """Where bytes follow the data of the last tensor and its padding, and the first four of them, if any may not be
         padding."""
         if self._behind is None:
-            there, parser = self.extraction.known_end(), self.parser
+            there, parser = self.extraction.find_end(), self.parser
             end, first = there, b""
             if self.table is not None and parser.data_start is not None and not parser.layout.unknown:
                 end = parser.data_start + parser.layout.end
@@ -161,7 +161,7 @@ class GgufViewer(NodeViewer):
             reason = "bytes after the last tensor belong to no tensor"
             if first == _MAGIC:
                 reason = "another GGUF file follows: parts of a model are merged with llama-gguf-split, not joined"
-            rest = self.extraction.known_end() - end
+            rest = self.extraction.find_end() - end
             self.findings.add(Finding("trailing-bytes", reason, source=source, offset=end, length=rest))
         if parser.data_start is not None:
             for finding in parser.layout.findings(parser.data_start, source):

@@ -95,16 +95,16 @@ def tensor_of(header: ArrayHeader, name: str, inner: Extraction, owner: Any) -> 
         spans = (Span(inner.data, begin, nbytes, inner.path, inner.end),)
         short = inner.end is not None and inner.end < begin + nbytes
         if nbytes and (short or not inner.data.available(begin, nbytes)):
-            status = status_by_place(begin, begin + nbytes, inner.known_end())
+            status = status_by_place(begin, begin + nbytes, inner.find_end())
         elif (
             nbytes
             and status is Status.COMPLETE
-            and is_longer(inner.data, inner.start, begin + nbytes, inner.known_end())
+            and is_longer(inner.data, inner.start, begin + nbytes, inner.find_end())
         ):
             status = Status.DAMAGED
             finding = Finding("shifted", SHIFTED, path=name, source=inner.name, offset=begin)
     elif header.places:  # what follows the header is all that is known of it
-        end = inner.known_end()
+        end = inner.find_end()
         spans = (Span(inner.data, begin, max(0, end - begin), inner.path, end),)
     # A shape that is damaged is not to be believed, and no strides go with it.
     known = status is not Status.DAMAGED and "shape" in header.places

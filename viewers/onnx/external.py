@@ -76,7 +76,7 @@ class ExternalFile:
         if self.content is None:
             return None
         found = self.content.data.loose_gap(self.content.start)
-        return None if found is None or found >= self.content.known_end() else found
+        return None if found is None or found >= self.content.find_end() else found
 
     @property
     def is_longer(self) -> bool:
@@ -89,7 +89,7 @@ class ExternalFile:
     @property
     def there(self) -> int:
         """How many bytes it has; 0 if it cannot be read."""
-        return 0 if self.content is None else self.content.known_end() - self.content.start
+        return 0 if self.content is None else self.content.find_end() - self.content.start
 
 
 class ExternalFiles:
@@ -145,7 +145,7 @@ class ExternalFiles:
         return placed
 
     def _placed(self, content: Extraction, location: str, offset: int, length: int | None, size: int) -> PlacedOutside:
-        there = content.known_end() - content.start
+        there = content.find_end() - content.start
         folder = self._extraction.folder
         path = content.path if folder is None else folder.path_of(location)
         span = Span(content.data, content.start + offset, size, path, content.end)
@@ -219,7 +219,7 @@ class ExternalFiles:
             return entered
         try:
             found = extraction.sibling(name)
-            found.known_end()  # a file is opened when it is asked
+            found.find_end()  # a file is opened when it is asked
             return found
         except SourceError as error:
             folder, path = extraction.folder, extraction.data.path
@@ -256,7 +256,7 @@ class ExternalFiles:
             if not file.checksums:
                 continue
             digest = sha1(usedforsecurity=False)
-            start, end = content.start, content.known_end()
+            start, end = content.start, content.find_end()
             for at in range(start, end, _BLOCK):
                 content.session.check_cancelled()
                 digest.update(content.data.read_exact(at, min(_BLOCK, end - at)))

@@ -316,7 +316,7 @@ class RebuiltModel(_CopiedModel):
     def _see_whole(self) -> None:
         """Raise `MalformedError` unless everything but the initializers is there."""
         viewer = self._viewer
-        part = viewer.source.data.range(viewer.source.start, viewer.source.known_end())
+        part = viewer.source.data.range(viewer.source.start, viewer.source.find_end())
         status = viewer.own_status()
         if status is not Status.COMPLETE:
             self._certain(part, None)

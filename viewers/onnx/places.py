@@ -246,7 +246,7 @@ class OnnxPlaces(TensorPlaces):
         part = place.value[0] if not isinstance(place.value, Problem) and len(place.value) == 1 else None
         if place.at[1] != _LISTS.index("initializer") or not isinstance(part, Range):
             return False
-        left = min(self.make.data_end(part), self.parser.result.extraction.known_end()) - part.end
+        left = min(self.make.data_end(part), self.parser.result.extraction.find_end()) - part.end
         if left < _TOO_SHORT:
             return False
         raw = part.data.read_known(part.end, min(_HEAD, left))[0]

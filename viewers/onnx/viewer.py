@@ -164,14 +164,14 @@ class OnnxViewer(ProtoViewer):
                 self.findings.add(Finding("trailing-bytes", reason, **where))
         if self.root.find("graph") is None and self.own_status() is Status.COMPLETE:
             reason = "the model has no graph: it may be cut behind its first fields"
-            self.findings.add(Finding("no-graph", reason, source=self.source.name, offset=self.source.known_end()))
+            self.findings.add(Finding("no-graph", reason, source=self.source.name, offset=self.source.find_end()))
             extent.document_status, extent.at_least = Status.TRUNCATED, True
             extent.expected = (extent.actual or 0) + 1
             extent.resume_at = extent.actual
             return self.keep_extent(extent)
         for name, file in self._maker.external if extent.unwritten else ():
             content = file.content
-            hole = None if content is None else first_unwritten(content.data, content.start, content.known_end())
+            hole = None if content is None else first_unwritten(content.data, content.start, content.find_end())
             if hole is not None:
                 extent.resume.append(Resume(self._maker.external.path_of(name), hole, hole=True))
         if not lacking or self.own_status() is not Status.COMPLETE:

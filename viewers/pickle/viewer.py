@@ -15,7 +15,7 @@ from pparse.findings import Finding, Severity, Status
 from pparse.limits import LITTLE
 from pparse.parsers.pickle.arrays import Array, scalar_of
 from pparse.parsers.pickle.values import Call, Global, Persistent
-from pparse.parsers.pytorch.rebuild import Checkpoint, Odd, storage_id
+from pparse.parsers.pytorch.rebuild import Odd, StorageReader, storage_id
 from pparse.tensors.dtype import DTYPES, DType
 from pparse.tensors.node_viewer import node_called
 from pparse.tensors.status import status_by_place, unwritten_in
@@ -200,7 +200,7 @@ class PickleViewer(Viewer):
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
         self.parser = extraction.parse().parser
-        self.storages = self.parser if isinstance(self.parser, Checkpoint) else Checkpoint()
+        self.storages = self.parser if isinstance(self.parser, StorageReader) else StorageReader()
         """Where the storages of PyTorch are: a plain pickle has none."""
         self.first_ids: dict[str, StorageId] = {}
         """The first id of each storage that was met: torch keeps the type that it says (torch/serialization.py)."""
@@ -247,10 +247,10 @@ class PickleViewer(Viewer):
         try:
             inner.go_deeper()
             parser = inner.parse().parser
-            root = parser.pickled() if isinstance(parser, Checkpoint) else None
+            root = parser.pickled() if isinstance(parser, StorageReader) else None
             value = None if root is None else root.result.parser.to_python(root)
             found = storage_id(value) if isinstance(value, Persistent) else None
-            if found is not None and isinstance(parser, Checkpoint):
+            if found is not None and isinstance(parser, StorageReader):
                 found.held = parser.stored(found.key)
         except PASSING:
             raise
@@ -376,7 +376,7 @@ class PickleViewer(Viewer):
             reason = f"its storage, {storage.key!r}, is not in the file"
             finding = self._finding(name, "missing-storage", reason, wanted=end - begin, got=0)
             span = Span(
-                None, self.extraction.parsed.known_end(), end - begin, self.extraction.path
+                None, self.extraction.parsed.find_end(), end - begin, self.extraction.path
             )  # in order, it comes behind all that is there
             status = Status.MISSING if end > begin else Status.COMPLETE
             return Tensor(
@@ -482,7 +482,7 @@ class PickleViewer(Viewer):
         if array.doubt:
             made.status = Status.DAMAGED
             made.finding = self._finding(name, *array.doubt, offset=begin)
-        elif meant == end - begin and array.place is not None and end > self.extraction.parsed.known_end():
+        elif meant == end - begin and array.place is not None and end > self.extraction.parsed.find_end():
             self._mark_cut(made, begin, end)
         elif meant != end - begin:
             made.status = Status.DAMAGED
@@ -492,16 +492,16 @@ class PickleViewer(Viewer):
 
     def _mark_cut(self, made: Tensor, begin: int, end: int) -> None:
         """Note that the file ends before the bytes ``[begin, end)`` of an array do."""
-        made.status = status_by_place(begin, end, self.extraction.parsed.known_end())
+        made.status = status_by_place(begin, end, self.extraction.parsed.find_end())
         if made.status is Status.COMPLETE:
             return
-        there = max(0, self.extraction.parsed.known_end() - begin)
+        there = max(0, self.extraction.parsed.find_end() - begin)
         self.lacking[made.name] = end - begin - there
         made.finding = self._finding(
             made.name,
             "truncated",
             "its bytes end early",
-            offset=self.extraction.parsed.known_end(),
+            offset=self.extraction.parsed.find_end(),
             wanted=end - begin,
             got=there,
         )
@@ -519,7 +519,7 @@ class PickleViewer(Viewer):
                 self._note_short_pickle(root)
         lacking = sum(self.lacking.values())
         origin = self.extraction.parsed.origin
-        if lacking and origin is not None and isinstance(origin[0], Checkpoint):
+        if lacking and origin is not None and isinstance(origin[0], StorageReader):
             file = self.extraction.parent.path if self.extraction.parent is not None else ""
             reason = f"it is the pickle of a checkpoint, which has the storages: open {file} instead"
             source = self.extraction.name
@@ -556,7 +556,7 @@ class PickleViewer(Viewer):
         A file of its full length was preallocated, and not written to its end.
         """
         inner = self.extraction.parsed
-        start, end = inner.start, inner.known_end()
+        start, end = inner.start, inner.find_end()
         if not lacking or is_inside(self.extraction) or inner.data.access is not Access.FREE:
             return None
         at = zeros_at_end(inner.data, start, end, self.extraction.session.check_cancelled)
@@ -564,7 +564,7 @@ class PickleViewer(Viewer):
 
     def _note_blank(self, written: int, extent: Extent, lacking: int) -> None:
         inner = self.extraction.parsed
-        start, end = inner.start, inner.known_end()
+        start, end = inner.start, inner.find_end()
         extent.document_status = Status.TRUNCATED
         extent.actual, extent.expected, extent.at_least = written - start, end - start, True
         extent.resume.append(Resume(self.extraction.name, written - start, hole=True))

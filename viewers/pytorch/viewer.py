@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from pparse.document.extraction import Extraction
     from pparse.parsers.pickle.parser import PickleParser
-    from pparse.parsers.pytorch.rebuild import Checkpoint
-    from pparse.parsers.pytorch.zip import Record
+    from pparse.parsers.pytorch.rebuild import StorageReader
+    from pparse.parsers.pytorch.zip import StorageRecord
     from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
@@ -79,7 +79,7 @@ def refusals(parser: PyTorchZipParser) -> Iterator[tuple[str, str]]:
             yield name, f"it is not in the folder {folder}, which is that of the first member"
 
 
-def _of_values(folder: str, version: Record, order: Record | None) -> Iterator[tuple[str, str]]:
+def _of_values(folder: str, version: StorageRecord, order: StorageRecord | None) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with what the members say that torch reads first."""
     text = version.text(_MOST)
     number = re.match(rb"\s*\+?(\d{1,19})", text)
@@ -113,7 +113,7 @@ def _lost_constant(key: str) -> Stored:
 class PyTorchViewer(PickleViewer):
     """A mapping of names to tensors: those of ``torch.load``, by their paths in what was saved."""
 
-    parser: Checkpoint
+    parser: StorageReader
     settles_late = True
     _sound: bool | None = None
     is_settled = False

@@ -235,7 +235,7 @@ def _check_reference_json(viewer: SafetensorsViewer, notes: _Notes) -> None:
     """Find what JSON allows, but the reference's JSON reader refuses."""
     parser = viewer.parser
     data, pos = viewer.extraction.data, parser.result.extraction.start + 8
-    end = min(parser.data_start, viewer.extraction.known_end())
+    end = min(parser.data_start, viewer.extraction.find_end())
     depth, in_text, zero, last = 0, False, False, b""
     while pos < end:
         viewer.extraction.session.check_cancelled()
@@ -351,7 +351,7 @@ def layout_findings(parser: SafetensorsParser) -> Iterator[Finding]:
             )
         elif begin < end:
             yield Finding("overlap", "two tensors share bytes", source=source, offset=base + begin, length=end - begin)
-    there = parser.result.extraction.known_end() - base
+    there = parser.result.extraction.find_end() - base
     if parser.text_status is Status.COMPLETE and places.known and there > places.end:
         yield Finding(
             "trailing-bytes",
@@ -381,7 +381,7 @@ def _note_zeros(viewer: SafetensorsViewer, notes: _Notes, zeros: array[int] | No
     holes = viewer.holes
     runs: Iterable[tuple[int, int]]
     if zeros is None:
-        runs = zero_runs(extraction.data, begin, extraction.known_end(), extraction.session.check_cancelled)
+        runs = zero_runs(extraction.data, begin, extraction.find_end(), extraction.session.check_cancelled)
     else:
         runs = runs_from(zip(zeros[::2], zeros[1::2], strict=True), begin)
     for start, length in runs:

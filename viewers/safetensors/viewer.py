@@ -154,7 +154,7 @@ class SafetensorsViewer(Viewer):
         base, there = self._base, self._there
         if base is None:
             base = self._base = parser.data_start
-            there = self._there = self.extraction.known_end() - base
+            there = self._there = self.extraction.find_end() - base
             self._end = base + there if self.extraction.end is not None else None
         begin, end = info.begin, info.end
         span = Span(self.extraction.data, base + begin, end - begin, self._path, self._end)

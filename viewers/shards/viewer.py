@@ -140,7 +140,7 @@ class ShardSetViewer(Viewer):
 
     def _note_unnamed(self, index: ShardIndexParser, status: Status) -> None:
         """Report shards in the folder that the damaged index no longer names."""
-        end = index.result.extraction.known_end()
+        end = index.result.extraction.find_end()
         source = extraction_of(index.result).name
         where = f"ends early: resume its download at byte {end}" if status is Status.TRUNCATED else "is damaged"
         unnamed = index.unnamed_shards()
@@ -363,7 +363,7 @@ class ShardSetViewer(Viewer):
             if status is Status.TRUNCATED:
                 source = extraction_of(index.result)
                 extent.resume.append(
-                    Resume(source.name if source.parent is None else self._beside(source.name), source.known_end())
+                    Resume(source.name if source.parent is None else self._beside(source.name), source.find_end())
                 )
         promised = self.parser.index_metadata().get("total_size")
         known = not extent.missing_files and not extent.at_least and not self.parser.is_alone

@@ -243,7 +243,7 @@ class ProtoViewer(Viewer):
         """Stretches of the file that were never written, in order, at most 10,000."""
         if self._holes is None:
             source = self.source
-            self._holes = list(islice(source.data.holes(source.start, source.known_end()), MOST_HOLES))
+            self._holes = list(islice(source.data.holes(source.start, source.find_end()), MOST_HOLES))
         return self._holes
 
     def _holes_of(self, data: Data) -> list[tuple[int, int]]:
@@ -292,7 +292,7 @@ class ProtoViewer(Viewer):
 
     def new_extent(self) -> Extent:
         """Return an extent to add tensors to while listing them; then call `close_extent`."""
-        actual = self.source.known_end() - self.source.start
+        actual = self.source.find_end() - self.source.start
         return Extent(actual, known=self.extraction.session.stats.discoveries)
 
     def close_extent(self, extent: Extent) -> Extent:
@@ -345,7 +345,7 @@ class ProtoViewer(Viewer):
     def _expected(self) -> int:
         """Return the least number of bytes that the file should have, according to its fields."""
         missing = self.parser.missing()
-        return self.source.known_end() - self.source.start + missing if missing is not None else 0
+        return self.source.find_end() - self.source.start + missing if missing is not None else 0
 
 
 def kids_of(node: Node | None) -> Iterator[Node]:

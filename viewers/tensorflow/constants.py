@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pparse.parsers.protobuf.index import Piece
     from pparse.parsers.protobuf.lists import Run
     from pparse.parsers.protobuf.parser import ProtobufParser
-    from pparse.parsers.protobuf.window import Field
+    from pparse.parsers.protobuf.window import WireField
     from pparse.tree.node import Node
     from pparse.viewers.tensorflow.tensors import TensorflowMaker
 
@@ -212,7 +212,7 @@ class Constants(TensorPlaces):
             return iter(())
         return index.messages(partial(self._numbered, letters=letters) if letters and not index.touched() else None)
 
-    def _numbered(self, run: Run, window: Window, *, letters: Sequence[bytes]) -> Iterator[tuple[int, Field]]:
+    def _numbered(self, run: Run, window: Window, *, letters: Sequence[bytes]) -> Iterator[tuple[int, WireField]]:
         """Yield the elements of a run with their numbers, except those that contain none of the ``letters``."""
         scan = run.scan
         check = self.parser.result.extraction.session.check_cancelled

@@ -79,7 +79,7 @@ def _content(folder: Extraction, name: str, most: int) -> bytes | None:
         return None
     try:
         file = folder.sibling(name)
-        size = file.known_end() - file.start
+        size = file.find_end() - file.start
         return file.data.read_exact(file.start, size) if size <= most else None
     except (SourceError, EndOfDataError, PathError):
         return None
@@ -164,7 +164,7 @@ def _message(viewer: SavedModelViewer, wanted: int, producer: int) -> Iterator[F
     file = viewer.parser.file  # type: ignore[attr-defined]
     name = file.name
     if name.endswith(".pb") and producer == PRODUCER_WHOLE:
-        message = file.data.range(file.start, file.known_end())
+        message = file.data.range(file.start, file.find_end())
         scratch = session.spools if session.scratch is not None else None
         with Canonicalizer(session.budget, session.limits, scratch) as canonicalizer:
             try:
@@ -197,6 +197,6 @@ def _index(viewer: SavedModelViewer, wanted: int) -> Iterator[Finding]:
     if variables is None or variables.extraction.parse().root.status is not Status.COMPLETE:
         return
     index = variables.extraction
-    if hash_of(index.data.range(index.start, index.known_end())) != wanted:
+    if hash_of(index.data.range(index.start, index.find_end())) != wanted:
         reason = "the variables are not those that the model was saved with: their index has another hash"
         yield _finding(viewer, reason, Severity.WARNING)

@@ -4,7 +4,7 @@ A GraphDef may have a million NodeDefs; a tree node would take some 50 us each, 
 walked block by block, jumping over large attributes (constants). What the bytes of one part alone do not tell
 (elements that chunks of a ``.cpb`` add to, damage) is read piece by piece, or through the tree.
 
-Field numbers are those of tensorflow/core/framework/node_def.proto.
+WireField numbers are those of tensorflow/core/framework/node_def.proto.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pparse.graphs.source import Row
     from pparse.parsers.protobuf.index import PartScan, Piece
-    from pparse.parsers.protobuf.window import Field
+    from pparse.parsers.protobuf.window import WireField
     from pparse.tree.node import Node
 
 _NAME: Final = 1 << 3 | LEN
@@ -112,7 +112,7 @@ class NodeDefs:
         for number in range(ordinal, stop):  # what the bytes do not tell
             yield self._by_tree(number)
 
-    def _blocks(self, scan: PartScan, key: int, ordinal: int, stop: int) -> Iterator[list[Row] | Field]:
+    def _blocks(self, scan: PartScan, key: int, ordinal: int, stop: int) -> Iterator[list[Row] | WireField]:
         """Yield elements up to number ``stop``: many as rows, or one as a field. Ends early if bytes are missing."""
         session = self.elements.extraction.session if self.elements is not None else None
         part = scan.part
@@ -154,7 +154,7 @@ class NodeDefs:
                 ordinal += 1
             pos, step = field.next, _FIRST_BLOCK
 
-    def _at(self, scan: PartScan, ordinal: int, field: Field) -> Row:
+    def _at(self, scan: PartScan, ordinal: int, field: WireField) -> Row:
         """Return the row of one element from the field that holds it."""
         if field.end > scan.part.end:
             return self._by_tree(ordinal)
@@ -200,7 +200,7 @@ class NodeDefs:
 
     def _by_pieces(self, ordinal: int, pieces: Sequence[Piece]) -> Row:
         """Return the row of an element made of pieces; read it through the tree if chunks hold more than attributes."""
-        reading = _Reading(self.elements) if self.elements is not None else None
+        reading = _NodeReading(self.elements) if self.elements is not None else None
         try:
             if reading is not None and all(map(reading.add, pieces)):
                 return reading.row(ordinal)
@@ -228,7 +228,7 @@ def node_list(message: Node | None) -> Node | None:
     return node_at(message, "node") or node_at(message, "node_def")
 
 
-class _Reading:
+class _NodeReading:
     """One NodeDef, read field by field; large fields that are not needed are skipped."""
 
     def __init__(self, node: Node) -> None:
@@ -254,7 +254,7 @@ class _Reading:
                 return False
         return True
 
-    def _field(self, field: Field, window: Window) -> bool:
+    def _field(self, field: WireField, window: Window) -> bool:
         tag = field.tag
         if tag == _ATTR:
             return self._attr(field, window)
@@ -270,7 +270,7 @@ class _Reading:
             self.texts[tag] = text
         return True
 
-    def _attr(self, field: Field, window: Window) -> bool:
+    def _attr(self, field: WireField, window: Window) -> bool:
         head = window.read(field.start, min(field.end, field.start + len(_CLASS)))
         if head != _CLASS:
             return head[:1] == b"\n"

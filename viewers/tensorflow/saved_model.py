@@ -65,7 +65,7 @@ class SavedModelViewer(TensorflowViewer):
             self._opened = True
             try:
                 index = self.extraction.sibling(INDEX_OF_VARIABLES)
-                index.known_end()  # a file is opened when it is asked
+                index.find_end()  # a file is opened when it is asked
                 self._variables = variables = index.view()
                 if isinstance(variables, CheckpointViewer):
                     variables.parser.other_names = self._names_by_key
@@ -203,7 +203,7 @@ class SavedModelViewer(TensorflowViewer):
         text, message = self.parser.file, self.parser.member  # type: ignore[attr-defined]
         folder = self.extraction.folder
         path = text.path if folder is None else folder.path_of(text.name)
-        at = None if message is text else text.known_end() - text.start  # what was made of a text has no place to go on
+        at = None if message is text else text.find_end() - text.start  # what was made of a text has no place to go on
         extent.resume = [
             Resume(path, found.at if at is None else at, hole=found.hole) if found.file == message.name else found
             for found in extent.resume
@@ -242,7 +242,7 @@ class SavedModelViewer(TensorflowViewer):
         """Return a file of the folder, whatever it holds, or why it cannot be read."""
         try:
             file: Extraction = self.extraction.sibling(name, any_content=True)
-            file.known_end()  # a file is opened when it is asked
+            file.find_end()  # a file is opened when it is asked
             return file
         except (SourceError, EndOfDataError, PathError) as error:
             return error

@@ -141,7 +141,7 @@ class TensorflowViewer(ProtoViewer):
         status = super().own_status()
         if status is Status.COMPLETE and self.root.kind == SAVED_MODEL and self.root.find("meta_graphs") is None:
             reason = "the message ends before its first meta graph, and every SavedModel has one"
-            self.findings.add(Finding("truncated", reason, source=self.source.name, offset=self.source.known_end()))
+            self.findings.add(Finding("truncated", reason, source=self.source.name, offset=self.source.find_end()))
             return Status.TRUNCATED
         return status
 
@@ -157,7 +157,7 @@ class TensorflowViewer(ProtoViewer):
         if all(node.kind != SAVED_MODEL for node in self._roots()):
             return None
         try:
-            self.extraction.sibling(INDEX_OF_VARIABLES).known_end()
+            self.extraction.sibling(INDEX_OF_VARIABLES).find_end()
         except (SourceError, PathError, EndOfDataError):  # not there, or in a part that an archive lacks
             return None
         folder = self.extraction.path.rpartition("/")[0] or "."
