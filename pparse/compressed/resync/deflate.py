@@ -191,7 +191,8 @@ class _DeflateWalk:
         if here.chain is not None and self._contradicted(failure.error):
             body_end = failure.at - (8 if failure.error.fault is Fault.LENGTH else 4)
             behind = body_end + self._source.trailer
-            if self._source.may_end(behind):
+            # A decoder compares the length last: the checksum agreed, so the member did end, whatever follows it.
+            if failure.error.fault is Fault.LENGTH or self._source.may_end(behind):
                 failure.suspect_from, failure.why_suspect = failure.start_out, _CONTRADICTED
                 end = self._source.end_of_member(failure.start, behind, failure.start_out, failure.out, failure.error)
                 here = yield from self._members(_Position(behind, end), None, joins=end == failure.out)
