@@ -24,8 +24,7 @@ from pparse.display.text import shape_words
 from pparse.errors import MalformedError, PparseError, SourceError
 from pparse.findings import Status
 from pparse.limits import parse_size
-from pparse.tensors.dtype import DTYPES
-from pparse.tensors.filling import new_floats
+from pparse.tensors.dtype import DTYPES, new_floats
 from pparse.tensors.tensor import Tensor
 
 TYPE_CHECKING = False
@@ -100,13 +99,7 @@ class ComputedTensor(Tensor):
 
     def __init__(self, name: str, shape: tuple[int, ...], sources: Sequence[Tensor]) -> None:
         codes = sources[0]
-        known: Any = {
-            "status": codes.claimed_status,
-            "verified": codes._verified,
-            "finding": codes._finding,
-            "owner": codes._owner,
-        }
-        super().__init__(name, DTYPES["float32"], shape, lambda: codes.spans, stored_dtype=codes.stored_dtype, **known)
+        super().__init__(name, DTYPES["float32"], shape, lambda: codes.spans, **codes._claims())
         self._made_of = tuple(sources)
         self.unwritten_nbytes = sum(tensor.unwritten_nbytes for tensor in sources)
 
@@ -592,16 +585,7 @@ def _mxfp4(viewer: Viewer, packed: Tensor) -> Quantisation | None:
 
 def _retyped(tensor: Tensor, dtype: str, shape: tuple[int, ...]) -> Tensor:
     """Return the bytes of a tensor as elements of another type."""
-    known: Any = {"status": tensor.claimed_status, "verified": tensor._verified, "finding": tensor._finding}
-    made = Tensor(
-        tensor.name,
-        DTYPES[dtype],
-        shape,
-        lambda: tensor.spans,
-        stored_dtype=tensor.stored_dtype,
-        owner=tensor._owner,
-        **known,
-    )
+    made = Tensor(tensor.name, DTYPES[dtype], shape, lambda: tensor.spans, **tensor._claims())
     made.unwritten_nbytes = tensor.unwritten_nbytes
     return made
 

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from pparse.document.registry import Registry
     from pparse.document.session import Progress
     from pparse.limits import Limits
-    from pparse.tensors.tensor import Tensor
-    from pparse.tensors.tensor_facts import Span
+    from pparse.tensors.tensor import Span, Tensor
     from pparse.tree.node import Node
     from pparse.tree.parser import Parser
 
