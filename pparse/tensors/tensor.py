@@ -952,7 +952,7 @@ class Tensor:
             yield self._finish(codes, dtype, raw, (stop - first,))
 
     def _blocks_by_passes(self, start: int, step: int, dtype: DType, raw: bool) -> Iterator[NDArray[Any]]:
-        from pparse.tensors.passes import recut, windows
+        from pparse.tensors.selection import recut, windows
 
         budget = None if self._owner is None else self._owner.extraction.session.budget
         self._check_unchanged()
