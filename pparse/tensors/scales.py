@@ -204,11 +204,11 @@ class ScaledTensor(ComputedTensor):
         """Return what ``index`` selects, as `Tensor` does; reads the codes of these elements, and their scales."""
         import numpy as np
 
-        from pparse.tensors.selection import normalise
+        from pparse.tensors.selection import normalise, ranges
 
         self._code_type()
         items = normalise(index, self.shape)
-        box = self._box(items)
+        box = ranges(items, self.shape)
         codes = np.asarray(self.codes[tuple(items)]).reshape([len(part) for part in box])
         kept = [(grid, grid.read()) for grid in self._grids()]
         array = self._product(codes, box, kept)
@@ -219,12 +219,6 @@ class ScaledTensor(ComputedTensor):
 
     def _code_type(self) -> DType:
         return self.codes._known_dtype()
-
-    def _box(self, items: Sequence[int | slice]) -> list[range]:
-        return [
-            range(item, item + 1) if isinstance(item, int) else range(*item.indices(length))
-            for item, length in zip(items, self.shape, strict=True)
-        ]
 
     def _grids(self) -> tuple[Grid, ...]:
         return self.scales if self.zero is None else (*self.scales, self.zero)
@@ -239,14 +233,14 @@ class ScaledTensor(ComputedTensor):
         """Yield the elements from ``start`` on, ``step`` at a time."""
         import numpy as np
 
-        from pparse.tensors.selection import boxes
+        from pparse.tensors.selection import boxes, ranges
 
         kept = [(grid, grid.read()) for grid in self._grids()]
         first = start
         for codes in self.codes.blocks(step * self._code_type().itemsize, start=start):
             found, at = np.empty(len(codes), np.float32), 0
             for items in boxes(first, first + len(codes), self.shape):
-                box = self._box(items)
+                box = ranges(items, self.shape)
                 shape = [len(part) for part in box]
                 count = int(np.prod(shape, dtype=np.int64))
                 found[at : at + count] = self._product(codes[at : at + count].reshape(shape), box, kept).reshape(-1)

@@ -83,6 +83,14 @@ def normalise(index: Index, shape: Sequence[int]) -> list[int | slice]:
     return result
 
 
+def ranges(index: Sequence[int | slice], shape: Sequence[int]) -> list[range]:
+    """Return the places along each axis of ``shape`` that a normalised index selects."""
+    return [
+        range(item, item + 1) if isinstance(item, int) else range(*item.indices(size))
+        for item, size in zip(index, shape, strict=True)
+    ]
+
+
 def select(index: Sequence[int | slice], shape: Sequence[int], strides: Sequence[int]) -> Selection:
     """Return what a normalised index selects from an array with these ``strides`` (bytes)."""
     offset = 0
@@ -115,10 +123,7 @@ def pick(texts: Iterable[bytes], index: Sequence[int | slice], shape: Sequence[i
     """
     import numpy as np
 
-    axes = [
-        range(item, item + 1) if isinstance(item, int) else range(*item.indices(size))
-        for item, size in zip(index, shape, strict=True)
-    ]
+    axes = ranges(index, shape)
     limits.check("scalar_bytes", 8 * prod(map(len, axes)), "the array of strings")
     numbers: Any = np.zeros((), np.int64)
     for axis, size in zip(axes, shape, strict=True):

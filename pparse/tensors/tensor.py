@@ -899,7 +899,7 @@ class Tensor:
         """
         import numpy as np
 
-        from pparse.tensors.selection import select
+        from pparse.tensors.selection import ranges, select
 
         form = select(items, self.shape, (0,) * self.ndim).shape
         if 0 in form:
@@ -907,8 +907,7 @@ class Tensor:
         start, row = 0, self.size
         block: list[int] = []  # the shape of what is read
         inner: list[int | slice] = []  # and the index into it
-        for item, length in zip(items, self.shape, strict=True):
-            touched = range(item, item + 1) if isinstance(item, int) else range(*item.indices(length))
+        for item, length, touched in zip(items, self.shape, ranges(items, self.shape), strict=True):
             low, high = min(touched[0], touched[-1]), max(touched[0], touched[-1]) + 1
             row //= length
             start += low * row
