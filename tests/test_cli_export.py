@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import pparse
-from pparse.cli.get_tensor import Chosen, file_of
+from pparse.cli.get_tensor import chosen, file_of
 from pparse.conversion.plan import write_file
 from pparse.protos import message_class
 from pparse.tensors.dtype import DType
@@ -136,7 +136,7 @@ def test_an_npz_into_a_stream_that_cannot_seek_is_the_same():
     written = []
     for stream in (io.BytesIO(), Pipe()):
         with pparse.view(content) as viewer:
-            file = file_of([Chosen(viewer["x"], DType.of("float32"))], ".npz", "x.npz", {})
+            file = file_of([chosen(viewer["x"], DType.of("float32"))], ".npz", "x.npz", {})
             write_file(file, stream)
         written.append((stream.getvalue(), file.items[0].overflowed))
     assert written[0] == written[1]

@@ -15,8 +15,8 @@ from pparse.errors import FormatError, MalformedError, TensorError
 from pparse.findings import Status
 from pparse.kernels.varint import encode_varint
 from pparse.parsers.protobuf.resumption import find_resumption
-from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.protos import message_class
+from pparse.protos import schema as builtin_schema
 from pparse.recovery.salvage import salvage
 from pparse.recovery.target import Target
 from pparse.testing import FakeData

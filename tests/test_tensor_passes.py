@@ -16,7 +16,7 @@ import pparse
 from pparse.budget import MemoryBudget
 from pparse.data.base import IoStats
 from pparse.errors import LimitError
-from pparse.tensors.passes import recut, windows
+from pparse.tensors.selection import recut, windows
 from tests import sweep
 from tests.numpy_files import archive, npy
 from tests.rows import rows
@@ -54,8 +54,8 @@ def test_windows_hold_the_elements_in_c_order(shape, data):
     least = data.draw(st.integers(1, array.size + 1))
     budget = data.draw(st.sampled_from([None, MemoryBudget()]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pparse.tensors.passes.PIECE", 8)
-        patch.setattr("pparse.tensors.passes._SHARE", 1 << 24)
+        patch.setattr("pparse.tensors.selection.PIECE", 8)
+        patch.setattr("pparse.tensors.selection._SHARE", 1 << 24)
         parts = windows(start, least, shape, stream.strides, array.dtype, stream.read_into, budget)
         found = list(recut(parts, least))
     assert all(len(block) == least for block in found[:-1])

@@ -32,7 +32,7 @@ from pparse.parsers.checkpoint.table import FOOTER, MAGIC, TRAILER, Block, Sorte
 from pparse.parsers.protobuf.fits import fits
 from pparse.parsers.protobuf.index import Origin
 from pparse.parsers.protobuf.parser import ProtobufParser
-from pparse.parsers.protobuf.schema import builtin_schema
+from pparse.protos import schema as builtin_schema
 from pparse.tree.entry import MAP, Entry
 from pparse.tree.index import IndexNote
 from pparse.tree.parser import Confidence, signatures

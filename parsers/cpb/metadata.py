@@ -149,7 +149,7 @@ class ChunkMetadata:
     def prove(self, check_cancelled: Callable[[], None] = lambda: None) -> None:
         """Check the metadata down to their leaves, in one pass. Raise `MalformedError` if they are not sound."""
         from pparse.parsers.protobuf.check import Checker
-        from pparse.parsers.protobuf.schema import builtin_schema
+        from pparse.protos import schema as builtin_schema
 
         checker = Checker(check_cancelled)
         type = builtin_schema().message("tensorflow.proto_splitter.ChunkMetadata")

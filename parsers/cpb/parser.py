@@ -31,7 +31,7 @@ from pparse.parsers.cpb.overlay import ChunkOpener, Scope, misplaced
 from pparse.parsers.protobuf.fits import fits
 from pparse.parsers.protobuf.index import Lost, Origin, OverlayField
 from pparse.parsers.protobuf.parser import ProtobufParser
-from pparse.parsers.protobuf.schema import builtin_schema
+from pparse.protos import schema as builtin_schema
 from pparse.riegeli.chunks import FILE_SIGNATURE
 from pparse.riegeli.lookup import RecordLookup
 from pparse.riegeli.verdicts import Verdicts

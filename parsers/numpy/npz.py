@@ -87,7 +87,7 @@ class NpzParser(ZipParser):
             return not excerpt.ends_with(ZipParser.extensions)
         return all(name.endswith(EXTENSION.encode()) for name in names)
 
-    def note(self, code: str, reason: str, offset: int, length: int | None = None, **more: Any) -> None:
+    def note(self, code: str, reason: str, offset: int | None, length: int | None = None, **more: Any) -> None:
         """Add a finding; bytes before the archive are an error, though other readers of zip archives pass over them."""
         if code == "prefix":
             more["severity"], reason = Severity.ERROR, f"{reason}: numpy.load refuses it"

@@ -18,13 +18,6 @@ _SHOWN: Final = 20
 _TYPE_NAME, _FILE_DESCRIPTOR = 2, 3
 
 
-def builtin_schema() -> Schema:
-    """Return the schema of the built-in types."""
-    from pparse.protos import schema
-
-    return schema()
-
-
 def find_type(options: Mapping[str, object], default: str | None, limits: Limits) -> MessageType | None:
     """Return the message type that the options ``message`` and ``descriptor`` name; None if they name none.
 
@@ -37,6 +30,8 @@ def find_type(options: Mapping[str, object], default: str | None, limits: Limits
     if source is None:
         if name is None:
             return None
+        from pparse.protos import schema as builtin_schema
+
         schema = builtin_schema()
         try:
             return schema.message(str(name))

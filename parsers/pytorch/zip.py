@@ -373,7 +373,7 @@ class PyTorchZipParser(ZipParser, StorageReader):
             if not self._said_zero:
                 self._said_zero = True
                 reason = "checksums are 0: the archive was saved without them, and nothing can be verified"
-                self._note_record("no-checksums", reason, "", None, Severity.NOTE)
+                self.note("no-checksums", reason, None, severity=Severity.NOTE)
         return member
 
     def find_member(self, name: str) -> Node | None:
@@ -419,13 +419,13 @@ class PyTorchZipParser(ZipParser, StorageReader):
                 else:
                     here = "the last"
                 reason = f"several members have this name: torch takes any of them, here it is {here}"
-                self._note_record("duplicate", reason, name, record.start)
+                self.note("duplicate", reason, record.start, path=name)
             elif name.lower() in lower:
                 reason = "another member has this name but for upper and lower case: torch may take that one"
-                self._note_record("duplicate", reason, name, record.start)
+                self.note("duplicate", reason, record.start, path=name)
             if "\ufffd" in name and record.raw_name not in (b"", name.encode()):
                 reason = "the name of a member is not UTF-8: torch, which asks for all names, refuses the file"
-                self._note_record("name", reason, name, record.start, Severity.ERROR)
+                self.note("name", reason, record.start, path=name, severity=Severity.ERROR)
             lower.add(name.lower())
             found[name] = record
         extraction.session.limits.check("entries", len(found), "the number of members")
@@ -441,7 +441,7 @@ class PyTorchZipParser(ZipParser, StorageReader):
             reason = (
                 "the directory at the end is not that of the archive around it; torch believes it, and so it is shown"
             )
-            self._note_record("directory", reason, "", last.begin)
+            self.note("directory", reason, last.begin)
             return records_listed(self, last)
         if sound and directory is not None:
             self._note_archive(directory)
@@ -449,12 +449,6 @@ class PyTorchZipParser(ZipParser, StorageReader):
                 self.result.close_node(self.result.root, Status.COMPLETE, None)
             return records_listed(self, directory)
         return records_scanned(self)
-
-    def _note_record(
-        self, code: str, reason: str, name: str, offset: int | None, severity: Severity = Severity.WARNING
-    ) -> None:
-        source = self.result.extraction.name
-        self.result.findings.add(Finding(code, reason, path=name, severity=severity, source=source, offset=offset))
 
     def record(self, name: str) -> StorageRecord | None:
         """Return the member ``name`` of the checkpoint's folder."""
@@ -475,7 +469,7 @@ class PyTorchZipParser(ZipParser, StorageReader):
             raise
         except UnsupportedError as error:  # it is encrypted, say; what is wrong with its bytes is told of the member
             place = self.records[name].start
-            self._note_record("unread", f"the pickle cannot be read: {error.reason}", name, place)
+            self.note("unread", f"the pickle cannot be read: {error.reason}", place, path=name)
             return None
         except PparseError:
             return None
@@ -488,7 +482,7 @@ class PyTorchZipParser(ZipParser, StorageReader):
         if verdict.verified is False:
             self._remember(member, verdict)
             reason = f"names and shapes may be wrong: {verdict.reason}"
-            self._note_record("checksum", reason, member.name, member.start, Severity.ERROR)
+            self.note("checksum", reason, member.start, path=member.name, severity=Severity.ERROR)
 
     def prove_storages(self, but: Mapping[int, int] | None = None) -> dict[int, int] | None:
         """Compare the checksums of the pickle and of all storages: from then on, their statuses are final.

@@ -238,7 +238,7 @@ class ZipParser(ArchiveParser):
         elif directory.finish > end:
             self.note("truncated", "the archive's comment is cut", end, wanted=directory.finish - end, got=0)
 
-    def note(self, code: str, reason: str, offset: int, length: int | None = None, **more: Any) -> None:
+    def note(self, code: str, reason: str, offset: int | None, length: int | None = None, **more: Any) -> None:
         """Add a finding on the archive: a warning, if ``more`` does not say otherwise."""
         more.setdefault("severity", Severity.WARNING)
         self.result.findings.add(

@@ -9,7 +9,6 @@ from math import prod
 from pparse.cli.common import DAMAGED, OK, USAGE
 from pparse.cli.matching import Matcher
 from pparse.cli.output import refuse_terminal, write, write_binary
-from pparse.conversion.cast import as_type
 from pparse.display.text import safe, shorten
 from pparse.document.registry import viewer_for
 from pparse.errors import (
@@ -43,6 +42,8 @@ if TYPE_CHECKING:
     from pparse.tensors.scales import Quantisation
     from pparse.tensors.viewer import Viewer
 
+    # A tensor to write, and as which type.
+    Chosen = tuple[Tensor, DType]
     # A slice, or None for all; what JSON tells of the meaning of elements; a shape, and what reads flat arrays of that.
     Index = tuple[Any, ...] | None
     Told = Mapping[str, object]
@@ -58,17 +59,21 @@ _LAST_CHARACTER: Final = 0x10FFFF
 
 def write_chosen(items: list[Chosen], form: str, options: Any, out: Output, viewer: Viewer | None) -> None:
     """Write tensors, and the metadata of their source, to one file of the type that its extension names."""
+    from pparse.conversion.forms import Item
     from pparse.conversion.plan import write_file
 
     notes = list(notes_of(items, form))
     file = file_of(items, form, options.output or form, kept_metadata(viewer, form))
     if file is None:
-        write(options.output, out, lambda stream: write_one(items[0], form, stream))
+        tensor, dtype = items[0]
+        written = [Item(tensor, tensor.name, dtype, 0, packed=False)]
+        write(options.output, out, lambda stream: write_one(written[0], form, stream))
     else:
+        written = file.items
         write(options.output, out, lambda stream: write_file(file, stream))
     for note in notes:
         out.error(f"note: {note}")
-    lost = sum(item.lost for item in items) + sum(one.overflowed for one in (file.items if file is not None else ()))
+    lost = sum(item.overflowed for item in written)
     if lost:
         out.error(
             f"note: {options.dtype} cannot hold {count_words(lost, 'number')}: infinite or other ones were written"
@@ -135,7 +140,7 @@ def _give_tensor(tensor: Tensor, index: Index, options: Any, out: Output, viewer
         if options.output is None and sys.stdout.isatty():
             return refuse_terminal(out)
         part = tensor if whole else tensor_of(tensor, _array(tensor, index, options.partial))
-        write_chosen([Chosen(part, dtype_named(options.dtype))], form, options, out, viewer)
+        write_chosen([chosen(part, dtype_named(options.dtype))], form, options, out, viewer)
         return code
     if as_npy or options.raw or options.output:
         return write_binary(
@@ -406,7 +411,7 @@ def give_many(document: Extraction, options: Any, out: Output) -> int:
                 (texts if tensor.is_text else whole).append(tensor)
     code = USAGE if matches.complain(out) else DAMAGED if lost else OK
     if whole:
-        items = [Chosen(tensor, None if tensor.name in kept else dtype) for tensor in whole]
+        items = [chosen(tensor, None if tensor.name in kept else dtype) for tensor in whole]
         write_chosen(items, form, options, out, viewer)
     _tell_lost(lost, len(whole), out)
     if texts:
@@ -462,32 +467,12 @@ def form_of(path: str | None) -> str | None:
     return None if path is None else next((form for form in FORMS if path.lower().endswith(form)), None)
 
 
-class Chosen:
-    """A tensor to write, as ``dtype``."""
-
-    __slots__ = ("dtype", "lost", "tensor")
-
-    def __init__(self, tensor: Tensor, dtype: DType | None = None) -> None:
-        own = tensor._known_dtype()
-        if dtype is not None and not own.is_number:
-            raise OptionError(f"{own.numpy} is no type of numbers: --dtype cannot convert it", path=tensor.name)
-        self.tensor = tensor
-        self.dtype = own if dtype is None else dtype
-        self.lost = 0
-        """How many of its numbers, so far, the type asked for cannot hold."""
-
-    def blocks(self) -> Iterator[Any]:
-        """Yield its elements in C order, as flat arrays."""
-        for part in self.tensor.blocks(_BLOCK):
-            if self.dtype != self.tensor.dtype:
-                part, lost = as_type(part, self.dtype)
-                self.lost += lost
-            yield part
-
-    @property
-    def is_foreign(self) -> bool:
-        """Whether numpy does not know the type, and reads it back as plain bytes."""
-        return self.dtype.numpy.isbuiltin == 2
+def chosen(tensor: Tensor, dtype: DType | None = None) -> Chosen:
+    """Return a tensor to write, with the type to write it as. Raises `OptionError` if it has no numbers to convert."""
+    own = tensor._known_dtype()
+    if dtype is not None and not own.is_number:
+        raise OptionError(f"{own.numpy} is no type of numbers: --dtype cannot convert it", path=tensor.name)
+    return tensor, own if dtype is None else dtype
 
 
 def tensor_of(tensor: Tensor, array: Any) -> Tensor:
@@ -519,7 +504,7 @@ def refuse_cast(found: Quantisation, dtype: str | None) -> None:
 
 def notes_of(items: Sequence[Chosen], form: str) -> Iterator[str]:
     """Yield what is to be told of types that numpy cannot read back."""
-    names = sorted({str(item.dtype) for item in items if item.is_foreign})
+    names = sorted({str(dtype) for _, dtype in items if dtype.numpy.isbuiltin == 2})
     if names and form == ".npy":
         yield f"numpy reads {', '.join(names)} back as bytes without a type (V2, V1); --dtype float32 writes numbers"
     if names and form == ".npz":
@@ -558,8 +543,7 @@ def file_of(items: Sequence[Chosen], form: str, path: str, metadata: Mapping[str
         return None
     holder = NpzForm() if form == ".npz" else SafetensorsForm()
     found: list[Item] = []
-    for number, item in enumerate(items):
-        tensor, dtype = item.tensor, item.dtype
+    for number, (tensor, dtype) in enumerate(items):
         why = holder.refusal(tensor.name, dtype, tensor.shape, tensor.size)
         if why is not None:
             advice = "--dtype float32 writes numbers" if dtype.is_number else "write .npy or .npz"
@@ -570,7 +554,7 @@ def file_of(items: Sequence[Chosen], form: str, path: str, metadata: Mapping[str
     return OutputFile(holder, path, found, metadata)
 
 
-def write_one(item: Chosen, form: str, stream: BinaryIO) -> None:
+def write_one(item: Item, form: str, stream: BinaryIO) -> None:
     """Write a .npy or a .csv file. Raise the errors of `Tensor.blocks`."""
     if form == ".csv":
         _write_csv(item, stream)
@@ -578,18 +562,18 @@ def write_one(item: Chosen, form: str, stream: BinaryIO) -> None:
     from pparse.writers.npy import npy_header
 
     stream.write(npy_header(item.dtype.numpy, item.tensor.shape))
-    for part in item.blocks():
+    for part in item.blocks(_BLOCK):
         stream.write(part.tobytes())
 
 
-def _write_csv(item: Chosen, stream: BinaryIO) -> None:
+def _write_csv(item: Item, stream: BinaryIO) -> None:
     """Write a line for each row along the last dimension; with one dimension, a line for each value."""
     shape, name = item.tensor.shape, item.tensor.name
     if not item.dtype.is_number:
         raise OptionError(f"a .csv holds numbers, and these are {item.dtype}: write .json or .npy", path=name)
     width = shape[-1] if len(shape) > 1 else 1
     row: list[str] = []
-    for part in item.blocks():
+    for part in item.blocks(_BLOCK):
         numbers = part.astype("f4") if part.dtype.isbuiltin == 2 else part
         for value in numbers.tolist():
             row.append(str(int(value)) if isinstance(value, bool) else repr(value))

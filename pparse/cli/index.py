@@ -13,7 +13,7 @@ from copy import copy
 
 from pparse.cli.common import DAMAGED, OK, add_option, size_from
 from pparse.display.text import safe
-from pparse.errors import FormatError, OptionError, PathError, SourceError
+from pparse.errors import FormatError, OptionError, PathError, SourceError, system_error
 from pparse.limits import Limits, count_words, format_size
 
 TYPE_CHECKING = False
@@ -111,8 +111,7 @@ def _build(options: Any, out: Output, source: Range) -> int:
         try:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         except OSError as error:
-            reason = f"cannot create the folder: {error.strerror or error}"
-            raise SourceError(reason, errno=error.errno, source=os.path.dirname(path)) from error
+            raise system_error(error, "cannot create the folder", os.path.dirname(path)) from error
     with AtomicFile(path) as file:
         report = build_index(
             source,

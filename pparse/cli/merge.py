@@ -15,7 +15,7 @@ from pparse.cli.common import DAMAGED, OK, add_option, exit_code_of, open_file
 from pparse.cli.output import refuse_terminal
 from pparse.data.files import is_folder, same_file
 from pparse.display.text import safe
-from pparse.errors import Fault, FormatError, MalformedError, OptionError, PparseError
+from pparse.errors import Fault, FormatError, MalformedError, OptionError, PparseError, system_error
 from pparse.limits import count_words, format_size
 
 TYPE_CHECKING = False
@@ -117,7 +117,6 @@ def _merge_file(options: Any, out: Output) -> int:
 def _merge_to_device(document: Extraction, path: str, out: Output) -> MergeReport:
     """Merge into a device or a pipe, which is written to and not replaced."""
     from pparse.proto_splitter.stream_merge import merge_to_stream
-    from pparse.writers.files import cannot_write
 
     try:
         with open(path, "wb") as device:
@@ -125,7 +124,7 @@ def _merge_to_device(document: Extraction, path: str, out: Output) -> MergeRepor
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise cannot_write(error, path) from error
+        raise system_error(error, "cannot write", path) from error
     report.path = path
     return report
 

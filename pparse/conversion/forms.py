@@ -90,11 +90,16 @@ class Item:
         """Yield the bytes of ``count`` elements at a time; ``start`` is a multiple of that many, or the end."""
         import numpy as np
 
-        for block in self.tensor.blocks(count * self.tensor.itemsize, start=start // self.dtype.itemsize):
+        for block in self.blocks(count * self.tensor.itemsize, start // self.dtype.itemsize):
+            yield memoryview(np.ascontiguousarray(block).view(np.uint8).reshape(-1).data)
+
+    def blocks(self, max_bytes: int, start: int = 0) -> Iterator[Any]:
+        """Yield the elements from number ``start`` on, as flat arrays of ``dtype``; ``max_bytes`` as they were."""
+        for block in self.tensor.blocks(max_bytes, start=start):
             if self.dtype != self.tensor.dtype:
                 block, lost = as_type(block, self.dtype)
                 self.overflowed += lost
-            yield memoryview(np.ascontiguousarray(block).view(np.uint8).reshape(-1).data)
+            yield block
 
 
 class Form:

@@ -7,9 +7,9 @@ much is read ahead each time. What is kept is charged to the budget, the least r
 
 from __future__ import annotations
 
-import weakref
 from collections import OrderedDict
 
+from pparse.budget import evictor
 from pparse.data.base import Data
 from pparse.data.spliced import DerivedData
 from pparse.data.stretches import joined
@@ -155,18 +155,14 @@ class BlockCache(DerivedData):
         amount = len(self._blocks) * (BLOCK + 200)
         try:
             if self._charge is None or not self._charge.amount:
-                owner = weakref.ref(self)
-
-                def evict() -> None:
-                    cache = owner()
-                    if cache is not None:
-                        cache._blocks = OrderedDict()  # a new one: another thread may be reading
-
-                self._charge = self._budget.charge(amount, "blocks of a far file", evict)
+                self._charge = self._budget.charge(amount, "blocks of a far file", evictor(self, BlockCache._forget))
             else:
                 self._charge.resize(amount)
         except LimitError:  # no room: what was read is handed on, and not kept
             self._blocks = OrderedDict([self._blocks.popitem()]) if self._blocks else self._blocks
+
+    def _forget(self) -> None:
+        self._blocks = OrderedDict()  # a new one: another thread may be reading
 
     # -- hints -------------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import stat
 import weakref
 
 from pparse.data.base import Data
-from pparse.errors import ClosedError, DataChangedError, SourceError
+from pparse.errors import ClosedError, DataChangedError, SourceError, system_error
 from pparse.locking import RLock
 
 TYPE_CHECKING = False
@@ -112,10 +112,6 @@ class FileIdentity:
 _UNKNOWN: Final = FileIdentity(0, 0, 0, 0)
 
 
-def _system_error(error: OSError, path: str, doing: str) -> SourceError:
-    return SourceError(f"cannot {doing}: {error.strerror or error}", errno=error.errno, source=path)
-
-
 def open_descriptor(path: str) -> tuple[int, FileIdentity]:
     """Open ``path`` for reading; return the descriptor and the file's identity.
 
@@ -131,7 +127,7 @@ def open_descriptor(path: str) -> tuple[int, FileIdentity]:
     except OSError as error:
         if isinstance(error, SourceError):
             raise
-        raise _system_error(error, path, "open") from error
+        raise system_error(error, "cannot open", path) from error
     except ValueError as error:  # a NUL in the name
         raise SourceError(f"cannot open: {error}", errno=errno.EINVAL, source=path) from error
     try:
@@ -146,7 +142,7 @@ def identity_of(descriptor: int, path: str) -> FileIdentity:
     try:
         info = os.fstat(descriptor)
     except OSError as error:
-        raise _system_error(error, path, "read") from error
+        raise system_error(error, "cannot read", path) from error
     kind = info.st_mode
     size = info.st_size
     if stat.S_ISBLK(kind):
@@ -214,10 +210,8 @@ class PooledFile:
             with self._pool.lock:  # pragma: no cover (Windows)
                 os.lseek(descriptor, offset, os.SEEK_SET)
                 return os.read(descriptor, length)
-        except OSError as error:
-            raise _system_error(error, self.path, f"read at offset {offset}") from error
-        except OverflowError as error:
-            raise SourceError("no file reaches this offset", source=self.path, offset=offset) from error
+        except (OSError, OverflowError) as error:
+            raise self._refused(error, offset) from error
         finally:
             self._release()
 
@@ -230,12 +224,16 @@ class PooledFile:
         descriptor = self._acquire()
         try:
             return os.preadv(descriptor, views, offset)
-        except OSError as error:
-            raise _system_error(error, self.path, f"read at offset {offset}") from error
-        except OverflowError as error:
-            raise SourceError("no file reaches this offset", source=self.path, offset=offset) from error
+        except (OSError, OverflowError) as error:
+            raise self._refused(error, offset) from error
         finally:
             self._release()
+
+    def _refused(self, error: OSError | OverflowError, offset: int) -> SourceError:
+        """Return what to raise where the system refuses to read."""
+        if isinstance(error, OverflowError):
+            return SourceError("no file reaches this offset", source=self.path, offset=offset)
+        return system_error(error, f"cannot read at offset {offset}", self.path)
 
     def check_unchanged(self) -> None:
         """Compare the open file (``fstat``) with what it was at first. Raises `DataChangedError`."""

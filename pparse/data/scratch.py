@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from pparse.errors import ClosedError, LimitError, SourceError
+from pparse.errors import ClosedError, LimitError, system_error
 from pparse.limits import format_size
 from pparse.locking import Lock
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.data.base import Buffer
+    from pparse.errors import SourceError
 
 _MAX_SYSTEM_CALL: Final = 1 << 30
 
@@ -47,9 +48,7 @@ class Scratch:
             with tempfile.TemporaryFile(buffering=0, dir=self.folder, prefix="pparse-") as file:
                 return Spool(self, os.dup(file.fileno()))
         except OSError as error:
-            raise SourceError(
-                f"cannot make a scratch file: {error.strerror or error}", errno=error.errno, source=self.folder
-            ) from error
+            raise system_error(error, "cannot make a scratch file", self.folder) from error
 
     def _take(self, count: int) -> None:
         with self._lock:
@@ -141,10 +140,7 @@ class Spool:
             raise ClosedError("the scratch file is closed")
 
     def _failed(self, doing: str, error: Exception) -> SourceError:
-        reason = getattr(error, "strerror", None) or error
-        return SourceError(
-            f"cannot {doing} a scratch file: {reason}", errno=getattr(error, "errno", None), source=self._scratch.folder
-        )
+        return system_error(error, f"cannot {doing} a scratch file", self._scratch.folder)
 
     def close(self) -> None:
         """Delete the file; closing twice is harmless."""

@@ -16,7 +16,15 @@ from shlex import quote
 
 from pparse.data.base import Distance
 from pparse.data.files import folder_of, inside, name_of, open_file, real_path
-from pparse.errors import CancelledError, ClosedError, DataChangedError, PathError, PparseError, SourceError
+from pparse.errors import (
+    CancelledError,
+    ClosedError,
+    DataChangedError,
+    PathError,
+    PparseError,
+    SourceError,
+    system_error,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -245,8 +253,7 @@ class Folder(ABC):
         except SourceError:
             raise
         except OSError as error:
-            reason = f"cannot list: {error.strerror or error}"
-            raise SourceError(reason, errno=error.errno, source=self.path or "<folder>") from error
+            raise system_error(error, "cannot list", self.path or "<folder>") from error
         return None if names is None else sorted(names)
 
     def path_of(self, name: str) -> str:
@@ -371,10 +378,10 @@ class LocalFolder(Folder):
                 with os.scandir(inside(self.path or ".", prefix)) as listing:
                     items = sorted(listing, key=lambda item: item.name)
             except OSError as error:
-                reason = f"cannot list: {error.strerror or error}"
+                failed = system_error(error, "cannot list", self.path)
                 if not prefix:
-                    raise SourceError(reason, errno=error.errno, source=self.path) from error
-                yield FolderItem(prefix.rstrip("/"), reason)
+                    raise failed from error
+                yield FolderItem(prefix.rstrip("/"), failed.reason)
                 continue
             folders: list[str] = []
             for item in items:

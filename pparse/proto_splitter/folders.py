@@ -27,6 +27,7 @@ from pparse.errors import (
     OptionError,
     SourceError,
     UnsupportedError,
+    system_error,
 )
 from pparse.limits import Limits
 
@@ -270,7 +271,7 @@ class _Staging:
             os.makedirs(os.path.dirname(self.target), exist_ok=True)
             self._lock, self.path = make_locked(_hidden(self.target), folder=True)
         except OSError as error:
-            raise _cannot_write(error, target) from error
+            raise system_error(error, "cannot write", target) from error
 
     def commit(self, *, overwrite: bool) -> None:
         """Move the folder to its final place; a folder that was there is removed afterwards."""
@@ -290,7 +291,7 @@ class _Staging:
         except OSError as error:
             if old and not os.path.lexists(self.target):
                 os.rename(old, self.target)
-            raise _cannot_write(error, self.target) from error
+            raise system_error(error, "cannot write", self.target) from error
         if old:
             _remove_tree(old)
 
@@ -330,10 +331,6 @@ def _remove_tree(path: str) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
-def _cannot_write(error: OSError, path: str) -> SourceError:
-    return SourceError(f"cannot write: {error.strerror or error}", errno=error.errno, source=path)
-
-
 # -- all other files ---------------------------------------------------------------------------------------------------
 
 
@@ -365,7 +362,7 @@ def _listing(path: str, folder: str) -> list[tuple[str, os.DirEntry[str]]]:
         with os.scandir(path) as found:
             return sorted((inside(folder, entry.name), entry) for entry in found)
     except OSError as error:
-        raise SourceError(f"cannot list: {error.strerror or error}", errno=error.errno, source=path) from error
+        raise system_error(error, "cannot list", path) from error
 
 
 def _may_follow(source: str, name: str, given: FolderOptions, notes: list[str]) -> bool:
@@ -415,7 +412,7 @@ def _copy(source: str, name: str, target: str, given: FolderOptions) -> int:
         except SourceError:  # of the file being read
             raise
         except OSError as error:
-            raise _cannot_write(error, copy) from error
+            raise system_error(error, "cannot write", copy) from error
     return size
 
 

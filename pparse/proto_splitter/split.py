@@ -18,7 +18,7 @@ from __future__ import annotations
 import abc
 import os
 
-from pparse.errors import SourceError, SplitError
+from pparse.errors import SplitError, system_error
 from pparse.limits import GIB, parse_size
 from pparse.proto_splitter.fields import MAP_KEY, field_path, get_field_tag, is_map, is_repeated, walk
 from pparse.proto_splitter.sizes import element_sizes, entry_sizes, field_size, message_size, unknown_size
@@ -286,8 +286,8 @@ class ComposableSplitter(Splitter):
         except FileNotFoundError:
             pass
         except OSError as error:
-            reason = f"is older than {prefix + stem}, and cannot be removed: {error.strerror or error}"
-            raise SourceError(reason, errno=error.errno, source=prefix + other) from error
+            doing = f"is older than {prefix + stem}, and cannot be removed"
+            raise system_error(error, doing, prefix + other) from error
         return prefix + stem
 
     def _write_chunks(
@@ -359,9 +359,7 @@ def make_folder(path: str, source: str) -> None:
     try:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     except OSError as error:
-        raise SourceError(
-            f"cannot create the folder: {error.strerror or error}", errno=error.errno, source=source
-        ) from error
+        raise system_error(error, "cannot create the folder", source) from error
 
 
 def _fill(tree: Any, entries: list[tuple[Tag, int]], ordered: Collection[Tag]) -> None:

@@ -23,7 +23,7 @@ from pparse.data.base import BytesData
 from pparse.data.reader import Range
 from pparse.data.spliced import SplicedData
 from pparse.data.utf8 import find_not_utf8
-from pparse.errors import MalformedError, OptionError, SourceError, SplitError
+from pparse.errors import MalformedError, OptionError, SplitError, system_error
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN
 from pparse.limits import format_size
@@ -203,7 +203,7 @@ def _remove(path: str, document: Extraction) -> str:
     try:
         os.unlink(path)
     except OSError as error:
-        raise SourceError(f"cannot be removed: {error.strerror or error}", errno=error.errno, source=path) from error
+        raise system_error(error, "cannot be removed", path) from error
     return path
 
 

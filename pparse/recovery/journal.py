@@ -28,7 +28,7 @@ import os
 from array import array
 from contextlib import contextmanager
 
-from pparse.errors import CancelledError, SourceError
+from pparse.errors import CancelledError, SourceError, system_error
 from pparse.limits import MIB
 
 TYPE_CHECKING = False
@@ -226,12 +226,6 @@ def is_disk_full(error: BaseException | None) -> bool:
     return isinstance(error, SourceError) and error.errno in _FULL
 
 
-def cannot_write(error: Exception, path: str) -> SourceError:
-    """Return an error that says why ``path`` cannot be written."""
-    reason = getattr(error, "strerror", None) or error
-    return SourceError(f"cannot write: {reason}", errno=getattr(error, "errno", None), source=path)
-
-
 @contextmanager
 def writing(path: str) -> Iterator[None]:
     """Raise `SourceError` for ``path`` where the disk refuses something."""
@@ -240,7 +234,7 @@ def writing(path: str) -> Iterator[None]:
     except SourceError:
         raise
     except OSError as error:
-        raise cannot_write(error, path) from error
+        raise system_error(error, "cannot write", path) from error
 
 
 class HashTable:

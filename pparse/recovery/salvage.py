@@ -22,7 +22,7 @@ from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, Malform
 from pparse.findings import Status
 from pparse.limits import MIB, count_words
 from pparse.recovery.report import RecoveredFile, doubtful_name
-from pparse.tensors.tensor_facts import there_words
+from pparse.tensors.status import there_words
 from pparse.tensors.viewer import Viewer
 
 TYPE_CHECKING = False

@@ -29,10 +29,10 @@ from contextlib import suppress
 from hashlib import blake2b
 
 from pparse.budget import MemoryBudget
-from pparse.errors import ClosedError, LimitError, OptionError
+from pparse.errors import ClosedError, LimitError, OptionError, system_error
 from pparse.limits import GIB, MIB, Limits, format_size
 from pparse.recovery.folder_writer import WORK_NAME, Workspace, places
-from pparse.recovery.journal import HashTable, Journal, cannot_write, is_disk_full, was_stopped, writing
+from pparse.recovery.journal import HashTable, Journal, is_disk_full, was_stopped, writing
 from pparse.recovery.names import MAX_DEPTH, fold, names_root, numbered, plain, printable, safe_name
 from pparse.recovery.target_file import MAX_EXPANSION, AtomicReport, Expansion, TargetFile
 
@@ -129,7 +129,7 @@ class Target:
             os.makedirs(self.folder, exist_ok=True)
             return self.places.root(self.folder)
         except (OSError, ValueError) as error:  # ValueError: a NUL byte
-            raise cannot_write(error, self.folder) from error
+            raise system_error(error, "cannot write", self.folder) from error
 
     # -- continuing a run ----------------------------------------------------------------------------------------------
 
@@ -292,7 +292,7 @@ class Target:
                 work = self._work.create()
             except OSError as error:
                 self._taken.discard(self._key_of(folder + actual))
-                raise cannot_write(error, folder + actual) from error
+                raise system_error(error, "cannot write", folder + actual) from error
         except BaseException:
             self.places.leave(place)
             raise
@@ -439,7 +439,7 @@ class Target:
                 pass  # missing, or a file, or somebody put a link there
             except OSError as error:
                 if error.errno not in _REFUSED_NAMES:
-                    raise cannot_write(error, folder + name) from error
+                    raise system_error(error, "cannot write", folder + name) from error
             else:
                 if not ours:
                     self._taken.add(exact)
@@ -494,7 +494,7 @@ class Target:
             except OSError as error:
                 self._taken.discard(key)
                 if error.errno not in _REFUSED_NAMES or base == plain(base):
-                    raise cannot_write(error, folder + name) from error
+                    raise system_error(error, "cannot write", folder + name) from error
                 base = name = plain(base)
 
     def _next_free(self, folder: str, base: str, is_folder: bool) -> str:

@@ -15,10 +15,10 @@ from hashlib import sha256
 from itertools import islice
 
 from pparse.containers.content import Verdict
-from pparse.errors import ClosedError, LimitError, SourceError
+from pparse.errors import ClosedError, LimitError, SourceError, system_error
 from pparse.findings import Status
 from pparse.limits import MIB, format_size
-from pparse.recovery.journal import cannot_write, was_stopped, writing
+from pparse.recovery.journal import was_stopped, writing
 from pparse.recovery.names import changed
 
 TYPE_CHECKING = False
@@ -91,7 +91,7 @@ class _Open:
                 wrote(view[:done])
                 view = view[done:]
         except OSError as error:
-            raise cannot_write(error, self.path) from error
+            raise system_error(error, "cannot write", self.path) from error
 
     def _remove(self) -> None:
         self.closed = True
@@ -99,7 +99,7 @@ class _Open:
             self._places.remove(self._work, self._name, self._descriptor)
         except OSError as error:
             if error.errno != errno.ENOENT:  # somebody else was faster
-                raise cannot_write(error, self.path) from error
+                raise system_error(error, "cannot write", self.path) from error
         finally:
             self._places.leave(self._work)
 
@@ -210,7 +210,7 @@ class TargetFile(_Open):
         try:
             os.lseek(self._descriptor, count, os.SEEK_CUR)
         except (OSError, OverflowError) as error:
-            raise cannot_write(error, self.path) from error
+            raise system_error(error, "cannot write", self.path) from error
         self.hole_bytes += count
         zeros = memoryview(_ZEROS)
         while count:
@@ -238,7 +238,7 @@ class TargetFile(_Open):
                 os.ftruncate(self._descriptor, self.bytes)
         except OSError as error:
             self.discard()
-            raise cannot_write(error, self.path) from error
+            raise system_error(error, "cannot write", self.path) from error
         self.closed = True
         try:
             with writing(self.path):

@@ -7,8 +7,7 @@ from math import prod
 from pparse.errors import UnsupportedError
 from pparse.findings import Status
 from pparse.limits import parse_size
-from pparse.tensors.dtype import DTYPES
-from pparse.tensors.filling import new_floats
+from pparse.tensors.dtype import DTYPES, new_floats
 from pparse.tensors.tensor import Tensor
 
 TYPE_CHECKING = False
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pparse.tensors.dtype import DType
-    from pparse.tensors.tensor_facts import Span
+    from pparse.tensors.tensor import Span
 
     Decode = Callable[[NDArray[Any], NDArray[Any]], None]
 
@@ -95,13 +94,7 @@ class BlockTensor(Tensor):
     def as_blocks(self) -> Tensor:
         """Return the blocks as a tensor of uint8, of which the last dimension is the bytes of a row."""
         shape = (*self.shape[:-1], self._row_bytes)
-        known: Any = {
-            "status": self._status,
-            "verified": self._verified,
-            "finding": self._finding,
-            "owner": self._owner,
-        }
-        return Tensor(self.name, DTYPES["uint8"], shape, self.spans, stored_dtype=self.stored_dtype, **known)
+        return Tensor(self.name, DTYPES["uint8"], shape, self.spans, **self._claims())
 
     def over(self, span: Span) -> BlockTensor:
         """Return the same tensor, claimed to be whole, with its blocks in ``span``."""

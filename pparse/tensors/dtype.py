@@ -6,7 +6,8 @@ numpy and ml_dtypes are imported only when an array is needed.
 from __future__ import annotations
 
 from pparse.display.text import shorten
-from pparse.errors import UnsupportedError
+from pparse.errors import LimitError, UnsupportedError
+from pparse.limits import format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -229,3 +230,46 @@ DTYPES: Final = {
         DType("complex128", 128, "complex"),
     )
 }
+
+
+# -- Arrays to fill, and what the missing elements of a truncated tensor are filled up with ----------------------------
+
+
+def filler(dtype: DType, form: Any, value: Any) -> NDArray[Any]:
+    """Return an array of one element, of numpy's type ``form``, that stands for ``value``; of texts, 0 is an empty one.
+
+    Raises ValueError if the type has no such value.
+    """
+    import numpy as np
+
+    found = np.zeros(1, form)
+    if type(value) is int and not value:
+        if found.dtype.name in ("datetime64", "timedelta64"):
+            # "NaT" of times that may have no unit, and so no zero; numpy warns if it is to convert a text.
+            found.view(f"{found.dtype.byteorder}i8")[0] = np.iinfo("i8").min
+        return found
+    try:
+        found[0] = value
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"cannot fill {dtype} with {value!r}: {error}") from error
+    return found
+
+
+def new_array(count: int, form: np.dtype[Any], name: str) -> NDArray[Any]:
+    """Return an array of ``count`` elements to fill, for the tensor ``name``. Raises `LimitError` if there is no room.
+
+    Few bytes may stand for any number of elements.
+    """
+    import numpy as np
+
+    try:
+        return np.empty(count, form)
+    except (MemoryError, ValueError) as error:
+        size = count * form.itemsize
+        reason = f"the array would take {format_size(size)}"
+        raise LimitError(reason, option="a slice", wanted=size, path=name) from error
+
+
+def new_floats(count: int, name: str) -> NDArray[Any]:
+    """Return an array of ``count`` float32 to fill, as `new_array` does."""
+    return new_array(count, DTYPES["float32"].numpy, name)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pparse.document.opening import Resume
     from pparse.findings import Finding
-    from pparse.tensors.tensor_facts import Span, TensorFacts
+    from pparse.tensors.tensor import Span, Tensor
 
 # How many reasons are kept for each status, and of tensors in holes: rows of a listing, and `Tensor.finding`, have all.
 _REASONS: Final = 10
@@ -92,7 +92,7 @@ class Extent:
         self.tensor_bytes = 0
         """Bytes of all tensors, as stored."""
         self.listed_bytes = 0
-        """The sum of their sizes as lists show them (`TensorFacts.listed_nbytes`)."""
+        """The sum of their sizes as lists show them (`Tensor.listed_nbytes`)."""
         self.last_byte = 0
         """Where the last tensor of a file ends, as an offset of its data."""
         self._parameters: dict[str, int] = {}
@@ -148,8 +148,8 @@ class Extent:
         unread = status is Status.UNSUPPORTED and self.document_status is Status.COMPLETE
         return status is Status.COMPLETE or (unread and not self.unread_faults)
 
-    def add(self, tensor: TensorFacts) -> tuple[Status, bool | None]:
-        """Count one tensor; return its status and what was verified of it (`TensorFacts.as_listed`)."""
+    def add(self, tensor: Tensor) -> tuple[Status, bool | None]:
+        """Count one tensor; return its status and what was verified of it (`Tensor.as_listed`)."""
         known = status, verified = tensor.as_listed()
         spans = tensor.spans
         if tensor.unwritten_nbytes:
@@ -198,7 +198,7 @@ class Extent:
             dtype = "other"
         parameters[dtype] = parameters.get(dtype, 0) + size
 
-    def _add_hit(self, tensor: TensorFacts, status: Status, spans: tuple[Span, ...]) -> None:
+    def _add_hit(self, tensor: Tensor, status: Status, spans: tuple[Span, ...]) -> None:
         if status is Status.TRUNCATED or status is Status.MISSING:
             if status is Status.TRUNCATED:
                 self.truncated += 1
@@ -217,7 +217,7 @@ class Extent:
             self.unread_faults += finding is None or finding.severity is Severity.ERROR
         self._add_reason(tensor, status)
 
-    def _add_reason(self, tensor: TensorFacts, status: Status | None) -> None:
+    def _add_reason(self, tensor: Tensor, status: Status | None) -> None:
         kept = self._reasons.setdefault(status, [])
         finding = tensor.why_listed() if len(kept) < _REASONS else None
         if finding is not None and not finding.path:

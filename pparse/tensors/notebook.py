@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any, Final
 
-    from pparse.tensors.tensor_facts import TensorFacts
+    from pparse.tensors.tensor import Tensor
 
 # The most tensors that are looked at for a table, and the most rows of one; the tensors that ``repr`` shows.
 _LOOKED_AT: Final = 5_000
@@ -31,13 +31,13 @@ class _Row:
 
     __slots__ = ("count", "nbytes", "tensor")
 
-    def __init__(self, tensor: TensorFacts) -> None:
+    def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
         self.count = 0
         self.nbytes = 0
 
 
-def folded(tensors: Iterable[TensorFacts]) -> Iterator[tuple[str, ...]]:
+def folded(tensors: Iterable[Tensor]) -> Iterator[tuple[str, ...]]:
     """Yield a row for all tensors that differ in the numbers in their names only; in the order of the first ones."""
     rows: dict[tuple[object, ...], _Row] = {}
     for tensor in tensors:
@@ -93,7 +93,7 @@ def viewer_text(viewer: Any) -> str:
     return "\n".join([f"<{head_line(viewer)}", *lines, *more]) + ">"
 
 
-def tensor_html(tensor: TensorFacts) -> str:
+def tensor_html(tensor: Tensor) -> str:
     """Return a table of what is known of a tensor."""
     rows: list[tuple[object, ...]] = [
         ("type", tensor.type_name),

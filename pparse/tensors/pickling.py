@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, Final
 
-    from pparse.tensors.tensor import Tensor
-    from pparse.tensors.viewer import Viewer
-
 # What a tensor knows before its document is opened, beside its name and type.
 _TOLD: Final = ("shape", "stored_dtype", "byteorder", "encoding")
 
@@ -78,7 +75,7 @@ def _open_viewer(viewer: Any) -> None:
         viewer.__class__ = type(found)
 
 
-def _take_over(tensor: Any, found: Tensor) -> None:
+def _take_over(tensor: Any, found: Any) -> None:
     """Make ``tensor`` the same as ``found``; its class last, as above."""
     _ = found.spans  # what places them would tell ``found`` later that they are lost
     tensor._shared = found._shared
@@ -138,7 +135,7 @@ def unopened(base: type, mixin: type[Unopened], known: Mapping[str, Any]) -> typ
     return made
 
 
-def reduce_tensor(tensor: Tensor) -> tuple[Any, tuple[object, ...]]:
+def reduce_tensor(tensor: Any) -> tuple[Any, tuple[object, ...]]:
     """Return what `pickle` keeps of a tensor. Raises `SourceError`, see `pparse.document.handles.handle_of`."""
     with _becoming:
         handle: Any = tensor._shared
@@ -154,7 +151,7 @@ def reduce_tensor(tensor: Tensor) -> tuple[Any, tuple[object, ...]]:
     return restore_tensor, (kind, handle, tensor.name, dtype, *(getattr(tensor, name) for name in _TOLD))
 
 
-def restore_tensor(kind: type[Tensor], handle: Handle, name: str, dtype: str | None, *told: object) -> Tensor:
+def restore_tensor(kind: type[Any], handle: Handle, name: str, dtype: str | None, *told: object) -> Any:
     """Return a tensor that was pickled; its document is opened when it is used."""
     tensor: Any = object.__new__(unopened(kind, _UnopenedTensor, _TENSOR))
     tensor._shared = handle
@@ -162,10 +159,10 @@ def restore_tensor(kind: type[Tensor], handle: Handle, name: str, dtype: str | N
     tensor.dtype = None if dtype is None else DType.of(dtype)
     for slot, value in zip(_TOLD, told, strict=True):
         setattr(tensor, slot, value)
-    return tensor  # type: ignore[no-any-return]
+    return tensor
 
 
-def reduce_viewer(viewer: Viewer) -> tuple[Any, tuple[object, ...]]:
+def reduce_viewer(viewer: Any) -> tuple[Any, tuple[object, ...]]:
     """Return what `pickle` keeps of a viewer."""
     with _becoming:
         kind, handle = type(viewer), viewer.__dict__.get("_handle")
@@ -174,8 +171,8 @@ def reduce_viewer(viewer: Viewer) -> tuple[Any, tuple[object, ...]]:
     return restore_viewer, (kind, handle_of(viewer.extraction.outermost))
 
 
-def restore_viewer(kind: type[Viewer], handle: Handle) -> Viewer:
+def restore_viewer(kind: type[Any], handle: Handle) -> Any:
     """Return a viewer that was pickled; its document is opened when it is used."""
     viewer: Any = object.__new__(unopened(kind, Unopened, _VIEWER))
     viewer.__dict__["_handle"] = handle
-    return viewer  # type: ignore[no-any-return]
+    return viewer

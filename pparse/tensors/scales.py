@@ -24,8 +24,7 @@ from pparse.display.text import shape_words
 from pparse.errors import MalformedError, PparseError, SourceError
 from pparse.findings import Status
 from pparse.limits import parse_size
-from pparse.tensors.dtype import DTYPES
-from pparse.tensors.filling import new_floats
+from pparse.tensors.dtype import DTYPES, new_floats
 from pparse.tensors.tensor import Tensor
 
 TYPE_CHECKING = False
@@ -100,13 +99,7 @@ class ComputedTensor(Tensor):
 
     def __init__(self, name: str, shape: tuple[int, ...], sources: Sequence[Tensor]) -> None:
         codes = sources[0]
-        known: Any = {
-            "status": codes.claimed_status,
-            "verified": codes._verified,
-            "finding": codes._finding,
-            "owner": codes._owner,
-        }
-        super().__init__(name, DTYPES["float32"], shape, lambda: codes.spans, stored_dtype=codes.stored_dtype, **known)
+        super().__init__(name, DTYPES["float32"], shape, lambda: codes.spans, **codes._claims())
         self._made_of = tuple(sources)
         self.unwritten_nbytes = sum(tensor.unwritten_nbytes for tensor in sources)
 
@@ -211,11 +204,11 @@ class ScaledTensor(ComputedTensor):
         """Return what ``index`` selects, as `Tensor` does; reads the codes of these elements, and their scales."""
         import numpy as np
 
-        from pparse.tensors.selection import normalise
+        from pparse.tensors.selection import normalise, ranges
 
         self._code_type()
         items = normalise(index, self.shape)
-        box = self._box(items)
+        box = ranges(items, self.shape)
         codes = np.asarray(self.codes[tuple(items)]).reshape([len(part) for part in box])
         kept = [(grid, grid.read()) for grid in self._grids()]
         array = self._product(codes, box, kept)
@@ -226,12 +219,6 @@ class ScaledTensor(ComputedTensor):
 
     def _code_type(self) -> DType:
         return self.codes._known_dtype()
-
-    def _box(self, items: Sequence[int | slice]) -> list[range]:
-        return [
-            range(item, item + 1) if isinstance(item, int) else range(*item.indices(length))
-            for item, length in zip(items, self.shape, strict=True)
-        ]
 
     def _grids(self) -> tuple[Grid, ...]:
         return self.scales if self.zero is None else (*self.scales, self.zero)
@@ -246,14 +233,14 @@ class ScaledTensor(ComputedTensor):
         """Yield the elements from ``start`` on, ``step`` at a time."""
         import numpy as np
 
-        from pparse.tensors.selection import boxes
+        from pparse.tensors.selection import boxes, ranges
 
         kept = [(grid, grid.read()) for grid in self._grids()]
         first = start
         for codes in self.codes.blocks(step * self._code_type().itemsize, start=start):
             found, at = np.empty(len(codes), np.float32), 0
             for items in boxes(first, first + len(codes), self.shape):
-                box = self._box(items)
+                box = ranges(items, self.shape)
                 shape = [len(part) for part in box]
                 count = int(np.prod(shape, dtype=np.int64))
                 found[at : at + count] = self._product(codes[at : at + count].reshape(shape), box, kept).reshape(-1)
@@ -592,16 +579,7 @@ def _mxfp4(viewer: Viewer, packed: Tensor) -> Quantisation | None:
 
 def _retyped(tensor: Tensor, dtype: str, shape: tuple[int, ...]) -> Tensor:
     """Return the bytes of a tensor as elements of another type."""
-    known: Any = {"status": tensor.claimed_status, "verified": tensor._verified, "finding": tensor._finding}
-    made = Tensor(
-        tensor.name,
-        DTYPES[dtype],
-        shape,
-        lambda: tensor.spans,
-        stored_dtype=tensor.stored_dtype,
-        owner=tensor._owner,
-        **known,
-    )
+    made = Tensor(tensor.name, DTYPES[dtype], shape, lambda: tensor.spans, **tensor._claims())
     made.unwritten_nbytes = tensor.unwritten_nbytes
     return made
 

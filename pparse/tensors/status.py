@@ -14,6 +14,7 @@ from pparse.data.range_status import RangeStatus, cut_status
 from pparse.data.stretches import Stretches
 from pparse.errors import EndOfDataError
 from pparse.findings import Status
+from pparse.limits import are, count_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.data.base import Data
-    from pparse.tensors.tensor_facts import Span
+    from pparse.tensors.tensor import Span
 
 
 def status_by_place(begin: int, end: int, there: int) -> Status:
@@ -85,6 +86,11 @@ def status_words(status: Status, verified: bool | None) -> str:
     if status is not Status.COMPLETE:
         return str(status)
     return COMPLETE_WORDS[verified]
+
+
+def there_words(there: int, wanted: int) -> str:
+    """Return how many bytes of a tensor are there, in words."""
+    return f"{f'{there:,}' if there else 'none'} of its {count_words(wanted, 'byte')} {are(there)} there"
 
 
 # -- Where the bytes are that are lost or in doubt: in tensors, or in what leads to them -------------------------------

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from pparse.document.registry import Registry
     from pparse.document.session import Progress
     from pparse.limits import Limits
-    from pparse.tensors.tensor import Tensor
-    from pparse.tensors.tensor_facts import Span
+    from pparse.tensors.tensor import Span, Tensor
     from pparse.tree.node import Node
     from pparse.tree.parser import Parser
 
@@ -123,10 +122,15 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """Yield the metadata of each file of a set, apart from `metadata`, which is that of the whole; else nothing."""
         yield from ()
 
+    @property
+    def _file(self) -> Extraction:
+        """The file whose size is that of the document."""
+        return self.extraction.parsed
+
     def new_extent(self) -> Extent:
         """Return an extent to add tensors to while listing them; then call `close_extent`."""
-        inner = self.extraction.parsed
-        return Extent(inner.find_end() - inner.start, known=self.extraction.session.stats.discoveries)
+        file = self._file
+        return Extent(file.find_end() - file.start, known=self.extraction.session.stats.discoveries)
 
     def extent(self) -> Extent:
         """Return how large the document is and should be, and where it was cut; goes once through all tensors."""
@@ -287,8 +291,8 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     def holes(self) -> list[tuple[int, int]]:
         """Stretches of the file that were never written, in order, at most 10,000."""
         if self._holes is None:
-            inner = self.extraction.parsed
-            self._holes = list(islice(inner.data.holes(inner.start, inner.find_end()), MOST_HOLES))
+            file = self._file
+            self._holes = list(islice(file.data.holes(file.start, file.find_end()), MOST_HOLES))
         return self._holes
 
     def _holes_of(self, data: Data) -> list[tuple[int, int]]:

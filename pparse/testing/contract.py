@@ -40,10 +40,9 @@ from threading import Thread
 from pparse.data.base import BytesData
 from pparse.document.opening import open as open_document
 from pparse.document.registry import Registry, excerpt_of, viewer_for
-from pparse.errors import ClosedError, EngineError, FormatError, LimitError, PparseError, SourceError
+from pparse.errors import ClosedError, EngineError, FormatError, LimitError, PparseError, SourceError, UnsupportedError
 from pparse.findings import Severity, Status
 from pparse.limits import KIB, MIB
-from pparse.testing.answers import extent_of, judged, statuses
 from pparse.testing.fakes import FailingData, GappyData, UnknownSizeData
 from pparse.testing.patience import Patience
 from pparse.tree.entry import SCALAR
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, Final
 
     from pparse.document.extraction import Extraction
+    from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
     from pparse.tree.node import Node
@@ -586,3 +586,30 @@ def _link(number: str) -> str:
         return os.readlink(f"/proc/self/fd/{number}")
     except OSError:
         return ""
+
+
+# -- What documents and tensors say of themselves, asked in several ways -----------------------------------------------
+
+
+def extent_of(extraction: Extraction) -> Extent | None:
+    """Return how much of a document is there, by its viewer; None if it has none."""
+    found: Extent | None = None
+    with suppress(UnsupportedError):  # no tensors
+        found = extraction.view().extent()
+    return found
+
+
+def statuses(extraction: Extraction) -> dict[str, Status]:
+    """Return the status of a document, by who reports it."""
+    told = {"the root": extraction.root.status, "the result": extraction.parse().status}
+    with suppress(UnsupportedError):  # no tensors
+        told["the viewer"] = extraction.view().status
+    return told
+
+
+def judged(tensors: list[Tensor]) -> list[tuple[str, Status]]:
+    """Return the statuses of tensors, after the checksums of those that are not whole, which may clear them."""
+    for tensor in tensors * 2:  # the checksum of one may contradict bytes that it shares with another
+        if tensor.status is not Status.COMPLETE:
+            tensor._confirm()
+    return [(tensor.name, tensor.status) for tensor in tensors]

@@ -8,16 +8,11 @@ import re
 import tempfile
 from contextlib import suppress
 
-from pparse.errors import PparseError, SourceError
+from pparse.errors import PparseError, SourceError, system_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import BinaryIO, Self
-
-
-def cannot_write(error: OSError, path: str) -> SourceError:
-    """Return what to raise for an error of the system while ``path`` is written."""
-    return SourceError(f"cannot write: {error.strerror or error}", errno=error.errno, source=path)
 
 
 class AtomicFile:
@@ -34,7 +29,7 @@ class AtomicFile:
             sweep(path)
             descriptor, self._temporary = make_locked(path)
         except OSError as error:
-            raise cannot_write(error, path) from error
+            raise system_error(error, "cannot write", path) from error
         except ValueError as error:  # a NUL byte
             raise SourceError(f"cannot write: {error}", source=repr(path)) from error
         self.stream: BinaryIO = os.fdopen(descriptor, "wb")
@@ -47,7 +42,7 @@ class AtomicFile:
             with suppress(OSError):
                 self.stream.close()
             self._remove()
-            raise cannot_write(error, self.path) from error
+            raise system_error(error, "cannot write", self.path) from error
         lock = -1
         try:
             if kind is None and os.name != "nt":
@@ -61,7 +56,7 @@ class AtomicFile:
                 os.replace(self._temporary, self.path)
                 self._temporary = ""
         except OSError as failed:
-            raise cannot_write(failed, self.path) from failed
+            raise system_error(failed, "cannot write", self.path) from failed
         finally:
             self._remove()
             if lock >= 0:

@@ -19,7 +19,7 @@ from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import PADDING, read_length, read_tag, skip_payload
 from pparse.parsers.protobuf.message import Message, Problem
-from pparse.parsers.protobuf.schema import builtin_schema
+from pparse.protos import schema as builtin_schema
 from pparse.tensors.tensor import Span
 from pparse.tensors.viewer import Viewer
 from pparse.viewers.checkpoint.entry import BundleEntry, name_in, name_prefix, prefix_in, read_listed, slice_rest

@@ -559,7 +559,7 @@ def bytes_of(key: str) -> bytes:
 
 def type_name(number: int) -> str:
     """Return the name of a number of the enum DataType."""
-    from pparse.parsers.protobuf.schema import builtin_schema
+    from pparse.protos import schema as builtin_schema
 
     return builtin_schema().enum("tensorflow.DataType").names.get(number, f"DT_{number}")
 

@@ -8,7 +8,7 @@ from pparse.data.zero_runs import first_unwritten
 from pparse.document.opening import Resume
 from pparse.errors import LimitError, PathError
 from pparse.findings import Finding, Status
-from pparse.parsers.protobuf.schema import builtin_schema
+from pparse.protos import schema as builtin_schema
 from pparse.tree.entry import SCALAR
 from pparse.viewers.onnx.places import OnnxPlaces, function_name
 from pparse.viewers.onnx.tensors import OnnxMaker

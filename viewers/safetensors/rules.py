@@ -302,13 +302,9 @@ def _check_minus_zeros(viewer: SafetensorsViewer, notes: _Notes) -> None:
 
 def _check_tensor(viewer: SafetensorsViewer, tensor: Tensor, notes: _Notes, strict: bool) -> None:
     faulty = tensor.status in (Status.DAMAGED, Status.UNSUPPORTED)
-    if (
-        faulty and tensor.finding is not None and tensor.finding.code != "shifted"
-    ):  # the bytes behind have one finding for all
+    # Of shifted tensors, the bytes behind have one finding for all.
+    if faulty and tensor.finding is not None and tensor.finding.code != "shifted":
         notes.findings.add(tensor.finding)
-    span = tensor.spans[0] if tensor.spans else None
-    if span is None or (faulty and not span.length):
-        return
     if strict and tensor.stored_dtype == "BOOL" and tensor.status in (Status.COMPLETE, Status.TRUNCATED):
         _check_booleans(viewer, tensor, notes)
 

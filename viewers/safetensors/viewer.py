@@ -14,7 +14,7 @@ from itertools import chain
 
 from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
-from pparse.findings import Finding, Severity, Status
+from pparse.findings import Finding, Status
 from pparse.tensors.status import last_written, unwritten_in
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.tensors.viewer import Viewer
@@ -172,16 +172,9 @@ class SafetensorsViewer(Viewer):
         return tensor
 
     def _bad_entry(self, tensor: Tensor, problem: str, info: TensorInfo | None = None) -> Finding:
-        return Finding(
-            "bad-entry",
-            problem,
-            severity=Severity.ERROR if info is None else info.severity,
-            path=tensor.name,
-            source=self.extraction.name,
-            offset=tensor.spans[0].offset,
-            wanted=None if info is None else info.wanted,
-            got=None if info is None else info.got,
-        )
+        more: Any = {} if info is None else {"severity": info.severity, "wanted": info.wanted, "got": info.got}
+        source, offset = self.extraction.name, tensor.spans[0].offset
+        return Finding("bad-entry", problem, path=tensor.name, source=source, offset=offset, **more)
 
     @property
     def _has_news(self) -> bool:  # type: ignore[override]
@@ -224,14 +217,9 @@ class SafetensorsViewer(Viewer):
         """Return the finding on a tensor that lies in a hole of the file."""
         span = tensor.spans[0]
         first, length = unwritten_in(self.holes, span.offset, span.offset + span.length)
-        return Finding(
-            "unwritten",
-            f"{length} of {span.length} bytes were never written (a file hole): they read as zeros",
-            path=tensor.name,
-            source=self.extraction.name,
-            offset=first,
-            length=length,
-        )
+        reason = f"{length} of {span.length} bytes were never written (a file hole): they read as zeros"
+        source = self.extraction.name
+        return Finding("unwritten", reason, path=tensor.name, source=source, offset=first, length=length)
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor with that name (``name#2``: the second with the name), or None."""
@@ -293,16 +281,9 @@ class SafetensorsViewer(Viewer):
             extent.document_status = cut_status(damaged=not short)
             extent.expected = 8 if short else None
             extent.at_least = True
-            parser.result.findings.add(
-                Finding(
-                    "truncated" if short else "malformed",
-                    error.reason,
-                    source=extraction.name,
-                    offset=error.offset,
-                    wanted=error.wanted,
-                    got=error.got,
-                )
-            )
+            code = "truncated" if short else "malformed"
+            where: Any = {"offset": error.offset, "wanted": error.wanted, "got": error.got}
+            parser.result.findings.add(Finding(code, error.reason, source=extraction.name, **where))
             extent.resume_at = extent.actual if short else None
             extent.resume_file = extraction.name if short else None
             return

@@ -359,7 +359,10 @@ class TensorMaker:
 
     def hash_finding(self, name: str, reason: str, code: str = "hash") -> Finding:
         """Return the finding for a tensor whose bytes are in doubt."""
-        return Finding(code, reason, path=name, source=self.extraction.name)
+        return self._on(name, code, reason)
+
+    def _on(self, name: str, code: str, reason: str, **more: Any) -> Finding:
+        return Finding(code, reason, path=name, source=self.extraction.name, **more)
 
     def finding(
         self,
@@ -371,29 +374,14 @@ class TensorMaker:
     ) -> Finding:
         """Return the finding on a tensor that has a problem."""
         status = status or problem.status
+        code = "hash" if problem.contradicted else _CODES.get(status, "bad-entry")
         severity = Severity.WARNING if status is Status.UNSUPPORTED else Severity.ERROR
-        return Finding(
-            "hash" if problem.contradicted else _CODES.get(status, "bad-entry"),
-            problem.reason,
-            severity=severity,
-            path=name,
-            source=self.extraction.name,
-            offset=problem.offset,
-            wanted=wanted,
-            got=got,
-        )
+        numbers = {"offset": problem.offset, "wanted": wanted, "got": got}
+        return self._on(name, code, problem.reason, severity=severity, **numbers)
 
     def warning(self, code: str, reason: str, name: str, wanted: int, got: int) -> Finding:
         """Return a warning on a tensor."""
-        return Finding(
-            code,
-            reason,
-            severity=Severity.WARNING,
-            path=name,
-            source=self.extraction.name,
-            wanted=wanted,
-            got=got,
-        )
+        return self._on(name, code, reason, severity=Severity.WARNING, wanted=wanted, got=got)
 
 
 def is_cut(problem: Problem | None) -> TypeGuard[Problem]:

@@ -245,8 +245,7 @@ class _Blobs:
             start += kept[slot]
             skip = first - slot * _STRIDE
         raw = self.owner.convert(data.read_exact(start, stop - start))
-        # Size of a number in the array; bool, uint16 … all have the size in their code.
-        width = _WIDTHS[self.owner.code]
+        width = int(self.owner.code[-1])  # of a number in the array: ``<f4``, ``u1`` …
         return raw[skip * width : (skip + count) * width]
 
 
@@ -276,9 +275,6 @@ class _Singles:
             raw += window.read(found.start, found.end)
             count -= 1
         return self.owner.convert(bytes(raw))
-
-
-_WIDTHS: Final = {"<f4": 4, "<f8": 8, "i1": 1, "u1": 1, "<i2": 2, "<u2": 2, "<i4": 4, "<u4": 4, "<i8": 8, "<u8": 8}
 
 
 class ValuesData(DerivedData):

@@ -10,7 +10,6 @@ from pparse.errors import PparseError
 from pparse.findings import Finding, Status
 from pparse.parsers.protobuf.lists import ListIndex
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Problem
-from pparse.tensors.extent import Extent
 from pparse.tensors.status import last_written
 from pparse.tensors.viewer import MOST_HOLES, Viewer
 from pparse.tree.entry import LIST, SCALAR
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from pparse.parsers.protobuf.message import Message
     from pparse.parsers.protobuf.parser import ProtobufParser
     from pparse.parsers.protobuf.window import Window
+    from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
     from pparse.viewers.tensor_proto.maker import TensorMaker
@@ -239,12 +239,8 @@ class ProtoViewer(Viewer):
         return found
 
     @property
-    def holes(self) -> list[tuple[int, int]]:
-        """Stretches of the file that were never written, in order, at most 10,000."""
-        if self._holes is None:
-            source = self.source
-            self._holes = list(islice(source.data.holes(source.start, source.find_end()), MOST_HOLES))
-        return self._holes
+    def _file(self) -> Extraction:
+        return self.source
 
     def _holes_of(self, data: Data) -> list[tuple[int, int]]:
         """Return the holes of the file, or of another one beside it, of which the last is kept."""
@@ -289,11 +285,6 @@ class ProtoViewer(Viewer):
         """How many faults were found in chunks."""
         verdicts = getattr(self.parser, "verdicts", None)
         return verdicts.version if verdicts is not None else 0
-
-    def new_extent(self) -> Extent:
-        """Return an extent to add tensors to while listing them; then call `close_extent`."""
-        actual = self.source.find_end() - self.source.start
-        return Extent(actual, known=self.extraction.session.stats.discoveries)
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added; `extent` then returns it."""

@@ -18,8 +18,8 @@ from pparse.kernels.wire import PADDING, VARINT, read_length, skip_payload
 from pparse.parsers.cpb.parser import CHUNKS
 from pparse.parsers.protobuf.index import ChunkRange
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Message, Problem, problem_of
-from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.parsers.protobuf.window import Window
+from pparse.protos import schema as builtin_schema
 from pparse.tree.entry import SCALAR
 from pparse.viewers.tensor_proto.viewer import TensorPlace, TensorPlaces, index_of, kids_of, node_at, value_at
 

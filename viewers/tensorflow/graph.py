@@ -13,7 +13,7 @@ from pparse.graphs.graph import Graph
 from pparse.graphs.source import MAX_NODES, Edge, GraphSource, Signature, Value
 from pparse.parsers.cpb.parser import CHUNKS
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
-from pparse.parsers.protobuf.schema import builtin_schema
+from pparse.protos import schema as builtin_schema
 from pparse.viewers.tensor_proto.viewer import kids_of, node_at, text_at, value_at
 from pparse.viewers.tensorflow.constants import GRAPH, META_GRAPH, SAVED_MODEL, function_name
 from pparse.viewers.tensorflow.element_types import dtype_of

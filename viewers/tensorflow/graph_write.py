@@ -9,8 +9,8 @@ from pparse.errors import MalformedError
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN
 from pparse.parsers.protobuf.check import Checker
-from pparse.parsers.protobuf.schema import builtin_schema
 from pparse.parsers.protobuf.write import measure, write
+from pparse.protos import schema as builtin_schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from itertools import islice
 
 from pparse.errors import PparseError
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
-from pparse.parsers.protobuf.schema import builtin_schema
+from pparse.protos import schema as builtin_schema
 from pparse.viewers.tensor_proto.viewer import kids_of, node_at, value_at
 from pparse.viewers.tensorflow.constants import GRAPH, META_GRAPH, SAVED_MODEL, count_of, functions_of
 

@@ -15,7 +15,7 @@ from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError,
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.checkpoint.beside import INDEX_OF_VARIABLES
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
-from pparse.parsers.protobuf.schema import builtin_schema
+from pparse.protos import schema as builtin_schema
 from pparse.tensors.extent import Extent
 from pparse.tensors.tensor import Tensor
 from pparse.tensors.viewer import Viewer

@@ -10,7 +10,7 @@ from pparse.errors import EndOfDataError, PathError, SourceError
 from pparse.findings import Finding, Status
 from pparse.parsers.checkpoint.beside import INDEX_OF_VARIABLES
 from pparse.parsers.cpb.parser import CHUNKS
-from pparse.parsers.protobuf.schema import builtin_schema
+from pparse.protos import schema as builtin_schema
 from pparse.viewers.tensor_proto.viewer import ProtoViewer, kids_of
 from pparse.viewers.tensorflow.constants import GRAPH, KINDS, META_GRAPH, SAVED_MODEL, Constants
 from pparse.viewers.tensorflow.tensors import TensorflowMaker
