@@ -505,6 +505,8 @@ def test_get(run, folder):
         -0.25,
     ]
     assert run("get", path, "--json").json["value"][3] == run("get", path, "[3]", "--json").json["value"]
+    (folder / "bytes.tfrecord").write_bytes(tfrecord([b"\xff no message", b"\xff nor this"]))  # of no schema
+    assert run("get", folder / "bytes.tfrecord", "--json").json["kind"] == "tfrecord"
     run("get", path, "[3]", "--raw", "-o", folder / "r.bin")
     assert (folder / "r.bin").read_bytes() == EXAMPLES[3]
     ran = run("get", folder / "bad.tfrecord", "[2].features")

@@ -78,7 +78,9 @@ def json_form(node: Node) -> Any:
     Raises `UnsupportedError` for a message that has a JSON form of its own, and the error of the first node that is not
     whole.
     """
-    if node.note is None and node.shape != SCALAR:  # a file of messages
+    if node.note is None:  # a file of messages, or a record that is none
+        if node.shape == SCALAR:
+            return UNLOADED_VALUE
         forms = [kid.to_json(None) for kid in node.children()]
         return UNLOADED_VALUE if any(form is UNLOADED_VALUE for form in forms) else forms
     origin: Origin = node.note
