@@ -1,7 +1,8 @@
-"""Data made of other data: `SplicedData` joins several ranges; `ZeroData` and `MissingData` fill in between.
+"""Data made of other data. `DerivedData` is the base of all: what is known of its bytes is asked of their sources.
 
-Used for records that block headers interrupt, messages spread over chunks, files split into parts (``.001``,
-``.002`` …), files with holes, and files that lost a stretch.
+`SplicedData` joins several ranges; `ZeroData` and `MissingData` fill in between. Used for records that block headers
+interrupt, messages spread over chunks, files split into parts (``.001``, ``.002`` …), files with holes, and files that
+lost a stretch. `HiddenData` hides stretches, `FlippedData` turns signs over.
 """
 
 from __future__ import annotations
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 
     from pparse.data.base import IoStats
     from pparse.data.reader import Range
-
-
-# -- Data made of other data: `DerivedData`. What is known of the bytes it is made of is known of its own --------------
 
 # The end of what has no known size.
 _FAR: Final = 1 << 62
@@ -93,8 +91,12 @@ class DerivedData(Data):
         """Say whether a checksum of this data, or of the pieces, confirmed all of the bytes."""
         if super().is_proved(start, end):
             return True
-        pieces = list(self.pieces(start, end)) if start < end else []
-        return bool(pieces) and all(data.is_proved(first, last) for data, first, last in pieces)
+        proved = False
+        for data, first, last in self.pieces(start, end) if start < end else ():  # may be many: the first no ends it
+            proved = data.is_proved(first, last)
+            if not proved:
+                break
+        return proved
 
     def why_suspect(self, start: int, end: int) -> str | None:
         """Ask this data, then the pieces."""

@@ -81,7 +81,7 @@ class MemberSpan(Span):
         raise NotImplementedError
 
 
-class MemberStoredSpan(MemberSpan):
+class StoredSpan(MemberSpan):
     """The bytes of an array that is stored as it is: they are those of the archive."""
 
     __slots__ = ()
@@ -327,7 +327,7 @@ class NpzViewer(Viewer):
         if sound and tensor.claimed_status is Status.COMPLETE:
             kept = None if isinstance(member.extra, ZipNote) and member.extra.listed else member
             if opened.data is self.parser.extraction.data:
-                return MemberStoredSpan(self, member.at, kept, span)
+                return StoredSpan(self, member.at, kept, span)
             if not is_little(member):
                 kept = opened
         return ContentSpan(self, member.at, kept, span.offset, span.length, span.end)
