@@ -13,7 +13,7 @@ import pytest
 
 import pparse
 from pparse.data.base import BytesData, GapTable
-from pparse.data.range_status import Condemned, SuspectRange
+from pparse.data.ledger import Ledger
 from pparse.data.spliced import HiddenData
 from pparse.data.stretches import Stretches
 from pparse.data.zero_runs import zero_runs
@@ -74,12 +74,13 @@ def test_proofs_that_meet_are_one():
 
 
 def test_a_condemned_stretch_is_found_behind_shorter_ones():
-    condemned = Condemned()
-    for start, end in ((50, 60), (0, 1000), (10, 11), (2000, 2001)):
-        condemned.add(SuspectRange(start, end, f"{start}"))
-    assert condemned.touching(900, 901).reason == "0"
-    assert condemned.touching(1000, 2000) is None
-    assert condemned.touching(1999, 2001).reason == "2000"
+    ledger = Ledger()
+    for start, end in ((50, 60), (2000, 2001), (10, 11), (0, 1000)):
+        ledger.condemn(start, end, f"{start}")
+    assert ledger.why_wrong(900, 901) == "0"
+    assert ledger.why_wrong(1000, 2000) is None
+    assert ledger.why_wrong(1999, 2001) == "2000"
+    assert [ledger.is_wrong_at(start) for start in (10, 11, 2000, 2001)] == [True, False, True, False]
 
 
 @rows(

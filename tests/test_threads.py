@@ -20,7 +20,7 @@ import pparse
 from pparse.budget import MemoryBudget
 from pparse.compressed.inflated import InflatedData
 from pparse.data.base import BytesData, IoStats
-from pparse.data.range_status import Condemned, SuspectRange
+from pparse.data.ledger import Ledger
 from pparse.data.stretches import Stretches
 from pparse.errors import PparseError
 from pparse.findings import Finding, FindingList
@@ -530,17 +530,17 @@ def test_findings_are_kept_once_each() -> None:
 
 
 def test_stretches_are_noted_and_looked_up_at_one_time() -> None:
-    proofs, condemned = Stretches(), Condemned()
+    proofs, ledger = Stretches(), Ledger()
     far = 1 << 40  # behind all the others: its place in the tables changes all the time
     proofs.add(far, far + 10)
-    condemned.add(SuspectRange(far, far + 10, "bad"))
+    ledger.condemn(far, far + 10, "bad")
 
     def work(number: int) -> bool:
         for at in range(200):
             start = 20 * (THREADS * (at * 37 % 200) + number)
             proofs.add(start, start + 10)
-            condemned.add(SuspectRange(start, start + 10, "bad"))
-            if not proofs.covers(far + 2, far + 5) or condemned.touching(far + 2, far + 5) is None:
+            ledger.condemn(start, start + 10, "bad")
+            if not proofs.covers(far + 2, far + 5) or ledger.why_wrong(far + 2, far + 5) is None:
                 return False
         return True
 

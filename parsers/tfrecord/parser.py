@@ -25,7 +25,6 @@ records are looked for inside of it, too.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
 
 from pparse.data.base import BytesData
 from pparse.data.range_status import cut_status
@@ -73,8 +72,6 @@ _PROBED: Final = 64 * KIB
 _SEARCHED: Final = MIB
 # No message ends beyond this, whatever a length says.
 _FARTHEST: Final = 1 << 62
-# Of how many records found wrong the data are marked, so that nodes inside of them tell.
-_MARKED: Final = 10_000
 MISMATCH: Final = "the checksum of the record's data is wrong"
 _READ_ANYWAY: Final = "; read it anyway with -O verify=headers"
 
@@ -135,7 +132,6 @@ class TfrecordParser(ProtobufParser):
         extraction = result.extraction
         self.frames = Frames(extraction.data, extraction.find_end, session.check_cancelled)
         self._is_guessed = session.options.get("message") is None and self.root_type is None
-        self._wrong = array("q")  # where the data of records begin whose checksum is wrong, ascending
         self._missing: int | None = None  # bytes that a cut file lacks at least
         self._compared = [0, 0]  # records read by the last check, and those whose checksums agree
 
@@ -392,16 +388,12 @@ class TfrecordParser(ProtobufParser):
     # -- checksums of data -------------------------------------------------------------------------------------------
 
     def _is_wrong(self, start: int) -> bool:
-        at = bisect_left(self._wrong, start) if self._wrong else 0
-        return at < len(self._wrong) and self._wrong[at] == start
+        ledger = self.frames.data.ledger
+        return ledger is not None and ledger.is_wrong_at(start)
 
     def _note_wrong(self, start: int, end: int) -> None:
         """Remember that the checksum of the data at ``start`` is wrong, and tell whoever has described the record."""
-        at = bisect_left(self._wrong, start)
-        if at == len(self._wrong) or self._wrong[at] != start:
-            if len(self._wrong) < _MARKED:
-                self.frames.data.condemn(start, end, MISMATCH)
-            self._wrong.insert(at, start)
+        self.frames.data.condemn(start, end, MISMATCH)
         root = self.result.root
         group = root.index.group if root.index is not None else None
         for entry in group[1] if group is not None else ():

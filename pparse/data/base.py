@@ -15,9 +15,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from operator import attrgetter
 
-from pparse.data.range_status import Condemned, SuspectRange, range_status
+from pparse.data.ledger import Ledger
+from pparse.data.range_status import SuspectRange, range_status
 from pparse.data.reader import Cursor, Range, byte_view
-from pparse.data.stretches import Stretches, joined
+from pparse.data.stretches import joined
 from pparse.errors import ClosedError, EndOfDataError, GapError
 from pparse.locking import Lock
 
@@ -216,8 +217,8 @@ class Data(ABC):
     """How often bytes served earlier turned out wrong, and others are served since."""
     place: int = 0
     """Where the last read ended."""
-    _condemned: Condemned | None = None
-    _proofs: Stretches | None = None
+    ledger: Ledger | None = None
+    """What was found wrong, or confirmed, of the bytes of this very data; None: nothing yet."""
 
     def __init_subclass__(cls) -> None:
         cls.is_plain = vars(cls).get("is_plain", False)
@@ -343,7 +344,7 @@ class Data(ABC):
     @property
     def flawed(self) -> bool:
         """Whether anything is known to be wrong with any of the bytes; never reads."""
-        return self._condemned is not None or bool(self.gaps) or bool(self.suspect_ranges)
+        return bool(self.ledger) or bool(self.gaps) or bool(self.suspect_ranges)
 
     def look(self) -> None:  # noqa: B027 -- most data know all there is to know
         """If the data is known to break off or be damaged somewhere, find out where. Raises `LimitError`."""
@@ -359,13 +360,12 @@ class Data(ABC):
         """Return why decoded bytes in ``[start, end)`` may be wrong; None if nothing suggests that."""
         if start >= end:
             return None
-        found: SuspectRange | None = None if self._condemned is None else self._condemned.touching(start, end)
-        if found is None:
-            touching = (suspect for suspect in self.suspect_ranges if suspect.start < end and start < suspect.end)
-            found = next(touching, None)
-        if found is None or (self._proofs is not None and self._proofs.covers(start, end)):
-            return None
-        return found.reason
+        ledger = self.ledger
+        reason = None if ledger is None else ledger.why_wrong(start, end)
+        if reason is None:
+            reasons = (one.reason for one in self.suspect_ranges if one.start < end and start < one.end)
+            reason = next(reasons, None)
+        return None if ledger is not None and ledger.proved.covers(start, end) else reason
 
     def passed_over(self, start: int, end: int) -> str | None:
         """Return which limit kept a gap in ``[start, end)`` from being decoded; None if no limit did."""
@@ -375,49 +375,41 @@ class Data(ABC):
         """Return the stretches (start, end) within ``[start, end)`` that may be wrong, in order, without overlaps."""
         if self.why_suspect(start, end) is None:
             return []
-        suspect_ranges = (*self.suspect_ranges, *(self._condemned or ()))
-        known = joined(
-            (max(suspect.start, start), min(suspect.end, end))
-            for suspect in suspect_ranges
-            if suspect.start < end and start < suspect.end
-        )
-        known, proofs = known or [(start, end)], self._proofs
-        return known if proofs is None else [rest for pair in known for rest in proofs.without(*pair)]
+        ledger = self.ledger
+        found = [(one.start, one.end) for one in self.suspect_ranges]
+        if ledger is not None:
+            found += ledger.wrong()
+        known = joined((max(low, start), min(high, end)) for low, high in found if low < end and start < high)
+        known = known or [(start, end)]
+        return known if ledger is None else [rest for pair in known for rest in ledger.proved.without(*pair)]
 
     def condemn(self, start: int, end: int, reason: str) -> None:
-        """Record that a checksum contradicts the bytes ``[start, end)``: anything made of them is damaged.
-
-        Of two checksums that disagree, that of fewer bytes decides: a damaged file may have been compressed, and a
-        part of a damaged stream may be whole.
-        """
+        """Record that a checksum contradicts the bytes ``[start, end)``: anything made of them is damaged."""
         if start < end:
-            if self._condemned is None:
-                with _MAKING:
-                    self._condemned = self._condemned or Condemned()
-            self._condemned.add(SuspectRange(start, end, reason))
-            if self._proofs is not None and self._proofs.covers(start, end):
-                self._proofs.remove(start, end)
+            self._open_ledger().condemn(start, end, reason)
             self.stats.discover()
 
     def vouch(self, start: int, end: int) -> None:
         """Record that a checksum confirmed the bytes ``[start, end)``."""
         if start < end:
-            if self._proofs is None:
-                with _MAKING:
-                    self._proofs = self._proofs or Stretches()
-            self._proofs.add(start, end)
-            for low, high in () if self._condemned is None else self._condemned.inside(start, end):
-                self._proofs.remove(low, high)
+            self._open_ledger().vouch(start, end)
             self.stats.discover()
+
+    def _open_ledger(self) -> Ledger:
+        if self.ledger is None:
+            with _MAKING:
+                if self.ledger is None:
+                    self.ledger = Ledger()
+        return self.ledger
 
     @property
     def has_proofs(self) -> bool:
         """Whether a checksum confirmed any bytes; never reads."""
-        return self._proofs is not None
+        return self.ledger is not None and len(self.ledger.proved) > 0
 
     def is_proved(self, start: int, end: int) -> bool:
         """Return whether a checksum confirmed all of the bytes ``[start, end)``."""
-        return self._proofs is not None and self._proofs.covers(start, end)
+        return self.ledger is not None and self.ledger.proved.covers(start, end)
 
     def loose_gap(self, start: int = 0) -> int | None:
         """Return where the first gap from ``start`` on begins of which the length is not known exactly; else None."""

@@ -9,15 +9,12 @@ break somewhere is decoded to that place first (`Data.look`). Bytes that nothing
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-
 from pparse.errors import LimitError
 from pparse.findings import Status
-from pparse.locking import Lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from typing import Final
 
     from pparse.data.base import Data
@@ -39,56 +36,6 @@ class SuspectRange:
 
     def __repr__(self) -> str:
         return f"SuspectRange({self.start}, {self.end}, {self.reason!r})"
-
-
-class Condemned:
-    """Stretches that a checksum contradicts, ordered by start and found by bisection. Thread-safe."""
-
-    __slots__ = ("_lock", "_reach", "_starts", "_suspect_ranges")
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._starts: list[int] = []
-        self._suspect_ranges: list[SuspectRange] = []
-        self._reach: list[int] = []  # the furthest end of this one and all before it
-
-    def add(self, suspect: SuspectRange) -> None:
-        """Add a stretch, unless it is already there."""
-        with self._lock:
-            place = bisect_right(self._starts, suspect.start)
-            if (
-                place
-                and self._starts[place - 1] == suspect.start
-                and self._suspect_ranges[place - 1].end == suspect.end
-            ):
-                return
-            self._starts.insert(place, suspect.start)
-            self._suspect_ranges.insert(place, suspect)
-            del self._reach[place:]
-            furthest = self._reach[-1] if place else 0
-            for later in self._suspect_ranges[place:]:
-                furthest = max(furthest, later.end)
-                self._reach.append(furthest)
-
-    def __iter__(self) -> Iterator[SuspectRange]:
-        return iter(self._suspect_ranges)
-
-    def inside(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Return the stretches (start, end) that lie in ``[start, end)`` and are not all of it, in order."""
-        with self._lock:
-            first, last = bisect_left(self._starts, start), bisect_left(self._starts, end)
-            found = ((one.start, one.end) for one in self._suspect_ranges[first:last] if one.end <= end)
-            return [one for one in found if one != (start, end)]
-
-    def touching(self, start: int, end: int) -> SuspectRange | None:
-        """Return a stretch that overlaps ``[start, end)``; None if none does."""
-        with self._lock:
-            place = bisect_left(self._starts, end)
-            while place and self._reach[place - 1] > start:
-                place -= 1
-                if self._suspect_ranges[place].end > start:
-                    return self._suspect_ranges[place]
-            return None
 
 
 class RangeStatus:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 
+from pparse.data.ledger import Ledger
 from pparse.data.stretches import Stretches
 from pparse.locking import Lock
 from pparse.riegeli.errors import HashMismatchError, InvalidArgumentError
@@ -29,10 +30,6 @@ VERIFY: Final = ("headers", "touched", "all")
 """Which hashes of data are compared before their records are returned: none, those of small chunks, all."""
 # With "touched", the hash of a chunk of at most this many bytes is checked when one of its records is looked up.
 TOUCHED: Final = 4 << 20
-# How many chunks are remembered as sound; others are hashed again.
-_SOUND: Final = 100_000
-# How many errors are kept in full.
-_ERRORS: Final = 1_000
 # Places and ranges that are remembered; beyond that, everything is forgotten and searched again.
 _PLACES: Final = 1 << 16
 _STRETCHES: Final = 1 << 12
@@ -46,9 +43,7 @@ class Verdicts:
     """Which chunks have a right hash and which have not, by offset. Wrong ones are never forgotten."""
 
     def __init__(self) -> None:
-        self._sound: set[int] = set()
-        self._wrong = array("Q")  # ascending
-        self._errors: dict[int, InvalidArgumentError] = {}
+        self._ledger = Ledger()  # a chunk counts as the one byte at its offset
         self.listeners: list[Callable[[int], object]] = []
         """Functions that are called with the offset of each chunk found wrong."""
         self.sightings = Sightings()
@@ -57,38 +52,27 @@ class Verdicts:
     @property
     def version(self) -> int:
         """Number of chunks found wrong. It changes with each."""
-        return len(self._wrong)
+        return len(self._ledger)
 
     def error(self, begin: int) -> InvalidArgumentError | None:
         """Return the known error in the data of the chunk at ``begin``; None if there is none."""
-        at = bisect_left(self._wrong, begin)
-        if at == len(self._wrong) or self._wrong[at] != begin:
-            return None
-        kept = self._errors.get(begin)
-        reason = kept.reason if kept is not None else f"chunk data hash mismatch, chunk at {begin}"
-        return HashMismatchError(reason, offset=begin)
+        reason = self._ledger.why_wrong(begin, begin + 1) if self._ledger else None
+        return None if reason is None else HashMismatchError(reason, offset=begin)
 
     def is_sound(self, begin: int) -> bool:
         """Say whether the hash of the chunk's data was compared, and agreed."""
-        return begin in self._sound
+        return self._ledger.proved.covers(begin, begin + 1)
 
     def note_sound(self, begin: int) -> None:
         """Record that the hash of the chunk at ``begin`` agrees."""
-        if len(self._sound) >= _SOUND:
-            self._sound.clear()
-        self._sound.add(begin)
+        self._ledger.vouch(begin, begin + 1)
 
     def condemn(self, begin: int, error: InvalidArgumentError) -> None:
         """Record that the hash of the chunk at ``begin`` does not match its data."""
-        at = bisect_left(self._wrong, begin)
-        if at < len(self._wrong) and self._wrong[at] == begin:
-            return
-        if len(self._errors) < _ERRORS:
-            self._errors[begin] = error
-        self._sound.discard(begin)
-        self._wrong.insert(at, begin)
-        for listener in self.listeners:
-            listener(begin)
+        if self.error(begin) is None:
+            self._ledger.condemn(begin, begin + 1, error.reason)
+            for listener in self.listeners:
+                listener(begin)
 
 
 class SightedPlaces:
