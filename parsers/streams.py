@@ -178,7 +178,7 @@ class GzipParser(StreamParser):
             yield from super().entries_of(node)
 
     def _member_entries(self) -> Iterator[Entry]:
-        self.drain()
+        self.verify_stream()
         places = self.content.member_places()
         for number, (start, out) in enumerate(places):
             last = number + 1 == len(places)

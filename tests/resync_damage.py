@@ -53,7 +53,7 @@ class Salvage:
         self.budget = MemoryBudget(budget)
         self.source = (BytesData(data) if source is None else source).range(0, len(data))
         first = InflatedData(self.source, codec, budget=self.budget, concatenated=True)
-        first.finish()
+        first.verify()
         self.head = first.pread(0, first.produced) if first.produced else b""
         self.failure = None
         self.pieces = []

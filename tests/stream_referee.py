@@ -87,7 +87,7 @@ class Stretch:
 
 def read_all(data: ResumedData) -> list[Stretch]:
     """Read everything; bytes in doubt count as unknown."""
-    data.finish()
+    data.verify()
     stretches = [Stretch(0)]
     breaks = [gap for gap in data.gaps if not gap.exact and gap.length is not None]
     offset = 0

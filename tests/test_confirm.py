@@ -136,7 +136,7 @@ def test_a_member_of_which_a_part_is_proved_is_read_for_its_checksum(proved, rea
         document.data.vouch(document.start + first, document.start + (size if last is None else last))
         document.data.vouch(document.start + size, document.start + size + 10)
         before = stats.bytes
-        document.confirm()
+        document.resolve()
         assert (stats.bytes - before >= size) is read
 
 
@@ -187,7 +187,7 @@ def test_nobody_reads_while_another_thread_still_compares(tmp_path, monkeypatch)
     damaged[3_000] ^= 1
     (tmp_path / "a.zip").write_bytes(damaged)
     begun, go_on = threading.Event(), threading.Event()
-    prove = ArchiveParser.prove
+    prove = ArchiveParser.verify_opened
 
     def slow(self, opened):
         begun.set()
@@ -205,7 +205,7 @@ def test_nobody_reads_while_another_thread_still_compares(tmp_path, monkeypatch)
 
     with pparse.view(f"{tmp_path / 'a.zip'}::m.safetensors") as viewer:
         tensors = [viewer["layer.0"], viewer["layer.0"]]
-        monkeypatch.setattr(ArchiveParser, "prove", slow)
+        monkeypatch.setattr(ArchiveParser, "verify_opened", slow)
         threads = [threading.Thread(target=read, args=(tensor,)) for tensor in tensors]
         threads[0].start()
         assert begun.wait(20)
@@ -222,15 +222,15 @@ def test_what_could_not_be_compared_is_compared_when_somebody_asks_again(tmp_pat
     damaged = bytearray(STORED)
     damaged[3_000] ^= 1
     (tmp_path / "a.zip").write_bytes(damaged)
-    prove = ArchiveParser.prove
+    prove = ArchiveParser.verify_opened
 
     def fail(self, opened):
-        monkeypatch.setattr(ArchiveParser, "prove", prove)
+        monkeypatch.setattr(ArchiveParser, "verify_opened", prove)
         raise pparse.SourceError("Input/output error")
 
     with pparse.view(f"{tmp_path / 'a.zip'}::m.safetensors") as viewer:
         tensor = viewer["layer.0"]
-        monkeypatch.setattr(ArchiveParser, "prove", fail)
+        monkeypatch.setattr(ArchiveParser, "verify_opened", fail)
         with pytest.raises(pparse.SourceError):
             tensor.numpy()
         with pytest.raises(pparse.DamagedTensorError):

@@ -26,7 +26,7 @@ def packed(truth: bytes, level: int = 6, memory: int = 8, **how) -> bytes:
 
 def with_gaps(stream: bytes, *gaps: tuple[int, int], codec: str = "gzip", **more):
     data = resumed(stream, codec, source=GappyData(stream, gaps), concatenated=codec == "gzip", **more)
-    data.finish()
+    data.verify()
     return data
 
 
@@ -193,7 +193,7 @@ def test_reads_anywhere_give_the_same_within_a_small_budget():
     stream = packed(truth)
     source = GappyData(stream, [(len(stream) // 2, 200)])
     data = resumed(stream, source=source, budget=8 << 20)
-    data.finish()
+    data.verify()
     whole, unknown = data.read_known(0, len(truth))
     assert len(unknown) > 10
     rng = random.Random(2)

@@ -199,7 +199,7 @@ def test_reads_in_any_order_equal_zlib(reads, name):
     assert data.size == len(DATA)
     for offset, length in reads:
         assert data.pread(offset, length) == DATA[offset : offset + length]
-    data.finish()
+    data.verify()
     assert (data.error, data.gaps, data.problems) == (None, (), [])
 
 
@@ -212,7 +212,7 @@ def test_reading_from_the_start_goes_without_it(made):
     data = indexed(FILES["usual"], made["usual"][0])
     assert data.open().read() == DATA
     assert (data.produced, data._open) == (len(DATA), {})
-    data.finish()
+    data.verify()
     assert data.error is None
 
 
@@ -682,7 +682,7 @@ def test_an_index_that_fails_in_use_is_a_warning(document, tmp_path):
         assert content.pread(last.out - 30, 10) == DATA[last.out - 30 : last.out - 20]
         assert content._head._open
         assert content.pread(last.out, 10) == DATA[last.out : last.out + 10]
-        content.finish()
+        content.verify()
         (finding,) = found.findings
         assert "a window is wrong" in finding.reason
         assert finding.severity is Severity.WARNING

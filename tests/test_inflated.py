@@ -154,7 +154,7 @@ def test_reads_at_random(codec, known, tmp_path):
         buffer = bytearray(b"#" * 1000)
         got = data.preadinto(offset, buffer)
         assert bytes(buffer) == LARGE[offset : offset + 1000] + b"#" * (1000 - got)
-    data.finish()
+    data.verify()
     assert (data.size, data.error) == (len(LARGE), None)
     assert data.open().read() == LARGE
 
@@ -170,7 +170,7 @@ def test_any_content_any_reads(codec, content, reads, known):
     data = inflate(codec, MAKE[codec](content), size=len(content) if known else None)
     for offset, length in reads:
         assert data.pread(offset, length) == content[offset : offset + length]
-    data.finish()
+    data.verify()
     assert (data.size, data.error, data.gaps) == (len(content), None, ())
 
 
@@ -179,7 +179,7 @@ def test_a_stream_of_nothing_has_size_0_and_no_gaps(codec):
     for size in (None, 0):
         data = inflate(codec, MAKE[codec](b""), size=size)
         assert data.pread(0, 10) == b""
-        data.finish()
+        data.verify()
         assert (data.size, data.error, data.gaps, data.consumed) == (0, None, (), len(MAKE[codec](b"")))
 
 
@@ -275,7 +275,7 @@ def test_a_size_is_exact(codec):
     assert (data.size, data.gaps) == (len(SMALL) - 5, ())
     assert isinstance(data.error, MalformedError)
     data = inflate(codec, packed, size=0)
-    data.finish()
+    data.verify()
     assert isinstance(data.error, MalformedError)
 
 
@@ -308,7 +308,7 @@ def test_every_prefix_gives_a_prefix_of_the_content_and_a_gap_behind_it(codec, k
         whole = read_all(data)
         assert SMALL.startswith(whole)
         come.append(len(whole))
-        data.finish()
+        data.verify()
         assert type(data.error) is EndOfDataError
         assert data.error.offset == len(FRONT) + cut
         assert data.error.source == "<bytes>"
@@ -420,9 +420,9 @@ def test_a_source_that_fails_now_and_then(codec):
                 failures += 1
         assert out == LARGE[: 1 * MIB]
         try:
-            data.finish()
+            data.verify()
         except SourceError:
-            data.finish()
+            data.verify()
         assert (data.error, data.gaps) == (None, ())
         assert failures <= 1
         if source.reads < number:
@@ -592,7 +592,7 @@ def test_checkpoints_shorten_the_way_back(codec):
     content = LARGE * 4
     packed = MAKE[codec](content)
     data = inflate(codec, packed)
-    data.finish()
+    data.verify()
     before = served(data)
     source = random.Random(1)
     for _ in range(20):
@@ -679,7 +679,7 @@ def test_a_small_step_back_stays_cheap_where_checkpoints_are_far_apart(monkeypat
     monkeypatch.setattr("pparse.compressed.kept._POINTS", 20)
     content = LARGE * 16
     data = inflate("gzip", gzip.compress(content, 1))
-    data.finish()
+    data.verify()
     assert data._checkpoints.spacing >= 4 * MIB
     for offset in range(30_000_000, 40_000_000, 1_000_000):
         data.pread(offset + 1_900_000, 10)
@@ -905,7 +905,7 @@ def test_the_limit_of_a_stream_is_named():
             assert caught.value.option == "--limit inflated_bytes=200000"
             assert data.pread(0, 100_000) == LARGE[:100_000]
             with pytest.raises(LimitError):
-                data.finish()
+                data.verify()
         assert data.available(0, 100_000)
         if size is None:
             with pytest.raises(LimitError):
@@ -965,7 +965,7 @@ def test_closing_gives_everything_back(codec, tmp_path):
     data.close()
     data.close()
     assert (budget.used, scratch.used) == (0, 0)
-    for call in (lambda: data.pread(0, 1), data.finish, lambda: data.available(0, 1), data.check_unchanged):
+    for call in (lambda: data.pread(0, 1), data.verify, lambda: data.available(0, 1), data.check_unchanged):
         with pytest.raises(ClosedError):
             call()
     assert not data._source.data.closed
@@ -985,7 +985,7 @@ def test_nothing_is_held_in_a_circle(codec, tmp_path):
             data = InflatedData(source.range(0, len(packed)), codec, budget=budget, scratch=scratch)
             for offset in (2_500_000, 1000, 2_500_000, 2000):
                 data.pread(offset, 10)
-            data.finish()
+            data.verify()
             del source, data
             assert gone() is None
             assert (budget.used, scratch.used) == (0, 0)

@@ -142,19 +142,19 @@ def raw(content: bytes) -> bytes:
 
 def test_a_bounded_stream_that_goes_on_beyond_its_end_is_in_doubt() -> None:
     data = resumed(raw(WORDS)[:-40], "deflate", bounded=True)
-    data.finish()
+    data.verify()
     assert data.why_suspect(0, 1_000) == "the stream does not end where it should"
     cut = resumed(raw(WORDS)[:-40], "deflate")
-    cut.finish()
+    cut.verify()
     assert cut.why_suspect(0, 1_000) is None
 
 
 def test_a_bounded_stream_that_ends_before_its_end_is_in_doubt_unless_its_checksum_agrees() -> None:
     data = resumed(raw(WORDS) + b"more of it", "deflate", bounded=True)
-    data.finish()
+    data.verify()
     assert data.why_suspect(0, len(WORDS)) == "the stream does not end where it should"
     proved = resumed(raw(WORDS) + b"more of it", "deflate", bounded=True, checksum=("crc32", zlib.crc32(WORDS)))
-    proved.finish()
+    proved.verify()
     assert proved.why_suspect(0, len(WORDS)) is None
     assert proved.is_proved(0, len(WORDS))
 
@@ -162,18 +162,18 @@ def test_a_bounded_stream_that_ends_before_its_end_is_in_doubt_unless_its_checks
 def test_blocks_with_checksums_of_their_own_are_not_in_doubt_where_their_stream_is_short() -> None:
     packed = bz2.compress(WORDS * 20, 1)
     data = resumed(packed[:-12], "bz2", bounded=True)
-    data.finish()
+    data.verify()
     assert data.why_suspect(0, 90_000) is None
     packed = lzma.compress(WORDS, check=lzma.CHECK_NONE)
     data = resumed(packed[:-60], "xz", bounded=True)
-    data.finish()
+    data.verify()
     assert data.why_suspect(0, 1_000) is not None
 
 
 def test_a_stream_that_ends_in_too_few_zeros_for_a_page_is_in_doubt_before_them() -> None:
     packed = gzip.compress(WORDS, mtime=0)
     data = resumed(packed[:-30] + bytes(30), "gzip")
-    data.finish()
+    data.verify()
     assert data.why_suspect(0, data.gaps[-1].offset) is not None
 
 
@@ -319,7 +319,7 @@ def test_members_behind_damage_come_out_though_the_checksum_of_the_first_contrad
         raw = bytes(first + hit + third)
         source = BytesData(raw)
         data = ResumedData(source.range(0, len(raw)), "gzip", budget=MemoryBudget(64 << 20), concatenated=True)
-        data.finish()
+        data.verify()
         known, _ = data.read_known(0, 2 * sum(map(len, texts)))
         assert texts[2][-20_000:] in known, f"noise {seed} at {at}"
         data.close()

@@ -236,7 +236,7 @@ def test_an_array_whose_checksum_is_wrong_is_damaged(run, tmp_path, compressed):
         with pytest.raises((pparse.DamagedTensorError, pparse.TruncatedTensorError)):
             model["a03"].numpy()
         assert same(model["a04"], TWENTY["a04"])
-        model.settle()
+        model.resolve_all()
         assert {name: tensor.status for name, tensor in model.items() if not tensor.is_complete} == {
             "a03": Status.DAMAGED
         }
@@ -250,7 +250,7 @@ def test_a_large_array_is_compared_before_it_is_converted(tmp_path):
     path.write_bytes(flipped(content, 3 << 20))
     with pparse.view(path) as model:
         assert model["a"].status is Status.COMPLETE  # 5 MiB are not read for that
-        model.settle()
+        model.resolve_all()
         assert (model["a"].status, model["a"].verified) == (Status.DAMAGED, False)
     with pytest.raises(pparse.NotWholeError):
         pparse.convert(path, out)
@@ -267,7 +267,7 @@ def test_nothing_damaged_is_vouched_for(compressed):
         del damaged[len(content) - (rng.randrange(len(content)) if number % 4 == 0 else 0) :]
         try:
             with pparse.view(bytes(damaged), format="npz") as model:
-                model.settle()
+                model.resolve_all()
                 for tensor in model.values():
                     if tensor.is_complete and tensor.verified:
                         wanted = ARRAYS.get(tensor.name.partition("#")[0])  # no checksum covers a name
@@ -350,7 +350,7 @@ def test_a_checksum_that_is_wrong_everywhere_damages_the_array(compressed):
         crc = struct.pack("<I", made.getinfo("a.npy").CRC)
     assert content.count(crc) == 2
     with pparse.view(bytes(content).replace(crc, b"\1\2\3\4")) as model:
-        model.settle()
+        model.resolve_all()
         assert {name: tensor.status for name, tensor in model.items()} == {"a": Status.DAMAGED, "b": Status.COMPLETE}
         with pytest.raises(pparse.DamagedTensorError, match="CRC"):
             model["a"].numpy()

@@ -67,7 +67,7 @@ def test_arrays_are_known_to_be_right_once_they_were_compared():
         assert {tensor.verified for tensor in tensors} == {None}
         tensors[0].numpy()
         assert [tensor.verified for tensor in tensors[:2]] == [True, None]
-        model.settle()
+        model.resolve_all()
         assert {tensor.verified for tensor in tensors} == {True}
         assert living(ResumedData) < ENTERED
 
@@ -90,7 +90,7 @@ def test_an_array_that_was_listed_before_it_was_found_to_be_damaged_is_refused(l
         elif looked == "checked":
             assert [finding.code for finding in model.check()] == ["checksum"]
         elif looked == "settled":
-            model.settle()
+            model.resolve_all()
         for listed in (tensor, model["a"]):
             with pytest.raises(pparse.DamagedTensorError, match="CRC"):
                 listed.numpy()

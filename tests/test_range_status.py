@@ -241,7 +241,7 @@ def test_zeros_in_deflate_data_tell_where_a_contradicted_stream_is_damaged(tmp_p
         checksum=("crc32", zlib.crc32(text)),
         suspect=True,
     )
-    data.finish()
+    data.verify()
     known, unknown = b"", []
     while len(known) < len(text):
         chunk, missing = data.read_known(len(known), 1 << 20)

@@ -100,7 +100,7 @@ def test_nothing_behind_the_damage(planted):
 
 def test_a_piece_of_known_position(planted):
     data = planted(piece(b"abcdef", 2000, HALF + 50))
-    data.finish()
+    data.verify()
     assert tuple(data.gaps) == (Gap(HALF, 50),)
     assert all_of(data) == (TRUTH + bytes(50) + b"abcdef", [(HALF, 50)])
     assert data.size == HALF + 56
@@ -111,7 +111,7 @@ def test_a_piece_of_known_position(planted):
 
 def test_a_piece_of_unknown_position(planted):
     data = planted(piece(b"abcdef", 2000))
-    data.finish()
+    data.verify()
     (gap,) = data.gaps
     assert (gap.offset, gap.exact) == (HALF, False)
     assert gap.length > 0
@@ -121,7 +121,7 @@ def test_a_piece_of_unknown_position(planted):
 
 def test_a_piece_that_joins(planted):
     data = planted(piece(b"abc", 1100, joins=True, end=1500), piece(b"def", 1500, joins=True))
-    data.finish()
+    data.verify()
     lost = [gap for gap in data.gaps if not gap.exact]
     assert len(lost) <= 1  # before the first, source bytes were passed over
     assert data.read_known(data.size - 6, 6) == (b"abcdef", [])
@@ -130,7 +130,7 @@ def test_a_piece_that_joins(planted):
 def test_two_pieces_of_which_the_last_has_a_position(planted):
     """Two places lack bytes, the sum is known: the last piece is where it belongs, neither gap is exact."""
     data = planted(piece(b"abc", 1500), piece(b"def", 2000, HALF + 103))
-    data.finish()
+    data.verify()
     assert [gap.exact for gap in data.gaps] == [False, False]
     assert data.pread(HALF + 103, 9) == b"def"
     assert sum(gap.length for gap in data.gaps) == 100
@@ -140,7 +140,7 @@ def test_two_pieces_of_which_the_last_has_a_position(planted):
 
 def test_pieces_that_join_share_an_exact_gap(planted):
     data = planted(piece(b"abc", 1500, end=1600), piece(b"def", 1600, HALF + 103, joins=True))
-    data.finish()
+    data.verify()
     assert tuple(data.gaps) == (Gap(HALF, 100),)
     assert data.pread(HALF + 100, 99) == b"abcdef"
 
@@ -148,7 +148,7 @@ def test_pieces_that_join_share_an_exact_gap(planted):
 def test_a_piece_begins_before_what_came_out_ends(planted):
     """The last bytes before the failure were garbage, and too many."""
     data = planted(piece(b"abcdef", 1100, HALF - 200), suspect_from=HALF - 300)
-    data.finish()
+    data.verify()
     assert tuple(data.gaps) == ()
     assert all_of(data) == (TRUTH[: HALF - 200] + b"abcdef", [])
     assert data.size == HALF - 194
@@ -160,7 +160,7 @@ def test_a_piece_begins_before_what_came_out_ends(planted):
 def test_gaps_and_doubts_of_pieces_move_with_them(planted):
     one = piece(b"abcdefgh", 1500, HALF + 100, gaps=[Gap(2, 3)], suspect_ranges=[SuspectRange(6, 8, "why")])
     data = planted(one)
-    data.finish()
+    data.verify()
     assert tuple(data.gaps) == (Gap(HALF, 100), Gap(HALF + 102, 3))
     assert all_of(data)[0][HALF + 100 :] == b"ab\0\0\0fgh"
     assert all_of(data)[1] == [(HALF, 100), (HALF + 102, 3)]
@@ -170,7 +170,7 @@ def test_gaps_and_doubts_of_pieces_move_with_them(planted):
 
 def test_where_the_last_piece_ends_by_damage_it_goes_on_nowhere(planted):
     data = planted(piece(b"abc", 1500, HALF + 10, error=MalformedError("broken again", offset=1510)))
-    data.finish()
+    data.verify()
     assert data.size is None
     assert tuple(data.gaps) == (Gap(HALF, 10), Gap(HALF + 13, None))
     assert data.error.reason == "broken again"
@@ -180,7 +180,7 @@ def test_where_the_last_piece_ends_by_damage_it_goes_on_nowhere(planted):
 
 def test_a_declared_size_is_what_there_is(planted):
     data = planted(piece(b"abc", 1500, HALF + 10), size=HALF + 100)
-    data.finish()
+    data.verify()
     assert data.size == HALF + 100
     assert tuple(data.gaps) == (Gap(HALF, 10), Gap(HALF + 13, 87))
     assert len(all_of(data)[0]) == HALF + 100
@@ -190,7 +190,7 @@ def test_a_declared_size_is_what_there_is(planted):
 def test_pieces_are_looked_for_once(planted):
     data = planted(piece(b"abc", 1500, HALF + 10))
     for _ in range(3):
-        data.finish()
+        data.verify()
         data.pread(0, 10)
     assert len(data.seen) == 1
     assert data.seen[0][1:] == ("zlib", None)
@@ -202,8 +202,8 @@ def test_the_end_is_told_once(planted):
     data.on_end = lambda: told.append(data.size)
     assert not data.finished
     data.pread(0, 10)
-    data.finish()
-    data.finish()
+    data.verify()
+    data.verify()
     assert data.finished
     assert told == [HALF + 13]
 
@@ -234,7 +234,7 @@ class Expected:
 
     def __init__(self, name: str) -> None:
         data = self.open(name)
-        data.finish()
+        data.verify()
         self.size, self.gaps, self.error = data.size, tuple(data.gaps), str(data.error)
         self.content, unknown = data.read_known(0, 1 << 22)
         self.known = bytearray(b"\1" * len(self.content))
@@ -270,7 +270,7 @@ def test_the_samples_are_what_they_are_named():
 
 reads = st.lists(
     st.tuples(
-        st.sampled_from(["pread", "preadinto", "read_known", "available", "finish", "next_gap"]),
+        st.sampled_from(["pread", "preadinto", "read_known", "available", "verify", "next_gap"]),
         st.integers(0, 160_000),
         st.one_of(st.integers(0, 300), st.integers(0, 200_000)),
     ),
@@ -286,8 +286,8 @@ def test_reads_in_any_order_agree(name, steps):
     data = known.open(name)
     for what, at, length in steps:
         wanted = known.pread(at, length)
-        if what == "finish":
-            data.finish()
+        if what == "verify":
+            data.verify()
             assert (data.size, tuple(data.gaps), str(data.error)) == (known.size, known.gaps, known.error)
         elif what == "read_known":
             got, unknown = data.read_known(at, length)
@@ -302,7 +302,7 @@ def test_reads_in_any_order_agree(name, steps):
             there = at + length <= len(known.content) and 0 not in known.known[at : at + length]
             assert data.available(at, length) == (there or not length)
         elif what == "next_gap":
-            data.finish()
+            data.verify()
             gap = data.next_gap(at)
             assert gap == next((gap for gap in known.gaps if gap.end is None or gap.end > at), None)
         elif not length:
@@ -373,7 +373,7 @@ def test_a_source_of_unknown_size_with_damage():
     stream, _ = DAMAGED["exact"]
     source = UnknownSizeData(stream)
     data = ResumedData(source.range(0, 1 << 62), "gzip", budget=MemoryBudget(8 * MIB), concatenated=True)
-    data.finish()
+    data.verify()
     assert data.read_known(0, 1 << 22)[0] == EXPECTED["exact"].content
     assert tuple(data.gaps) == EXPECTED["exact"].gaps
 
@@ -382,11 +382,11 @@ def test_a_range_of_a_source():
     stream, _ = DAMAGED["exact"]
     source = BytesData(b"#" * 1234 + stream + b"\x1f\x8b\x08" * 999)
     data = ResumedData(source.range(1234, 1234 + len(stream)), "gzip", budget=MemoryBudget(8 * MIB), concatenated=True)
-    data.finish()
+    data.verify()
     assert data.read_known(0, 1 << 22)[0] == EXPECTED["exact"].content
     assert tuple(data.gaps) == EXPECTED["exact"].gaps
     plain = EXPECTED["exact"].open("exact")
-    plain.finish()
+    plain.verify()
     assert [(one.at, one.end) for one in data.problems] == [(one.at + 1234, one.end + 1234) for one in plain.problems]
 
 
@@ -401,7 +401,7 @@ def test_what_is_left_of_a_stream_is_what_was_not_decoded_of_its_source():
         assert data.pread(offset, 10) == truth[offset : offset + 10]
         assert 0 < data.left < before
         before = data.left
-    data.finish()
+    data.verify()
     assert data.left == 0
 
 
@@ -412,7 +412,7 @@ def test_doubts_of_the_source_are_passed_on_unless_a_checksum_clears_them():
         source.suspect_ranges = (SuspectRange(100, 200, "somebody said so"),)
         data = resumed(stream, codec, source=source)
         assert data.why_suspect(0, 1) == "somebody said so"
-        data.finish()
+        data.verify()
         assert data.why_suspect(0, 1) == reason
         assert data.range_status(0, 5000).verified is (reason is None)
 
@@ -423,16 +423,16 @@ def test_errors_of_the_source_pass_through_and_leave_no_trace(name):
     known = EXPECTED[name]
     stream, codec = DAMAGED[name]
     plain = known.open(name)
-    plain.finish()
+    plain.verify()
     failing = 0
     for number in sweep.faults(400, 29):
         source = FailingData(stream, number)
         data = resumed(stream, codec, source=source)
         try:
-            data.finish()
+            data.verify()
         except SourceError:
             failing += 1
-        data.finish()
+        data.verify()
         if source.reads < number:  # it did not come to the read that fails: reading again may
             break
         assert data.read_known(0, 1 << 22)[0] == known.content, number
@@ -445,7 +445,7 @@ def test_errors_of_the_source_pass_through_and_leave_no_trace(name):
 def test_a_search_that_is_interrupted_can_be_begun_again():
     known = EXPECTED["members"]
     plain = known.open("members")
-    plain.finish()
+    plain.verify()
 
     class Stop(Exception):
         pass
@@ -460,9 +460,9 @@ def test_a_search_that_is_interrupted_can_be_begun_again():
 
         data = resumed(DAMAGED["members"][0], poll=poll)
         try:
-            data.finish()
+            data.verify()
         except Stop:
-            data.finish()
+            data.verify()
         assert data.read_known(0, 1 << 22)[0] == known.content
         assert repr(data.problems) == repr(plain.problems)
         assert repr(data.suspect_ranges) == repr(plain.suspect_ranges)
@@ -474,7 +474,7 @@ def test_the_limit_of_what_comes_out():
     assert data.pread(999_990, 10) == bytes(10)
     for _ in range(2):
         with pytest.raises(LimitError, match="inflated_bytes"):
-            data.finish()
+            data.verify()
         with pytest.raises(LimitError, match="inflated_bytes"):
             data.pread(1_000_000, 1)
 
@@ -486,7 +486,7 @@ def test_garbage_is_an_error_of_ours(codec):
         stream = rng.randbytes(size)
         try:
             data = resumed(stream, codec, concatenated=codec not in ("deflate", "zlib", "lzma", "brotli"))
-            data.finish()
+            data.verify()
         except LimitError:
             continue  # a window of gigabytes
         except PparseError:
@@ -503,7 +503,7 @@ def test_closing_gives_back_the_memory(name):
     budget = MemoryBudget(8 * MIB)
     source = BytesData(stream)
     data = ResumedData(source.range(0, len(stream)), codec, budget=budget, concatenated=codec == "gzip")
-    data.finish()
+    data.verify()
     data.read_known(0, 1 << 22)
     assert budget.peak > 0
     data.close()
@@ -522,7 +522,7 @@ def test_closing_before_anything_was_read():
     with pytest.raises(ClosedError):
         data.pread(0, 1)
     with pytest.raises(ClosedError):
-        data.finish()
+        data.verify()
 
 
 # -- statements ------------------------------------------------------------------------------------------------------
@@ -532,7 +532,7 @@ def test_members_before_the_damage():
     parts = [content("noise", 5000), content("text", 5000), content("floats", 5000)]
     members = [gzip.compress(part) for part in parts]
     data = resumed(b"".join(members))
-    data.finish()
+    data.verify()
     starts = [0, len(members[0]), len(members[0] + members[1])]
     assert data.member_places() == [(start, 5000 * number) for number, start in enumerate(starts)]
     assert data.members_end() == sum(map(len, members))
@@ -541,7 +541,7 @@ def test_members_before_the_damage():
 def test_problems_ascend_and_lie_in_the_source():
     for name, (stream, _) in DAMAGED.items():
         data = EXPECTED[name].open(name)
-        data.finish()
+        data.verify()
         at = 0
         for problem in data.problems:
             assert at <= problem.at <= problem.end <= len(stream)
@@ -554,7 +554,7 @@ def test_a_stream_that_is_cut_is_no_damage():
     stream = gzip.compress(text)
     for cut in (5, 10, 11, 100, len(stream) // 2, len(stream) - 9, len(stream) - 1):
         data = resumed(stream[:cut])
-        data.finish()
+        data.verify()
         assert isinstance(data.error, EndOfDataError)
         assert data.suspect_ranges == ()
         assert data.size is None
@@ -564,7 +564,7 @@ def test_a_stream_that_is_cut_is_no_damage():
 def test_stretches_between_gaps_are_never_empty():
     for name in DAMAGED:
         data = EXPECTED[name].open(name)
-        data.finish()
+        data.verify()
         end = 0
         for gap in data.gaps:
             assert gap.offset >= end

@@ -88,7 +88,7 @@ def body(known: Sample, part: float) -> int:
 def test_what_is_whole_is_served_whole(name, codec):
     known = from_sample(name, codec)
     data = read(known.stream, known)
-    data.finish()
+    data.verify()
     assert (data.error, data.gaps, data.suspect_ranges, data.problems) == (None, (), (), [])
     assert data.size == len(known.truth)
     assert data.read_known(0, 1 << 20) == (known.truth, [])
@@ -211,7 +211,7 @@ def test_a_download_for_which_room_was_made_is_cut_wherever_it_stopped():
     packed = gzip.compress("".join(f"{number} {rng.getrandbits(32):08x}\n" for number in range(4_000)).encode(), 6)
     for cut in range(len(packed) // 2, len(packed) - 8, len(packed) // 50):
         data = resumed(packed[:cut] + bytes(len(packed) - cut), "gzip", concatenated=True)
-        data.finish()
+        data.verify()
         assert isinstance(data.error, EndOfDataError), cut
 
 
@@ -259,7 +259,7 @@ WHOLE = b"".join(CONTENTS)
 
 def joined(*members: bytes):
     data = resumed(b"".join(members))
-    data.finish()
+    data.verify()
     return data
 
 
@@ -396,7 +396,7 @@ def test_a_size_that_contradicts_puts_all_in_doubt(name):
     for at in sorted(rng.sample(range(len(known.stream) - 3000), 30)):
         cut, _, _ = noise(known.stream, at, 300)
         data = read(cut, known)
-        data.finish()
+        data.verify()
         if data.error is not None and "more bytes than" in data.error.reason:
             found += 1
             hold_against(known.truth, data)
@@ -418,7 +418,7 @@ def test_ten_megabytes_of_zeros_behind_half_a_stream_are_not_text():
     known = built("text", 9, 8)
     half = known.stream[: body(known, 0.5)]
     data = read(half + bytes(10 * MIB), known)
-    data.finish()
+    data.verify()
     assert sum(map(len, (stretch.content for stretch in read_all(data)))) < 100 * MIB
 
 
@@ -609,7 +609,7 @@ def work(monkeypatch) -> Work:
 def test_hostile_streams_cost_linear_work(name, work):
     stream = hostile()[name]
     source = BytesData(stream)
-    resumed(stream, source=source).finish()
+    resumed(stream, source=source).verify()
     assert source.stats.bytes <= 400 * len(stream) + MIB
     assert work.fed <= 8 * len(stream) + 80 * MIB
     assert work.fed <= 200 * len(stream) + MIB
@@ -622,7 +622,7 @@ def test_thousands_of_members_whose_checksum_contradicts():
     member = gzip.compress(part)
     count = sweep.scaled(3000)
     data = resumed((member[:-8] + b"01234567") * count)
-    data.finish()
+    data.verify()
     assert data.read_known(0, 1 << 20)[0] == part * count
     assert data.why_suspect(0, 1) is not None
 
@@ -632,7 +632,7 @@ def test_the_limit_of_what_comes_out_holds_behind_damage():
     stream = gzip.compress(truth)
     cut, _, _ = noise(stream, len(gzip.compress(bytes(3_000_000))) + 2000, 600)
     with pytest.raises(LimitError, match="inflated_bytes"):
-        resumed(cut, limits=Limits(inflated_bytes=10 * MIB)).finish()
+        resumed(cut, limits=Limits(inflated_bytes=10 * MIB)).verify()
 
 
 def test_the_poll_can_stop_the_search():
@@ -645,7 +645,7 @@ def test_the_poll_can_stop_the_search():
     known = built("mixed", 6, 3)
     cut, _, _ = noise(known.stream, known.block_headers()[5])
     with pytest.raises(Stop):
-        read(cut, known, poll=poll).finish()
+        read(cut, known, poll=poll).verify()
 
 
 @pytest.mark.parametrize("budget", [1 * MIB, 4 * MIB])
@@ -653,7 +653,7 @@ def test_little_memory_is_enough(budget):
     known = built("mixed", 6, 8, "gzip", 500_000)
     cut, _, _ = noise(known.stream, known.block_headers()[4])
     wanted = read(cut, known)
-    wanted.finish()
+    wanted.verify()
     data = read(cut, known, budget=budget)
     assert data.read_known(0, 1 << 22) == wanted.read_known(0, 1 << 22)
     assert data.gaps == wanted.gaps
@@ -665,7 +665,7 @@ def test_little_memory_is_enough(budget):
 def pieces_of(stream: bytes, codec: str = "gzip"):
     source = BytesData(stream).range(0, len(stream))
     head = InflatedData(source, codec, budget=MemoryBudget(64 * MIB), concatenated=codec == "gzip")
-    head.finish()
+    head.verify()
     assert head.error is not None
     failure = Failure(head.error.offset, head.produced, head.member_start, head.error, head.member_out)
     return failure, found_behind(source, failure, codec, MemoryBudget(64 * MIB))
@@ -716,7 +716,7 @@ def test_each_of_many_small_members_that_are_damaged_costs_little(monkeypatch, c
         stream[at + 12 : at + 14] = b"\xff\xff"
     source = BytesData(bytes(stream))
     data = ResumedData(source.range(0, len(stream)), "gzip", budget=MemoryBudget(64 * MIB), concatenated=True)
-    data.finish()
+    data.verify()
     known, unknown = data.read_known(0, len(stream) * 10)
     whole = count - len(range(0, count, 7))
     assert len(known) - sum(length for _, length in unknown) >= 50 * whole

@@ -53,7 +53,7 @@ def test_a_flipped_byte_of_a_constant_is_found_and_its_value_not_returned(run, f
     assert "fingerprint.pb: saved_model.pb is not what it was when it was saved" in ran.out
     with pparse.view(folder) as model:
         variables = [tensor for tensor in model.values() if tensor.key]
-        model.settle()
+        model.resolve_all()
         tensor = model[name]
         assert (tensor.status, tensor.verified) == (Status.DAMAGED, False)
         with pytest.raises(pparse.DamagedTensorError):

@@ -268,7 +268,7 @@ def test_what_precedes_a_failure_is_in_doubt(codec):
     for at in range(20, len(stream), 7):
         with opened(stream[:at] + bytes([stream[at] ^ 0xFF]) + stream[at + 1 :], codec) as document:
             data = content_of(document)
-            data.finish()
+            data.verify()
             got = data.read_known(0, 1 << 20)[0]
             if isinstance(data.error, MalformedError) and len(got) < len(SMALL) and got != SMALL[: len(got)]:
                 failed += 1
@@ -283,7 +283,7 @@ def test_a_false_end_of_raw_deflate():
     for at in range(len(stream)):
         with opened(stream[:at] + bytes([stream[at] ^ 1]) + stream[at + 1 :], "deflate") as document:
             data = content_of(document)
-            data.finish()
+            data.verify()
             if data.error is not None and data.error.reason.startswith("bytes follow"):
                 found += 1
                 got = data.read_known(0, 1 << 20)[0]
@@ -442,7 +442,7 @@ def test_damage_of_an_outer_stream_is_passed_on():
     cut = nested[:100_000] + bytes(3000) + nested[103_000:]
     with opened(cut, "gzip") as outer:
         inner = outer.parse().parser.inner().parse("gzip").parser.content
-        inner.finish()
+        inner.verify()
         got, _ = inner.read_known(0, 1 << 20)
         assert got[:60_000] == truth[:60_000]
         assert inner.gaps or inner.why_suspect(0, 1) is not None
@@ -562,7 +562,7 @@ def test_the_limit_of_what_comes_out(codec):
         with pytest.raises(LimitError, match="inflated_bytes"):
             document.get("content")
         with pytest.raises(LimitError, match="inflated_bytes"):
-            content_of(document).finish()
+            content_of(document).verify()
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -309,7 +309,7 @@ def test_a_stream_comes_to_its_end_while_the_sessions_lock_is_taken() -> None:
     document = pparse.open(gzip.compress(noise(300_000)), format="gzip")
     data = document.result.parser.content
     with document.session.lock:
-        reader = threading.Thread(target=data.finish, daemon=True)
+        reader = threading.Thread(target=data.verify, daemon=True)
         reader.start()
         reader.join(60)
         assert not reader.is_alive(), "it waits for the session's lock"
@@ -331,7 +331,7 @@ def test_a_stream_whose_decoder_is_evicted_between_two_steps_begins_again(monkey
 
     monkeypatch.setattr(InflatedData, "_go_near", go_near)
     assert data.pread(0, len(content)) == content
-    data.finish()
+    data.verify()
     assert data.finished
     assert len(dropped) > 6
 

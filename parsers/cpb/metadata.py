@@ -146,7 +146,7 @@ class ChunkMetadata:
         trees = self._scan.fields(_MESSAGE) if _MESSAGE in self._scan.slots else ()
         self.root = ChunkedMessage([record.data.range(field.start, field.end) for field in trees], budget)
 
-    def prove(self, check_cancelled: Callable[[], None] = lambda: None) -> None:
+    def verify(self, check_cancelled: Callable[[], None] = lambda: None) -> None:
         """Check the metadata down to their leaves, in one pass. Raise `MalformedError` if they are not sound."""
         from pparse.parsers.protobuf.check import Checker
         from pparse.protos import schema as builtin_schema

@@ -176,13 +176,13 @@ class CpbParser(ProtobufParser):
             metadata, self.damaged_end = found, problem
         self.chunks = ChunkOpener(metadata, self.lookup, self.result.extraction.session.budget)
         if len(metadata.record) <= _PROVED_AT_ONCE:
-            self.prove_metadata()
+            self.verify_metadata()
 
-    def prove_metadata(self) -> MalformedError | None:
+    def verify_metadata(self) -> MalformedError | None:
         """Check the metadata down to their leaves, once; return what is wrong with them."""
         if self.chunks is not None and not self._proved:
             try:
-                self.chunks.metadata.prove(self.result.extraction.session.check_cancelled)
+                self.chunks.metadata.verify(self.result.extraction.session.check_cancelled)
                 if self.chunks.metadata.moved is None:
                     self._check_belongs(self.chunks.metadata)
             except MalformedError as error:
@@ -449,7 +449,7 @@ class CpbParser(ProtobufParser):
 
         So a check finds what a recovery finds.
         """
-        self.prove_metadata()
+        self.verify_metadata()
         self._note_damage_of_metadata()
         every = self._new_lookup("all")
         skipped: list[SkippedRegion] = []

@@ -537,7 +537,7 @@ class JsonParser(Parser):
             self.note_damage(node, error)
             raise
 
-    def judge(self, node: Node) -> None:
+    def resolve(self, node: Node) -> None:
         """Check a long string piece by piece, without holding it, to find out its status."""
         end = node.end if node.end is not None else self.result.extraction.find_end()
         if node.kind == "string" and end - node.start > DECODE_BATCH and not node.loaded:

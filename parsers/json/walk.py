@@ -309,7 +309,7 @@ def walk_document(parser: JsonParser, node: Node, *, detail: bool) -> Iterator[V
     if node.shape == SCALAR:
         try:
             if node.known_status is None:
-                parser.judge(node)
+                parser.resolve(node)
             elif not node.loaded and node.known_status is Status.COMPLETE:
                 judge_string(parser, node)
             else:

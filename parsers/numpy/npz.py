@@ -105,7 +105,7 @@ class NpzParser(ZipParser):
         """Yield the files of the archive, with what is known of them."""
         for member in self.files():
             if member.kind == "file":
-                self.settle(member)
+                self.resolve_member(member)
                 yield member
 
     def is_array(self, member: ArchiveMember) -> bool:
@@ -181,7 +181,7 @@ class NpzParser(ZipParser):
         """Return whether the checksum of the member at ``at`` agreed when it was read; never reads."""
         return self._proofs.covers(at, at + 1) and self._revision == self.extraction.data.revision
 
-    def confirm_array(self, member: ArchiveMember) -> Extraction | None:
+    def resolve_array(self, member: ArchiveMember) -> Extraction | None:
         """Compare the checksum of an array that is not opened, if that costs little and was not done.
 
         Return its content, of which it is known then what is wrong, if the checksum does not agree; else None.
@@ -193,13 +193,13 @@ class NpzParser(ZipParser):
         if verdict.verified is True and verdict.status is Status.COMPLETE:
             return None
         opened = self.opened(member)
-        finding = self.prove(opened)
+        finding = self.verify_opened(opened)
         opened.proved = True
         if finding is not None:
             self.result.findings.add(finding)
         return opened
 
-    def prove_arrays(self) -> None:
+    def verify_arrays(self) -> None:
         """Compare the checksums of all arrays: from then on, their statuses are final."""
         for _, member in self.arrays():
             if member.checksum is not None:

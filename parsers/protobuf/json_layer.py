@@ -65,7 +65,7 @@ class MessageJsonParser(JsonParser, Container):
             self._inner = inner
         return self._inner
 
-    def drain(self, *, unless_indexed: bool = False) -> None:
+    def verify_stream(self, *, unless_indexed: bool = False) -> None:
         """Decode all base64 texts, so that characters that are none are known; not for a listing."""
         if unless_indexed or self._inner is None or self._drained:
             return
@@ -75,7 +75,7 @@ class MessageJsonParser(JsonParser, Container):
             extraction_of(self.result).session.check_cancelled()
             data.read_known(pos, min(_STEP, end - pos))
             pos += _STEP
-        data.look()
+        data.resolve()
         self._drained = True
 
     def content_name(self) -> str:

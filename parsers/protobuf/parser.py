@@ -469,10 +469,10 @@ class ProtobufParser(Parser, Listing):
         """Check everything: sound messages in one pass over their bytes, the others node by node."""
         return TreeCheck(self).run()
 
-    def judge(self, node: Node) -> None:
+    def resolve(self, node: Node) -> None:
         """Determine the status of a node; for text, whether it is valid for its field."""
         if node.shape != SCALAR:
-            super().judge(node)
+            super().resolve(node)
             return
         try:
             node.load()
@@ -620,7 +620,7 @@ class TreeCheck:
         try:
             if node.shape == SCALAR:
                 if node.known_status is None:
-                    self._parser.judge(node)
+                    self._parser.resolve(node)
                 return None
             try:
                 sound = self._is_sound(node, level)

@@ -467,7 +467,7 @@ _REBUILDERS: Final[dict[str, Callable[[tuple[Any, ...]], Parts]]] = {
 class Stored:
     """A storage as the file has it."""
 
-    __slots__ = ("_place", "data", "finding", "prove", "size", "status", "written", "zeros")
+    __slots__ = ("_place", "data", "finding", "size", "status", "verify", "written", "zeros")
 
     def __init__(
         self, size: int, place: Callable[[], Place], status: Status = Status.COMPLETE, finding: Finding | None = None
@@ -479,7 +479,7 @@ class Stored:
         self.finding = finding
         """What is wrong with it, if anything."""
         self._place = place
-        self.prove: Callable[[], object] | None = None
+        self.verify: Callable[[], object] | None = None
         """Compares its checksum, unless that was done; None if it has none."""
         self.written: Callable[[], int] | None = None
         """Returns how many of the bytes there precede zeros that last to the end of the file; None: all count."""
@@ -526,7 +526,7 @@ class StorageReader:
                 use.pickle = saved.extraction.name
                 yield use
 
-    def prove_storages(self, but: Mapping[int, int] | None = None) -> dict[int, int] | None:
+    def verify_storages(self, but: Mapping[int, int] | None = None) -> dict[int, int] | None:
         """Compare all checksums that the file has of what was saved; but not those of ``but``: ends by begins of bytes.
 
         Return the CRC-32 of each stretch of those that is just a storage, by its begin. None if anything was wrong.

@@ -95,7 +95,7 @@ class StorageRecord:
         header = local_at(result.extraction.data, self._start, result.extraction.find_end())
         return header is not None and header.raw_name != self.raw_name
 
-    def prove(self) -> bool:
+    def verify(self) -> bool:
         """Compare its checksum, once; return whether nothing is wrong with it, as far as is known then."""
         member = self.member
         if member is None or member.checksum is None or member.status is not Status.COMPLETE or self._judged:
@@ -134,7 +134,7 @@ class StorageRecord:
         if member is None:
             raise MalformedError("its entry in the directory cannot be read", offset=self._at)
         if self._start >= 0:
-            self.prove()  # its header is wrong: only the checksum can tell what its bytes are
+            self.verify()  # its header is wrong: only the checksum can tell what its bytes are
         data, begin, end = parser.content(member)
         return data, begin, begin + self.size if end is None else end
 
@@ -245,7 +245,7 @@ def last_directory(parser: ZipParser) -> LastDirectory | None:
 def records_scanned(parser: ZipParser) -> Iterator[tuple[str, StorageRecord]]:
     """Yield names and records of an archive whose directory is missing or does not fit."""
     for member in parser.files():
-        parser.settle(member)
+        parser.resolve_member(member)
         yield member.name, StorageRecord(parser, _there(parser, member), -1, member.at, member)
 
 
@@ -484,7 +484,7 @@ class PyTorchZipParser(ZipParser, StorageReader):
             reason = f"names and shapes may be wrong: {verdict.reason}"
             self.note("checksum", reason, member.start, path=member.name, severity=Severity.ERROR)
 
-    def prove_storages(self, but: Mapping[int, int] | None = None) -> dict[int, int] | None:
+    def verify_storages(self, but: Mapping[int, int] | None = None) -> dict[int, int] | None:
         """Compare the checksums of the pickle and of all storages: from then on, their statuses are final.
 
         But not of storages that are just one of the stretches ``but``, ends by begins: return their CRC-32, by begin.
@@ -497,7 +497,7 @@ class PyTorchZipParser(ZipParser, StorageReader):
                 found = self._plain_checksum(record) if but else None
                 if found is not None and but is not None and but.get(found[0]) == found[1]:
                     left[found[0]] = found[2]
-                elif not record.prove():
+                elif not record.verify():
                     sound = False
         return left if sound else None
 
@@ -543,7 +543,7 @@ class PyTorchZipParser(ZipParser, StorageReader):
         if record is None:
             return None
         found = Stored(record.size, record.place, record.status, record.finding)
-        found.data, found.prove, found.zeros = record.data, record.prove, record.is_of_zeros
+        found.data, found.verify, found.zeros = record.data, record.verify, record.is_of_zeros
         if record.status is Status.TRUNCATED:
             found.written = lambda: self._written(record)
         return found

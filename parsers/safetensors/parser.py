@@ -16,7 +16,7 @@ The tree is ``header_size``, ``metadata`` (if any), ``tensors``; a tensor has th
 
 A sound header is gone through once, by `pparse.parsers.safetensors.plain_text`, which makes no nodes: viewers ask for
 the entries as they stand. Any other text is one for the JSON parser, which is also asked for the nodes below the
-entries. Either way a header is judged as a whole (`SafetensorsParser.settle`): the reference reader (tensor.rs,
+entries. Either way a header is judged as a whole (`SafetensorsParser.resolve_header`): the reference reader (tensor.rs,
 ``Metadata::validate``) requires the tensors one after the other, without gaps, from the start of the data to the end of
 the file, and each name once.
 """
@@ -92,7 +92,7 @@ class SafetensorsParser(Parser, Listing, Container):
         self.shifted = False  # whether bytes after the last tensor are the reason
         self._unproved = False  # the header seems to continue behind its end, which is unknown
         self.wrong_length: Finding | None = None  # set if the header's end was found in another way
-        self.is_settled = False  # whether the header was judged as a whole
+        self.is_resolved = False  # whether the header was judged as a whole
         self.places: Places | None = None  # where the tensors lie; None: not known yet
         self.conflicts = bytearray()  # the conflict of each header entry
         self.bad_metadata = False
@@ -248,19 +248,19 @@ class SafetensorsParser(Parser, Listing, Container):
         """What is known to be wrong with the header's text."""
         return () if self.is_plain else self.header.findings
 
-    def settle(self) -> None:
+    def resolve_header(self) -> None:
         """Go through the header, if that was not done yet, and judge it as a whole.
 
         Any entry may contradict another, or show that bytes behind the tensors have moved them. Does nothing without a
         readable header; the findings then tell why.
         """
-        if not self.is_settled:
+        if not self.is_resolved:
             with self.lock:
                 self._judge()
 
     def _judge(self) -> None:
         try:
-            if self.is_settled or (not self.plain.read_all() and self.header.root.kind != "object"):
+            if self.is_resolved or (not self.plain.read_all() and self.header.root.kind != "object"):
                 return
         except MalformedError:
             return
@@ -272,7 +272,7 @@ class SafetensorsParser(Parser, Listing, Container):
         if self.places is not None and (self.places.again or self.places.overlaps):
             self.places = self.all_places()  # only these tell where each break is
         self._find_conflicts()
-        self.is_settled = True
+        self.is_resolved = True
 
     def _go_through(self) -> None:
         """Read all entries by the JSON parser, and find out where tensors lie and whether a name occurs twice."""
@@ -313,10 +313,10 @@ class SafetensorsParser(Parser, Listing, Container):
 
         Yields nothing without a readable header; the findings then tell why.
         """
-        self.settle()
-        if self.is_settled and not self.conflicts:
+        self.resolve_header()
+        if self.is_resolved and not self.conflicts:
             yield from self._rows(first)
-        elif self.is_settled:
+        elif self.is_resolved:
             for ordinal, name, info, entry in self._rows(first):
                 yield ordinal, name, self._judged(ordinal, info), entry
 
@@ -324,7 +324,7 @@ class SafetensorsParser(Parser, Listing, Container):
     def streams(self) -> bool:
         """Whether `unjudged` has entries of a large header before all of it was read."""
         try:
-            if self.is_settled or self.header_size <= SMALL or self._unproved or self.adrift or self.wrong_length:
+            if self.is_resolved or self.header_size <= SMALL or self._unproved or self.adrift or self.wrong_length:
                 return False
         except MalformedError:
             return False
@@ -338,7 +338,7 @@ class SafetensorsParser(Parser, Listing, Container):
         return chain(self.plain.rows(), self._rest())
 
     def _rest(self) -> Iterator[Row]:
-        self.settle()
+        self.resolve_header()
         if not self.is_plain:
             yield from self.infos(self.plain.count)
 
@@ -375,7 +375,7 @@ class SafetensorsParser(Parser, Listing, Container):
 
     def info(self, ordinal: int) -> tuple[TensorInfo, Entry | None]:
         """Return one entry of the header, checked and judged, and its JSON entry if that is not whole."""
-        self.settle()
+        self.resolve_header()
         info = self.plain.row(ordinal)[1] if self.is_plain else None
         info, entry = (info, None) if info is not None else self._lone_info(ordinal)
         return self._judged(ordinal, info), entry
@@ -422,23 +422,23 @@ class SafetensorsParser(Parser, Listing, Container):
         there are fewer."""
         if name == METADATA:
             return None
-        if not self.is_settled:
+        if not self.is_resolved:
             try:
                 self.plain.keep_hashes()
             except MalformedError:
                 return None
-            self.settle()
+            self.resolve_header()
         if self.is_plain:
             found = self.plain.find(name) if occurrence == 1 else None
             if found is None or found[1] is None:
                 return None
             return found[0], self._judged(found[0], found[1]), None
-        ordinal = self.header.find(self.header.root, name, occurrence) if self.is_settled else None
+        ordinal = self.header.find(self.header.root, name, occurrence) if self.is_resolved else None
         return None if ordinal is None else (ordinal, *self.info(ordinal))
 
     def name_hashes(self, first: int = 0) -> Iterator[int]:
         """Yield the hashes of the names of tensors, from header entry ``first`` on."""
-        self.settle()
+        self.resolve_header()
         if self.is_plain:
             return (hash(name) for _, name, _, _ in self.plain.rows(first))
         skipped = set(self.metadata_at())
@@ -447,7 +447,7 @@ class SafetensorsParser(Parser, Listing, Container):
 
     def metadata_at(self) -> list[int]:
         """Return the ordinals of ``__metadata__`` in the header: at most one in a good file."""
-        self.settle()
+        self.resolve_header()
         return self._metadata_ordinals or []
 
     def metadata_node(self) -> Node | None:
@@ -465,8 +465,8 @@ class SafetensorsParser(Parser, Listing, Container):
 
     def count(self) -> int:
         """Return the number of tensors."""
-        self.settle()
-        if not self.is_settled:
+        self.resolve_header()
+        if not self.is_resolved:
             return 0
         entries = self.plain.count if self.is_plain else self.header.root.index_to(None).count
         return entries - len(self.metadata_at())
@@ -599,7 +599,7 @@ class SafetensorsParser(Parser, Listing, Container):
         node = ctx.node
         status = node.known_status
         if status is None and node.kind in ("safetensors", "tensors") and self._header_size is not None:
-            self.settle()
+            self.resolve_header()
             status = self.text_status
             if self.wrong_length is not None:
                 status = Status.DAMAGED

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import sys
 
-from pparse.cli.streams import deliver_interrupts, end_interrupts, fill_buffers, prepare, settle, silence, tell
+from pparse.cli.streams import deliver_interrupts, end_interrupts, fill_buffers, flush_errors, prepare, silence, tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:  # of an output
         return _cannot_write(error)
     finally:
-        settle()
+        flush_errors()
         if argv is None:
             gc.freeze()  # the process ends: what is left is not scanned for cycles once more
 

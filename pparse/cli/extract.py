@@ -67,7 +67,7 @@ def run(options: Any, out: Output) -> int:
                 tell=listing.add,
                 begin_again=listing.begin_again,
             )
-        listing.confirm(outcome.confirmed)
+        listing.note_confirmed(outcome.confirmed)
         listing.close()
         if options.json:
             out.json(outcome_to_dict(options, outcome, document.findings, listing.kept))

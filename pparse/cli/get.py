@@ -101,7 +101,7 @@ def run(options: Any, out: Output) -> int:
         if options.path is None and document.origin is not None and not (options.json or options.npy):
             return give_member(*document.origin, document.path, options, out)
         parser = document.parse().parser
-        parser.result.extraction.confirm()
+        parser.result.extraction.resolve()
         if isinstance(parser, StreamParser) and options.path in (None, parser.content_name()) and not options.json:
             return give_member(StreamMember(parser), None, document.path, options, out)
         try:

@@ -150,7 +150,7 @@ def _part(node: Node, cut: slice, options: Any) -> tuple[int, Range]:
     """Return the offset of a slice in a scalar, and a reader of its bytes. Raise if some bytes are missing."""
     parser: object = node.result.parser
     if isinstance(parser, ArchiveParser) and _is_member(node):
-        parser.open_member(node.note).confirm()
+        parser.open_member(node.note).resolve()
     whole = node.open()
     said = node.note.size if _is_member(node) else None
     start, stop, _ = cut.indices(len(whole) if said is None else max(said, len(whole)))
@@ -253,7 +253,7 @@ def _look_at_end(parser: Any) -> bool:
     extraction = extraction_of(parser.result) if isinstance(parser, Parser) else None
     data = extraction.data if extraction is not None else None
     while extraction is not None and extraction.implicit and isinstance(data, ResumedData) and data.left <= LITTLE:
-        data.finish()
+        data.verify()
         extraction = extraction.parent
         if data.flawed:
             return True

@@ -111,7 +111,7 @@ def _advice(tensor: Tensor) -> str:
 
 def _give_tensor(tensor: Tensor, index: Index, options: Any, out: Output, viewer: Viewer | None, told: Told) -> int:
     if tensor.status is not Status.COMPLETE:
-        tensor._confirm()  # a checksum of its own may tell that its bytes are right though those around it are not
+        tensor.resolve()  # a checksum of its own may tell that its bytes are right though those around it are not
     code = OK if tensor.status is Status.COMPLETE and not tensor.unwritten_nbytes else DAMAGED
     named = form_of(options.output)
     if options.raw and named is not None:
@@ -391,7 +391,7 @@ def give_many(document: Extraction, options: Any, out: Output) -> int:
     texts: list[Tensor] = []
     lost: list[LeftOut] = []
     kept: set[str] = set()  # scales: they keep their type
-    viewer.settle()  # what is written must be known to be whole
+    viewer.resolve_all()  # what is written must be known to be whole
     for tensor in viewer.tensors():
         if matches.takes(viewer, tensor):
             scaled = quantisation_of(viewer, tensor)
@@ -424,7 +424,7 @@ def _left_out(tensor: Tensor) -> LeftOut | None:
     from pparse.conversion.plan import flaw_of
     from pparse.conversion.report import LeftOut
 
-    tensor._confirm()
+    tensor.resolve()
     flaw = flaw_of(tensor)
     if flaw is None and tensor.status is Status.UNSUPPORTED:
         flaw = tensor.status, "it cannot be read" if tensor.finding is None else tensor.finding.reason

@@ -332,7 +332,7 @@ def _show_members(document: Extraction, rows: Iterable[Member], counted: _Counte
                 words = _with_reason(out, status, member.reason)
             more = _long_cells(member, size) if options.long else ()
             table.row(safe(member.name), member.kind, *more, size(member.size), words)
-    document.parsed.drain_streams(unless_indexed=True)
+    document.parsed.verify_streams(unless_indexed=True)
     if not options.quiet:
         table.close()
         if shown != counted.rows:
@@ -377,12 +377,12 @@ def _drained_members(document: Extraction, options: Any) -> Iterator[Member]:
     rows = _members(document, options)
     held = Held(document.session.budget, member_weight)
     held.fill(rows)
-    inner.drain_streams(unless_indexed=True)
+    inner.verify_streams(unless_indexed=True)
     if inner.data.flawed:
         document.forget()
         held.items.clear()
         rows = _members(document, options)
-    yield from held.drain()
+    yield from held.flush()
     yield from rows
 
 
@@ -397,7 +397,7 @@ def _members(document: Extraction, options: Any) -> Iterator[Member]:
     for path, extraction in documents_below(result):
         parser = extraction.parse().parser
         if isinstance(parser, ArchiveParser):
-            extraction.parsed.drain_streams(unless_indexed=True)
+            extraction.parsed.verify_streams(unless_indexed=True)
             for member in parser.members():
                 member.name = f"{path}::{quoted(member.name)}"
                 yield member
@@ -527,7 +527,7 @@ class Held:
             return False
         return True
 
-    def drain(self) -> Iterator[Any]:
+    def flush(self) -> Iterator[Any]:
         """Yield the rows, and release their memory."""
         self.items.reverse()
         while self.items:
@@ -562,5 +562,5 @@ def in_order(
                 f"note: more than {len(held.items):,} rows, too many to sort in the memory budget: they are in the "
                 "order of the file; a larger --budget sorts more"
             )
-        yield from held.drain()
+        yield from held.flush()
     yield from stream

@@ -260,7 +260,7 @@ class FileTable:
         for file in held:
             self._row(file)
 
-    def confirm(self, containers: Collection[str | None]) -> None:
+    def note_confirmed(self, containers: Collection[str | None]) -> None:
         """Take it that a checksum confirmed the complete files of these containers in the end."""
         from pparse.recovery.report import without_folder
 

@@ -62,7 +62,7 @@ def tell(text: str) -> None:
         silence(sys.stderr)
 
 
-def settle() -> None:
+def flush_errors() -> None:
     """Write what waits in standard error, or drop it if that takes no more: Python would end with a code of its own."""
     try:
         sys.stderr.flush()

@@ -412,7 +412,7 @@ def check_index(
                         )
                     at += count
         if index.complete:
-            whole.finish()
+            whole.verify()
             if whole.error is not None:
                 raise whole.error
             if whole.size != index.size:

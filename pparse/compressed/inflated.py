@@ -222,7 +222,7 @@ class InflatedData(DecodedData):
     A damaged or truncated stream is readable as far as it goes; from there on it is a gap, and ``error`` says why:
     `EndOfDataError` where the source ends early, `MalformedError` for damage, `GapError` for a gap in the source,
     `UnsupportedError` for what cannot be read here; its ``offset`` is one of the source. The error is known once
-    reading came to it; with a ``size``, checksums are checked when the last byte is decoded. `finish` goes there.
+    reading came to it; with a ``size``, checksums are checked when the last byte is decoded. `verify` goes there.
 
     Reading raises `LimitError` for a window above the budget (``--budget``) and for output beyond the limit
     ``inflated_bytes``.
@@ -352,7 +352,7 @@ class InflatedData(DecodedData):
         """Where in the source decoding stands."""
         return self._run.at
 
-    def finish(self) -> None:
+    def verify(self) -> None:
         """Decode to the end, so that ``size``, ``error``, ``gaps`` and ``consumed`` are final. Raises `LimitError`."""
         while not self._finished:
             with self._lock:

@@ -193,7 +193,7 @@ class ResumedData(DecodedData):
     ``suspect``: it is known that something is wrong with the stream (its packed bytes reach beyond the end of the file,
     say), so `look` decodes it before anything in it is called complete; ``bounded``: all of the source is the stream's.
     ``gaps``, ``suspect_ranges``, ``error``, ``problems`` and ``size`` become final once
-    reading came to the damage, or to the end; `finish` goes there. ``error`` is what is wrong with the end: None if the
+    reading came to the damage, or to the end; `verify` goes there. ``error`` is what is wrong with the end: None if the
     stream ended as it should, whatever was lost before. ``problems`` are all that was met, in source order.
     """
 
@@ -361,13 +361,13 @@ class ResumedData(DecodedData):
                     return found
             return super().available(offset, count)
 
-    def finish(self) -> None:
+    def verify(self) -> None:
         """Decode to the end, so that ``size``, ``error``, ``gaps`` … are final. Raises `LimitError`."""
         self._check_open()
         with self._lock:
             self._refresh()
             if not self._learned:
-                self._head.finish()
+                self._head.verify()
                 self._notice()
 
     def member_places(self) -> list[tuple[int, int]]:
@@ -412,7 +412,7 @@ class ResumedData(DecodedData):
         """Whether anything is known against this stream or its source."""
         return self._suspect or super().flawed
 
-    def look(self) -> None:
+    def resolve(self) -> None:
         """Decode to the end if the stream is suspect, or its source is cut or damaged. Raises `LimitError`."""
         with self._lock:
             self._refresh()
@@ -420,7 +420,7 @@ class ResumedData(DecodedData):
                 return
             source = self._source
             if self._suspect or source.data.range_status(source.start, source.end).status is not Status.COMPLETE:
-                self.finish()
+                self.verify()
 
     def add_suspect_range(self, start: int, end: int, reason: str) -> None:
         """Note that ``[start, end)`` may be wrong, by what was found out from what the bytes say."""
@@ -449,7 +449,7 @@ class ResumedData(DecodedData):
 
     def _learn(self) -> None:
         if self._hide_candidates():
-            self._head.finish()
+            self._head.verify()
         head = self._head
         error = head.error
         self.problems, self.suspect_ranges, self.error = [], (), None  # a search before may have been interrupted

@@ -118,7 +118,7 @@ class ArchiveParser(Parser, Listing, Container):
         if member.checksum is None and member.status is Status.COMPLETE and data.flawed:
             self._take_suspect(member, data)
 
-    def settle(self, member: ArchiveMember) -> None:
+    def resolve_member(self, member: ArchiveMember) -> None:
         """Do what `recall` does, after comparing the checksum if only that can prove ``member`` right."""
         self.recall(member)
         if self.needs_proof(member):
@@ -183,7 +183,7 @@ class ArchiveParser(Parser, Listing, Container):
         names = NameCounter()
         for member in self.files():
             size = member.compressed_size if member.size is None else member.size
-            self.settle(member)
+            self.resolve_member(member)
             yield Member(self.listed_name(member, names), member.kind, member.start, size or 0, member.status, member)
         root = self.result.root
         if root.known_status is None:  # all were read without the engine, which would read again for the status
@@ -396,7 +396,7 @@ class ArchiveParser(Parser, Listing, Container):
             count += member.kind == "file"
         return count > 0 and not self.result.findings.errors
 
-    def prove(self, opened: Extraction) -> Finding | None:
+    def verify_opened(self, opened: Extraction) -> Finding | None:
         """Read the member of ``opened`` for its checksum; return what is wrong with it.
 
         A member without a checksum, in an archive whose bytes are not suspect, is not read.
@@ -409,7 +409,7 @@ class ArchiveParser(Parser, Listing, Container):
             return None
         return self._finding(self.verify(member), member, opened.name)
 
-    def confirm_member(self, opened: Extraction) -> None:
+    def resolve_opened(self, opened: Extraction) -> None:
         """Read the member of ``opened`` for its checksum, if it is small and was not read before."""
         member: ArchiveMember | None = opened.origin[1] if opened.origin is not None else None
         if member is None or member.size is None:
@@ -417,7 +417,7 @@ class ArchiveParser(Parser, Listing, Container):
         if member.compressed_size > LITTLE or member.size > LITTLE_UNPACKED or (member.at, member.start) in self.spoilt:
             return
         if not opened.data.is_proved(opened.start, opened.start + member.size):
-            finding = self.prove(opened)
+            finding = self.verify_opened(opened)
             opened.proved = True
             if finding is not None:
                 self.result.findings.add(finding)

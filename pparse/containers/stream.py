@@ -149,15 +149,15 @@ class StreamParser(Parser, Listing, Container):
 
     # -- what is wrong -----------------------------------------------------------------------------------------------
 
-    def drain(self, *, unless_indexed: bool = False) -> None:
+    def verify_stream(self, *, unless_indexed: bool = False) -> None:
         """Decode to the end, so that all errors are among the findings; ``unless_indexed`` does not decode if there is
         an index without a known contradiction."""
         if unless_indexed and self.is_indexed():
             return
-        self.content.finish()
+        self.content.verify()
         self.note_problems()
 
-    def confirm(self) -> None:
+    def resolve_stream(self) -> None:
         """Decode to the end if little of the stream and of its content is left."""
         content = self._content
         if content is not None and not content.finished and content.left <= LITTLE:
@@ -227,7 +227,7 @@ class StreamParser(Parser, Listing, Container):
 
     def entries_of(self, node: Node) -> Iterator[Entry]:
         """Yield the children of a container below the root."""
-        self.drain()
+        self.verify_stream()
         for problem in self.content.problems:
             yield Entry(
                 None,
@@ -239,9 +239,9 @@ class StreamParser(Parser, Listing, Container):
                 finding=self._finding(problem),
             )
 
-    def judge(self, node: Node) -> None:
+    def resolve(self, node: Node) -> None:
         """Determine how the stream ends, by decoding it."""
-        self.drain()
+        self.verify_stream()
         self.result.close_node(node, self._status(), None)
 
     def load_scalar(self, node: Node) -> Any:
@@ -272,7 +272,7 @@ class StreamParser(Parser, Listing, Container):
 
     def members(self) -> Iterator[Member]:
         """Yield the content, after decoding it to its end."""
-        self.drain()
+        self.verify_stream()
         content = self.content
         size = content.size
         if size is None:
@@ -289,7 +289,7 @@ class StreamParser(Parser, Listing, Container):
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
         """Decode everything, and compare checksums."""
         root = self.result.root
-        self.drain()
+        self.verify_stream()
         yield Visit.of(root, 0)
         gaps = self.content.gaps
         if strict and gaps:

@@ -230,9 +230,9 @@ def convert_view(
 ) -> Report:
     """Do what `convert` does, for a viewer. ``look`` is called with the plan before anything is written."""
     spoiled: set[int] = set()
-    settled = dry_run  # else checksums are compared while tensors are copied, where that is possible
+    resolved = dry_run  # else checksums are compared while tensors are copied, where that is possible
     for _ in range(_TRIES):
-        plan = Plan(viewer, os.fspath(target), options, dry_run=dry_run, spoiled=spoiled, settled=settled)
+        plan = Plan(viewer, os.fspath(target), options, dry_run=dry_run, spoiled=spoiled, resolved=resolved)
         try:
             if look is not None:
                 look(plan)
@@ -244,7 +244,7 @@ def convert_view(
         except (_ContradictedError, OtherRunError):
             # All is read first, so that all damage is known: what is left out is left out at once. An unfinished run
             # may be one that knew it.
-            settled = True
+            resolved = True
         except _SpoiledError as error:
             spoiled |= error.numbers
         finally:
@@ -269,7 +269,7 @@ class _Run:
         self._session = plan.viewer.extraction.session
         self._items = plan.work()
         self._work = ConversionFolder(
-            plan.target, self._description(), self._session.budget, keep_other=plan.is_unsettled
+            plan.target, self._description(), self._session.budget, keep_other=plan.is_unresolved
         )
         if self._work.started_over:
             plan.report.notes.append(
@@ -306,7 +306,7 @@ class _Run:
             keep = False
             if not work.place.moving:
                 self._write()
-                self._confirm()
+                self._verify_source()
             keep = True
             work.publish(paths, force=plan.options.force)
             keep = False
@@ -403,14 +403,14 @@ class _Run:
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    def _confirm(self) -> None:
+    def _verify_source(self) -> None:
         """Find out whether all that was read is right: streams are read to their ends, where their checksums are."""
         plan = self._plan
         for data in plan.sources():
             if not data.is_plain:
-                data.finish()
+                data.verify()
             data.check_unchanged()
-        plan.viewer.extraction.parsed.prove()  # the checksum of the member that it is
+        plan.viewer.extraction.parsed.verify()  # the checksum of the member that it is
         flaws = plan.flaws()
         if flaws:
             self._spoil(flaws)

@@ -105,7 +105,7 @@ class OutputFile:
 class Plan:
     """All of a conversion of ``viewer`` to ``target``.
 
-    ``spoiled`` are numbers of tensors that an earlier attempt found not to be whole. ``settled``: all checksums of the
+    ``spoiled`` are numbers of tensors that an earlier attempt found not to be whole. ``resolved``: all checksums of the
     source are compared now; else those that can be while tensors are copied are left for then. Raises `NotWholeError`,
     `UnsupportedError` for tensors that the target cannot hold, `OptionError` for names that would collide, and
     `LimitError` if the tensors are too many for the memory budget.
@@ -119,7 +119,7 @@ class Plan:
         *,
         dry_run: bool,
         spoiled: Collection[int],
-        settled: bool,
+        resolved: bool,
     ) -> None:
         self.viewer = viewer
         self.options = options
@@ -134,12 +134,12 @@ class Plan:
         self.report = Report(form, dry_run=dry_run)
         """What is known of the outcome so far."""
         self.charge = viewer.extraction.session.budget.charge(0, "the list of tensors to convert")
-        self.is_unsettled = viewer.settles_late and not settled
+        self.is_unresolved = viewer.resolves_late and not resolved
         """Whether tensors may turn out to be damaged that are compared only while they are copied."""
         self._spoiled = spoiled
         self._used: set[Rename] = set()
         try:
-            items = self._list_late() if self.is_unsettled else self._list()
+            items = self._list_late() if self.is_unresolved else self._list()
             self.judge_document()
             if not options.skip_damaged:
                 refuse_damage(self.report)
@@ -170,9 +170,9 @@ class Plan:
 
     def _list_late(self) -> list[Item]:
         """Do what `_list` does, but leave checksums for later of which all bytes will be copied as they are."""
-        items = self._list(settle=False)
+        items = self._list(resolve=False)
         straight = [item for item in items if item.is_straight and item.nbytes]
-        wanted = self.viewer.settle_all_but([item.tensor for item in straight])
+        wanted = self.viewer.resolve_all_but([item.tensor for item in straight])
         if wanted is None:  # something is wrong: now all of that is found, and told at once
             self.report.left_out.clear()
             return self._list()
@@ -180,10 +180,10 @@ class Plan:
             item.wanted_crc = crc if crc >= 0 else None
         return items
 
-    def _list(self, *, settle: bool = True) -> list[Item]:
+    def _list(self, *, resolve: bool = True) -> list[Item]:
         """Return what to write, in the order of the source; what cannot be goes into the report."""
-        if settle:
-            self.viewer.settle()  # what is written must be known to be whole
+        if resolve:
+            self.viewer.resolve_all()  # what is written must be known to be whole
         try:
             return self._items()
         except LimitError as error:
@@ -234,8 +234,8 @@ class Plan:
             if scaled.problem is not None:
                 return LeftOut(tensor.name, Status.DAMAGED, scaled.problem)
             tensor = scaled.tensor()
-        if not self.is_unsettled:  # else its own checksum is compared later
-            tensor._confirm()
+        if not self.is_unresolved:  # else its own checksum is compared later
+            tensor.resolve()
         flaw = flaw_of(tensor)
         if flaw is None and number in self._spoiled:
             flaw = Status.DAMAGED, "damage was found while it was read"
@@ -482,7 +482,7 @@ class Plan:
         """Return the items that are not whole, by what is known by now."""
         found = []
         for _, item in self._placed():
-            item.tensor._confirm()
+            item.tensor.resolve()
             flaw = flaw_of(item.tensor)
             if flaw is not None:
                 found.append((item, *flaw))

@@ -346,10 +346,10 @@ class Data(ABC):
         """Whether anything is known to be wrong with any of the bytes; never reads."""
         return bool(self.ledger) or bool(self.gaps) or bool(self.suspect_ranges)
 
-    def look(self) -> None:  # noqa: B027 -- most data know all there is to know
+    def resolve(self) -> None:  # noqa: B027 -- most data know all there is to know
         """If the data is known to break off or be damaged somewhere, find out where. Raises `LimitError`."""
 
-    def finish(self) -> None:  # noqa: B027 -- most data know all there is to know
+    def verify(self) -> None:  # noqa: B027 -- most data know all there is to know
         """Decode a compressed stream to its end, so that everything wrong with it is known."""
 
     def range_status(self, start: int, end: int) -> RangeStatus:

@@ -3,7 +3,7 @@
 Only here is the status of bytes decided: complete, truncated, missing or damaged. What an entry claims is its parser's
 to say; `pparse.tensors.status` joins both for a tensor, `Node.status` for a node (docs/status.md). Only what was
 checked is claimed. What arithmetic tells (a source that ends early, a gap) is known at once. A stream that is known to
-break somewhere is decoded to that place first (`Data.look`). Bytes that nothing contradicts are complete, and
+break somewhere is decoded to that place first (`Data.resolve`). Bytes that nothing contradicts are complete, and
 ``verified`` only if a checksum confirmed them.
 """
 
@@ -78,7 +78,7 @@ def range_status(data: Data, start: int, end: int) -> RangeStatus:
     if not wanted:
         return RangeStatus(Status.COMPLETE, None, None, 0)
     try:
-        data.look()
+        data.resolve()
     except LimitError as error:
         return RangeStatus(Status.UNSUPPORTED, None, f"it could not be checked: {error.reason}", 0)
     size = data.size

@@ -279,10 +279,10 @@ class SplicedData(DerivedData):
             return min(stop - at, data.zeros_at(at))
         return 0
 
-    def look(self) -> None:
+    def resolve(self) -> None:
         """Make the sources look, and take over the gaps they found."""
         for source in self.sources:
-            source.look()
+            source.resolve()
         known = self._discoveries()
         if known != self._known:
             self.gaps = self._find_gaps()

@@ -109,7 +109,7 @@ class Extraction:
         data = self.data
         if data.flawed:
             try:
-                data.look()
+                data.resolve()
             except LimitError:
                 pass  # a read there reports it
         size = data.reach
@@ -362,7 +362,7 @@ class Extraction:
     def check(self, *, strict: bool = False, around: bool = True) -> Iterator[Finding]:
         """Parse everything and yield every finding; ``strict`` adds the rules of the format's reference reader.
 
-        ``around=False`` leaves out the streams and archives around it (see `prove`), if they were checked already.
+        ``around=False`` leaves out the streams and archives around it (see `verify`), if they were checked already.
         """
         from pparse.document.registry import viewer_for
 
@@ -374,9 +374,9 @@ class Extraction:
             yield finding
         inner = self.parsed
         if around:
-            inner.prove()
+            inner.verify()
         else:
-            inner.drain_streams()
+            inner.verify_streams()
         yield from (finding for finding in self.findings if finding not in told)
 
     def forget(self) -> None:
@@ -412,7 +412,7 @@ class Extraction:
         found = (result.container for result in self.results.values())
         return [container for container in found if container is not None]
 
-    def drain_streams(self, *, unless_indexed: bool = False) -> None:
+    def verify_streams(self, *, unless_indexed: bool = False) -> None:
         """Decode the compressed streams around this to their ends, so that everything wrong with them is known.
 
         ``unless_indexed``: skip those whose gzip index fits, for a listing that read only a few places.
@@ -421,9 +421,9 @@ class Extraction:
         while extraction.implicit and extraction.parent is not None:
             extraction = extraction.parent
             for container in extraction._containers():
-                container.drain(unless_indexed=unless_indexed)
+                container.verify_stream(unless_indexed=unless_indexed)
 
-    def prove(self) -> None:
+    def verify(self) -> None:
         """Read the streams and archive members around this to their ends, innermost first, to compare their checksums.
 
         Findings about them are added on the way.
@@ -431,16 +431,16 @@ class Extraction:
         extraction: Extraction | None = self
         while extraction is not None:
             if extraction.origin is not None and not extraction.proved:
-                finding = extraction.origin[0].prove(extraction)
+                finding = extraction.origin[0].verify_opened(extraction)
                 extraction.proved = True
                 if finding is not None:
                     self.findings.add(finding)
             for container in extraction._containers():
-                container.drain()
+                container.verify_stream()
             extraction = extraction.parent
 
-    def confirm(self) -> None:
-        """Do once what `prove` does, where it costs little, before possibly damaged values are returned.
+    def resolve(self) -> None:
+        """Do once what `verify` does, where it costs little, before possibly damaged values are returned.
 
         Little means a member or rest of a stream of at most 4 MiB compressed and 32 MiB unpacked.
         """
@@ -454,9 +454,9 @@ class Extraction:
                     begun.append(extraction)
                     extraction._confirming = True
                     if extraction.origin is not None and not extraction.proved:
-                        extraction.origin[0].confirm_member(extraction)
+                        extraction.origin[0].resolve_opened(extraction)
                     for container in extraction._containers():
-                        container.confirm()
+                        container.resolve_stream()
                     extraction = extraction.parent
                 for extraction in begun:  # not earlier: others must not read until this succeeded
                     extraction._confirmed = True
@@ -514,8 +514,8 @@ guard(
         "get",
         "node",
         "parse",
-        "prove",
-        "drain_streams",
+        "verify",
+        "verify_streams",
         "sibling",
         "view",
         "walk",

@@ -148,7 +148,7 @@ def check_mergeable(document: Extraction) -> CpbParser:
             offset=parser.problem.offset,
             fault=Fault.UNREADABLE,
         )
-    unsound = parser.prove_metadata()
+    unsound = parser.verify_metadata()
     if unsound is not None:
         unsound.source = document.name
         raise unsound

@@ -105,7 +105,7 @@ class DocumentVerdict:
         return f"<DocumentVerdict {self.status}: {len(self.findings)} findings>"
 
 
-def judge(extraction: Extraction) -> DocumentVerdict:
+def verify_document(extraction: Extraction) -> DocumentVerdict:
     """Check all of a document, as `Extraction.check` does, and return the result.
 
     Drain the archives and streams around it first. A limit that prevents checking becomes a finding. Source errors

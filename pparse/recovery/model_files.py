@@ -51,7 +51,7 @@ from pparse.parsers.checkpoint.beside import (
 from pparse.parsers.checkpoint.parser import CheckpointParser
 from pparse.parsers.tensorflow import ASSETS, MEMBERS, VARIABLES, SavedModelParser
 from pparse.parsers.tensorflow_text import TensorflowTextParser
-from pparse.recovery.document_verdict import DocumentVerdict, judge
+from pparse.recovery.document_verdict import DocumentVerdict, verify_document
 from pparse.recovery.report import RecoveredFile
 from pparse.recovery.salvage import AS_FOUND, Job, Rest, salvage, text_of
 from pparse.recovery.steps import stamp_of
@@ -155,7 +155,7 @@ class ModelFiles:
         elif inner.outermost is not file:  # it stands for another file, which is written by itself
             self.walk.write_bytes(file, name)
         else:
-            self.walk.write_bytes(file, name, judgement=self.walk.judge(file))
+            self.walk.write_bytes(file, name, judgement=self.walk.verdict_on(file))
 
     def _save_model(self, name: str, file: Extraction, result: Result) -> None:
         """Write a model in one file, or what can be saved of it."""
@@ -201,7 +201,7 @@ class ModelFiles:
 
     def _save_text(self, name: str, file: Extraction, result: Result) -> None:
         """Write a model as text as it is; if it is not whole, as found, and the message that was read of it."""
-        judgement = self.walk.judge(file)
+        judgement = self.walk.verdict_on(file)
         self._write_judged(name, file, judgement)
         if not judgement.is_whole:
             message = f"{name[: name.rfind('/') + 1]}{base_name(extraction_of(result).name)}"
@@ -227,7 +227,7 @@ class ModelFiles:
             self.walk.write_document(result, name, name)
             self._write_all(files, folder)
             return
-        judgement = self.walk.judge(model)
+        judgement = self.walk.verdict_on(model)
         verdicts = {other: verdict_on(file, viewer, model) for other, file in files.items()}
         extent = viewer.extent()  # all tensors are listed now
         missing = list(viewer.files_missing())
@@ -323,7 +323,7 @@ class ShardWriter:
             if self._index is None or (self._whole and index.is_whole):
                 if self._index is not None:
                     self._index.discard()
-                self._walk.write_plain(own.result, name, extraction.name, judge(extraction_of(own.json)))
+                self._walk.write_plain(own.result, name, extraction.name, verify_document(extraction_of(own.json)))
             else:
                 self._end_index(self._index, extraction_of(own.result))
         finally:
@@ -341,7 +341,7 @@ class ShardWriter:
             self._lose(name, error)
             return
         entries = self._entries
-        judgement = judge(shard)
+        judgement = verify_document(shard)
         saved = not judgement.is_plain and self._salvage(shard, name)
         if saved:
             self._whole = False
@@ -615,13 +615,13 @@ class BesideJudge:
         extraction.entered = True
         return extraction
 
-    def judge(self, model: Extraction) -> DocumentVerdict:
+    def verdict_on(self, model: Extraction) -> DocumentVerdict:
         """Return the verdict on a model, by its main file, which has been entered."""
         archive, at = _place(model)
         known = self._verdicts.setdefault(archive, OrderedDict())
         if self._latest is None or self._latest[2] is not model:
             self._latest = None  # give its memory back first
-            verdict = judge(model)
+            verdict = verify_document(model)
             known.pop(at, None)
             known[at] = {at: verdict, **_verdicts_on_files(model)}
             self._latest = archive, at, model
@@ -633,7 +633,7 @@ class BesideJudge:
         """Return the verdict on a data file of ``model`` by the tensors in it; None if none of them is in this file."""
         archive, at = _place(model)
         if at not in self._verdicts.get(archive, ()):
-            self.judge(model)
+            self.verdict_on(model)
         return self._verdicts[archive][at].get(member.at)
 
     @staticmethod

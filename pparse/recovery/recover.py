@@ -249,5 +249,5 @@ def extract(
         if begin_again is not None:
             begin_again()
     confirmed = unpacker.trusted.confirmed()
-    summary.confirm(sum(confirmed.values()))
+    summary.note_confirmed(sum(confirmed.values()))
     return Outcome(summary, document.findings, unpacker.limits, resumed, confirmed=confirmed)

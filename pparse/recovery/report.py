@@ -178,7 +178,7 @@ class Summary:
         if file.path is not None and is_set_apart(file.path) and len(self.set_apart) < 1000:
             self.set_apart.append(file.path)
 
-    def confirm(self, files: int) -> None:
+    def note_confirmed(self, files: int) -> None:
         """Count that many complete files as verified that were not when they were added."""
         self.verified += files
         self.confirmed += files

@@ -122,7 +122,7 @@ def salvage_cpb(job: Job) -> str:
 
 def is_whole(parser: CpbParser) -> bool:
     """Say whether the metadata are sound and every chunk that they name can be read."""
-    if parser.chunks is None or parser.damaged_end is not None or parser.prove_metadata() is not None:
+    if parser.chunks is None or parser.damaged_end is not None or parser.verify_metadata() is not None:
         return False
     metadata = parser.chunks.metadata
     every = ChunkOpener(metadata, parser._new_lookup("all"), parser.chunks.budget)
@@ -131,7 +131,7 @@ def is_whole(parser: CpbParser) -> bool:
 
 def _metadata(parser: CpbParser, charge: Any) -> Any:
     """Return the metadata of the chunks as a message; None if they are lost or not sound."""
-    if parser.chunks is None or parser.prove_metadata() is not None:
+    if parser.chunks is None or parser.verify_metadata() is not None:
         return None
     from google.protobuf.message import DecodeError
 
@@ -159,7 +159,7 @@ def _old_metadata(parser: CpbParser) -> tuple[int, bytes] | None:
         if position is None or record is None:
             return None
         metadata = ChunkMetadata(record, parser.result.extraction.session.budget, any_version=True)
-        metadata.prove()
+        metadata.verify()
         return (position, record.data.read_exact(record.start, len(record))) if metadata.chunk_count else None
     except PASSING:
         raise

@@ -101,9 +101,9 @@ def salvage_safetensors(job: Job) -> str:
     see `pparse.recovery.salvage`."""
     try:
         viewer = SafetensorsViewer(job.extraction)
-        viewer.settle()
+        viewer.resolve_all()
         parser = viewer.parser
-        parser.settle()
+        parser.resolve_header()
         if not parser.is_object:
             return NOTHING
         judge = SafetensorsJudge(job, viewer)

@@ -28,7 +28,7 @@ from pparse.errors import (
 )
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.shards.shard_set import ShardSet
-from pparse.recovery.document_verdict import DocumentVerdict, is_whole_below, judge, unlike_its_name
+from pparse.recovery.document_verdict import DocumentVerdict, is_whole_below, unlike_its_name, verify_document
 from pparse.recovery.journal import was_stopped
 from pparse.recovery.model_files import BesideJudge, ModelFiles, ShardWriter, base_name, files_beside
 from pparse.recovery.names import changed, safe_name
@@ -149,9 +149,9 @@ class Unpacker:
         name = base_name(self._document.name)
         if not self._enter(result, "", name):
             inner = extraction_of(result)
-            inner.prove()
+            inner.verify()
             if isinstance(result.parser, ShardSet) and not result.parser.is_alone:
-                ShardWriter(self, result, result.parser).run(self.judge(inner))
+                ShardWriter(self, result, result.parser).run(self.verdict_on(inner))
             elif not self.models.save_named(self._document, result):
                 name = name if inner is self._document else base_name(inner.name)
                 self.write_document(result, name, name)
@@ -192,7 +192,7 @@ class Unpacker:
     def _enter(self, result: Result, prefix: str, source: str) -> bool:
         """Start on the members of a container, or write the content of a stream. Return False if it is neither."""
         parser = result.parser
-        self._drain(extraction_of(result))
+        self._verify_streams(extraction_of(result))
         if isinstance(parser, StreamParser):
             self._write_stream(parser, prefix, source)
             return True
@@ -213,7 +213,7 @@ class Unpacker:
     def _leave(self, level: _ContainerLevel) -> None:
         """Finish a container: its findings count for the document."""
         result = level.parser.result
-        level.parser.extraction.drain_streams()
+        level.parser.extraction.verify_streams()
         self._gather(result)
         if level.spans or not level.count:
             key = ("left", level.source, level.prefix, level.count)
@@ -231,17 +231,17 @@ class Unpacker:
         if result.findings is not self.findings:
             self.findings.extend(result.findings)
 
-    def _drain(self, extraction: Extraction | None) -> None:
+    def _verify_streams(self, extraction: Extraction | None) -> None:
         """Decode the streams around ``extraction`` to their ends, outermost first, if this walk does."""
         around = []
         while self._drains and extraction is not None:
             around.append(extraction)
             extraction = extraction.parent
         for outer in reversed(around):
-            outer.data.finish()
+            outer.data.verify()
             for result in outer.results.values():
                 if isinstance(result.parser, StreamParser):
-                    result.parser.drain()
+                    result.parser.verify_stream()
 
     def _write_stream(self, parser: StreamParser, prefix: str, source: str) -> None:
         extraction = parser.result.extraction
@@ -260,7 +260,7 @@ class Unpacker:
     def write_document(self, result: Result, name: str, source: str, prefix: str | None = None) -> None:
         """Write a document that is not a container: as it is, or what can be saved of it."""
         extraction = extraction_of(result)
-        judgement = self.judge(extraction) if self._salvages else None
+        judgement = self.verdict_on(extraction) if self._salvages else None
         if judgement is None or not self.salvage(extraction, name, judgement):
             odd = result.parser.is_generic and has_lost_bytes(extraction)
             self.write_plain(result, self._unlike_a_model(name, damaged=odd), source, judgement, prefix)
@@ -292,9 +292,9 @@ class Unpacker:
         self._tell(sink, verdict, source or name, extraction.start, name, prefix, judgement)
         return None if sink.file is None else sink.file.path
 
-    def judge(self, extraction: Extraction) -> DocumentVerdict:
+    def verdict_on(self, extraction: Extraction) -> DocumentVerdict:
         """Check all of a document that is not a container; its findings count for the whole."""
-        judgement = judge(extraction)
+        judgement = verify_document(extraction)
         self.findings.extend(judgement.findings)
         return judgement
 
@@ -378,8 +378,8 @@ class Unpacker:
             extraction = self._beside.enter(level.parser, member)
         result = extraction.parse()
         if self._drains:
-            extraction.prove()
-            self._drain(extraction_of(result))
+            extraction.verify()
+            self._verify_streams(extraction_of(result))
         if not self._is_archive(parser) and not isinstance(parser, StreamParser):
             return self._salvages and self._save_member(level, member, extraction, result)
         if extraction_of(result).layers >= self._session.limits.nesting:
@@ -427,7 +427,7 @@ class Unpacker:
         damaged = any(stream.root.status is not Status.COMPLETE for stream in streams)
         for stream in streams:
             self._gather(stream)
-        judgement = self.judge(extraction_of(result))
+        judgement = self.verdict_on(extraction_of(result))
         if not streams:
             return self.salvage(extraction, level.prefix + member.name, judgement) or self._write_member(
                 level, member, judgement=judgement
@@ -448,7 +448,7 @@ class Unpacker:
             judgement = self._beside.judge_file(model, member)
             damaged = judgement is not None and not judgement.is_whole
             return self._write_member(level, member, judgement=judgement, as_found=damaged)
-        judgement = self._beside.judge(model)
+        judgement = self._beside.verdict_on(model)
         self.findings.extend(judgement.findings)
         if not self._beside.lacks_all(model):
             self.salvage(model, name, judgement, keep=False)

@@ -541,7 +541,7 @@ class ChunkReader:
         if chunk is None:
             self._short(begin, begin + len(raw))
         elif self.source.data.flawed:
-            self._prove(begin, chunk.data_begin)
+            self._vouch(begin, chunk.data_begin)
         return chunk
 
     def last_boundary(self, begin: int) -> tuple[int, Chunk | None]:
@@ -695,11 +695,11 @@ class ChunkReader:
         for boundary in range(chunk.layout.next_block(begin), chunk.data_end, BLOCK_SIZE):
             raw = self.source.pread(boundary, BLOCK_HEADER_SIZE)
             if not block_is_sound(raw) or unpack_block(raw) != (boundary - begin, chunk.end - boundary):
-                self._prove(start, boundary)
+                self._vouch(start, boundary)
                 start = boundary + BLOCK_HEADER_SIZE
-        self._prove(start, end)
+        self._vouch(start, end)
 
-    def _prove(self, start: int, end: int) -> None:
+    def _vouch(self, start: int, end: int) -> None:
         data, base = self.source.locate(0)
         if start < end and not data.is_proved(base + start, base + end):
             data.vouch(base + start, base + end)

@@ -122,7 +122,7 @@ class ChunkRecords:
 
         ``whole`` says that all bytes of the chunk are there: a stream without its end is then invalid, too.
         """
-        self.values.finish()
+        self.values.verify()
         error = self.values.error
         if isinstance(error, MalformedError) or (whole and isinstance(error, EndOfDataError)):
             raise InvalidArgumentError(f"the values are damaged: {error.reason}")

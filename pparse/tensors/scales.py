@@ -151,7 +151,7 @@ class ComputedTensor(Tensor):
         step = limit // 4 // group * group
         if not step:
             raise ValueError(f"a block of {limit} bytes cannot hold {group} element(s) of {self.dtype}")
-        self._confirm()
+        self.resolve()
         if self.status is not Status.TRUNCATED or codes.status is Status.COMPLETE:
             self._refuse_if_not_whole()
         for part in self._decoded(start, step):
@@ -160,9 +160,10 @@ class ComputedTensor(Tensor):
     def __reduce__(self) -> tuple[Any, tuple[object, ...]]:
         raise SourceError(f"{self.name!r} is computed, and has no handle; its codes and scales have")
 
-    def _confirm(self) -> None:
+    def resolve(self) -> None:
+        """Compare the checksums that cover the codes and the scales, if that costs little."""
         for tensor in self.sources:
-            tensor._confirm()
+            tensor.resolve()
 
     def _is_contiguous(self) -> bool:
         return True

@@ -112,8 +112,11 @@ class Span:
             return False
         return self.data.is_proved(self.offset, self.offset + self.length)
 
-    def prove(self) -> None:
+    def verify(self) -> None:
         """Compare the checksum of these bytes alone, if there is one: called if something is known against the data."""
+
+    def resolve(self) -> None:
+        """Do what `verify` does, if that costs little and was not done: called before the bytes are returned."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the span as plain data, for JSON."""
@@ -260,7 +263,7 @@ class Tensor:
     def _learn(self) -> None:
         """Let the viewer say what a tensor that is made now would be told from the beginning."""
         if self._status not in _SETTLED:
-            self._owner.judge_again(self)
+            self._owner.renew(self)
 
     def _claims(self) -> Any:
         """Return what is claimed of it, and by whom, to make another tensor of the same bytes."""
@@ -718,7 +721,7 @@ class Tensor:
 
     def _refuse_stretch(self, start: int, end: int) -> None:
         """Raise if the bytes ``[start, end)`` of the array are not whole; other bytes do not matter."""
-        self._confirm()
+        self.resolve()
         status = self.status
         if status is Status.COMPLETE or status is Status.TRUNCATED:
             return
@@ -729,16 +732,16 @@ class Tensor:
             return
         self._refuse_if_not_whole()
 
-    def _confirm(self) -> None:
+    def resolve(self) -> None:
         """Compare the checksums that cover the tensor's bytes, if that costs little."""
         if self._owner is not None:
-            self._owner.confirm(self)
+            self._owner.resolve(self)
             if self._is_flawed():  # around it: a checksum of its own may tell that its bytes are right nevertheless
                 for span in self._sources:
-                    span.prove()
+                    span.verify()
 
     def _refuse_if_not_whole(self) -> None:
-        self._confirm()
+        self.resolve()
         status = self.status
         if status is Status.COMPLETE:
             return
@@ -801,7 +804,7 @@ class Tensor:
             data, base = sources[0].data, sources[0].offset
         else:
             data, base = self._data(), 0
-        follow = None if self._owner is None else self._owner.follow(self)
+        follow = None if self._owner is None else self._owner.checker(self)
         done = 0
         while done < len(view):
             try:

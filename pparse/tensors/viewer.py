@@ -56,7 +56,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     parser: Any = None  #: what reads the document, for commands that ask it for more
     names_may_be_lost = True  #: whether a name that is not found may be in the part of the document that is missing
     most_facts: int | None = None  #: how many values `metadata` has at most; None: all that there are
-    settles_late = False  #: whether `settle_all_but` leaves anything to be compared later
+    resolves_late = False  #: whether `resolve_all_but` leaves anything to be compared later
     has_keys = False  #: whether its tensors may have a `Tensor.key` besides their name
     is_set = False  #: whether the tensors lie in several files, named by `parser.shard_names`
     has_values = True  #: whether the tensors' bytes were looked for: a file alone may only say where others have them
@@ -215,9 +215,9 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         return (self.size_hint() or 0) > count
 
     _has_news: bool = False
-    """Whether something is known that tensors which were made before may not have been told: they ask `judge_again`."""
+    """Whether something is known that tensors which were made before may not have been told: they ask `renew`."""
 
-    def judge_again(self, tensor: Tensor) -> None:
+    def renew(self, tensor: Tensor) -> None:
         """Tell a tensor, which is neither damaged nor unsupported so far, what one that is made now is told."""
         known = self.extraction.session.stats.discoveries
         if self._judges or tensor._told == known or self.extraction.session.closed:
@@ -240,28 +240,34 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         tensor._told = self.extraction.session.stats.discoveries
         return tensor
 
-    def confirm(self, tensor: Tensor) -> None:
-        """Compare the checksums that cover the bytes of ``tensor``, if that costs little, before they are returned."""
-        self.extraction.confirm()
+    is_resolved = False
+    """Whether the checksums of single tensors were compared, or are compared by whoever reads these."""
 
-    def follow(self, tensor: Tensor) -> Callable[[int, memoryview], None] | None:
+    def resolve(self, tensor: Tensor) -> None:
+        """Compare the checksums that cover the bytes of ``tensor``, if that costs little, before they are returned."""
+        self.extraction.resolve()
+        if tensor.claimed_status is Status.COMPLETE and not self.is_resolved:
+            for span in tensor.spans:
+                span.resolve()
+
+    def checker(self, tensor: Tensor) -> Callable[[int, memoryview], None] | None:
         """Return what is to be given each stretch of the tensor's bytes that is read, with its offset in them.
 
-        A viewer compares a checksum so that `confirm` left alone, once all bytes were read in order. None: nothing.
+        A viewer compares a checksum so that `resolve` left alone, once all bytes were read in order. None: nothing.
         """
         return None
 
-    def settle(self) -> None:
+    def resolve_all(self) -> None:
         """From now on, let `tensors` first find out what statuses depend on, so that none of them changes later."""
 
-    def settle_all_but(self, tensors: Sequence[Tensor]) -> Sequence[int] | None:
-        """Do what `settle` does, but for checksums of just the bytes of one of ``tensors``: they will be read anyhow.
+    def resolve_all_but(self, tensors: Sequence[Tensor]) -> Sequence[int] | None:
+        """Do what `resolve_all` does, but for checksums of one of ``tensors`` alone: its bytes will be read anyhow.
 
         Return the CRC-32 that the bytes of each, as stored, must have; -1: none, or it was compared. Who reads them
-        compares it, and calls `settle` if it is wrong. None if statuses may have changed: all is to be settled, and
-        listed again. Only for viewers that say `settles_late`.
+        compares it, and calls `resolve_all` if it is wrong. None if statuses may have changed: then all is to be
+        resolved, and listed again. Only for viewers that say `resolves_late`.
         """
-        self.settle()
+        self.resolve_all()
         return None
 
     def files_beside(self) -> Iterator[tuple[str, Extraction]]:

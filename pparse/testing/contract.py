@@ -611,5 +611,5 @@ def judged(tensors: list[Tensor]) -> list[tuple[str, Status]]:
     """Return the statuses of tensors, after the checksums of those that are not whole, which may clear them."""
     for tensor in tensors * 2:  # the checksum of one may contradict bytes that it shares with another
         if tensor.status is not Status.COMPLETE:
-            tensor._confirm()
+            tensor.resolve()
     return [(tensor.name, tensor.status) for tensor in tensors]

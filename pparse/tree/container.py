@@ -26,7 +26,18 @@ class Container(Doored):
     """Whether `recover` saves all files of the folder that it reads, not just one model of it."""
 
     doors = frozenset(
-        ("directory", "drain", "enter", "files", "inner", "open_member", "prove", "shard", "shard_names", "unwrapped")
+        (
+            "directory",
+            "verify_stream",
+            "enter",
+            "files",
+            "inner",
+            "open_member",
+            "verify_opened",
+            "shard",
+            "shard_names",
+            "unwrapped",
+        )
         + ("verify", "weight_map")
     )
 
@@ -54,8 +65,8 @@ class Container(Doored):
         """Return what the members of an archive form together, if that is a known format that is not read yet."""
         return None
 
-    def drain(self, *, unless_indexed: bool = False) -> None:
+    def verify_stream(self, *, unless_indexed: bool = False) -> None:
         """Read a compressed stream to its end, so that everything wrong with it is known."""
 
-    def confirm(self) -> None:
+    def resolve_stream(self) -> None:
         """Compare the checksums of a stream if that costs little."""

@@ -145,7 +145,7 @@ def _step(ctx: NodeContext, parser: States, feed: _Feed, still: _Still) -> None:
         ctx.entered = False
         feed.start(ctx)
     if not feed.is_judged:
-        feed.judge(ctx)
+        feed.note_end(ctx)
     have = feed.base + len(feed.block) - ctx.pos
     if have < max(ctx.need, 1) or ctx.pos < feed.base:
         trouble = feed.refill(ctx)
@@ -277,7 +277,7 @@ class _Feed:
             ctx.resumable = True  # no state has seen the block yet
             raise
         self.base = ctx.pos
-        gap_follows = self._judge(ctx, short=len(self.block) < wanted)
+        gap_follows = self._note_end(ctx, short=len(self.block) < wanted)
         if len(self.block) >= ctx.need:
             return None
         end = ctx.pos + len(self.block)
@@ -285,15 +285,15 @@ class _Feed:
             return MalformedError("the node runs into a gap", offset=end)
         return EndOfDataError("the data end here", offset=end)
 
-    def judge(self, ctx: NodeContext) -> None:
+    def note_end(self, ctx: NodeContext) -> None:
         """Find out whether the block, which was read for another node or run, ends where this node does."""
         limit = ctx.end if ctx.end is not None else ctx.data.size
         end = self.base + len(self.block)
         if limit is not None and end > limit:  # what lies behind the node is not its own
             self.block, end = self.block[: max(0, limit - self.base)], max(limit, self.base)
-        self._judge(ctx, short=False)
+        self._note_end(ctx, short=False)
 
-    def _judge(self, ctx: NodeContext, *, short: bool) -> bool:
+    def _note_end(self, ctx: NodeContext, *, short: bool) -> bool:
         """Set whether the input of ``ctx`` ends with the block; return whether a gap follows it."""
         self.is_judged = True
         limit = ctx.end if ctx.end is not None else ctx.data.size

@@ -83,7 +83,7 @@ class Host(Protocol):
     def find_end(self, node: Node | None = None) -> int:
         """Return where its bytes (or those of ``node``) really end."""
 
-    def confirm(self) -> None:
+    def resolve(self) -> None:
         """Compare checksums that cost little, before values are returned."""
 
 
@@ -101,7 +101,7 @@ class Format(Protocol):
     def step_to(self, parent: Node, ordinal: int, key: Key) -> KeyStep | OrdinalStep:
         """Return the path step from ``parent`` to its child."""
 
-    def judge(self, node: Node) -> None:
+    def resolve(self, node: Node) -> None:
         """Find out the status of a node whose status is unknown."""
 
     def load_scalar(self, node: Node) -> Any:

@@ -178,7 +178,7 @@ class Node:
             with self.result.lock:
                 try:
                     if self._status is None:
-                        self.result.parser.judge(self)
+                        self.result.parser.resolve(self)
                 except PparseError:
                     if self._status is None:  # it says nothing about the node: the source failed, or is closed
                         raise
@@ -226,7 +226,7 @@ class Node:
                 return self._view()
             content = self._content
             if content is UNLOADED_VALUE:
-                self.extraction.confirm()
+                self.extraction.resolve()
                 self._refuse_if_not_whole()
                 self.extraction.data.check_unchanged()
                 self._content = content = self.result.parser.load_scalar(self)

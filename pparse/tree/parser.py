@@ -331,7 +331,7 @@ class Parser(Doored):
         self.result.extraction.session.limits.check("scalar_bytes", length, "the value", offset=node.start)
         return b"".join(part.data.read_exact(part.start, len(part)) for part in node.parts)
 
-    def judge(self, node: Node) -> None:
+    def resolve(self, node: Node) -> None:
         """Find out the status of a node whose status is unknown; by default, load it."""
         node.load()
 

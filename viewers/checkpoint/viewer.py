@@ -430,14 +430,14 @@ class CheckpointViewer(Viewer):
 
     # -- checksums -----------------------------------------------------------------------------------------------------
 
-    def confirm(self, tensor: Tensor) -> None:
+    def resolve(self, tensor: Tensor) -> None:
         """Compare the checksum of a tensor of up to 64 MiB before its bytes are returned."""
-        super().confirm(tensor)
+        super().resolve(tensor)
         if tensor.stored_nbytes <= _CONFIRMED and tensor.claimed_status is Status.COMPLETE:
             for _ in self._compare(tensor):
                 pass
 
-    def follow(self, tensor: Tensor) -> Callable[[int, memoryview], None] | None:
+    def checker(self, tensor: Tensor) -> Callable[[int, memoryview], None] | None:
         """Compare the checksum of a larger tensor while its bytes are read in order."""
         if tensor.stored_nbytes <= _CONFIRMED or len(tensor.spans) != 1 or isinstance(tensor, StringTensor):
             return None
@@ -470,7 +470,7 @@ class CheckpointViewer(Viewer):
                 told.add(finding)  # it says the same of many
         self._compared = True
 
-    def settle(self) -> None:
+    def resolve_all(self) -> None:
         """Compare all checksums, so that no status changes later."""
         for tensor in self.tensors():
             for _ in self._compare(tensor):

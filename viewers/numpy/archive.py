@@ -76,10 +76,6 @@ class MemberSpan(Span):
         member: ArchiveMember = origin[1]
         return member
 
-    def confirm(self) -> None:
-        """Compare the checksum of the member, if that costs little."""
-        raise NotImplementedError
-
 
 class StoredSpan(MemberSpan):
     """The bytes of an array that is stored as it is: they are those of the archive."""
@@ -92,11 +88,11 @@ class StoredSpan(MemberSpan):
         self._at = at
         self._kept = kept
 
-    def confirm(self) -> None:
+    def resolve(self) -> None:
         """Compare the checksum of the member, if that costs little."""
         if not self.length or not self.is_proved:
             parser = self._viewer.parser
-            parser.confirm_member(parser.opened(self.member))
+            parser.resolve_opened(parser.opened(self.member))
 
 
 class ContentSpan(MemberSpan):
@@ -182,13 +178,13 @@ class ContentSpan(MemberSpan):
         """Whether the checksum of the member agreed."""
         return super().is_proved or (self._held is None and self._viewer.parser.is_proved(self._at))
 
-    def confirm(self) -> None:
+    def resolve(self) -> None:
         """Compare the checksum of the member, if that costs little."""
         held, parser = self._held, self._viewer.parser
         if held is not None:
-            parser.confirm_member(held)
+            parser.resolve_opened(held)
         elif not parser.is_proved(self._at):
-            self._kept = parser.confirm_array(self.member) or self._kept
+            self._kept = parser.resolve_array(self.member) or self._kept
 
 
 class NpzViewer(Viewer):
@@ -200,7 +196,7 @@ class NpzViewer(Viewer):
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
         self.parser = extraction.parse().parser  # type: ignore[assignment]
-        self._settled = False
+        self._resolved = False
         self._latest: deque[Extraction] = deque(maxlen=ENTERED)  # arrays that were opened last
 
     @property
@@ -351,13 +347,6 @@ class NpzViewer(Viewer):
             owner=self,
         )
 
-    def confirm(self, tensor: Tensor) -> None:
-        """Compare the checksums around the archive, and that of the array, if that costs little."""
-        super().confirm(tensor)
-        for span in tensor.spans:
-            if isinstance(span, MemberSpan) and tensor.claimed_status is Status.COMPLETE:
-                span.confirm()
-
     @property
     def _has_news(self) -> bool:  # type: ignore[override]
         """Whether members are known that are not whole."""
@@ -368,11 +357,11 @@ class NpzViewer(Viewer):
         member = span.member if isinstance(span, MemberSpan) else None
         return super().around(span) if member is None else (member.start, member.end)
 
-    def settle(self) -> None:
+    def resolve_all(self) -> None:
         """From now on, let `tensors` first compare the checksums of all arrays, once."""
-        if not self._settled:
-            self._settled = True
-            self.parser.prove_arrays()
+        if not self._resolved:
+            self._resolved = True
+            self.parser.verify_arrays()
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all arrays were added; without its directory, the archive may have had more."""

@@ -230,13 +230,13 @@ class ExternalFiles:
             entered.refuse_placeholder()
             return entered
 
-    def confirm(self, tensor: Tensor) -> None:
+    def resolve(self, tensor: Tensor) -> None:
         """Compare the checksum of an archive for the file that has the bytes of a tensor, if that costs little."""
         for span in tensor.spans:
             for file in self._files.values():
                 content = file.content
                 if content is not None and content.data is span.data and content.start <= span.offset:
-                    content.confirm()
+                    content.resolve()
 
     # -- what is wrong -------------------------------------------------------------------------------------------------
 
@@ -249,7 +249,7 @@ class ExternalFiles:
             if content is None:
                 continue
             if content.origin is not None and not content.proved:
-                found = content.origin[0].prove(content)
+                found = content.origin[0].verify_opened(content)
                 content.proved = True
                 if found is not None:
                     yield found

@@ -43,7 +43,7 @@ class OnnxViewer(ProtoViewer):
         schema = builtin_schema()
         self._maker = OnnxMaker(self.source, self.parser.make, schema, self)
         self.constants = OnnxPlaces(self.parser, self._maker, schema)
-        self._settled = False
+        self._resolved = False
 
     def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
         """Return the main graph, the only one that has a number."""
@@ -116,23 +116,23 @@ class OnnxViewer(ProtoViewer):
             return False
         return self.own_status() is Status.COMPLETE
 
-    def settle(self) -> None:
+    def resolve_all(self) -> None:
         """From now on, let checksums of external files be compared before their tensors are listed."""
-        if not self._settled:
-            self._settled = True
+        if not self._resolved:
+            self._resolved = True
             self._list_files()
             for _ in self._check_files():
                 pass
 
-    def confirm(self, tensor: Tensor) -> None:
+    def resolve(self, tensor: Tensor) -> None:
         """Compare the checksums that cover the bytes of ``tensor``, if that costs little, before they are returned."""
-        super().confirm(tensor)
-        self._maker.external.confirm(tensor)
+        super().resolve(tensor)
+        self._maker.external.resolve(tensor)
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Parse everything, look at each tensor, and compare the files beside the model with their checksums."""
         yield from super().check(strict=strict)
-        self._settled = True
+        self._resolved = True
         yield from self._check_files()
         if strict and self.own_status() is Status.COMPLETE:
             yield from self._check_graph()

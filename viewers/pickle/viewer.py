@@ -52,15 +52,15 @@ class HeldSpan(Span):
         super().__init__(data, begin, length, path, end)
         self._held = held
 
-    def prove(self) -> None:
+    def verify(self) -> None:
         """Compare the checksum of the storage."""
-        if self._held.prove is not None:
-            self._held.prove()
+        if self._held.verify is not None:
+            self._held.verify()
 
-    def confirm(self) -> None:
+    def resolve(self) -> None:
         """Do what `prove` does, if the storage is small."""
         if self._held.size <= LITTLE and not self.is_proved:
-            self.prove()
+            self.verify()
 
     def agrees_with_holes(self, stretch: Callable[[int, int], int], most: int) -> bool:
         """Return whether zeros in its place are right; ``stretch`` tells how many of some bytes were never written.
@@ -75,7 +75,7 @@ class HeldSpan(Span):
         if stretch(begin, end) == end - begin:
             return held.zeros()
         if end - begin <= most and not data.is_proved(begin, end):
-            self.prove()
+            self.verify()
             return data.is_proved(begin, end)
         return True
 
@@ -641,7 +641,7 @@ def _judged(root: Node | None) -> str | None:
     """Return why the pickle whose value is ``root`` may be wrong; None if nothing suggests that."""
     if root is None or not root.result.extraction.data.flawed:
         return None
-    root.result.extraction.confirm()  # a checksum of its own may tell that it is right
+    root.result.extraction.resolve()  # a checksum of its own may tell that it is right
     parser: PickleParser = root.result.parser  # type: ignore[assignment]
     start, end = root.result.extraction.start, parser.program(parser.starts[-1]).end
     return root.result.extraction.data.why_suspect(start, end)

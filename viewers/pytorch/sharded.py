@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 class PyTorchSetViewer(ShardSetViewer):
     """A mapping of tensor names to tensors over all shards."""
 
-    settles_late = True
+    resolves_late = True
 
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
         self._sound: set[str] = set()  # shards whose checksums were compared, and all agree
 
-    def settle_shard(self, name: str, viewer: PyTorchViewer) -> None:
+    def resolve_shard(self, name: str, viewer: PyTorchViewer) -> None:
         """Compare the checksums of one shard; of a sound one only the first time."""
         if name not in self._sound and viewer.is_sound():
             self._sound.add(name)
 
-    def settle_all_but(self, tensors: Sequence[Tensor]) -> Sequence[int] | None:
+    def resolve_all_but(self, tensors: Sequence[Tensor]) -> Sequence[int] | None:
         """Compare the checksums that are not just of one of ``tensors``, shard by shard; return those that are."""
         found = array("q", [-1]) * len(tensors)
         places: dict[int, list[int]] = {}
@@ -43,13 +43,13 @@ class PyTorchSetViewer(ShardSetViewer):
             except PparseError:
                 continue  # listing the tensors told it
             numbers = places.get(id(viewer.extraction.parsed.data), [])
-            left = viewer.settle_all_but([tensors[number] for number in numbers])
+            left = viewer.resolve_all_but([tensors[number] for number in numbers])
             if left is None:
                 return None
             for number, crc in zip(numbers, left, strict=True):
                 found[number] = crc
         for tensor in tensors:  # of viewers that listed them, and may not be those that were asked just now
-            tensor._owner.is_settled = True
+            tensor._owner.is_resolved = True
         return found
 
     def open_shard(self, shard: Extraction) -> PyTorchViewer:

@@ -11,7 +11,7 @@ from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
 from pparse.parsers.pytorch.rebuild import Stored, StoredTensor
 from pparse.parsers.pytorch.zip import PyTorchZipParser
-from pparse.viewers.pickle.viewer import HeldSpan, PickleViewer
+from pparse.viewers.pickle.viewer import PickleViewer
 from pparse.viewers.pickle.walk import Walk
 
 TYPE_CHECKING = False
@@ -114,9 +114,8 @@ class PyTorchViewer(PickleViewer):
     """A mapping of names to tensors: those of ``torch.load``, by their paths in what was saved."""
 
     parser: StorageReader
-    settles_late = True
+    resolves_late = True
     _sound: bool | None = None
-    is_settled = False
     """Whether all checksums were compared, but for those that who reads the storages compares."""
 
     def __init__(self, extraction: Extraction) -> None:
@@ -152,7 +151,7 @@ class PyTorchViewer(PickleViewer):
         """Look at everything and yield each finding; ``strict`` adds why torch would refuse the file."""
         yield from super().check(strict=strict)
         if strict and isinstance(self.parser, PyTorchZipParser):
-            self.extraction.parsed.prove()  # first: who reads a tensor tells just the archive what is wrong with it
+            self.extraction.parsed.verify()  # first: who reads a tensor tells just the archive what is wrong with it
             self.extent()  # which lists all tensors
             sizes = (
                 (f"{self.parser.prefix}data/{key}", f"it has {there:,} bytes, and its tensors say {meant:,}")
@@ -167,34 +166,27 @@ class PyTorchViewer(PickleViewer):
         """Return whether a tensor is a constant of code, by its name."""
         return name.startswith(f"{_CONSTANTS}.c")
 
-    def confirm(self, tensor: Tensor) -> None:
-        """Compare the checksum of a small storage, too, before its bytes are returned."""
-        super().confirm(tensor)
-        for span in () if self.is_settled else tensor.spans:
-            if isinstance(span, HeldSpan):
-                span.confirm()
-
-    def settle(self) -> None:
+    def resolve_all(self) -> None:
         """From now on, let `tensors` first compare the checksums of all storages, once."""
         self.is_sound()
 
     def is_sound(self) -> bool:
         """Compare the checksums of all storages, once; return whether nothing was wrong."""
         if self._sound is None:
-            self._sound = self.parser.prove_storages() is not None
+            self._sound = self.parser.verify_storages() is not None
         return self._sound
 
-    def settle_all_but(self, tensors: Sequence[Tensor]) -> Sequence[int] | None:
+    def resolve_all_but(self, tensors: Sequence[Tensor]) -> Sequence[int] | None:
         """Compare the checksums that are not just of one of ``tensors``; return those that are."""
         places: dict[int, int] = {}
         for tensor in tensors:
             place = self._place_of(tensor)
             if place is not None:
                 places[place[0]] = max(place[1], places.get(place[0], 0))
-        left = self.parser.prove_storages(places)
+        left = self.parser.verify_storages(places)
         if left is None:
             return None
-        self.is_settled = True
+        self.is_resolved = True
         found = array("q")
         for tensor in tensors:
             place = self._place_of(tensor)

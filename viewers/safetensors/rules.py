@@ -114,7 +114,7 @@ def _check_beginning(viewer: SafetensorsViewer, notes: _Notes) -> bool:
         return False
     try:
         size = parser.header_size
-        parser.settle()
+        parser.resolve_header()
         is_object = parser.is_object
     except MalformedError:
         viewer.close_extent(viewer.new_extent())  # adds what is wrong
@@ -145,7 +145,7 @@ def _check_tensors(
     """Check each tensor, and what is said of all of them; ``zeros`` are the runs of zeros, if they are known."""
     parser = viewer.parser
     clean = parser.is_plain or _metadata_is_plain(viewer)
-    viewer.settle()
+    viewer.resolve_all()
     extent = viewer.new_extent()
     for tensor in viewer.tensors():
         extent.add(tensor)

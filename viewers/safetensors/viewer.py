@@ -65,7 +65,7 @@ class SafetensorsViewer(Viewer):
         self._base: int | None = None
         self._there = 0
         self._end: int | None = None
-        self._settled = False
+        self._resolved = False
         self._recount = False  # whether tensors were listed as what they turned out not to be
 
     def tensors(self) -> Iterator[Tensor]:
@@ -75,16 +75,16 @@ class SafetensorsViewer(Viewer):
         first, which was yielded under that name, has a finding in `findings` after the last one.
         """
         parser = self.parser
-        streams = not self._settled and parser.streams
+        streams = not self._resolved and parser.streams
         for row in parser.unjudged() if streams else parser.infos():
             yield self._tensor(*row)
         if streams and (parser.conflicts or parser.adrift is not None):
             self._recount = True
             self._note_early()
 
-    def settle(self) -> None:
+    def resolve_all(self) -> None:
         """From now on, read a large header in full before its tensors are listed."""
-        self._settled = True
+        self._resolved = True
 
     def _note_early(self) -> None:
         """Add the findings on tensors that were listed before it was known that their names occur twice."""
@@ -180,7 +180,7 @@ class SafetensorsViewer(Viewer):
     def _has_news(self) -> bool:  # type: ignore[override]
         """Whether tensors conflict with others or may lie elsewhere, or it is not known yet if they do."""
         parser = self.parser
-        return not parser.is_settled or bool(parser.conflicts) or parser.adrift is not None
+        return not parser.is_resolved or bool(parser.conflicts) or parser.adrift is not None
 
     @property
     def _is_quiet(self) -> bool:
@@ -188,10 +188,10 @@ class SafetensorsViewer(Viewer):
         data, parser = self.extraction.data, self.parser
         return not (parser.conflicts or parser.adrift is not None or data.flawed or data.has_proofs)
 
-    def judge_again(self, tensor: Tensor) -> None:
+    def renew(self, tensor: Tensor) -> None:
         """Tell a tensor that it conflicts with another or may lie elsewhere, if that was found since it was made."""
         if not self.extraction.session.closed:
-            self.parser.settle()
+            self.parser.resolve_header()
         problem = self.parser.conflict_of(tensor.ordinal) if isinstance(tensor, HeaderTensor) else None
         if problem is not None:
             tensor.status, tensor.finding = Status.DAMAGED, self._bad_entry(tensor, problem)
@@ -274,7 +274,7 @@ class SafetensorsViewer(Viewer):
             return
         try:
             data_start = parser.data_start - extraction.start
-            parser.settle()
+            parser.resolve_header()
             header = parser.text_status
         except MalformedError as error:
             short = (extent.actual or 0) < 8

@@ -42,7 +42,7 @@ class ShardSetViewer(Viewer):
         super().__init__(extraction)
         self.parser: ShardSet = extraction.parse().parser  # type: ignore[assignment]
         self._last: tuple[str, Any] | None = None
-        self._settled = False
+        self._resolved = False
 
     def shard_viewer(self, name: str) -> Any:
         """Return the viewer of one shard. Raises the error of opening it."""
@@ -50,13 +50,13 @@ class ShardSetViewer(Viewer):
             return self._last[1]
         viewer = self.open_shard(self.parser.shard(name))
         self._last = (name, viewer)
-        if self._settled:
-            self.settle_shard(name, viewer)
+        if self._resolved:
+            self.resolve_shard(name, viewer)
         return viewer
 
-    def settle_shard(self, name: str, viewer: Any) -> None:
+    def resolve_shard(self, name: str, viewer: Any) -> None:
         """Find out what the statuses of the tensors of one shard depend on."""
-        viewer.settle()
+        viewer.resolve_all()
 
     @abstractmethod
     def open_shard(self, shard: Extraction) -> Any:
@@ -72,9 +72,9 @@ class ShardSetViewer(Viewer):
         self.findings.add(finding)
         return finding
 
-    def settle(self) -> None:
+    def resolve_all(self) -> None:
         """From now on, read the header of each shard in full before its tensors are listed."""
-        self._settled, self._last = True, None
+        self._resolved, self._last = True, None
 
     def tensors(self) -> Iterator[Tensor]:
         """Yield the tensors shard by shard, then those that the index names and no shard has."""

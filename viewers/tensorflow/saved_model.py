@@ -261,10 +261,10 @@ class SavedModelViewer(TensorflowViewer):
             for finding in contradictions(self):
                 self.findings.add(finding)
 
-    def settle(self) -> None:
+    def resolve_all(self) -> None:
         """Compare all checksums, so that no status changes later."""
         for part in self._parts:
-            part.settle()
+            part.resolve_all()
         self.compare_fingerprint()
 
     # -- what belongs to it ------------------------------------------------------------------------------------------

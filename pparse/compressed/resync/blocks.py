@@ -197,12 +197,12 @@ class Blocks(Data):
             place = bisect_left(self.gaps, begin, key=attrgetter("offset"))
             self.gaps = (*self.gaps[:place], gap, *self.gaps[place:])
 
-    def prove(self, number: int) -> bool:
+    def verify_block(self, number: int) -> bool:
         """Decode block ``number``; say whether it is sound. One that the budget does not hold is a gap."""
         with self._lock:
             data = self._block(number)
             try:
-                data.finish()
+                data.verify()
             except LimitError as error:
                 if "--budget" not in error.option:
                     raise
@@ -421,7 +421,7 @@ class BlockWalk:
     def _measure(self, found: FoundBlock) -> None:
         """Decode a block that does not say what it holds; one that is not sound gets the tag `CUT`."""
         with self._open(found.start, found.end, None, found.tag) as data:
-            data.finish()
+            data.verify()
             found.size, found.proved = data.produced, data.error is None
         if not found.proved:
             found.tag |= CUT
@@ -454,7 +454,7 @@ class _BlockRun:
         begin = blocks.size or 0
         blocks.add(found.start, found.end, found.size, found.tag)
         self.piece.end = max(self.piece.at, found.reach)
-        sound = found.proved or blocks.prove(len(blocks) - 1)
+        sound = found.proved or blocks.verify_block(len(blocks) - 1)
         if sound and found.why_suspect is not None:
             suspect = SuspectRange(begin, blocks.size or 0, found.why_suspect)
             blocks.suspect_ranges = (*blocks.suspect_ranges, suspect)

@@ -295,7 +295,7 @@ class _DeflateWalk:
                     piece.error = MalformedError(reason, offset=at, fault=Fault.TRAILING)
                 return here if self._codec == "gzip" else _Position(end, None)
             inner = self._env.inflate(self._data.range(at, end), "gzip", concatenated=True)
-            inner.finish()
+            inner.verify()
             error = inner.error
             failed_at = end if error is None or error.offset is None else error.offset
             data = EnteredData(inner, inner.name, inner.produced, array("q"), None)

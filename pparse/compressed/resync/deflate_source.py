@@ -217,7 +217,7 @@ def real_end(source: Range) -> int:
     """Return where the source ends in fact: one that is decoded on the way need not know that yet."""
     data = source.data
     if data.size is None:
-        data.finish()
+        data.verify()
     if data.size is not None:
         return min(source.end, data.size)
     endless = [gap.offset for gap in data.gaps if gap.length is None]

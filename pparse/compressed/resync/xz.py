@@ -421,7 +421,7 @@ class _XzWalk(BlockWalk):
 
     def _sound(self, block: FoundBlock) -> bool:
         with self._open(block.start, block.end, block.size, block.tag) as data:
-            data.finish()
+            data.verify()
             return data.error is None
 
     def _note_suspect(self, block: FoundBlock) -> None:

@@ -54,7 +54,7 @@ elif how == "pparse":
 else:
     with pparse.open(path, format=codec, scratch=scratch) as document:
         content = document.parse().parser.content
-        content.finish()
+        content.verify()
         at = size = content.size
         while at:
             first = max(0, at - MIB)

@@ -207,7 +207,7 @@ class RandomCase:
         if self.chooser.random() < 0.3:
             self.renumber()
         if not messages_only:
-            self.settle()
+            self.resolve_all()
 
     def data(self) -> bytes:
         version = (self.chooser.randrange(5), 0)
@@ -234,7 +234,7 @@ class RandomCase:
                 node.chunk_index = places[node.chunk_index] if node.chunk_index < len(places) else node.chunk_index
             todo += [field.message for field in node.chunked_fields]
 
-    def settle(self) -> None:
+    def resolve_all(self) -> None:
         """List what is below one key of a map in the order of the other rules.
 
         TensorFlow compares no further than a key, and takes such entries as they are listed; we do compare further.
