@@ -22,6 +22,7 @@ PARSERS = (
     "pparse.parsers.safetensors.index:SafetensorsIndexParser",
     "pparse.parsers.safetensors.folder:SafetensorsFolderParser",
     "pparse.parsers.json.parser:JsonParser",
+    "pparse.parsers.json.lines:JsonLinesParser",
     "pparse.parsers.riegeli.parser:RiegeliParser",
     "pparse.parsers.cpb.parser:CpbParser",
     "pparse.parsers.tensorflow:SavedModelParser",

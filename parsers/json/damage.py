@@ -12,7 +12,7 @@ from pparse.findings import KEPT_PATH, UNSURE_NUMBER, Finding, Status, clipped
 from pparse.parsers.json.record import start_of
 from pparse.parsers.json.text import WHITESPACE, describe_child
 from pparse.paths import KeyStep, OrdinalStep, join_step
-from pparse.tree.entry import Entry
+from pparse.tree.entry import LIST, Entry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class PathLine:
     def below(self, node: Node, ordinal: int, key: Key) -> str:
         """Return the clipped path of a child of ``node``, without its number among children with the same key."""
         step: KeyStep | OrdinalStep
-        if node.kind == "array":
+        if node.shape == LIST:
             step = KeyStep(ordinal)
         else:
             step = KeyStep(key) if isinstance(key, str) else OrdinalStep(ordinal)

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 _MAX_DEPTH: Final = 1000
 _MAX_FAULTS: Final = 10_000
 # Another value, if the comma before it is lost; and zeros are no bytes that came in.
-_VALUE: Final = lazy_pattern(rb"[\"\[{\x00]|(?:-?\d[\d.eE+-]*|true|false|null)[\s,]*\Z")
+_VALUE: Final = lazy_pattern(rb"[\"\[{\x00]|(?:-?\d[\d.eE+-]*|true|false|null|NaN|-?Infinity)[\s,]*\Z")
 
 BLOCK: Final = 256 << 10
 # The furthest behind a fault that the next comma of the same depth is searched.

@@ -49,6 +49,7 @@ from pparse.parsers.json.text import (
     CLOSER,
     KEY,
     KINDS,
+    NOT_FINITE,
     NUMBER_START,
     STRING,
     WHITESPACE,
@@ -90,8 +91,8 @@ _NUMPY_FROM: Final = 4 << 20
 _GROUP_TEXT: Final = 4 << 20
 
 
-class _Scan:
-    """State of an index scan from block to block."""
+class Scan:
+    """State of an index scan from block to block: ``pending`` is where the last, unfinished child begins."""
 
     __slots__ = ("carry", "first", "kernel", "pending")
 
@@ -122,12 +123,15 @@ class JsonParser(Parser):
         "numbers beyond float64, or of more than 4,300 digits, are UNSUPPORTED",
     )
     options = {"kernel": "how to scan: auto (default), numpy or stdlib"}
-    shapes = {"object": MAP, "array": LIST}
+    shapes: ClassVar[dict[str, str]] = {"object": MAP, "array": LIST}
+    separators: ClassVar[dict[str, int]] = {}
+    """How many bytes stand between the children of containers, where that is not one, by their kind."""
     notes_findings = True
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
         self.decoder = StrictDecoder(result.extraction.session.limits)
+        self.decoder.is_lenient = True
         # Pattern of the members of the first level with their keys, if a format has one: finds them behind damage.
         self.member: re.Pattern[bytes] | None = None
         self.is_all_there = False  # the text has its full length: if it ends early, it was damaged
@@ -145,7 +149,7 @@ class JsonParser(Parser):
             return Confidence.NO
         if text[0] in b"{[":
             follower = text[1:].lstrip(WHITESPACE)[:1]
-            plausible = b'"}' if text[0] == 0x7B else b'"{[]-0123456789tfn'
+            plausible = b'"}' if text[0] == 0x7B else b'"{[]-0123456789tfnNI'
             return Confidence.LIKELY if not follower or follower in plausible else Confidence.NO
         if len(head) == 4096:
             # JSON strings have no line breaks; much other text that begins with a quote has.
@@ -158,8 +162,9 @@ class JsonParser(Parser):
 
     # -- the root ----------------------------------------------------------------------------------------------------
 
-    def root_entry(self) -> Entry:
-        """Find where the value of the document begins, after whitespace and a byte order mark, and what it is."""
+    def first_text(self) -> Entry | tuple[int, bytes]:
+        """Return where the first value begins, after whitespace and a byte order mark, and how; or what is there
+        instead of JSON text."""
         extraction = self.result.extraction
         start = pos = extraction.start
         data, size = extraction.data, extraction.find_end()
@@ -190,7 +195,14 @@ class JsonParser(Parser):
         if not block:
             finding = self._note("truncated", "the document is empty", size, None)
             return Entry(None, "unknown", size, size, status=Status.TRUNCATED, finding=finding)
-        pos += len(block) - len(text)
+        return pos + len(block) - len(text), text
+
+    def root_entry(self) -> Entry:
+        """Find where the value of the document begins, and what it is."""
+        first = self.first_text()
+        if isinstance(first, Entry):
+            return first
+        (pos, text), size = first, self.result.extraction.find_end()
         kind = KINDS.get(text[0])
         if self.member is not None and kind != "object":
             return self._damaged_object(pos, text)
@@ -214,6 +226,8 @@ class JsonParser(Parser):
         finding: Finding | None = None
         try:
             value = self.decoder.decode(text[:stop], pos)
+            if self.decoder.odd_numbers:
+                self._note("not-finite", NOT_FINITE, pos, stop, Severity.WARNING)
         except (LimitError, UnsupportedError) as error:
             status, finding = Status.UNSUPPORTED, self._note(unsupported_code(error), error.reason, pos, stop)
         except PASSING:
@@ -245,12 +259,12 @@ class JsonParser(Parser):
     def begin(self, ctx: NodeContext) -> tuple[int, State, int]:
         """Begin after the opening bracket."""
         first = ctx.node.start + 1
-        ctx.scratch = _Scan(self._choose_kernel(ctx.node), first)
+        ctx.scratch = Scan(self._choose_kernel(ctx.node), first)
         return first, self.expect_children, 1
 
     def expect_children(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
         """Index every child that ends in the block."""
-        scan: _Scan = ctx.scratch
+        scan: Scan = ctx.scratch
         index = ctx.index
         assert index is not None  # noqa: S101 -- entries() reads without a context
         if not self.damage.is_known and is_odd(block) and self.damage.mended() and self.damage.remake(ctx):
@@ -273,7 +287,7 @@ class JsonParser(Parser):
 
     def _close(self, ctx: NodeContext, bracket: int, offset: int) -> None:
         """Index the last child, and check the bracket that closes the container at ``offset``."""
-        scan: _Scan = ctx.scratch
+        scan: Scan = ctx.scratch
         index, node = ctx.index, ctx.node
         assert index is not None  # noqa: S101 -- see expect_children
         index.end = offset
@@ -337,15 +351,16 @@ class JsonParser(Parser):
         self._keep_last(ctx, self.result.extraction.find_end(ctx.node))
         super().cut(ctx)
 
-    def resync(self, ctx: NodeContext, error: MalformedError) -> None:
+    def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, State, int] | None:
         """Treat a gap as damage; the node ends at a gap of unknown length."""
         if error.offset is not None and not self.damage.remake(ctx):
             self._keep_last(ctx, error.offset)
             self.result.close_node(ctx.node, Status.DAMAGED, None, end=error.offset)
+        return None
 
     def _keep_last(self, ctx: NodeContext, end: int) -> None:
         """Index the child in which the text ends, at ``end``, if at least its key is whole."""
-        scan: _Scan = ctx.scratch
+        scan: Scan = ctx.scratch
         index = ctx.index
         assert index is not None  # noqa: S101 -- see expect_children
         index.end = end
@@ -424,25 +439,29 @@ class JsonParser(Parser):
             while count > 1 and bounds[count] - bounds[0] > _GROUP_TEXT:
                 count -= 1
             del bounds[count + 1 :]
-        is_map = node.kind == "object"
-        source = self.result.extraction.name
+        is_map, separator = node.kind == "object", self.separators.get(node.kind, 1)
         block, base = b"", bounds[0]
-        if bounds[-1] - bounds[0] <= GROUP_READ:
-            block = self.result.extraction.data.pread(base, bounds[-1] - 1 - base)
+        if bounds[-1] - bounds[0] <= GROUP_READ and not self.result.extraction.data.gaps:
+            block = self.result.extraction.data.pread(base, bounds[-1] - separator - base)
         for number in range(count):
-            start, end = bounds[number], bounds[number + 1] - 1
+            start, end = bounds[number], bounds[number + 1] - separator
             if block:
                 text = ChildText(block[start - base : end - base], start, end)
             else:
                 text = self.child_text(start, end, is_map)
             if index.note is not None and first + number == index.count - 1:
                 text.closed, text.open_inside = False, index.note
-            entry = describe_child(text, is_map, self.decoder, source)
-            assert entry is not None  # noqa: S101 -- None only for a cut child, which cut() did not index
+            entry = self.describe(node, text)
             wrong = entry.finding if entry.status is Status.DAMAGED else None
             if text.zeros and wrong is None:
                 wrong = Finding("malformed", "zeros follow the value", offset=text.stop)
             yield entry, wrong
+
+    def describe(self, node: Node, text: ChildText) -> Entry:
+        """Return the entry of the child of ``node`` that has this text."""
+        entry = describe_child(text, node.kind == "object", self.decoder, self.result.extraction.name)
+        assert entry is not None  # noqa: S101 -- None only for a cut child, which cut() did not index
+        return entry
 
     def fill(self, node: Node, index: ChildIndex) -> bool:
         """Index a damaged container from what is known about it; return False for any other."""
@@ -493,7 +512,7 @@ class JsonParser(Parser):
         if index.complete:
             bounds.append(index.end + 1)
         else:
-            scan: _Scan = index.context.scratch
+            scan: Scan = index.context.scratch
             bounds.append(scan.pending)
         return bounds
 

@@ -25,7 +25,7 @@ _W: Final = rb"[ \t\n\r]*+"
 _PART: Final = rb'[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+'
 _STR: Final = b'"' + _PART + b'"'
 _NUM: Final = rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
-_FLAT: Final = _STR + b"|" + _NUM + b"|true|false|null"
+_FLAT: Final = _STR + b"|" + _NUM + b"|true|false|null|NaN|-?Infinity"
 
 
 def _value(levels: int) -> bytes:
@@ -39,7 +39,7 @@ def _value(levels: int) -> bytes:
 
 ITEM: Final = lazy_pattern(b"(" + _value(3) + b")" + _W)
 KEY: Final = lazy_pattern(_W + b"(" + _STR + b")" + _W + b":" + _W)
-KEY_THERE: Final = lazy_pattern(_W + _STR + _W + b":" + _W + rb'["\[{0-9tfn-]')
+KEY_THERE: Final = lazy_pattern(_W + _STR + _W + b":" + _W + rb'["\[{0-9tfnNI-]')
 STRING_PART: Final = lazy_pattern(_PART)
 # What may be at the end of a cut text.
 CUT: Final = lazy_pattern(
@@ -47,9 +47,11 @@ CUT: Final = lazy_pattern(
     rb"-?[0-9]*+\.?[0-9]*+(?:[eE][+-]?[0-9]*+)?|t|tr|tru|true|f|fa|fal|fals|false|n|nu|nul|null)"
 )
 # Zeros are certainly damage, so a quote after them is intact.
-CANDIDATE: Final = lazy_pattern(rb"[,{\[\x00](?=" + _W + _STR + _W + b":" + _W + rb'["\[{0-9tfn-])')
+CANDIDATE: Final = lazy_pattern(rb"[,{\[\x00](?=" + _W + _STR + _W + b":" + _W + rb'["\[{0-9tfnNI-])')
 ELEMENT: Final = lazy_pattern(b",(?=" + _W + b"(?:" + _STR + _W + rb"[,\]]|\{" + _W + _STR + _W + b":))")
-PLAIN_ELEMENT: Final = lazy_pattern(b",(?=" + _W + b"(?:" + _NUM + b"|true|false|null)" + _W + rb"[,\]])")
+PLAIN_ELEMENT: Final = lazy_pattern(
+    b",(?=" + _W + b"(?:" + _NUM + b"|true|false|null|NaN|-?Infinity)" + _W + rb"[,\]])"
+)
 # Words of other languages that writers use in JSON: certainly one value, not the damaged rest of several.
 ONE_WORD: Final = lazy_pattern(
     _W
@@ -62,7 +64,7 @@ ONE_WORD: Final = lazy_pattern(
     + _W
 )
 # Damage without quotes, brackets or commas, before a key.
-GARBAGE: Final = lazy_pattern(rb'[^"{}\[\],]{0,64}+(?=' + _STR + _W + b":" + _W + rb'["\[{0-9tfn-])')
+GARBAGE: Final = lazy_pattern(rb'[^"{}\[\],]{0,64}+(?=' + _STR + _W + b":" + _W + rb'["\[{0-9tfnNI-])')
 BLANK: Final = lazy_pattern(_W)
 
 NOT_BLANK: Final = lazy_pattern(rb"[^ \t\n\r]")

@@ -51,8 +51,11 @@ KINDS: Final = {
     0x66: "false",
     0x6E: "null",
     0x2D: "number",
+    0x4E: "number",  # NaN
+    0x49: "number",  # Infinity
     **dict.fromkeys(b"0123456789", "number"),
 }
+NOT_FINITE: Final = "NaN or infinite numbers, which JSON does not have (RFC 8259 §6)"
 CLOSER: Final = {"object": 0x7D, "array": 0x5D}
 _CLOSERS: Final = (b'"', b"}", b"]")
 _ZEROED: Final = WHITESPACE + b"\0"
@@ -81,6 +84,10 @@ class StrictDecoder:
         self._limits = limits
         self.duplicates = 0
         """How many repeated keys were met so far."""
+        self.is_lenient = False
+        """Whether NaN and infinities are numbers: many libraries write them, though JSON does not have them."""
+        self.odd_numbers = 0
+        """How many of them were met so far."""
         self.pairs: list[tuple[str, Any]] = []
         """Members of the outermost object that was decoded last, repeated keys included."""
         digits = sys.get_int_max_str_digits()
@@ -165,9 +172,11 @@ class StrictDecoder:
             raise UnsupportedError(f"the number {text[:40]} is out of the range of float64")
         return value
 
-    @staticmethod
-    def _constant(word: str) -> Any:
-        raise MalformedError(f"{word} is not JSON")
+    def _constant(self, word: str) -> float:
+        if not self.is_lenient:
+            raise MalformedError(f"{word} is not JSON")
+        self.odd_numbers += 1
+        return float(word)
 
     @staticmethod
     def refuse_lone_surrogates(text: bytes, offset: int) -> None:

@@ -28,7 +28,7 @@ from operator import attrgetter
 from pparse.errors import PASSING, EndOfDataError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.json_fold import Carry, depth_at_most, next_boundary
-from pparse.parsers.json.text import BORN_LOADED, CLOSER, KINDS, SUBTREE, decode_key, unsupported_code
+from pparse.parsers.json.text import BORN_LOADED, CLOSER, KINDS, NOT_FINITE, SUBTREE, decode_key, unsupported_code
 from pparse.paths import KeyStep, format_path, join_step
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE
 from pparse.tree.views import as_dict
@@ -324,7 +324,7 @@ def walk_document(parser: JsonParser, node: Node, *, detail: bool) -> Iterator[V
     node.index_to(None)  # finds the end, and what follows it
     yield Visit.of(node, 0)
     walk = TextWalk(parser, node)
-    before = parser.decoder.duplicates
+    before, odd = parser.decoder.duplicates, parser.decoder.odd_numbers
     walk.push(walk.data.pread(node.start, 1)[0])
     walk.pos += 1
     yield from tokens(walk, detail)
@@ -335,6 +335,8 @@ def walk_document(parser: JsonParser, node: Node, *, detail: bool) -> Iterator[V
             node.start,
             severity=Severity.WARNING,
         )
+    if parser.decoder.odd_numbers > odd:
+        walk.note("not-finite", NOT_FINITE, node.start, severity=Severity.WARNING)
     walk.charge.release()
 
 
@@ -432,11 +434,25 @@ def _refuse_fault(walk: TextWalk) -> None:
     raise kind(fault.reason, path=fault.path, offset=fault.offset, source=walk.source)
 
 
-def tokens(walk: TextWalk, detail: bool) -> Iterator[Visit]:
-    """Yield the visits of what is below the bracket that ``walk`` just opened, until it is closed or the text ends."""
+def row_visits(walk: TextWalk, ordinal: int, start: int) -> Iterator[Visit]:
+    """Yield the visits of one row and of what is in it; ``walk`` has opened the list of rows. The row is sound."""
+    walk.levels[0].count, walk.pos = ordinal, start
+    walk.skip_blank()
+    visit, _ = _value(walk, True)
+    if visit is not None:
+        yield visit
+    if len(walk.brackets) > 1:
+        yield from tokens(walk, True, 1)
+
+
+def tokens(walk: TextWalk, detail: bool, outside: int = 0) -> Iterator[Visit]:
+    """Yield the visits of what is below the bracket that ``walk`` just opened, until it is closed or the text ends.
+
+    ``outside``: how many brackets are open around it.
+    """
     session = walk.parser.result.extraction.session
-    expect = "first-key" if walk.brackets[0] == 0x7B else "first-value"
-    while walk.brackets:
+    expect = "first-key" if walk.brackets[-1] == 0x7B else "first-value"
+    while len(walk.brackets) > outside:
         session.check_cancelled()
         if not walk.skip_blank():
             walk.truncated()

@@ -182,6 +182,7 @@ class SafetensorsParser(Parser, Listing, Container):
         header = child.parse()
         json: JsonParser = header.parser  # type: ignore[assignment]
         json.member = MEMBER
+        json.decoder.is_lenient = False
         json.is_all_there = start + self.header_size <= extraction.find_end()
         if self._unproved and json.is_all_there and header.status is Status.DAMAGED:
             # The space behind the header may be its own, pushed out by inserted bytes.

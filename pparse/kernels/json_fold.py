@@ -112,7 +112,7 @@ def next_boundary(block: bytes, pos: int, carry: Carry) -> int:
         if carry.in_string:
             pos = _leave_string(block, pos, carry)
         elif carry.depth > 1:
-            pos = _leave_nested(block, pos, carry)
+            pos = leave_nested(block, pos, carry)
         elif carry.escaped:
             carry.escaped = 0
             if block[pos] == _QUOTE or block[pos] == _BACKSLASH:
@@ -151,7 +151,7 @@ def _leave_string(block: bytes, pos: int, carry: Carry) -> int:
     return pos + 1
 
 
-def _leave_nested(block: bytes, pos: int, carry: Carry) -> int:
+def leave_nested(block: bytes, pos: int, carry: Carry) -> int:
     """Return the index after the bracket that brings the depth down to 1, or the end of the block."""
     size = len(block)
     # The piece folded grows while that goes well, so that a small value does not cost the folding of a large piece.

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pparse.parsers.json.lines import JsonLinesParser
 from pparse.parsers.json.parser import JsonParser
 from tests.sparse_contract import SparseContract
 
@@ -23,3 +24,20 @@ class TestJson(SparseContract):
 
 class TestJsonWithNumpy(TestJson):
     options = {"kernel": "numpy"}
+
+
+class TestJsonLines(SparseContract):
+    parser = JsonLinesParser
+    samples = {
+        "rows": b'{"a": 1, "b": [1, {"c": "x"}]}\n[]\r\n\n{"a": "}{"}\n[[2]]\n',
+        "documents": b'{\n "a": 1}\n{"a": [2,\n3]}[{}]',
+    }
+
+    listing_share = 2.1  # where a row ends is known only once it was read, and it is shown once it was decoded
+
+    def large(self) -> bytes:
+        return b'{"row": [1234567, "%s"]}\n' % (b"text" * 300) * 6_000
+
+    def is_whole(self, name: str, prefix: bytes) -> bool:
+        """A file may end behind any row."""
+        return prefix.rstrip()[-1:] in (b"}", b"]") and name == "rows" and prefix.count(b"{") == prefix.count(b"}")

@@ -162,6 +162,23 @@ def make_json_list() -> Sample:
     return Sample("json-list", "rows.json", bytes(out), "keys", values, "stream", landmarks)
 
 
+@sample
+def make_json_lines() -> Sample:
+    """Rows of their own, which a line break ends."""
+    rng = random.Random(8)
+    out, values = bytearray(), {}
+    for number in range(300):
+        thing = {"n": number, "s": f"text {number}", "v": [rng.random(), None, {"k": [number, True]}]}
+        start = len(out)
+        out += json.dumps(thing).encode()
+        end = len(out)
+        out += b"\n"
+        needs = ((0, start), (end, end + 1))
+        values[str(number)] = Value(json.dumps(thing, sort_keys=True).encode(), (start, end), needs)
+    landmarks = tuple(place for value in values.values() for place in value.place)[:40]
+    return Sample("json-lines", "rows.jsonl", bytes(out), "keys", values, "stream", landmarks)
+
+
 def blob(name: str, file: str, content: bytes) -> Sample:
     values = {"": Value(content, (0, len(content)))}
     return Sample(name, file, content, "blob", values, "offset", (len(content) // 2,))

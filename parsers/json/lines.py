@@ -1,0 +1,446 @@
+"""JSON Lines (NDJSON), and JSON documents one after another: a list of rows, each of which is a document of its own.
+
+States of the root::
+
+    state            reads                                  goes to
+    expect_children  text up to the end of the block; a     itself, until the data end
+                     row is visible once its end is seen
+
+Rules: where rows end is found without reading them: at a line break (JSON text has none in its strings), else at the
+bracket that closes a document. Each row is decoded when it is listed. One that is not JSON is DAMAGED, under its own
+number, and does not touch the others, unless it may be two rows, or half of one: then the numbers of the rows behind it
+are uncertain. Up to 256 KiB all rows are looked at before the first is shown. Everything below a row is `JsonParser`'s.
+
+Facts: jsonlines.org and the NDJSON specification: UTF-8, ``\\n`` ends a row, ``\\r`` before it is whitespace, and blank
+lines are skipped by most readers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from array import array
+from itertools import chain, pairwise
+
+from pparse.errors import PASSING, GapError, LimitError, MalformedError, PparseError, UnsupportedError
+from pparse.findings import UNSURE_NUMBER, Finding, Severity, Status
+from pparse.kernels import json_fold
+from pparse.kernels.json_fold import Carry
+from pparse.parsers.json.damage import LOOK_FIRST, Damage
+from pparse.parsers.json.parser import GROUP_READ, JsonParser, Scan
+from pparse.parsers.json.record import Unsure
+from pparse.parsers.json.text import BOM, NOT_FINITE, WHITESPACE, ChildText
+from pparse.parsers.json.walk import TextWalk, row_visits
+from pparse.tree.entry import LIST, SCALAR, UNLOADED_VALUE, Entry
+from pparse.tree.parser import Confidence, signatures
+from pparse.tree.visit import Visit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, ClassVar, Final
+
+    from pparse.data.reader import Range
+    from pparse.tree.context import NodeContext, State
+    from pparse.tree.index import ChildIndex
+    from pparse.tree.node import Node
+    from pparse.tree.parser import Excerpt
+    from pparse.tree.result import Result
+
+# Rows up to this long are decoded when they are listed; of longer ones the brackets at both ends must do.
+_DECODED: Final = 64 << 10
+# Rows that are decoded together.
+_BATCH: Final = 512
+# How many rows tell whether a text is JSON Lines.
+_TRIED: Final = 8
+# Between two documents there is no comma.
+_ADJOINING: Final = re.compile(rb"[}\]][ \t\r\n]*[{\[]").search
+# The same in a row that is wrong, with up to two other bytes in between.
+_ADJOINED: Final = re.compile(rb"[}\]][^,:]{0,2}[{\[]", re.DOTALL).search
+_CONTROL: Final = bytes(range(32)).translate(None, WHITESPACE)
+_HEAD: Final = 64 << 10
+_OPENERS: Final = b"{["
+# Of how many wrong rows it is remembered what is wrong.
+_MOST_WRONG: Final = 10_000
+
+
+def find_lines(block: bytes, pos: int, carry: Carry, base: int, out: array[int]) -> int:
+    """Append to ``out`` the offset behind each line that is not blank, as far as its end is in ``block[pos:]``.
+
+    ``carry.in_string`` tells whether the line that ``pos`` is in has begun before. Returns -1: no bracket ends a list.
+    """
+    find, append = block.find, out.append
+    begun = carry.in_string
+    while (at := find(b"\n", pos)) >= 0:
+        if begun or block[pos] not in WHITESPACE or block[pos:at].strip(WHITESPACE):
+            append(base + at + 1)
+            begun = 0
+        pos = at + 1
+    carry.in_string = int(bool(begun or block[pos:].strip(WHITESPACE)))
+    return -1
+
+
+def find_documents(block: bytes, pos: int, carry: Carry, base: int, out: array[int]) -> int:
+    """Append to ``out`` the offset behind each bracket that closes a document in ``block[pos:]``. Returns -1."""
+    size = len(block)
+    while pos < size:
+        if carry.depth == 1:
+            opener = min(at if (at := block.find(bracket, pos)) >= 0 else size for bracket in (b"{", b"["))
+            if opener == size:
+                break
+            carry.depth, carry.in_string, carry.escaped = 2, 0, 0
+            pos = opener + 1
+        pos = json_fold.leave_nested(block, pos, carry)
+        if carry.depth == 1:
+            out.append(base + pos)
+    return -1
+
+
+class RowDamage(Damage):
+    """What is known of wrong rows. Rows are apart: damage of one is not mended with the help of others."""
+
+    def __init__(self, parser: JsonParser) -> None:
+        super().__init__(parser)
+        self._mended = {}
+        self.wrong: dict[int, Finding] = {}
+        """What is wrong with rows, by where they begin."""
+
+    def note(self, start: int, finding: Finding, end: int, *, shifts: bool) -> None:
+        """Note that the row at ``start`` is wrong. ``shifts``: it may be more or less than one, so that the numbers of
+        the rows up to ``end`` are uncertain."""
+        if start in self.wrong or len(self.wrong) >= _MOST_WRONG:
+            return
+        self.wrong[start] = finding
+        root = self._result.root
+        if root.known_status is Status.COMPLETE:
+            self._result.close_node(root, Status.DAMAGED, finding, told=True)  # it is told under the row's path
+        if shifts and not self.unsure:
+            self.unsure = [Unsure(-1, start, start + 1, end)]
+            self._result.findings.add(self.unsure[0].finding(self._result.extraction.name))
+
+
+class JsonLinesParser(JsonParser):
+    """A list of JSON documents."""
+
+    name = "json-lines"
+    description = "JSON Lines: a JSON document a line, or one after another"
+    extensions: ClassVar[tuple[str, ...]] = (".jsonl", ".ndjson", ".jsonlines", ".ldjson", ".geojsonl")
+    signatures = signatures(*(bytes((byte,)) for byte in _OPENERS + WHITESPACE), BOM)
+    is_generic = False
+    refines = ("json",)
+    media_type = "application/jsonl"
+    references: ClassVar[tuple[str, ...]] = ("jsonlines.org", "RFC 8259")
+    limitations: ClassVar[tuple[str, ...]] = (
+        "rows that are no objects or arrays are recognised by the file's extension, or with -f",
+        "a file that is cut between two rows looks whole",
+        "bytes that went with a line break may leave one row of two, without a trace",
+        *JsonParser.limitations[1:],
+    )
+    options: ClassVar[dict[str, str]] = {}
+    shapes: ClassVar[dict[str, str]] = {"rows": LIST, "documents": LIST, **JsonParser.shapes}
+    separators: ClassVar[dict[str, int]] = {"documents": 0}
+    damage: RowDamage
+
+    # -- recognising -------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def match(cls, excerpt: Excerpt) -> Confidence:
+        """LIKELY if most of the first lines are objects or arrays of their own, or a second one follows the first."""
+        named = excerpt.ends_with(cls.extensions)
+        for size in (4 << 10, 64 << 10):
+            head = excerpt.head(size)
+            text = head.removeprefix(BOM).lstrip(WHITESPACE)
+            if not text or text[0] not in _OPENERS:
+                return Confidence.NO
+            lines = [line for line in text.split(b"\n") if line.strip(WHITESPACE)][: _TRIED + 1]
+            if len(head) == size and len(lines) <= _TRIED:
+                lines.pop()  # the excerpt ends in it
+            sound = sum(map(_is_document, lines[:_TRIED]))
+            if sound >= (1 if named else 2) and 3 * sound >= 2 * len(lines[:_TRIED]):
+                return Confidence.LIKELY
+            if _is_followed(text):
+                return Confidence.LIKELY
+            if sound or len(head) < size:
+                break
+        return Confidence.POSSIBLE if named else Confidence.NO
+
+    @classmethod
+    def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
+        """LIKELY if the first line is a document too long for the excerpt, and another one begins behind it."""
+        if b"\n" in excerpt.head(64 << 10):
+            return Confidence.NO
+        text = reader.peek(1 << 20).removeprefix(BOM)
+        end = text.find(b"\n")
+        follows = text[end:].lstrip(WHITESPACE)[:1]
+        likely = end > 0 and follows and follows in _OPENERS and text[:end].rstrip(WHITESPACE)[-1:] in (b"}", b"]")
+        return Confidence.LIKELY if likely else Confidence.NO
+
+    # -- the root ----------------------------------------------------------------------------------------------------
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        self.damage = RowDamage(self)
+        self._is_surveyed = False
+
+    def root_entry(self) -> Entry:
+        """Describe the root: a list of rows, each on a line, or of documents that are told apart by their brackets."""
+        first = self.first_text()
+        if isinstance(first, Entry):
+            return first
+        start, end = first[0], self.result.extraction.find_end()
+        head = self.result.extraction.data.read_known(start, min(_HEAD, end - start))[0]
+        lines = not _is_document(head.partition(b"\n")[0]) and _is_followed(head)
+        return Entry(None, "documents" if lines else "rows", start, None, status=None)
+
+    def begin(self, ctx: NodeContext) -> tuple[int, State, int]:
+        """Begin with the first row, or inside of one."""
+        if ctx.node.parent is not None:
+            return super().begin(ctx)
+        ctx.scratch = Scan(self._choose_kernel(ctx.node), ctx.node.start)
+        return ctx.node.start, self.expect_children, 1
+
+    def _choose_kernel(self, node: Node) -> Callable[[bytes, int, Carry, int, array[int]], int]:
+        if node.parent is not None:
+            return super()._choose_kernel(node)
+        return find_lines if node.kind == "rows" else find_documents
+
+    def cut(self, ctx: NodeContext) -> None:
+        """Close the root: the data end where a row does, or inside of the last one."""
+        if ctx.node.parent is not None:
+            super().cut(ctx)
+            return
+        end = self.result.extraction.find_end()
+        self._take_last(ctx, end)
+        index = ctx.index
+        status, finding = Status.COMPLETE, None
+        if index is not None and index.note:
+            status, finding = Status.TRUNCATED, self._note("truncated", "the last row ends early", end, None)
+        if self.damage.wrong:
+            status, finding = Status.DAMAGED, next(iter(self.damage.wrong.values()))
+        self.result.close_node(ctx.node, status, finding, end=end)
+
+    def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, State, int] | None:
+        """Go on behind a gap: the row that it is in is lost, and perhaps others."""
+        if ctx.node.parent is not None:
+            return super().resync(ctx, error)
+        data = self.result.extraction.data
+        gap = data.next_gap(ctx.pos)
+        if gap is None or gap.end is None or gap.end >= self.result.extraction.find_end():
+            self._take_last(ctx, error.offset if error.offset is not None else ctx.pos)
+            self.result.close_node(ctx.node, Status.DAMAGED, None, end=error.offset)
+            return None
+        ctx.scratch.carry = Carry()
+        ctx.scratch.carry.in_string = 1  # the row has begun, though perhaps in the gap
+        return gap.end, self.expect_children, 1
+
+    def _take_last(self, ctx: NodeContext, end: int) -> None:
+        """Index the row behind the last that ended, if there is one; note whether it is cut."""
+        scan: Scan = ctx.scratch
+        index = ctx.index
+        assert index is not None  # noqa: S101 -- entries() reads without a context
+        start, separator = scan.pending, self.separators.get(ctx.node.kind, 1)
+        text, _ = self.result.extraction.data.read_known(start, min(GROUP_READ, end - start))
+        if text.strip(WHITESPACE) or end - start > GROUP_READ:
+            index.add(start)
+            index.note = self._is_open(start, end) or None
+            if not index.note and end - start <= GROUP_READ:
+                self._wrong_in(text, start, end, index.count - 1)
+            start = end + separator
+        index.end = start - 1
+
+    def _is_open(self, start: int, end: int) -> bool:
+        """Return whether the text of the last row ends inside of its brackets or quotes."""
+        data, carry, found = self.result.extraction.data, Carry(), array("q")
+        while start < end and not found:
+            block, _ = data.read_known(start, min(GROUP_READ, end - start))
+            if not block:
+                return True
+            find_documents(block, 0, carry, start, found)
+            start += len(block)
+        return not found and carry.depth > 1
+
+    # -- rows --------------------------------------------------------------------------------------------------------
+
+    def child_text(self, start: int, end: int, is_map: bool) -> ChildText:
+        """Read the text of a child, empty if it begins in a gap."""
+        try:
+            return super().child_text(start, end, is_map)
+        except GapError:
+            return ChildText(b"", start, end)
+
+    def fill(self, node: Node, index: ChildIndex) -> bool:
+        """Look at all rows of a short text, before the first is shown; index nothing."""
+        if node.parent is None and not self._is_surveyed:
+            self._is_surveyed = True
+            start, size = node.start, self.result.extraction.find_end() - node.start
+            if size <= LOOK_FIRST:
+                text, _ = self.result.extraction.data.read_known(start, size)
+                starts, separator = array("q", [start]), self.separators.get(node.kind, 1)
+                self._choose_kernel(node)(text, 0, Carry(), start, starts)
+                for ordinal, (at, behind) in enumerate(pairwise(starts)):  # the last is told when the end is met
+                    self._wrong_in(text[at - start : behind - separator - start], at, behind - separator, ordinal)
+        return False
+
+    def describe(self, node: Node, text: ChildText) -> Entry:
+        """Return the entry of a child; a row is decoded, if it is not long."""
+        entry = super().describe(node, text)
+        if node.parent is not None or entry.status is Status.TRUNCATED:
+            return entry
+        finding = self._wrong_in(text.raw, text.at, text.end, None) or entry.finding
+        if finding is None:
+            return entry
+        status = Status.DAMAGED if entry.status is Status.COMPLETE else entry.status
+        return Entry(entry.key, entry.kind, entry.start, entry.end, entry.value, status, finding, at=entry.at)
+
+    def _wrong_in(self, raw: bytes, start: int, end: int, ordinal: int | None) -> Finding | None:
+        """Return what is wrong with a row, by its text if ``raw`` is all of it; note it for whoever asks again."""
+        known = self.damage.wrong.get(start)
+        if known is not None:
+            return known
+        extraction = self.result.extraction
+        gap = extraction.data.next_gap(start) if extraction.data.gaps else None
+        offset: int | None = start
+        if gap is not None and gap.offset < end:
+            reason, offset = "bytes of it are lost", gap.offset
+        elif len(raw) < end - start:
+            return None
+        else:
+            repeated = self.decoder.duplicates
+            try:
+                self.decoder.decode_shallow(raw.strip(WHITESPACE), start + len(raw) - len(raw.lstrip(WHITESPACE)))
+                return None
+            except (LimitError, UnsupportedError):
+                return None
+            except PASSING:
+                raise
+            except PparseError as error:
+                reason, offset = error.reason, error.offset
+            finally:
+                self.decoder.duplicates = repeated
+        path = "" if ordinal is None else f"[{ordinal}]"
+        finding = Finding("malformed", reason, path=path, source=extraction.name, offset=offset)
+        if path:
+            self.result.findings.add(finding)  # else `_entries` does, which knows the number
+        self.damage.note(start, finding, extraction.find_end(), shifts=gap is not None or not _is_one(raw))
+        return finding
+
+    def _rows(self, node: Node) -> Iterator[tuple[int, int, int, Any, Finding | None]]:
+        """Yield ``(ordinal, start, end, value, finding)`` of all rows, decoding many at a time.
+
+        The value is `UNLOADED_VALUE` for a row that is wrong, or too long to be decoded with others.
+        """
+        session, data = self.result.extraction.session, self.result.extraction.data
+        index, separator, first = node.index_to(None), self.separators.get(node.kind, 1), 0
+        last = index.count - bool(index.note)  # a cut row is told by its entry
+        while first < last:
+            session.check_cancelled()
+            count = min(_BATCH, last - first)
+            bounds = self._bounds(node, index, first, count)
+            while count > 1 and bounds[count] - bounds[0] > GROUP_READ:
+                count = max(1, count // 2)
+            begin = bounds[0]
+            size = bounds[count] - separator - begin
+            text = data.pread(begin, size) if size <= session.limits.leaf_bytes and not data.gaps else b""
+            rows = [text[bounds[at] - begin : bounds[at + 1] - separator - begin] for at in range(count)]
+            values = self._decode_rows(rows, begin) if text else None
+            for at, row in enumerate(rows):
+                start, end = bounds[at], bounds[at + 1] - separator
+                if values is not None:
+                    yield first + at, start, end, values[at], None
+                    continue
+                if not row and end - start <= _DECODED:
+                    row = data.read_known(start, end - start)[0]
+                finding = self._wrong_in(row, start, end, first + at)
+                value = UNLOADED_VALUE
+                if finding is None and len(row) == end - start:
+                    found = self._decode_rows([row], start)
+                    value = UNLOADED_VALUE if found is None else found[0]
+                yield first + at, start, end, value, finding
+            first += count
+
+    def _decode_rows(self, rows: list[bytes], offset: int) -> list[Any] | None:
+        """Return the values of some rows; None if one is wrong, or too deep."""
+        try:
+            values: list[Any] = self.decoder.decode_shallow(b"[%s]" % b",".join(rows), offset)
+        except PASSING:
+            raise
+        except PparseError:
+            return None
+        return values if len(values) == len(rows) else None
+
+    def to_python(self, node: Node) -> Any:
+        """Return a list of all rows, or what is below one."""
+        if node.parent is not None:
+            return super().to_python(node)
+        found = []
+        for ordinal, _, _, value, finding in self._rows(node):
+            if finding is not None:
+                raise MalformedError(finding.reason, path=f"[{ordinal}]", offset=finding.offset, source=finding.source)
+            found.append(node.child(ordinal).to_python() if value is UNLOADED_VALUE else value)
+        node._refuse_if_not_whole()
+        return found
+
+    def walk(self, node: Node, *, detail: bool = True) -> Iterator[Visit]:
+        """Read all rows once; those that are wrong are told as a whole."""
+        if node.parent is not None or node.shape == SCALAR:
+            yield from super().walk(node, detail=detail)
+            return
+        index = node.index_to(None)
+        yield Visit.of(node, 0)
+        repeated, odd = self.decoder.duplicates, self.decoder.odd_numbers
+        walk = TextWalk(self, node)
+        walk.push(0x5B)
+        cut = ((at, 0, UNLOADED_VALUE) for at in range(index.count - bool(index.note), index.count))
+        for ordinal, start, value in chain(((row[0], row[1], row[3]) for row in self._rows(node)), cut):
+            if value is not UNLOADED_VALUE and not self.damage.unsure:
+                if detail:
+                    yield from row_visits(walk, ordinal, start)
+                continue
+            kid = node.child(ordinal)
+            if kid.known_status is Status.COMPLETE or (kid.finding and kid.finding.code == UNSURE_NUMBER):
+                for visit in super().walk(kid, detail=detail):
+                    visit.depth += 1
+                    yield visit
+            else:
+                yield Visit.of(kid, 1)
+        walk.charge.release()
+        if self.decoder.duplicates > repeated and not detail:
+            reason = f"{self.decoder.duplicates - repeated} keys occur more than once in one object"
+            self._note("duplicate-key", reason, node.start, None, Severity.WARNING)
+        if self.decoder.odd_numbers > odd and not detail:
+            self._note("not-finite", NOT_FINITE, node.start, None, Severity.WARNING)
+
+
+def _is_document(line: bytes) -> bool:
+    """Return whether a line is an object or array of its own."""
+    line = line.strip(WHITESPACE)
+    if line[:1] not in (b"{", b"[") or line[-1:] not in (b"}", b"]"):
+        return False
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _is_followed(text: bytes) -> bool:
+    """Return whether a document ends in ``text``, and another one begins behind it."""
+    if _ADJOINING(text) is None:
+        return False
+    found = array("q")
+    find_documents(text, 0, Carry(), 0, found)
+    follower = text[found[0] :].lstrip(WHITESPACE)[:1] if found else b""
+    return follower in (b"{", b"[") and _is_document(text[: found[0]])
+
+
+def _is_one(raw: bytes) -> bool:
+    """Return whether the text of a wrong row is of just one row: it begins and ends as one, and not in between."""
+    text = raw.strip(WHITESPACE)
+    closer = {b"{": b"}", b"[": b"]"}.get(text[:1])
+    if closer is None or text[-1:] != closer or len(text.translate(None, _CONTROL)) < len(text) - 1:
+        return False
+    if text.decode(errors="replace").count("\ufffd") > 1:
+        return False
+    found = array("q")
+    find_documents(text, 0, Carry(), 0, found)
+    return found[0] == len(text) if found else _ADJOINED(text) is None

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+
+import pytest
+
+import pparse
+from pparse.findings import Status
+from pparse.kernels.json_fold import Carry
+from tests.rows import rows
+
+ROWS = [{"t": number, "text": "wörd {[" * (number % 3), "v": [number, None, {"k": True}]} for number in range(200)]
+TEXT = b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in ROWS)
+
+
+def opened(content, name="rows.jsonl", **options):
+    return pparse.open(io.BytesIO(content), format=None, **options) if name is None else named(content, name, options)
+
+
+def named(content, name, options):
+    return pparse.open(Named(content, name), **options)
+
+
+class Named(io.BytesIO):
+    def __init__(self, content, name):
+        super().__init__(content)
+        self.name = name
+
+
+def statuses(document):
+    return [node.status for node in document.root.children()]
+
+
+@rows(
+    ("content", "kind", "values"),
+    [
+        (b'{"a": 1}\n{"a": 2}\n', "rows", [{"a": 1}, {"a": 2}]),
+        (b'{"a": 1}\n[2]', "rows", [{"a": 1}, [2]]),
+        (b"\xef\xbb\xbf[1]\r\n\r\n  \n [2] \r\n\n", "rows", [[1], [2]]),
+        (b'{\n "a": 1\n}\n\n{\n "a": [2]\n}', "documents", [{"a": 1}, {"a": [2]}]),
+        (b'{"a": "}{"}{"a": 2}[3]', "documents", [{"a": "}{"}, {"a": 2}, [3]]),
+        (b"[" * 50 + b"]" * 50 + b" " + b"[1]", "documents", [None, [1]]),
+        (b'{"a": NaN}\n{"a": -Infinity}\n', "rows", None),
+    ],
+)
+def test_documents_one_after_another_are_rows(content, kind, values):
+    with pparse.open(content) as document:
+        assert (document.format, document.root.kind) == ("json-lines", kind)
+        assert document.status is Status.COMPLETE
+        for number, value in enumerate(values or ()):
+            assert value is None or document.node(f"[{number}]").to_python() == value
+        if values and None not in values:
+            assert document.root.to_python() == values
+        assert [finding for finding in document.check() if finding.is_fault] == []
+
+
+@rows(
+    ("content", "name", "format"),
+    [
+        (b'{"a": 1}\n', "one.jsonl", "json-lines"),
+        (b'{"a": 1}\n', "one.json", "json"),
+        (b"1\n2\n", "numbers.ndjson", "json-lines"),
+        (b'[\n{"a":1},\n{"a":2}\n]\n', "list.json", "json"),
+        (b'{"a":\n[1]\n,"b":\n[2]\n}', "odd.json", "json"),
+        (b'{"x": "y"}#', "rest.json", "json"),
+        (b'{"a": 1]\n{"a": 2}\n{"a": 3}\n', "first.txt", "json-lines"),
+        (b'{"a": "' + bytes(70_000).replace(b"\0", b"x") + b'"}\n{"a": 2}\n', "long.txt", "json-lines"),
+    ],
+)
+def test_json_lines_are_told_from_json(content, name, format):
+    with named(content, name, {}) as document:
+        assert document.format == format
+
+
+def test_a_bad_row_is_told_by_its_number_and_the_others_are_unharmed():
+    content = TEXT.replace(b'{"t": 10, ', b'{"t": 10 ', 1)
+    with pparse.open(content) as document:
+        assert [at for at, status in enumerate(statuses(document)) if status is not Status.COMPLETE] == [10]
+        assert document.node("[11].t").load() == 11
+        (finding,) = [finding for finding in document.check() if finding.is_fault]
+        assert (finding.path, finding.offset) == ("[10]", content.index(b'"text"', content.index(b'"t": 10')))
+        assert document.status is Status.DAMAGED
+        with pytest.raises(pparse.MalformedError, match=r"\[10\]"):
+            document.root.to_python()
+
+
+@rows(
+    ("old", "new"),
+    [
+        (b'}\n{"t": 50,', b'}x{"t": 50,'),  # two rows became one
+        (b'"t": 50,', b'"t":\n50,'),  # one became two
+        (b'{"t": 50,', b"\0\0\0\0\0\0\0\0\0"),
+    ],
+)
+def test_where_rows_may_be_lost_the_numbers_behind_are_uncertain(old, new):
+    with pparse.open(TEXT.replace(old, new, 1)) as document:
+        found = statuses(document)
+        assert set(found[:49]) == {Status.COMPLETE}
+        assert set(found[51:]) == {Status.DAMAGED}
+        assert any(finding.code == "unsure-number" for finding in document.findings)
+
+
+def test_every_prefix_has_the_rows_that_are_whole():
+    text = TEXT[:700]
+    for size in range(1, len(text)):
+        with named(text[:size], "rows.jsonl", {}) as document:
+            whole = text[:size].count(b"\n")
+            found = list(document.root.children())
+            assert [kid.to_python() for kid in found[:whole]] == ROWS[:whole], size
+            assert len(found) in (whole, whole + 1), size
+            last = text[:size].rpartition(b"\n")[2]
+            assert not last or last.endswith(b"}") or found[-1].status is not Status.COMPLETE, size
+
+
+def test_rows_in_a_cut_archive(tmp_path):
+    path = tmp_path / "rows.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        member = tarfile.TarInfo("rows.jsonl")
+        member.size = len(TEXT)
+        archive.addfile(member, io.BytesIO(TEXT))
+    path.write_bytes(path.read_bytes()[:-300])
+    there = gzip.GzipFile(path)
+    with pparse.open(f"{path}::rows.jsonl") as document:
+        assert document.format == "json-lines"
+        assert document.node("[3]").to_python() == ROWS[3]
+        found = list(document.root.children())
+        assert 10 < len(found) < 200
+        assert [kid.to_python() for kid in found[:-1]] == ROWS[: len(found) - 1]
+        assert document.status is Status.TRUNCATED
+    there.close()
+
+
+def test_a_gap_costs_the_row_that_it_is_in(tmp_path):
+    from pparse.data import BytesData
+    from pparse.data.spliced import HiddenData
+
+    start = TEXT.index(b'"t": 20,')
+    with pparse.open(HiddenData(BytesData(TEXT, "rows.jsonl"), [(start, start + 4)])) as document:
+        found = list(document.root.children())
+        assert [kid.to_python() for kid in found[:20]] == ROWS[:20]
+        assert found[20].status is Status.DAMAGED
+        assert document.status is Status.DAMAGED
+
+
+def test_a_far_row_is_reached_by_the_index_of_every_64th():
+    text = b"".join(b'{"n": %d, "s": "%s"}\n' % (number, b"x" * (number % 40)) for number in range(150_000))
+    with pparse.open(text) as document:
+        assert document.node("[149999].n").load() == 149_999
+        index = document.root.index
+        assert index is not None
+        assert index.memory < 150_000 * 8 // 64 + 4096
+        assert document.node("[70001].n").load() == 70_001
+        assert sum(1 for _ in document.check()) == 0
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 1 << 20])
+def test_documents_are_found_whatever_the_blocks_are(size):
+    from array import array
+
+    from pparse.parsers.json.lines import find_documents, find_lines
+
+    text = b'{"a": "}\\"]{"}[[1], [2]]\n\n{"b":\n {}}  [3]\n'
+    for kernel, wanted in ((find_documents, [14, 24, 36, 41]), (find_lines, [25, 32, 42])):
+        carry, found = Carry(), array("q")
+        for start in range(0, len(text), size):
+            kernel(text[start : start + size], 0, carry, start, found)
+        assert list(found) == wanted
