@@ -159,9 +159,7 @@ class CpbParser(ProtobufParser):
             metadata = self._metadata_at(self.lookup.last())
             if len(metadata.record) <= _PROVED_AT_ONCE:
                 self._check_belongs(metadata)
-        except PASSING:
-            raise
-        except (LimitError, UnsupportedError):
+        except (*PASSING, LimitError, UnsupportedError):
             raise
         except (PparseError, EOFError) as error:
             problem = error if isinstance(error, PparseError) else MalformedError(str(error))

@@ -20,8 +20,10 @@ import os
 
 from pparse.errors import SplitError, system_error
 from pparse.limits import GIB, parse_size
+from pparse.parsers.cpb.metadata import BYTES, JOIN_VERSION, MESSAGE, SPLITTER_VERSION
 from pparse.proto_splitter.fields import MAP_KEY, field_path, get_field_tag, is_map, is_repeated, walk
 from pparse.proto_splitter.sizes import element_sizes, entry_sizes, field_size, message_size, unknown_size
+from pparse.protos import message_class
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,9 +41,9 @@ DEFAULT_MAX_SIZE: Final = 1 * GIB
 # No protobuf implementation serializes or parses a larger message.
 MAX_MESSAGE_BYTES: Final = (1 << 31) - 1
 
-_PACKAGE: Final = "tensorflow.proto_splitter"
+PACKAGE: Final = "tensorflow.proto_splitter"
 # The first byte of a FieldIndex that is a map key.
-_MAP_KEY_TAG: Final = 0x12
+MAP_KEY_TAG: Final = 0x12
 
 _current = DEFAULT_MAX_SIZE
 
@@ -162,11 +164,7 @@ class ComposableSplitter(Splitter):
     @property
     def version_def(self) -> Any:
         """The ``VersionDef`` of the chunks: splitter version 1, readable by join version 0 and later."""
-        from pparse.parsers.cpb.metadata import JOIN_VERSION, SPLITTER_VERSION
-        from pparse.protos import message_class
-
-        kind = message_class(f"{_PACKAGE}.VersionDef")
-        return kind(splitter_version=SPLITTER_VERSION, join_version=JOIN_VERSION)
+        return version_def()
 
     # -- for subclasses ------------------------------------------------------------------------------------------------
 
@@ -293,11 +291,9 @@ class ComposableSplitter(Splitter):
     def _write_chunks(
         self, stream: Any, chunks: list[Chunk], tree: Any, options: str | RecordWriterOptions | None
     ) -> None:
-        from pparse.parsers.cpb.metadata import BYTES, MESSAGE
-        from pparse.protos import message_class
         from pparse.riegeli import RecordWriter
 
-        metadata = message_class(f"{_PACKAGE}.ChunkMetadata")(message=tree)
+        metadata = message_class(f"{PACKAGE}.ChunkMetadata")(message=tree)
         # A subclass may return a message of another descriptor pool, such as TensorFlow's own classes.
         metadata.version.MergeFromString(self.version_def.SerializeToString())
         with RecordWriter(stream, owns_dest=False, options=options or "") as writer:
@@ -325,15 +321,13 @@ class ComposableSplitter(Splitter):
             )
 
     def _build_tree(self) -> None:
-        from pparse.protos import message_class
-
         if self._tree is None:
-            self._tree = message_class(f"{_PACKAGE}.ChunkedMessage")()
+            self._tree = message_class(f"{PACKAGE}.ChunkedMessage")()
         self._tree.Clear()
         place = {key: index for index, key in enumerate(self._keys)}
         if self._initial_key is not None:
             self._tree.chunk_index = place[self._initial_key]
-        _fill(self._tree, [(tag, place[key]) for tag, key in self._entries], self._ordered)
+        fill_tree(self._tree, [(tag, place[key]) for tag, key in self._entries], self._ordered)
         self._dirty = False
 
     def _check_sizes(self) -> None:
@@ -354,6 +348,11 @@ class ComposableSplitter(Splitter):
                 )
 
 
+def version_def() -> Any:
+    """Return the ``VersionDef`` of files that are written here."""
+    return message_class(f"{PACKAGE}.VersionDef")(splitter_version=SPLITTER_VERSION, join_version=JOIN_VERSION)
+
+
 def make_folder(path: str, source: str) -> None:
     """Make the folder that a file is written into. Raise `SourceError`, about ``source``."""
     try:
@@ -362,7 +361,7 @@ def make_folder(path: str, source: str) -> None:
         raise system_error(error, "cannot create the folder", source) from error
 
 
-def _fill(tree: Any, entries: list[tuple[Tag, int]], ordered: Collection[Tag]) -> None:
+def fill_tree(tree: Any, entries: list[tuple[Tag, int]], ordered: Collection[Tag]) -> None:
     """Add an entry to the tree for each chunk, in order; chunks below a key in ``ordered`` form a nested tree."""
     work = [(tree, entries, ordered)]
     for node, items, ordered in work:
@@ -397,7 +396,7 @@ def _add_entry(node: Any, tag: Tag) -> Any:
 def _to_key(tag: Tag) -> Tag:
     """Return the steps up to the first map key; none if there is no key."""
     for at, step in enumerate(tag):
-        if step[0] == _MAP_KEY_TAG:
+        if step[0] == MAP_KEY_TAG:
             return tag[: at + 1]
     return ()
 
@@ -419,9 +418,7 @@ def _serialized(tag: list[Any]) -> Tag:
 
 
 def _steps(tag: Tag) -> Iterator[FieldStep]:
-    from pparse.protos import message_class
-
-    index_class = message_class(f"{_PACKAGE}.FieldIndex")
+    index_class = message_class(f"{PACKAGE}.FieldIndex")
     for step in tag:
         index = index_class.FromString(step)
         kind = index.WhichOneof("kind")
