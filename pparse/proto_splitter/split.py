@@ -367,11 +367,11 @@ def fill_tree(tree: Any, entries: list[tuple[Tag, int]], ordered: Collection[Tag
     for node, items, ordered in work:
         nested: dict[Tag, list[Tag]] = {}
         for tag in ordered:
-            if prefix := _to_key(tag):
+            if prefix := path_to_key(tag):
                 nested.setdefault(prefix, []).append(tag[len(prefix) :])
         groups: dict[Tag, tuple[Any, list[tuple[Tag, int]]]] = {}
         for tag, index in items:
-            prefix = _to_key(tag) if nested else ()
+            prefix = path_to_key(tag) if nested else ()
             if prefix not in nested:
                 _add_entry(node, tag).chunk_index = index
                 continue
@@ -393,7 +393,7 @@ def _add_entry(node: Any, tag: Tag) -> Any:
     return entry.message
 
 
-def _to_key(tag: Tag) -> Tag:
+def path_to_key(tag: Tag) -> Tag:
     """Return the steps up to the first map key; none if there is no key."""
     for at, step in enumerate(tag):
         if step[0] == MAP_KEY_TAG:

@@ -41,6 +41,7 @@ from pparse.proto_splitter.split import (
     fill_tree,
     make_folder,
     max_size,
+    path_to_key,
     version_def,
 )
 from pparse.protobuf.schema import TYPE_BYTES, TYPE_MESSAGE, TYPE_STRING
@@ -243,7 +244,8 @@ def _write(
             if progress is not None:
                 progress(done, total, "splitting")
         metadata.message.chunk_index = 0
-        fill_tree(metadata.message, cutter.fields, _ordered(cutter.fields))
+        fields = sorted(cutter.fields, key=lambda field: bool(path_to_key(field[0])))  # what is below a map key last
+        fill_tree(metadata.message, fields, _ordered(fields))
         writer.write_record(metadata.SerializeToString())
         writer.close()
     report.size = os.path.getsize(report.path)
