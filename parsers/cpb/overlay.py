@@ -297,12 +297,8 @@ class FieldOverlay(OverlayField):
 # message with a misplaced chunk, the values may be in that chunk.
 
 
-class _Misplaced(Exception):
+class _Misplaced(MalformedError):
     """A chunk has no place, or the wrong one."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 def misplaced(root: Node, check_cancelled: Callable[[], None]) -> str | None:

@@ -20,6 +20,8 @@ otherwise the rest of that part is lost. Without a schema, the content of length
 
 from __future__ import annotations
 
+from itertools import product
+
 from pparse.data.range_status import cut_status
 from pparse.data.reader import Range, up_to_page
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError, PathError
@@ -380,22 +382,20 @@ class ProtobufParser(Parser, Listing):
             if not isinstance(part, PartScan) or part.type is None:
                 continue
             fields = part.type.fields
-            strays = [key for key in part.slots if key not in fields]
-            if not strays:
-                continue
-            for number, field in fields.items():
-                run = part.slots.get(number) if field.repeated and is_message(field) else None
-                for key in strays if run is not None else ():
-                    at = part.slots[key].offsets[0]
-                    if run is None or not run.offsets[0] < at < run.last:
-                        continue
-                    offset, _ = self.make.place(part.part.data, at, at)
-                    name = f"field {key}" if key >= 0 else f"field {~key >> 3} of wire type {~key & 7}"
-                    reason = (
-                        f"{name} is among the elements of {field.name}, but {part.type.full_name} "
-                        "has no such field: probably an element with a damaged tag"
-                    )
-                    self.tell("stray-field", reason, offset, severity=Severity.WARNING, path=ctx.node.path)
+            strays = [(key, slot.offsets[0]) for key, slot in part.slots.items() if key not in fields]
+            known = [fields[key] for key in fields if key in part.slots] if strays else []
+            lists = [field for field in known if field.repeated and is_message(field)]
+            for field, (key, at) in product(lists, strays):
+                run = part.slots[field.number]
+                if not run.offsets[0] < at < run.last:
+                    continue
+                offset, _ = self.make.place(part.part.data, at, at)
+                name = f"field {key}" if key >= 0 else f"field {~key >> 3} of wire type {~key & 7}"
+                reason = (
+                    f"{name} is among the elements of {field.name}, but {part.type.full_name} "
+                    "has no such field: probably an element with a damaged tag"
+                )
+                self.tell("stray-field", reason, offset, severity=Severity.WARNING, path=ctx.node.path)
 
     # -- lists and maps ----------------------------------------------------------------------------------------------
 
@@ -587,8 +587,7 @@ class TreeCheck:
             try:
                 node = next(level.nodes, None)
             except LimitError as error:  # the children cannot be read within the limits
-                level.explained = True
-                node = None
+                level.explained, node = True, None
                 if level.owner is not None:
                     self._note(level.owner, error)
             if node is None:
@@ -597,11 +596,11 @@ class TreeCheck:
                 continue
             below = self._look(node, level)
             visit = Visit.of(node, node.depth)
-            if visit.status not in (None, Status.COMPLETE):
-                level.explained = True
+            explained = visit.status not in (None, Status.COMPLETE)
+            level.explained = level.explained or explained
             if below is not None:
                 levels.append(below)
-                below.explained = visit.status not in (None, Status.COMPLETE)
+                below.explained = explained
             yield visit
 
     def _note(self, node: Node, error: LimitError) -> None:

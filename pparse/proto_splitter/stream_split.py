@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 
-from pparse.data.base import BytesData
+from pparse.data.base import BytesData, copy_into
 from pparse.data.reader import Range
 from pparse.data.spliced import SplicedData
 from pparse.data.utf8 import find_not_utf8
@@ -43,6 +43,7 @@ from pparse.proto_splitter.split import (
     max_size,
     path_to_key,
     version_def,
+    writing,
 )
 from pparse.protobuf.schema import TYPE_BYTES, TYPE_MESSAGE, TYPE_STRING
 from pparse.protos import message_class
@@ -54,10 +55,8 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data
     from pparse.document.extraction import Extraction
-    from pparse.proto_splitter.split import Tag
+    from pparse.proto_splitter.split import Progress, Tag
     from pparse.protobuf.schema import FieldType, MessageType
-
-    Progress = Callable[[int, int | None, str], None]
 
 # Records from this size on are streamed into a Riegeli chunk of their own.
 _LARGE_RECORD: Final = 1 << 20
@@ -142,6 +141,7 @@ def split_document(
     """Split an open document; see `split_file`."""
     from pparse.parsers.cpb.parser import CpbParser
     from pparse.parsers.protobuf.parser import ProtobufParser
+    from pparse.writers.files import AtomicFile
 
     parser = document.parse().parser
     if not isinstance(parser, ProtobufParser):
@@ -155,23 +155,32 @@ def split_document(
     part = pieces[0] if pieces else None
     if not isinstance(part, Range):
         raise OptionError(f"{document.name} is not a plain message")
-    report = SplitReport(prefix, len(part), allowed, parser.root_type.full_name)
-    output = f"{prefix}.pb" if len(part) <= allowed else f"{prefix}.cpb"
+    whole = len(part) <= allowed
+    output, other = (f"{prefix}.pb", f"{prefix}.cpb") if whole else (f"{prefix}.cpb", f"{prefix}.pb")
+    report = SplitReport(output, len(part), allowed, parser.root_type.full_name)
     if is_read(document, output):
-        why = ", which is within the limit: there is nothing to do" if len(part) <= allowed else "; name another output"
+        why = ", which is within the limit: there is nothing to do" if whole else "; name another output"
         raise OptionError(f"{output} is the file being split{why}")
     check_type(part, parser.root_type, document.name)
-    if len(part) <= allowed:
+    check_cancelled = document.session.check_cancelled
+    cutter = Cutter(allowed, parser.root_type, check_cancelled)
+    if whole:
         for _ in _walk(part, parser.root_type):
             pass  # raises if the fields do not fill the message exactly
-        make_folder(prefix, os.path.dirname(prefix))
-        with document.session.telling():
-            return _copy_whole(part, report, document, progress)
-    cutter = Cutter(allowed, parser.root_type, document.session.check_cancelled)
-    cutter.cut(part)
+    else:
+        cutter.cut(part)
     make_folder(prefix, os.path.dirname(prefix))
-    with document.session.telling():
-        return _write(cutter, report, writer_options, document, progress)
+    with document.session.telling(), AtomicFile(output) as file:
+        if whole:
+            write = writing(file.stream, len(part), "copying", progress, check_cancelled)
+            copy_into(part.data, part.start, len(part), write)
+        else:
+            _write_chunks(cutter, file.stream, writer_options or "", progress, check_cancelled)
+    report.chunks, report.fields = len(cutter.chunks), len(cutter.fields)
+    report.largest = max((chunk.size for chunk in cutter.chunks), default=0)
+    report.size = os.path.getsize(output)
+    report.removed = _remove(other, document)
+    return report
 
 
 def check_type(part: Range, type: MessageType, name: str) -> None:
@@ -185,26 +194,6 @@ def check_type(part: Range, type: MessageType, name: str) -> None:
         raise OptionError(f"{type.full_name} has none of the fields of {name}; check --type")
 
 
-def _copy_whole(part: Range, report: SplitReport, document: Extraction, progress: Progress | None) -> SplitReport:
-    from pparse.data.base import copy_into
-    from pparse.writers.files import AtomicFile
-
-    prefix = report.path
-    report.path = f"{prefix}.pb"
-    with AtomicFile(report.path) as file:
-
-        def write(block: bytes) -> None:
-            document.session.check_cancelled()
-            file.stream.write(block)
-            report.size += len(block)
-            if progress is not None:
-                progress(report.size, len(part), "copying")
-
-        copy_into(part.data, part.start, len(part), write)
-    report.removed = _remove(f"{prefix}.cpb", document)
-    return report
-
-
 def _remove(path: str, document: Extraction) -> str:
     """Remove the file of an earlier split; return its path, or "" if there is none, or it is the source."""
     if not os.path.lexists(path) or is_read(document, path):
@@ -216,44 +205,30 @@ def _remove(path: str, document: Extraction) -> str:
     return path
 
 
-def _write(
-    cutter: Cutter,
-    report: SplitReport,
-    writer_options: str | None,
-    document: Extraction,
-    progress: Progress | None,
-) -> SplitReport:
+def _write_chunks(
+    cutter: Cutter, stream: Any, options: str, progress: Progress | None, check_cancelled: Callable[[], None]
+) -> None:
     from pparse.riegeli import RecordWriter
-    from pparse.writers.files import AtomicFile
 
-    prefix = report.path
-    report.path = f"{prefix}.cpb"
     done, total = 0, sum(chunk.size for chunk in cutter.chunks)
     metadata = message_class(f"{PACKAGE}.ChunkMetadata")(version=version_def())
-    with AtomicFile(report.path) as file:
-        writer = RecordWriter(file.stream, options=writer_options or "", owns_dest=False)
-        for chunk in cutter.chunks:
-            document.session.check_cancelled()
-            data = SplicedData(chunk.parts, "chunk")
-            if chunk.size < _LARGE_RECORD:
-                writer.write_record(data.read_exact(0, chunk.size) if chunk.size else b"")
-            else:
-                writer.write_record_from(data)
-            metadata.chunks.add(type=chunk.type, size=chunk.size, offset=writer.last_pos.numeric)
-            done += chunk.size
-            if progress is not None:
-                progress(done, total, "splitting")
-        metadata.message.chunk_index = 0
-        fields = sorted(cutter.fields, key=lambda field: bool(path_to_key(field[0])))  # what is below a map key last
-        fill_tree(metadata.message, fields, _ordered(fields))
-        writer.write_record(metadata.SerializeToString())
-        writer.close()
-    report.size = os.path.getsize(report.path)
-    report.chunks = len(cutter.chunks)
-    report.fields = len(cutter.fields)
-    report.largest = max(chunk.size for chunk in cutter.chunks)
-    report.removed = _remove(f"{prefix}.pb", document)
-    return report
+    writer = RecordWriter(stream, options=options, owns_dest=False)
+    for chunk in cutter.chunks:
+        check_cancelled()
+        data = SplicedData(chunk.parts, "chunk")
+        if chunk.size < _LARGE_RECORD:
+            writer.write_record(data.read_exact(0, chunk.size) if chunk.size else b"")
+        else:
+            writer.write_record_from(data)
+        metadata.chunks.add(type=chunk.type, size=chunk.size, offset=writer.last_pos.numeric)
+        done += chunk.size
+        if progress is not None:
+            progress(done, total, "splitting")
+    metadata.message.chunk_index = 0
+    fields = sorted(cutter.fields, key=lambda field: bool(path_to_key(field[0])))  # what is below a map key last
+    fill_tree(metadata.message, fields, _ordered(fields))
+    writer.write_record(metadata.SerializeToString())
+    writer.close()
 
 
 # -- what goes where -------------------------------------------------------------------------------------------------
@@ -510,10 +485,8 @@ def _pair_parts(part: Range, pair: WireField, known: FieldType) -> tuple[Any, Wi
 
 def _is_scalar_chunk(part: Range, field: WireField, known: FieldType) -> bool:
     """Say whether a field can be a chunk of bytes: mergers take text only if it is UTF-8 (proto2 allows anything)."""
-    if known.repeated or known.type not in (TYPE_BYTES, TYPE_STRING):
-        return False
-    if known.type == TYPE_BYTES:
-        return True
+    if known.repeated or known.type != TYPE_STRING:
+        return not known.repeated and known.type == TYPE_BYTES
     return find_not_utf8(part.data, field.start, field.end) is None
 
 

@@ -586,7 +586,7 @@ class FileParts:
                 syntax = data[begin : min(stop, begin + 9)]
         if syntax not in _SYNTAXES:
             raise MalformedError("a file with an unknown syntax", offset=start, got=syntax.decode("latin-1"))
-        self.features = _SYNTAXES[syntax]
+        self.features: Features = _SYNTAXES[syntax]
         """Its features: the defaults of its syntax or edition, with its options."""
         for begin, stop in options:
             self.features = nested_features(data, begin, stop, _FILE_FEATURES, self.features)
