@@ -13,6 +13,7 @@ scalar, are ignored; such a field takes chunk 0 if it names none.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 
 from pparse.errors import (
     PASSING,
@@ -277,8 +278,6 @@ class FieldOverlay(OverlayField):
 
     def at_index(self, index: int, *, scalar: bool = False) -> list[Piece]:
         """Return the pieces for one element."""
-        from bisect import bisect_left
-
         at = bisect_left(self._indices, index)
         return self._pieces(sorted(self._ordinals[self._starts[at] : self._starts[at + 1]]), scalar=scalar)
 
