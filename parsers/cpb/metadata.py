@@ -12,6 +12,8 @@ merge.cc).
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 from pparse.errors import GapError, MalformedError, UnsupportedError
 from pparse.kernels.varint import decode_varints
 from pparse.kernels.wire import LEN, PADDING, VARINT, read_length, read_tag, read_value, skip_payload
@@ -221,8 +223,6 @@ class ChunkedMessage:
 
     def fields(self, ordinals: Any) -> Iterator[tuple[int, ChunkedField]]:
         """Yield ``(ordinal, field)`` for the chunked fields with these ordinals; fastest in ascending order."""
-        from bisect import bisect_right
-
         window: Window | None = None
         current: Iterator[WireField] | None = None
         scan_number, position = -1, -1

@@ -13,6 +13,7 @@ scalar, are ignored; such a field takes chunk 0 if it names none.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 
 from pparse.errors import (
     PASSING,
@@ -277,8 +278,6 @@ class FieldOverlay(OverlayField):
 
     def at_index(self, index: int, *, scalar: bool = False) -> list[Piece]:
         """Return the pieces for one element."""
-        from bisect import bisect_left
-
         at = bisect_left(self._indices, index)
         return self._pieces(sorted(self._ordinals[self._starts[at] : self._starts[at + 1]]), scalar=scalar)
 
@@ -297,12 +296,8 @@ class FieldOverlay(OverlayField):
 # message with a misplaced chunk, the values may be in that chunk.
 
 
-class _Misplaced(Exception):
+class _Misplaced(MalformedError):
     """A chunk has no place, or the wrong one."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 def misplaced(root: Node, check_cancelled: Callable[[], None]) -> str | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections import Counter
 
 from pparse.data.range_status import cut_status
 from pparse.data.reader import Range
@@ -34,7 +35,7 @@ from pparse.parsers.protobuf.parser import ProtobufParser
 from pparse.protos import schema as builtin_schema
 from pparse.riegeli.chunks import FILE_SIGNATURE
 from pparse.riegeli.lookup import RecordLookup
-from pparse.riegeli.verdicts import Verdicts
+from pparse.riegeli.verdicts import VERIFY, Verdicts
 from pparse.tree.entry import SCALAR, UNLOADED_VALUE, Entry
 from pparse.tree.parser import Confidence, Signature, bare_name, confidence_of
 
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
 
-VERIFY: Final = ("headers", "touched", "all")
 CHUNKS: Final = "chunk[]"
 # Names of plain Riegeli files, whatever their last record is.
 RECORDS: Final = ".riegeli"
@@ -159,11 +159,9 @@ class CpbParser(ProtobufParser):
             metadata = self._metadata_at(self.lookup.last())
             if len(metadata.record) <= _PROVED_AT_ONCE:
                 self._check_belongs(metadata)
-        except PASSING:
-            raise
-        except (LimitError, UnsupportedError):
-            raise
         except (PparseError, EOFError) as error:
+            if isinstance(error, (*PASSING, LimitError, UnsupportedError)):
+                raise
             problem = error if isinstance(error, PparseError) else MalformedError(str(error))
             # The chunks are listed anyway, and marked if a hash is wrong.
             self._unchecked = self._new_lookup("headers")
@@ -433,11 +431,10 @@ class CpbParser(ProtobufParser):
         metadata = self.chunks.metadata
         yield from super().details()
         count = metadata.chunk_count
-        by_type: dict[str, int] = {}
+        by_type: Counter[str] = Counter()
         total = 0
         for info in metadata.chunks():
-            kind = TYPE_NAMES.get(info.type, str(info.type))
-            by_type[kind] = by_type.get(kind, 0) + 1
+            by_type[TYPE_NAMES.get(info.type, str(info.type))] += 1
             total += info.size
         kinds = ", ".join(f"{number:,} {kind}" for kind, number in by_type.items())
         yield "chunks", f"{count:,} ({kinds}), {total:,} bytes" if count else "none"

@@ -292,11 +292,9 @@ class ValueEntries:
                 return self.overlaid(field.name, field, last.whole(scalar=True))
             window = index.window(last[0])
             return self.value(field.name, field, last[0].part, last[0].last(key, window), window)
-        except PASSING:
-            raise
-        except LimitError:
-            raise
         except PparseError as error:
+            if isinstance(error, (*PASSING, LimitError)):
+                raise
             name: Key = field.name if field is not None else number
             last = contributions[-1]
             if isinstance(last, OverlayField):

@@ -25,7 +25,7 @@ from pparse.tree.index import IndexNote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any, Final
 
     from pparse.data.reader import Range
@@ -56,6 +56,20 @@ def whole_fields(
         if field is None:
             return
         yield field
+
+
+def _joined(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield small pieces joined, since thousands are decoded together, and large ones as they are."""
+    waiting: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        if waiting and size + len(piece) > _BLOCK:
+            yield b"".join(waiting)
+            waiting.clear()
+            size = 0
+        waiting.append(piece)
+        size += len(piece)
+    yield b"".join(waiting)
 
 
 class ListIndex(IndexNote):
@@ -264,13 +278,7 @@ class Run:
     def raw(self, field: FieldType) -> Iterator[bytes]:
         """Yield the payloads in large pieces, in packed form."""
         window = self.scan.window()
-        pieces: list[bytes] = []
-        for found in self.scan.fields(self.key, 0, window):
-            pieces.append(window.read(found.start, found.end))
-            if len(pieces) >= 1 << 16:
-                yield b"".join(pieces)
-                pieces.clear()
-        yield b"".join(pieces)
+        return _joined(window.read(found.start, found.end) for found in self.scan.fields(self.key, 0, window))
 
 
 class _Packed:
@@ -428,21 +436,10 @@ class _Packed:
             yield data.range(field.begin, field.next)
 
     def raw(self, field: FieldType) -> Iterator[bytes]:
-        """Yield the bytes of each blob."""
-        small: list[bytes] = []
-        for start, stop in zip(self._starts, self._stops, strict=True):
-            if stop - start < 4 * _PACKED_STRIDE:  # thousands of small ones are decoded together
-                small.append(self.scan.part.data.read_exact(start, stop - start))
-                if len(small) >= _PACKED_STRIDE:
-                    yield b"".join(small)
-                    small.clear()
-                continue
-            if small:
-                yield b"".join(small)
-                small.clear()
-            yield self.scan.part.data.read_exact(start, stop - start)
-        if small:
-            yield b"".join(small)
+        """Yield the bytes of the blobs in large pieces."""
+        data = self.scan.part.data
+        blobs = zip(self._starts, self._stops, strict=True)
+        return _joined(data.read_exact(start, stop - start) for start, stop in blobs)
 
 
 class _New:

@@ -153,9 +153,7 @@ def _overlay(make: ValueEntries, origin: Origin, overlay: OverlayField, found: d
             if before is not None and merged and before.finding is not None:
                 entry.status, entry.finding = before.status, before.finding
             found[_typed(key)] = entry
-        except PASSING:
-            raise
-        except LimitError:
-            raise
         except PparseError as error:
+            if isinstance(error, (*PASSING, LimitError)):
+                raise
             found[_typed(raw_key)] = make.bad(raw_key, error, 0)

@@ -102,13 +102,11 @@ class Message:
 
     def _scan(self, part: Range, near: Window | None) -> PartScan:
         found = PartScan(part, self.type)
-        there = min(part.end, self.make.data_end(part))
-        cut = there < part.end
+        data_end = self.make.data_end(part)
+        there = min(part.end, data_end)
+        scan = self._scan_small if there - part.start <= _SMALL else self._scan_large
         try:
-            if there - part.start <= _SMALL:
-                cut = self._scan_small(part, there, near, found) or cut
-            else:
-                cut = self._scan_large(part, there, near, found) or cut
+            cut = scan(part, there, near, found) or there < part.end
         except MalformedError as error:
             self.problem = Problem(Status.DAMAGED, error.reason, error.offset)
             return found
@@ -116,11 +114,9 @@ class Message:
             cut = True
         if cut:
             # A field that extends to the end of the data was cut there; in any other message a length is wrong.
-            at_end = part.end >= self.make.data_end(part)
-            status = cut_status(damaged=not at_end)
-            self.problem = Problem(
-                status, "the message ends early" if at_end else "a field ends beyond its message", there
-            )
+            at_end = part.end >= data_end
+            reason = "the message ends early" if at_end else "a field ends beyond its message"
+            self.problem = Problem(cut_status(damaged=not at_end), reason, there)
         return found
 
     def _scan_small(self, part: Range, there: int, near: Window | None, found: PartScan) -> bool:
@@ -134,20 +130,18 @@ class Message:
             pass
         if len(block) < there - part.start:
             return self._scan_large(part, there, None, found)  # a gap in a payload does not matter
-        window = Window(part.data, part.end)
+        window = self._windows[id(found)] = Window(part.data, part.end)
         window.base, window.block, window.size = part.start, block + PADDING, len(block)
-        self._windows[id(found)] = window
         return found.scan(block, part.start, final=True) > part.end or bool(found.groups)
 
     def _scan_large(self, part: Range, there: int, near: Window | None, found: PartScan) -> bool:
         """Scan a part block by block, jumping over payloads; return whether it ends inside a field."""
-        window = Window(part.data, part.end)
+        window = self._windows[id(found)] = Window(part.data, part.end)
         if near is not None and near.data is part.data and 0 <= part.start - near.base < near.size - _ENOUGH:
             window.base, window.block, window.size = near.base, near.block, near.size
         else:
             head = _readable(part.data, part.start, min(_FIRST_BLOCK, there - part.start))
             window.base, window.block, window.size = part.start, head + PADDING, len(head)
-        self._windows[id(found)] = window
         pos, size = part.start, _FIRST_BLOCK
         block = window.block[pos - window.base : window.size]
         while pos < there:
@@ -222,11 +216,8 @@ class Message:
 
     def message(self, number: int) -> Message | None:
         """Return a singular message; None if it is not set. Raises `MalformedError`, `EndOfDataError`."""
-        pieces = self.pieces(number)
-        kind = self.type.fields[number].message
-        if pieces is None or kind is None:
-            return None
-        return Message(self.make, pieces, kind, self.near)
+        pieces, kind = self.pieces(number), self.type.fields[number].message
+        return None if pieces is None or kind is None else Message(self.make, pieces, kind, self.near)
 
     @property
     def near(self) -> Window | None:

@@ -20,9 +20,11 @@ otherwise the rest of that part is lost. Without a schema, the content of length
 
 from __future__ import annotations
 
+from itertools import product
+
 from pparse.data.range_status import cut_status
 from pparse.data.reader import Range, up_to_page
-from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError
+from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError, PathError
 from pparse.findings import Severity, Status
 from pparse.kernels.wire import PADDING, SLACK, scan
 from pparse.parsers.protobuf.check import Checker
@@ -31,10 +33,9 @@ from pparse.parsers.protobuf.fits import fits, fitting_tags, goes_on_fitting
 from pparse.parsers.protobuf.index import ChunkRange, Lost, MessageIndex, Origin, OverlayEntry, PartScan
 from pparse.parsers.protobuf.lists import ListIndex
 from pparse.parsers.protobuf.resumption import find_resumption
-from pparse.parsers.protobuf.schema import find_type
 from pparse.parsers.protobuf.values import WIRE_KINDS, decode, decode_text, is_message, named
 from pparse.paths import KeyStep
-from pparse.protobuf.schema import TYPE_NAMES
+from pparse.protobuf.schema import TYPE_NAMES, Schema
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.entry import LIST, MAP, SCALAR, Entry
 from pparse.tree.listing import Listing
@@ -43,11 +44,12 @@ from pparse.tree.visit import Visit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, ClassVar, Final
 
     from pparse.data.base import Data
     from pparse.errors import Fault
+    from pparse.limits import Limits
     from pparse.parsers.protobuf.index import Piece
     from pparse.protobuf.schema import MessageType
     from pparse.tree.entry import Key
@@ -69,6 +71,10 @@ _FITTING: Final = 6
 _FITTING_BEHIND: Final = 12
 _SCALAR_KINDS: Final = frozenset({*TYPE_NAMES, "varint", "text"}) - {"", "group", "message", "enum"}
 _WIRES: Final = {name: wire for wire, name in WIRE_KINDS.items()}
+# The most names of types that an error lists.
+_SHOWN: Final = 20
+# RecordsMetadata: record_type_name, file_descriptor (google/riegeli: records_metadata.proto).
+_TYPE_NAME, _FILE_DESCRIPTOR = 2, 3
 
 
 class ProtobufParser(Parser, Listing):
@@ -219,9 +225,7 @@ class ProtobufParser(Parser, Listing):
         if after >= end:
             if base == part.part.start and final:
                 ctx.scratch.kept = (part.part, block)
-            if after > end or part.groups:
-                if self._resume(ctx):
-                    return self._go_on(ctx) or (ctx.pos, DONE, 0)
+            if (after > end or part.groups) and not self._resume(ctx):
                 self._note_cut(ctx, part, after)
             return self._go_on(ctx) or (ctx.pos, DONE, 0)
         need = min(SLACK, end - after) if after < base + size and not final else 1
@@ -378,22 +382,20 @@ class ProtobufParser(Parser, Listing):
             if not isinstance(part, PartScan) or part.type is None:
                 continue
             fields = part.type.fields
-            strays = [key for key in part.slots if key not in fields]
-            if not strays:
-                continue
-            for number, field in fields.items():
-                run = part.slots.get(number) if field.repeated and is_message(field) else None
-                for key in strays if run is not None else ():
-                    at = part.slots[key].offsets[0]
-                    if run is None or not run.offsets[0] < at < run.last:
-                        continue
-                    offset, _ = self.make.place(part.part.data, at, at)
-                    name = f"field {key}" if key >= 0 else f"field {~key >> 3} of wire type {~key & 7}"
-                    reason = (
-                        f"{name} is among the elements of {field.name}, but {part.type.full_name} "
-                        "has no such field: probably an element with a damaged tag"
-                    )
-                    self.tell("stray-field", reason, offset, severity=Severity.WARNING, path=ctx.node.path)
+            strays = [(key, slot.offsets[0]) for key, slot in part.slots.items() if key not in fields]
+            known = [fields[key] for key in fields if key in part.slots] if strays else []
+            lists = [field for field in known if field.repeated and is_message(field)]
+            for field, (key, at) in product(lists, strays):
+                run = part.slots[field.number]
+                if not run.offsets[0] < at < run.last:
+                    continue
+                offset, _ = self.make.place(part.part.data, at, at)
+                name = f"field {key}" if key >= 0 else f"field {~key >> 3} of wire type {~key & 7}"
+                reason = (
+                    f"{name} is among the elements of {field.name}, but {part.type.full_name} "
+                    "has no such field: probably an element with a damaged tag"
+                )
+                self.tell("stray-field", reason, offset, severity=Severity.WARNING, path=ctx.node.path)
 
     # -- lists and maps ----------------------------------------------------------------------------------------------
 
@@ -585,8 +587,7 @@ class TreeCheck:
             try:
                 node = next(level.nodes, None)
             except LimitError as error:  # the children cannot be read within the limits
-                level.explained = True
-                node = None
+                level.explained, node = True, None
                 if level.owner is not None:
                     self._note(level.owner, error)
             if node is None:
@@ -595,11 +596,11 @@ class TreeCheck:
                 continue
             below = self._look(node, level)
             visit = Visit.of(node, node.depth)
-            if visit.status not in (None, Status.COMPLETE):
-                level.explained = True
+            explained = visit.status not in (None, Status.COMPLETE)
+            level.explained = level.explained or explained
             if below is not None:
                 levels.append(below)
-                below.explained = visit.status not in (None, Status.COMPLETE)
+                below.explained = explained
             yield visit
 
     def _note(self, node: Node, error: LimitError) -> None:
@@ -663,6 +664,74 @@ class TreeCheck:
                 return False
         # With overlay entries, the bytes are not everything.
         return True if ranges and len(ranges) == len(origin.pieces) else None
+
+
+# -- the schema --------------------------------------------------------------------------------------------------------
+
+
+def find_type(options: Mapping[str, object], default: str | None, limits: Limits) -> MessageType | None:
+    """Return the message type that the options ``message`` and ``descriptor`` name; None if they name none.
+
+    ``default`` is the type of a format that is a single message. ``descriptor`` is a `Schema`, the bytes of a
+    FileDescriptorSet, its path, or the path of a Riegeli file whose metadata have descriptors (and name the type).
+    Raise `OptionError` if the type is not found.
+    """
+    name = options.get("message", default)
+    source = options.get("descriptor")
+    if source is None:
+        if name is None:
+            return None
+        from pparse.protos import schema as builtin_schema
+
+        try:
+            return builtin_schema().message(str(name))
+        except PathError as error:
+            raise OptionError(
+                f"{name}: {error.reason}; give the descriptors of your own types with -O descriptor=FILE "
+                "(protoc --include_imports --descriptor_set_out=FILE)"
+            ) from error
+    schema, found = _schema_in(source, limits)
+    name = name or found
+    if name is None:
+        names = sorted(schema.message_names())
+        if len(names) != 1:
+            shown = ", ".join(names[:_SHOWN]) + (" …" if len(names) > _SHOWN else "")
+            raise OptionError(f"name the message type with -O message=NAME; types: {shown or 'none'}")
+        name = names[0]
+    return schema.message(str(name))
+
+
+def _schema_in(source: object, limits: Limits) -> tuple[Schema, str | None]:
+    """Return the schema in ``source``, and the type that it names, if any."""
+    if isinstance(source, Schema):
+        return source, None
+    if isinstance(source, bytes):
+        return Schema(source), None
+    from pparse.data.files import open_file
+    from pparse.riegeli.chunks import FILE_SIGNATURE
+
+    with open_file(str(source)) as data:
+        try:
+            if data.pread(0, len(FILE_SIGNATURE)) == FILE_SIGNATURE:
+                return _from_riegeli(str(source))
+            limits.check("header_bytes", data.size or 0, "the descriptor set")
+            return Schema(data.read_exact(0, data.size or 0)), None
+        except MalformedError as error:
+            raise OptionError(f"{source} is not a FileDescriptorSet: {error.reason}") from error
+
+
+def _from_riegeli(path: str) -> tuple[Schema, str | None]:
+    from pparse.riegeli import RecordReader
+    from pparse.riegeli.metadata import fields
+
+    with RecordReader(path) as reader:
+        metadata = reader.read_serialized_metadata() or b""
+    found = [(number, value) for number, value in fields(metadata) if isinstance(value, bytes)]
+    files = [value for number, value in found if number == _FILE_DESCRIPTOR]
+    if not files:
+        raise OptionError(f"the metadata of {path} have no descriptors of its records")
+    names = [value.decode("utf-8", "replace") for number, value in found if number == _TYPE_NAME]
+    return Schema.from_descriptors(files), names[-1] if names else None
 
 
 # -- bytes and options -------------------------------------------------------------------------------------------------

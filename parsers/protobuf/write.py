@@ -31,14 +31,8 @@ if TYPE_CHECKING:
     from pparse.tree.node import Node
 
 
-class _OpenMessage:
-    """The begin of a message, whose length is written after ``tag``; ``content`` are its operations."""
-
-    __slots__ = ("content", "tag")
-
-    def __init__(self, tag: bytes, content: Iterator[Any]) -> None:
-        self.tag = tag
-        self.content = content
+# What is written, one operation after another: bytes, a range of the source; the tag of a message whose length follows
+# it, with the operations of its content; and None at the end of such a message.
 
 
 def measure(root: Node) -> array[int]:
@@ -50,8 +44,8 @@ def measure(root: Node) -> array[int]:
             at, tag = open_ones.pop()
             if open_ones:
                 sizes[open_ones[-1][0]] += tag + len(encode_varint(sizes[at])) + sizes[at]
-        elif isinstance(op, _OpenMessage):
-            open_ones.append((len(sizes), len(op.tag)))
+        elif isinstance(op, tuple):
+            open_ones.append((len(sizes), len(op[0])))
             sizes.append(0)
         else:
             sizes[open_ones[-1][0]] += len(op)
@@ -64,17 +58,14 @@ def write(root: Node, sizes: array[int], out: Callable[[bytes], object]) -> int:
     for op in _flat(root):
         if op is None:
             continue
-        if isinstance(op, _OpenMessage):
-            head = op.tag + encode_varint(sizes[number])
+        if isinstance(op, tuple):
+            op = op[0] + encode_varint(sizes[number])
             number += 1
-            out(head)
-            done += len(head)
-        elif isinstance(op, bytes):
+        if isinstance(op, bytes):
             out(op)
-            done += len(op)
         else:
             copy_into(op.data, op.start, len(op), out)
-            done += len(op)
+        done += len(op)
     return done
 
 
@@ -89,8 +80,8 @@ def _flat(root: Node) -> Iterator[Any]:
                 yield None
             continue
         yield op
-        if isinstance(op, _OpenMessage):
-            stack.append(op.content)
+        if isinstance(op, tuple):
+            stack.append(op[1])
 
 
 def _message(node: Node) -> Iterator[Any]:
@@ -177,7 +168,7 @@ def _submessage(field: FieldType, child: Node) -> Iterator[Any]:
         yield from _message(child)  # in place: a group has no length
         yield _tag(field, END_GROUP)
     else:
-        yield _OpenMessage(_tag(field, LEN), _message(child))
+        yield _tag(field, LEN), _message(child)
 
 
 def _scalar(field: FieldType, child: Node) -> Iterator[Any]:
@@ -231,7 +222,7 @@ def _map(node: Node, field: FieldType) -> Iterator[Any]:
     _require_whole(child)
     for pair in child.children():
         _require_whole(pair)
-        yield _OpenMessage(_tag(field, LEN), _pair(field, pair))
+        yield _tag(field, LEN), _pair(field, pair)
 
 
 def _pair(field: FieldType, pair: Node) -> Iterator[Any]:

@@ -53,11 +53,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import Any, Final
 
-    from pparse.budget import MemoryBudget
     from pparse.data.base import Data
     from pparse.data.reader import Range
-    from pparse.data.scratch import Scratch
-    from pparse.limits import Limits
     from pparse.proto_splitter.pieces import Item
     from pparse.protobuf.schema import MessageType, Schema
     from pparse.riegeli.reader import RecordReader
@@ -189,32 +186,24 @@ class Fingerprint:
         return f"<Fingerprint {self.singleprint} (producer {self.producer})>"
 
 
-def fingerprint(
-    path: Folder,
-    *,
-    uuid: str | None = None,
-    verify: str = "all",
-    budget: int | str | MemoryBudget = "64MiB",
-    limits: Limits | None = None,
-    scratch: Scratch | None = None,
-) -> Fingerprint:
+def fingerprint(path: Folder, *, uuid: str | None = None, **options: Any) -> Fingerprint:
     """Compute the fingerprint of a SavedModel folder as TensorFlow does. ``saved_model.cpb`` takes precedence over .pb.
 
-    ``uuid`` is random by default. ``verify`` says which hashes of a ``.cpb`` are checked on the way (see
-    `pparse.riegeli.RecordReader`). Messages are held without their large values; what does not fit in ``budget`` goes
-    to ``scratch``.
+    ``uuid`` is random by default. The other keyword arguments are those of
+    `pparse.proto_splitter.merge_chunks.ReadOptions`: ``verify`` says which hashes of a ``.cpb`` are checked on the way.
+    Messages are held without their large values; what does not fit in ``budget`` goes to ``scratch``.
 
     Raise `FormatError` if there is no SavedModel, `SourceError` if it cannot be read, `MalformedError` or
     `EndOfDataError` if it is damaged or truncated, `UnsupportedError` where TensorFlow's own result is not determined,
     `LimitError` if a limit is exceeded.
     """
     folder = os.fspath(path)
-    options = ReadOptions(verify, budget, limits, scratch)
+    given = ReadOptions(**options)
     chunked, whole = (inside(folder, f"saved_model{suffix}") for suffix in (".cpb", ".pb"))
-    with Canonicalizer(options.budget, options.limits, scratch) as canonicalizer:
+    with Canonicalizer(given.budget, given.limits, given.scratch) as canonicalizer:
         if exists(chunked):
             with open_file(chunked) as data:
-                hashes = _chunked_hashes(data, options, canonicalizer)
+                hashes = _chunked_hashes(data, given, canonicalizer)
             producer = PRODUCER_CHUNKED
         elif exists(whole):
             with open_file(whole) as data:
@@ -291,11 +280,9 @@ def _whole_hashes(data: Data, canonicalizer: Canonicalizer) -> tuple[int, int, i
     from pparse.protos import schema
 
     types = schema()
-    model: list[Item] = [content_of(data.range(0, data.size or 0))]
-    checksum = whole_checksum(data.range(0, data.size or 0), canonicalizer)
-    meta_graph = element(model, META_GRAPHS, 0)
-    if meta_graph is None:
-        raise MalformedError("the SavedModel has no MetaGraphDef", source=data.name)
+    model = data.range(0, data.size or 0)
+    checksum = whole_checksum(model, canonicalizer)
+    meta_graph = _meta_graph([content_of(model)], data)
     graph = canonicalizer.fingerprint(
         types.message("tensorflow.GraphDef"),
         submessage(meta_graph, GRAPH_DEF) or [],
@@ -307,6 +294,14 @@ def _whole_hashes(data: Data, canonicalizer: Canonicalizer) -> tuple[int, int, i
         signatures = cat64(signatures, canonicalizer.fingerprint(types.message("tensorflow.SignatureDef"), value))
     objects = submessage(meta_graph, OBJECT_GRAPH_DEF) or []
     return checksum, graph, signatures, _object_graph_hash(objects, types, canonicalizer)
+
+
+def _meta_graph(model: list[Item], data: Data) -> list[Item]:
+    """Return the items of the first MetaGraphDef of a SavedModel."""
+    found = element(model, META_GRAPHS, 0)
+    if found is None:
+        raise MalformedError("the SavedModel has no MetaGraphDef", source=data.name)
+    return found
 
 
 def _object_graph_hash(objects: list[Item], types: Schema, canonicalizer: Canonicalizer) -> int:
@@ -417,9 +412,7 @@ def _chunked_hashes(data: Data, options: ReadOptions, canonicalizer: Canonicaliz
     with options.open(data) as reader:
         chunks = _Chunks(reader, metadata)
         checksum = chunks.checksum()
-        meta_graph = element(chunks.pruned_items(), META_GRAPHS, 0)
-        if meta_graph is None:
-            raise MalformedError("the SavedModel has no MetaGraphDef", source=data.name)
+        meta_graph = _meta_graph(chunks.pruned_items(), data)
         own = canonicalizer.fingerprint(types.message("tensorflow.GraphDef"), submessage(meta_graph, GRAPH_DEF) or [])
         graph = cat64(own, chunks.joined_hash(_GRAPH))
         signatures, chunked = 0, chunks.joined_hash(_SIGNATURES)
@@ -490,14 +483,14 @@ class _Chunks:
         total = 0
         for entry in tree.chunked_fields:
             tag, inner = _tag(entry), entry.message
-            matching = _common(tag, target)
-            if matching == len(target):
+            above = target[: len(tag)] == tag
+            if tag[: len(target)] == target:
                 total = cat64(total, self.fingerprint(inner.chunk_index) if _has_chunk(inner) else (yield inner))
-            elif matching == len(tag) and _has_chunk(inner):
+            elif above and _has_chunk(inner):
                 if tag:
                     raise UnsupportedError("TensorFlow computes no fingerprint if a chunk holds a whole MetaGraphDef")
                 total = cat64(total, (yield inner))
-            elif matching == len(tag):
+            elif above:
                 for below in inner.chunked_fields:  # the tags of these, and their chunks, do not count
                     total = cat64(total, (yield below.message))
         return total
@@ -510,11 +503,11 @@ class _Chunks:
             tree, at = waiting.pop()
             items.append(self._item(at, tree.chunk_index if _has_chunk(tree) else None))
             inner: list[tuple[Any, Steps]] = []
-            for tag, _, entry in sorted(_matching(tree), key=lambda found: found[:2]):
+            for tag, message in _matching(tree):
                 if tag:
-                    inner.append((entry.message, (*at, *_steps(tag))))
+                    inner.append((message, (*at, *_steps(tag))))
                 else:  # comes before all others; chunks below it are ignored
-                    items.append(self._item(at, entry.message.chunk_index))
+                    items.append(self._item(at, message.chunk_index))
             waiting += reversed(inner)
         return items
 
@@ -525,8 +518,7 @@ class _Chunks:
 
 
 def _has_chunk(tree: Any) -> bool:
-    found: bool = tree.HasField("chunk_index")
-    return found
+    return bool(tree.HasField("chunk_index"))
 
 
 def _tag(entry: Any) -> Tag:
@@ -541,24 +533,11 @@ def _step(index: Any) -> tuple[str, int | bytes]:
     return kind, value if isinstance(value, int) else value.SerializeToString(deterministic=True)
 
 
-def _common(first: Tag, second: Tag) -> int:
-    """Return the length of the common prefix."""
-    count = 0
-    for one, other in zip(first, second, strict=False):
-        if one != other:
-            break
-        count += 1
-    return count
-
-
-def _matching(tree: Any) -> list[tuple[Tag, int, Any]]:
-    """Return the entries whose tag is a prefix of a target, once for each such target."""
-    found = []
-    for entry in tree.chunked_fields:
-        tag = _tag(entry)
-        times = sum(_common(tag, target) == len(tag) for target in _TARGETS)
-        found += [(tag, entry.message.chunk_index, entry)] * times
-    return found
+def _matching(tree: Any) -> list[tuple[Tag, Any]]:
+    """Return the entries whose tag is a prefix of a target, once for each such target, by tag and chunk index."""
+    tagged = [(_tag(entry), entry.message) for entry in tree.chunked_fields]
+    found = [(tag, inner) for tag, inner in tagged for target in _TARGETS if target[: len(tag)] == tag]
+    return sorted(found, key=lambda item: (item[0], item[1].chunk_index))
 
 
 def _steps(tag: Tag) -> list[tuple[int, int | None]]:

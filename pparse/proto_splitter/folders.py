@@ -30,6 +30,7 @@ from pparse.errors import (
     system_error,
 )
 from pparse.limits import Limits
+from pparse.proto_splitter.split import writing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,10 +40,10 @@ if TYPE_CHECKING:
     from pparse.data.base import IoStats
     from pparse.document.extraction import Extraction
     from pparse.proto_splitter.fingerprint import Fingerprint
+    from pparse.proto_splitter.split import Progress
     from pparse.proto_splitter.stream_merge import MergeReport
     from pparse.proto_splitter.stream_split import SplitReport
 
-    Progress = Callable[[int, int | None, str], None]
     Folder = str | os.PathLike[str]
 
 CHUNKED: Final = "saved_model.cpb"
@@ -211,15 +212,16 @@ def _write_folder(
             cancel=given.cancel,
             stats=given.stats,
         ) as document:
+            check_cancelled = document.session.check_cancelled
             written = write(document, staging.path)
             report = FolderReport(target, written)
             report.notes = notes
             for name in files:
-                document.session.check_cancelled()
+                check_cancelled()
                 if name.endswith(os.sep):
                     os.makedirs(os.path.join(staging.path, name), exist_ok=True)
                     continue
-                report.bytes += _copy(source, name, staging.path, given)
+                report.bytes += _copy(source, name, staging.path, given, check_cancelled)
                 report.files += 1
             if given.fingerprint:
                 _add_fingerprint(report, staging.path, given)
@@ -391,23 +393,14 @@ def _note_link(source: str, model: str, notes: list[str]) -> None:
         notes.append(f"{model} was a link out of the folder: its target {real} was read")
 
 
-def _copy(source: str, name: str, target: str, given: FolderOptions) -> int:
+def _copy(source: str, name: str, target: str, given: FolderOptions, check_cancelled: Callable[[], None]) -> int:
     """Copy one file, block by block, with its permissions; return its size."""
     path, copy = inside(source, name), os.path.join(target, name)
-    done = 0
     with open_file(path, stats=given.stats) as data:
         size = data.size or 0
         try:
             with open(copy, "xb") as out:
-
-                def write(block: bytes) -> None:
-                    nonlocal done
-                    out.write(block)
-                    done += len(block)
-                    if given.progress is not None:
-                        given.progress(done, size, f"copying {name}")
-
-                copy_into(data, 0, size, write)
+                copy_into(data, 0, size, writing(out, size, f"copying {name}", given.progress, check_cancelled))
                 os.chmod(copy, stat.S_IMODE(os.stat(path).st_mode) | stat.S_IWUSR)
         except SourceError:  # of the file being read
             raise

@@ -64,7 +64,11 @@ class ReadOptions:
     """Options for reading a file of chunks."""
 
     def __init__(
-        self, verify: str, budget: int | str | MemoryBudget, limits: Limits | None, scratch: Scratch | None
+        self,
+        verify: str = "all",
+        budget: int | str | MemoryBudget = "64MiB",
+        limits: Limits | None = None,
+        scratch: Scratch | None = None,
     ) -> None:
         self.verify = verify
         """Which hashes are checked, see `pparse.riegeli.RecordReader`."""

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import os
 from operator import itemgetter
+from types import SimpleNamespace
 
 from pparse.data.base import BytesData
 from pparse.data.files import exists, names_in, open_file, split
@@ -49,9 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, Final
 
-    from pparse.budget import MemoryBudget
     from pparse.data.base import Data
-    from pparse.data.scratch import Scratch
 
     Prefix = str | os.PathLike[str]
     Chunk = Any  # a protobuf message, or bytes
@@ -72,9 +71,9 @@ class Merger:
     over a ``.pb`` beside it. Everything is merged into ``message`` without clearing it; after an error, part of it may
     have been merged. Chunks are read one by one and not kept.
 
-    ``verify`` says which hashes are checked (see `pparse.riegeli.RecordReader`; "all" by default, so that no damaged
-    data are merged). ``budget`` limits the memory of reading, ``scratch`` takes what exceeds it. Fields deeper than
-    ``limits.depth`` are refused.
+    Files are read with the keyword arguments of `pparse.proto_splitter.merge_chunks.ReadOptions`: ``verify`` says which
+    hashes are checked ("all" by default, so that no damaged data are merged), ``budget`` limits the memory of reading,
+    ``scratch`` takes what exceeds it. Fields deeper than ``limits.depth`` are refused.
 
     Errors: `SourceError` (no such file, or not readable), `MalformedError` (with the path of the field and the position
     of the record), `UnsupportedError` (versions; messages that cannot be serialized; a large chunk merged too many
@@ -100,36 +99,19 @@ class Merger:
         _Merge(GivenChunks(chunks), limits or Limits(), listed=in_listed_order).run(tree, _checked(message))
 
     @staticmethod
-    def read(
-        prefix: Prefix,
-        message: Any,
-        *,
-        verify: str = "all",
-        budget: int | str | MemoryBudget = "64MiB",
-        limits: Limits | None = None,
-        scratch: Scratch | None = None,
-    ) -> None:
+    def read(prefix: Prefix, message: Any, **options: Any) -> None:
         """Read ``{prefix}.cpb``, or else ``{prefix}.pb``, and merge it into ``message``."""
         _checked(message)
         path = _find(prefix)
         with open_file(path) as data:
             if path.endswith(CHUNKED):
-                options = ReadOptions(verify, budget, limits, scratch)
-                _merge_chunks(data, read_metadata(data, options), message, options)
+                given = ReadOptions(**options)
+                _merge_chunks(data, read_metadata(data, given), message, given)
             else:
                 _merge_whole(data, message)
 
     @staticmethod
-    def read_partial(
-        prefix: Prefix,
-        chunk_metadata: Any,
-        message: Any,
-        *,
-        verify: str = "all",
-        budget: int | str | MemoryBudget = "64MiB",
-        limits: Limits | None = None,
-        scratch: Scratch | None = None,
-    ) -> None:
+    def read_partial(prefix: Prefix, chunk_metadata: Any, message: Any, **options: Any) -> None:
         """Read the chunks of ``{prefix}.cpb`` that ``chunk_metadata`` (a ChunkMetadata, or its bytes) names.
 
         Usually that is the file's own metadata without some entries; the metadata in the file are not read. Raise
@@ -140,23 +122,15 @@ class Merger:
         path = _find(prefix, partial=True)
         with open_file(path) as data:
             check_reader(metadata, data)
-            _merge_chunks(data, metadata, message, ReadOptions(verify, budget, limits, scratch))
+            _merge_chunks(data, metadata, message, ReadOptions(**options))
 
     @staticmethod
-    def read_chunked_from_string(
-        data: bytes | bytearray | memoryview,
-        message: Any,
-        *,
-        verify: str = "all",
-        budget: int | str | MemoryBudget = "64MiB",
-        limits: Limits | None = None,
-        scratch: Scratch | None = None,
-    ) -> None:
+    def read_chunked_from_string(data: bytes | bytearray | memoryview, message: Any, **options: Any) -> None:
         """Merge ``data``, the bytes of a ``.cpb``, into ``message``."""
         _checked(message)
-        options = ReadOptions(verify, budget, limits, scratch)
+        given = ReadOptions(**options)
         with BytesData(data) as source:
-            _merge_chunks(source, read_metadata(source, options), message, options)
+            _merge_chunks(source, read_metadata(source, given), message, given)
 
     @staticmethod
     def can_read(prefix: Prefix) -> bool:
@@ -244,7 +218,7 @@ class _Merge:
         self._uses = Uses(len(chunks), limits)
         self._limits = limits
         self._listed = listed
-        self._tags = _Tags(limits)
+        self._fields: dict[Any, dict[int, _Field]] = {}  # those seen so far, by descriptor of the message, and number
         self._decode_error = DecodeError
 
     def run(self, tree: Any, message: Any) -> None:
@@ -259,7 +233,7 @@ class _Merge:
         if tree.HasField("chunk_index"):
             self._merge_chunk(tree.chunk_index, message, ())
         root: Path = ()
-        stack = [(message, self._entries(tree, self._tags.type_of(message.DESCRIPTOR), root), root)]
+        stack = [(message, self._entries(tree, message.DESCRIPTOR, root), root)]
         while stack:
             target, entries, path = stack[-1]
             entry = next(entries, None)
@@ -281,14 +255,16 @@ class _Merge:
                 if tree.chunked_fields:
                     stack.append((target, self._entries(tree, steps[-1][0].message, here), here))
 
-    def _entries(self, tree: Any, type_: _Type, path: Path) -> Iterator[tuple[Path, Any]]:
-        """Return the entries of a node with their tags resolved, in the order in which they are merged."""
-        resolve = self._tags.resolve
+    def _entries(self, tree: Any, start: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+        """Return the entries of a node with their tags resolved, in the order in which they are merged.
+
+        ``start`` is the descriptor of the node's message.
+        """
         if self._listed:
-            return ((resolve(entry.field_tag, type_, path), entry.message) for entry in tree.chunked_fields)
+            return ((self._resolve(entry.field_tag, start, path), entry.message) for entry in tree.chunked_fields)
         entries = []
         for entry in tree.chunked_fields:
-            steps = resolve(entry.field_tag, type_, path)
+            steps = self._resolve(entry.field_tag, start, path)
             order = order_of(steps, len(entry.field_tag)), entry.message.chunk_index
             entries.append((order, steps, entry.message))
         entries.sort(key=itemgetter(0))
@@ -307,6 +283,58 @@ class _Merge:
         except PparseError as error:
             self._locate(error, path, index)
             raise
+
+    def _resolve(self, tag: Any, start: Any, path: Path) -> Path:
+        """Return the path of steps for a tag, in a message at ``path`` whose descriptor is ``start``.
+
+        Raise `MalformedError`, with the path as far as it is valid; `LimitError` if the path is too deep.
+        """
+        if len(tag) > 2 * self._limits.depth:
+            self._limits.check("depth", len(tag) // 2, "a field tag's depth", path=path_text(path))
+        steps: list[Step] = []
+        try:
+            self._add_steps(tag, start, steps)
+        except MalformedError as error:
+            error.path = path_text(path + tuple(steps))
+            raise
+        return tuple(steps)
+
+    def _add_steps(self, tag: Any, start: Any, steps: list[Step]) -> None:
+        message = start
+        waiting: _Field | None = None  # for its index or key
+        for item in tag:
+            kind = item.WhichOneof("kind")
+            if kind is None:
+                raise MalformedError("an empty step in a field tag")
+            if kind != "field":
+                if waiting is None:
+                    what = "an index" if kind == "index" else "a map key"
+                    raise MalformedError(f"{what} without a field before it")
+                steps.append((waiting, waiting.argument(item, kind)))
+                message, waiting = waiting.message, None
+            elif waiting is not None:
+                break
+            elif message is None:
+                _check_below_scalar(steps[-1][0], item.field)
+            else:
+                field = self._field(message, item.field)
+                if field.form == SINGULAR:
+                    steps.append(field.step)
+                    message = field.message
+                else:
+                    waiting = field
+        if waiting is not None:
+            what = "a map, without a key" if waiting.form == MAP else "repeated, without an index"
+            raise MalformedError(f"a field tag names the field {waiting.name}, which is {what}")
+
+    def _field(self, message: Any, number: int) -> _Field:
+        fields = self._fields.setdefault(message, {})
+        if number not in fields:
+            descriptor = message.fields_by_number.get(number)
+            if descriptor is None:
+                raise MalformedError(f"there is no field with number {number} in {message.full_name}")
+            fields[number] = _Field(descriptor)
+        return fields[number]
 
     def _merge_chunk(self, index: int, target: Any, path: Path) -> None:
         chunk = self._chunk(index, path, MESSAGE)
@@ -371,36 +399,15 @@ def _check_next(index: int, count: int, path: Path) -> None:
 # a map (with the type of the key), None for a singular field.
 
 
-class _Type:
-    """A message type, and its fields seen so far, by number."""
-
-    __slots__ = ("descriptor", "fields")
-
-    def __init__(self, descriptor: Any) -> None:
-        self.descriptor = descriptor
-        """Descriptor of the message type."""
-        self.fields: dict[int, _Field] = {}
-        """The fields seen so far, by number."""
-
-
-class _Enum:
-    """The numbers of an enum's values, by name."""
-
-    __slots__ = ("numbers",)
-
-    def __init__(self, descriptor: Any) -> None:
-        self.numbers: dict[str, int] = {value.name: value.number for value in descriptor.values}
-
-
 class _Field:
     """A field of a message type. For a map, ``type``, ``message`` and ``enum`` are those of its values.
 
-    Has what `pparse.parsers.cpb.scalars.decode_scalar` needs to know of a field.
+    ``message`` is the descriptor of messages, None for scalars. `pparse.parsers.cpb.scalars.decode_scalar` takes it.
     """
 
     __slots__ = ("enum", "form", "key_type", "message", "name", "number", "step", "type", "type_name")
 
-    def __init__(self, descriptor: Any, tags: _Tags) -> None:
+    def __init__(self, descriptor: Any) -> None:
         self.name: str = descriptor.name
         self.number: int = descriptor.number
         self.form = MAP if is_map(descriptor) else REPEATED if is_repeated(descriptor) else SINGULAR
@@ -411,8 +418,9 @@ class _Field:
             descriptor = map_value(descriptor)
         self.type: int = descriptor.type
         is_message = self.type in (TYPE_MESSAGE, TYPE_GROUP)
-        self.message: _Type | None = tags.type_of(descriptor.message_type) if is_message else None
-        self.enum: _Enum | None = None if descriptor.enum_type is None else _Enum(descriptor.enum_type)
+        self.message: Any = descriptor.message_type if is_message else None
+        enum = descriptor.enum_type
+        self.enum = enum and SimpleNamespace(numbers={value.name: value.number for value in enum.values})
         self.type_name: str = TYPE_NAMES[self.type] if self.enum is None else descriptor.enum_type.full_name
 
     def argument(self, item: Any, kind: str) -> int | bool | str:
@@ -432,71 +440,6 @@ class _Field:
             what = "a map key" if self.form == MAP else "an index"
             raise MalformedError(f"{what} that is invalid for the field {self.name}", got=repr(given)[:40])
         return found
-
-
-class _Tags:
-    """Resolves field tags; caches the types and fields that it has seen."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._types: dict[Any, _Type] = {}
-
-    def type_of(self, descriptor: Any) -> _Type:
-        """Return the `_Type` of a message descriptor."""
-        found = self._types.get(descriptor)
-        if found is None:
-            found = self._types[descriptor] = _Type(descriptor)
-        return found
-
-    def resolve(self, tag: Any, start: _Type, path: Path) -> Path:
-        """Return the path of steps for a tag, in a message of type ``start`` at ``path``.
-
-        Raise `MalformedError`, with the path as far as it is valid; `LimitError` if the path is too deep.
-        """
-        if len(tag) > 2 * self._limits.depth:
-            self._limits.check("depth", len(tag) // 2, "a field tag's depth", path=path_text(path))
-        steps: list[Step] = []
-        try:
-            self._resolve(tag, start, steps)
-        except MalformedError as error:
-            error.path = path_text(path + tuple(steps))
-            raise
-        return tuple(steps)
-
-    def _resolve(self, tag: Any, start: _Type, steps: list[Step]) -> None:
-        type_: _Type | None = start
-        waiting: _Field | None = None  # for its index or key
-        for item in tag:
-            kind = item.WhichOneof("kind")
-            if kind is None:
-                raise MalformedError("an empty step in a field tag")
-            if kind != "field":
-                if waiting is None:
-                    what = "an index" if kind == "index" else "a map key"
-                    raise MalformedError(f"{what} without a field before it")
-                steps.append((waiting, waiting.argument(item, kind)))
-                type_, waiting = waiting.message, None
-            elif waiting is not None:
-                break
-            elif type_ is None:
-                _check_below_scalar(steps[-1][0], item.field)
-            else:
-                field = type_.fields.get(item.field) or self._field(type_, item.field)
-                if field.form == SINGULAR:
-                    steps.append(field.step)
-                    type_ = field.message
-                else:
-                    waiting = field
-        if waiting is not None:
-            what = "a map, without a key" if waiting.form == MAP else "repeated, without an index"
-            raise MalformedError(f"a field tag names the field {waiting.name}, which is {what}")
-
-    def _field(self, type_: _Type, number: int) -> _Field:
-        descriptor = type_.descriptor.fields_by_number.get(number)
-        if descriptor is None:
-            raise MalformedError(f"there is no field with number {number} in {type_.descriptor.full_name}")
-        field = type_.fields[number] = _Field(descriptor, self)
-        return field
 
 
 def _check_below_scalar(field: _Field, number: int) -> None:

@@ -76,9 +76,7 @@ def load(content: Content, what: str) -> bytes:
     size = size_of(content)
     if size > _LONGEST_TEXT:
         raise MalformedError(f"{what} is too long", wanted=_LONGEST_TEXT, got=size)
-    if isinstance(content, Range):
-        return content.range(0, size).read_exact(size)
-    return content[0][content[1] : content[2]]
+    return b"".join(blocks_of(content))
 
 
 def blocks_of(content: Content) -> Iterator[bytes]:
@@ -206,29 +204,20 @@ def _values(items: list[Item], number: int) -> Iterator[tuple[int, Any]]:
 
 def last_number(items: list[Item], number: int) -> int:
     """Return the value of a varint field, 0 if it is absent."""
-    found = 0
-    for wire, value in _values(items, number):
-        if wire == VARINT:
-            found = value
-    return found
+    found: list[int] = [value for wire, value in _values(items, number) if wire == VARINT]
+    return found[-1] if found else 0
 
 
 def last_text(items: list[Item], number: int) -> bytes:
     """Return the value of a string field, empty if it is absent."""
-    found: Content = span(b"")
-    for wire, value in _values(items, number):
-        if wire == LEN:
-            found = value
-    return load(found, f"field {number}")
+    found: list[Content] = [value for wire, value in _values(items, number) if wire == LEN]
+    return load(found[-1], f"field {number}") if found else b""
 
 
 def submessage(items: list[Item], number: int) -> list[Item] | None:
     """Return the items of a singular message; None if it is absent."""
-    found: list[Item] = []
-    for wire, value in _values(items, number):
-        if wire == LEN or isinstance(value, Addressed):
-            found.append(inner_item(value))
-    return found or None
+    values = _values(items, number)
+    return [inner_item(value) for wire, value in values if wire == LEN or isinstance(value, Addressed)] or None
 
 
 def inner_item(value: Content | Addressed) -> Item:

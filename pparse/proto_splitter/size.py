@@ -91,6 +91,9 @@ class SizeSplitter(ComposableSplitter):
         # Tags of values taken out of elements or entries below a map key, and all prefixes of these tags. The prefixes
         # have to exist first: an index counts elements, and a merged entry replaces the value of its key.
         self._indexed: set[Tag] = set()
+        self._work: list[_SizedPart] = []  # messages that are still too large; it grows
+        self._now: _SizedPart  # the one that is reduced
+        self._excess = 0  # how many bytes it has too many
 
     @classmethod
     def threshold(cls, limit: int) -> int:
@@ -105,10 +108,10 @@ class SizeSplitter(ComposableSplitter):
         if before <= room:
             return 0
         self._extract(before - room)
-        work: list[_SizedPart] = [self._part()]
-        for part in work:  # it grows
+        self._work = [self._part()]
+        for part in self._work:
             first = part.message is self._proto
-            _Reduction(self, part, limit, work, self._keep if first else ()).run(room if first else limit)
+            self._reduce(part, room if first else limit, self._keep if first else ())
         return before - measure.message_size(self._proto)
 
     def _part(self) -> _SizedPart:
@@ -125,7 +128,7 @@ class SizeSplitter(ComposableSplitter):
         while heap and excess > 0:
             size, _, part, field = heapq.heappop(heap)
             if field is not None:
-                self.take_text(part, field)
+                self._take_text(part, field)
                 excess += size  # sizes are negative, since the heap returns the least first
                 if part.indexed:
                     tag = part.tag
@@ -139,16 +142,177 @@ class SizeSplitter(ComposableSplitter):
                 heapq.heappush(heap, (-found, count, *child))
                 count += 1
 
-    def take_text(self, part: _SizedPart, field: Any) -> None:
+    def _take_text(self, part: _SizedPart, field: Any) -> None:
         """Make a chunk of a bytes or string field."""
         value = getattr(part.message, field.name)
         self.add_chunk(value.encode() if isinstance(value, str) else value, (*part.tag, field.name))
         part.message.ClearField(field.name)
 
-    def check_order(self, part: _SizedPart) -> None:
+    def _check_order(self, part: _SizedPart) -> None:
         """Declare that order matters if values were taken out of ``part``, which is now in chunks."""
         if part.keyed and part.tag in self._indexed:
             self.need_order(part.tag)
+
+    # -- one message, which is or becomes its own chunk ----------------------------------------------------------------
+
+    def _reduce(self, part: _SizedPart, room: int, keep: Collection[str]) -> None:
+        """Move out the largest fields of a message until ``room`` bytes are left."""
+        self._now = part
+        message, limit = part.message, self.max_size
+        fields = [(measure.field_size(field, value), field, value) for field, value in message.ListFields()]
+        self._excess = sum(size for size, _, _ in fields) + measure.unknown_size(message) - room
+        fields.sort(key=lambda item: -item[0])
+        for size, field, value in fields:
+            if self._excess <= 0:
+                return
+            if is_required(field) or field.name in keep:
+                continue
+            if is_map(field):
+                self._take_entries(field, value)
+            elif is_repeated(field):
+                self._take_elements(field, value)
+            elif field.is_extension or field.type == TYPE_GROUP:
+                if size <= limit:
+                    self._take_unnamed(field, value)
+                    self._excess -= size
+            elif field.message_type is not None:
+                # The message stays alive without its parent: nothing is copied.
+                message.ClearField(field.name)
+                self._add(part.field(value, field.name), size)
+                self._excess -= size
+            elif field.type in _TEXT:
+                self._take_text(part, field)
+                self._excess -= size
+
+    def _add(self, part: _SizedPart, size: int) -> None:
+        if len(part.tag) > 2 * MAX_DEPTH:
+            raise SplitError(
+                f"a message nested in {MAX_DEPTH} others: protobuf's parsers do not read it",
+                path=f"{self.path(part.tag[:6])}…",
+                wanted=size,
+                got=self.max_size,
+            )
+        self.add_chunk(part.message, part.tag)
+        self._check_order(part)
+        if size > self.max_size:
+            self._work.append(part)
+
+    def _add_slice(self, chunk: Any, size: int) -> None:
+        self.add_measured(chunk, size, self._now.tag)
+        self._check_order(self._now)
+
+    def _need_order(self, field: Any) -> None:
+        if self._now.keyed:
+            name = () if field.is_extension else (field.name,)
+            self.need_order((*self._now.tag, *name))
+
+    def _take_unnamed(self, field: Any, value: Any) -> None:
+        """Make a slice of a field that tags cannot name: a singular extension or group."""
+        chunk = type(self._now.message)()
+        if not field.is_extension:
+            getattr(chunk, field.name).CopyFrom(value)
+            self._now.message.ClearField(field.name)
+        else:
+            if field.message_type is not None:
+                chunk.Extensions[field].CopyFrom(value)
+            else:
+                chunk.Extensions[field] = value
+            self._now.message.ClearExtension(field)
+        self._add_slice(chunk, measure.message_size(chunk))
+
+    # -- lists ---------------------------------------------------------------------------------------------------------
+
+    def _take_elements(self, field: Any, values: Any) -> None:
+        sizes = (
+            list(measure.element_sizes(field, values)) if field.message_type else measure.element_sizes(field, values)
+        )
+        whole = measure.list_size(field, sizes)
+        can_be_named = field.message_type is not None and field.type != TYPE_GROUP and not field.is_extension
+        if can_be_named and not has_required(field.message_type):
+            whole -= self._take_large_elements(field, values, sizes)  # type: ignore[arg-type]
+        if self._excess <= 0:
+            return
+        frame = 0
+        if field.message_type is None and field.is_packed:
+            frame = measure.tag_size(field.number) + measure.varint_size(whole)
+        self._check_fits(field, sizes, frame)
+        cuts = cut(sizes, max(whole - self._excess, 0) - frame, self.max_size - frame)
+        if cuts[0] == len(sizes):
+            return
+        self._excess -= whole - measure.list_size(field, sizes[: cuts[0]])
+        if len(cuts) > 2 or cuts[0]:
+            self._need_order(field)
+        for chunk, start, end in cut_off(self._now.message, field, values, cuts):
+            self._add_slice(chunk, measure.list_size(field, sizes[start:end]))
+
+    def _take_large_elements(self, field: Any, values: Any, sizes: list[int]) -> int:
+        """Make chunks of large elements and leave empty ones; return how many bytes were moved."""
+        empty = measure.message_frame(field, 0)
+        gone, limit = 0, self.max_size
+        for index, size in enumerate(sizes):
+            if self._excess <= gone:
+                break
+            if size > max(limit // 2, empty):
+                element = values[index]
+                chunk = type(element)()
+                chunk.CopyFrom(element)
+                element.Clear()
+                self._need_order(field)
+                self._add(self._now.element(chunk, field.name, index), size)
+                gone += size - empty
+                sizes[index] = empty
+        self._excess -= gone
+        return gone
+
+    def _check_fits(self, field: Any, sizes: Sequence[int], frame: int) -> None:
+        largest = max(sizes, default=0)
+        if largest + frame > self.max_size:
+            index = sizes.index(largest)
+            name = self.path((*self._now.tag, *(() if field.is_extension else (field.name, index))))
+            raise SplitError("cannot be split off", path=name, wanted=largest + frame, got=self.max_size)
+
+    # -- maps ----------------------------------------------------------------------------------------------------------
+
+    def _take_entries(self, field: Any, mapping: Any) -> None:
+        keys, limit = list(mapping), self.max_size
+        sizes = measure.entry_sizes(field, mapping, keys)
+        messages = map_value(field).message_type is not None
+        if messages:
+            keys, sizes = self._take_large_values(field, mapping, keys, sizes)
+        if self._excess <= 0:
+            return
+        for key, size in zip(keys, sizes, strict=True):
+            if size > limit:
+                name = f"{self.path((*self._now.tag, field.name))}[{key!r}]"
+                raise SplitError("a map entry cannot be split off", path=name, wanted=size, got=limit)
+        whole = sum(sizes)
+        cuts = cut(sizes, max(whole - self._excess, 0), limit)
+        for start, end in pairwise(cuts):
+            chunk = type(self._now.message)()
+            target = getattr(chunk, field.name)
+            for key in keys[start:end]:
+                if messages:
+                    target[key].CopyFrom(mapping[key])
+                else:
+                    target[key] = mapping[key]
+                del mapping[key]
+            self._add_slice(chunk, sum(sizes[start:end]))
+        self._excess -= sum(sizes[cuts[0] :])
+
+    def _take_large_values(
+        self, field: Any, mapping: Any, keys: list[Any], sizes: list[int]
+    ) -> tuple[list[Any], list[int]]:
+        rest: list[tuple[Any, int]] = []
+        limit = self.max_size
+        for key, size in zip(keys, sizes, strict=True):
+            if self._excess > 0 and size > limit // 2 and can_be_key(field, key):
+                value = mapping[key]
+                del mapping[key]  # the value stays alive
+                self._add(self._now.entry(value, field.name, key), size)
+                self._excess -= size
+            else:
+                rest.append((key, size))
+        return [key for key, _ in rest], [size for _, size in rest]
 
 
 class _SizedPart:
@@ -204,179 +368,6 @@ def can_be_key(field: Any, key: Any) -> bool:
     """Say whether a tag can name an entry of a map field such that TensorFlow's Merger finds it."""
     kind = map_key(field).type
     return kind in KEY_KINDS and (kind not in _WIDE_KEYS or 0 <= key <= _MAX_KEY)
-
-
-class _Reduction:
-    """Splits one message, which is or becomes its own chunk, by moving out its largest fields.
-
-    ``work`` receives the new chunks that are too large themselves.
-    """
-
-    def __init__(
-        self, splitter: SizeSplitter, part: _SizedPart, limit: int, work: list[_SizedPart], keep: Collection[str]
-    ) -> None:
-        self.splitter = splitter
-        self.message = part.message
-        self.part = part
-        self.limit = limit
-        self.work = work
-        self.keep = keep
-        self.excess = 0
-
-    def run(self, room: int) -> None:
-        fields = [(measure.field_size(field, value), field, value) for field, value in self.message.ListFields()]
-        self.excess = sum(size for size, _, _ in fields) + measure.unknown_size(self.message) - room
-        fields.sort(key=lambda item: -item[0])
-        for size, field, value in fields:
-            if self.excess <= 0:
-                return
-            if is_required(field) or field.name in self.keep:
-                continue
-            if is_map(field):
-                self._take_entries(field, value)
-            elif is_repeated(field):
-                self._take_elements(field, value)
-            elif field.is_extension or field.type == TYPE_GROUP:
-                if size <= self.limit:
-                    self._take_unnamed(field, value)
-                    self.excess -= size
-            elif field.message_type is not None:
-                # The message stays alive without its parent: nothing is copied.
-                self.message.ClearField(field.name)
-                self._add(self.part.field(value, field.name), size)
-                self.excess -= size
-            elif field.type in _TEXT:
-                self.splitter.take_text(self.part, field)
-                self.excess -= size
-
-    def _add(self, part: _SizedPart, size: int) -> None:
-        if len(part.tag) > 2 * MAX_DEPTH:
-            raise SplitError(
-                f"a message nested in {MAX_DEPTH} others: protobuf's parsers do not read it",
-                path=f"{self.splitter.path(part.tag[:6])}…",
-                wanted=size,
-                got=self.limit,
-            )
-        self.splitter.add_chunk(part.message, part.tag)
-        self.splitter.check_order(part)
-        if size > self.limit:
-            self.work.append(part)
-
-    def _add_slice(self, chunk: Any, size: int) -> None:
-        self.splitter.add_measured(chunk, size, self.part.tag)
-        self.splitter.check_order(self.part)
-
-    def _need_order(self, field: Any) -> None:
-        if self.part.keyed:
-            name = () if field.is_extension else (field.name,)
-            self.splitter.need_order((*self.part.tag, *name))
-
-    def _take_unnamed(self, field: Any, value: Any) -> None:
-        """Make a slice of a field that tags cannot name: a singular extension or group."""
-        chunk = type(self.message)()
-        if not field.is_extension:
-            getattr(chunk, field.name).CopyFrom(value)
-            self.message.ClearField(field.name)
-        else:
-            if field.message_type is not None:
-                chunk.Extensions[field].CopyFrom(value)
-            else:
-                chunk.Extensions[field] = value
-            self.message.ClearExtension(field)
-        self._add_slice(chunk, measure.message_size(chunk))
-
-    # -- lists ---------------------------------------------------------------------------------------------------------
-
-    def _take_elements(self, field: Any, values: Any) -> None:
-        sizes = (
-            list(measure.element_sizes(field, values)) if field.message_type else measure.element_sizes(field, values)
-        )
-        whole = measure.list_size(field, sizes)
-        can_be_named = field.message_type is not None and field.type != TYPE_GROUP and not field.is_extension
-        if can_be_named and not has_required(field.message_type):
-            whole -= self._take_large_elements(field, values, sizes)  # type: ignore[arg-type]
-        if self.excess <= 0:
-            return
-        frame = 0
-        if field.message_type is None and field.is_packed:
-            frame = measure.tag_size(field.number) + measure.varint_size(whole)
-        self._check_fits(field, sizes, frame)
-        cuts = cut(sizes, max(whole - self.excess, 0) - frame, self.limit - frame)
-        if cuts[0] == len(sizes):
-            return
-        self.excess -= whole - measure.list_size(field, sizes[: cuts[0]])
-        if len(cuts) > 2 or cuts[0]:
-            self._need_order(field)
-        for chunk, start, end in cut_off(self.message, field, values, cuts):
-            self._add_slice(chunk, measure.list_size(field, sizes[start:end]))
-
-    def _take_large_elements(self, field: Any, values: Any, sizes: list[int]) -> int:
-        """Make chunks of large elements and leave empty ones; return how many bytes were moved."""
-        empty = measure.message_frame(field, 0)
-        gone = 0
-        for index, size in enumerate(sizes):
-            if self.excess <= gone:
-                break
-            if size > max(self.limit // 2, empty):
-                element = values[index]
-                chunk = type(element)()
-                chunk.CopyFrom(element)
-                element.Clear()
-                self._need_order(field)
-                self._add(self.part.element(chunk, field.name, index), size)
-                gone += size - empty
-                sizes[index] = empty
-        self.excess -= gone
-        return gone
-
-    def _check_fits(self, field: Any, sizes: Sequence[int], frame: int) -> None:
-        largest = max(sizes, default=0)
-        if largest + frame > self.limit:
-            index = sizes.index(largest)
-            name = self.splitter.path((*self.part.tag, *(() if field.is_extension else (field.name, index))))
-            raise SplitError("cannot be split off", path=name, wanted=largest + frame, got=self.limit)
-
-    # -- maps ----------------------------------------------------------------------------------------------------------
-
-    def _take_entries(self, field: Any, mapping: Any) -> None:
-        keys = list(mapping)
-        sizes = measure.entry_sizes(field, mapping, keys)
-        messages = map_value(field).message_type is not None
-        if messages:
-            keys, sizes = self._take_large_values(field, mapping, keys, sizes)
-        if self.excess <= 0:
-            return
-        for key, size in zip(keys, sizes, strict=True):
-            if size > self.limit:
-                name = f"{self.splitter.path((*self.part.tag, field.name))}[{key!r}]"
-                raise SplitError("a map entry cannot be split off", path=name, wanted=size, got=self.limit)
-        whole = sum(sizes)
-        cuts = cut(sizes, max(whole - self.excess, 0), self.limit)
-        for start, end in pairwise(cuts):
-            chunk = type(self.message)()
-            target = getattr(chunk, field.name)
-            for key in keys[start:end]:
-                if messages:
-                    target[key].CopyFrom(mapping[key])
-                else:
-                    target[key] = mapping[key]
-                del mapping[key]
-            self._add_slice(chunk, sum(sizes[start:end]))
-        self.excess -= sum(sizes[cuts[0] :])
-
-    def _take_large_values(
-        self, field: Any, mapping: Any, keys: list[Any], sizes: list[int]
-    ) -> tuple[list[Any], list[int]]:
-        rest: list[tuple[Any, int]] = []
-        for key, size in zip(keys, sizes, strict=True):
-            if self.excess > 0 and size > self.limit // 2 and can_be_key(field, key):
-                value = mapping[key]
-                del mapping[key]  # the value stays alive
-                self._add(self.part.entry(value, field.name, key), size)
-                self.excess -= size
-            else:
-                rest.append((key, size))
-        return [key for key, _ in rest], [size for _, size in rest]
 
 
 def cut(sizes: Sequence[int], first: int, limit: int) -> list[int]:

@@ -20,17 +20,20 @@ import os
 
 from pparse.errors import SplitError, system_error
 from pparse.limits import GIB, parse_size
+from pparse.parsers.cpb.metadata import BYTES, JOIN_VERSION, MESSAGE, SPLITTER_VERSION
 from pparse.proto_splitter.fields import MAP_KEY, field_path, get_field_tag, is_map, is_repeated, walk
 from pparse.proto_splitter.sizes import element_sizes, entry_sizes, field_size, message_size, unknown_size
+from pparse.protos import message_class
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from typing import Any, Final
 
     from pparse.proto_splitter.fields import Fields, FieldStep
     from pparse.riegeli.options import RecordWriterOptions
 
+    Progress = Callable[[int, int | None, str], None]
     Chunk = Any  # a protobuf message, or bytes
     Tag = tuple[bytes, ...]  # serialized FieldIndex messages
 
@@ -39,9 +42,9 @@ DEFAULT_MAX_SIZE: Final = 1 * GIB
 # No protobuf implementation serializes or parses a larger message.
 MAX_MESSAGE_BYTES: Final = (1 << 31) - 1
 
-_PACKAGE: Final = "tensorflow.proto_splitter"
+PACKAGE: Final = "tensorflow.proto_splitter"
 # The first byte of a FieldIndex that is a map key.
-_MAP_KEY_TAG: Final = 0x12
+MAP_KEY_TAG: Final = 0x12
 
 _current = DEFAULT_MAX_SIZE
 
@@ -100,6 +103,17 @@ class Splitter(abc.ABC):
         """Split, write ``{prefix}.pb`` or ``{prefix}.cpb``, and return the path."""
 
 
+class _Added:
+    """A chunk that was added, for the value at ``tag``; its ``size``, if it is known and does not change."""
+
+    __slots__ = ("chunk", "size", "tag")
+
+    def __init__(self, chunk: Chunk, tag: Tag) -> None:
+        self.chunk = chunk
+        self.tag = tag
+        self.size: int | None = None
+
+
 class ComposableSplitter(Splitter):
     """Base class of splitters that can be combined. A subclass implements `build_chunks`.
 
@@ -129,18 +143,15 @@ class ComposableSplitter(Splitter):
         self._parent_splitter = parent_splitter
         self._fields_in_parent: list[FieldStep] = list(fields_in_parent or ())
         self._max_size = None if max_size is None else checked_size(max_size)
+        self._initial = _Added(proto, ())
+        self._added: list[_Added] = []  # in the order in which they were added
+        self._placed: list[_Added] = []  # in the order of the chunks
         self._chunks: list[Chunk] = []
-        self._keys: list[int] = []  # one per chunk, in the order they were added; entries refer to these
-        self._entries: list[tuple[Tag, int]] = []  # the tag, and the key of the chunk
-        self._next_key = 0
-        self._initial_key: int | None = None
-        self._tree: Any = None
+        self._tree: Any = None  # until it is asked for
         self._state = "new"
-        self._dirty = True
         self._ordered: set[Tag] = set()
-        self._known: dict[int, int] = {}  # sizes of chunks, by id(): the chunks stay alive as long
         if parent_splitter is None and proto_as_initial_chunk:
-            self._initial_key = self._put(proto, None)
+            self._placed.append(self._initial)
 
     @property
     def proto(self) -> Any:
@@ -162,11 +173,7 @@ class ComposableSplitter(Splitter):
     @property
     def version_def(self) -> Any:
         """The ``VersionDef`` of the chunks: splitter version 1, readable by join version 0 and later."""
-        from pparse.parsers.cpb.metadata import JOIN_VERSION, SPLITTER_VERSION
-        from pparse.protos import message_class
-
-        kind = message_class(f"{_PACKAGE}.VersionDef")
-        return kind(splitter_version=SPLITTER_VERSION, join_version=JOIN_VERSION)
+        return version_def()
 
     # -- for subclasses ------------------------------------------------------------------------------------------------
 
@@ -191,18 +198,9 @@ class ComposableSplitter(Splitter):
             self._parent_splitter.add_chunk(chunk, [*self._fields_in_parent, *field_tags], index)
             return
         tag = _serialized(get_field_tag(self._proto, field_tags))
-        self._entries.append((tag, self._put(_checked(chunk), index)))
-        self._dirty = True
-
-    def _put(self, chunk: Chunk, index: int | None) -> int:
-        key, self._next_key = self._next_key, self._next_key + 1
-        if index is None:
-            self._chunks.append(chunk)
-            self._keys.append(key)
-        else:
-            self._chunks.insert(index, chunk)
-            self._keys.insert(index, key)
-        return key
+        self._added.append(_Added(_checked(chunk), tag))
+        self._placed.insert(len(self._placed) if index is None else index, self._added[-1])
+        self._tree = None
 
     def path(self, fields: Fields = ()) -> str:
         """Return the path of ``fields`` from the root message, as readable text."""
@@ -227,7 +225,7 @@ class ComposableSplitter(Splitter):
         """Add a message as `add_chunk` does; its ``size`` in bytes is known and will not change."""
         self.add_chunk(chunk, field_tags, index)
         root, _ = self._in_root(())
-        root._known[id(chunk)] = size
+        root._added[-1].size = size
 
     def _in_root(self, fields: Fields) -> tuple[ComposableSplitter, list[FieldStep]]:
         splitter, steps = self, list(fields)
@@ -255,7 +253,7 @@ class ComposableSplitter(Splitter):
             self.build_chunks()
             self._check_sizes()
             self._state = "split"
-        if self._dirty:
+        if self._tree is None:
             self._build_tree()
         return self._chunks, self._tree
 
@@ -293,11 +291,9 @@ class ComposableSplitter(Splitter):
     def _write_chunks(
         self, stream: Any, chunks: list[Chunk], tree: Any, options: str | RecordWriterOptions | None
     ) -> None:
-        from pparse.parsers.cpb.metadata import BYTES, MESSAGE
-        from pparse.protos import message_class
         from pparse.riegeli import RecordWriter
 
-        metadata = message_class(f"{_PACKAGE}.ChunkMetadata")(message=tree)
+        metadata = message_class(f"{PACKAGE}.ChunkMetadata")(message=tree)
         # A subclass may return a message of another descriptor pool, such as TensorFlow's own classes.
         metadata.version.MergeFromString(self.version_def.SerializeToString())
         with RecordWriter(stream, owns_dest=False, options=options or "") as writer:
@@ -325,33 +321,50 @@ class ComposableSplitter(Splitter):
             )
 
     def _build_tree(self) -> None:
-        from pparse.protos import message_class
-
-        if self._tree is None:
-            self._tree = message_class(f"{_PACKAGE}.ChunkedMessage")()
-        self._tree.Clear()
-        place = {key: index for index, key in enumerate(self._keys)}
-        if self._initial_key is not None:
-            self._tree.chunk_index = place[self._initial_key]
-        _fill(self._tree, [(tag, place[key]) for tag, key in self._entries], self._ordered)
-        self._dirty = False
+        self._chunks[:] = [added.chunk for added in self._placed]
+        self._tree = message_class(f"{PACKAGE}.ChunkedMessage")()
+        place = {added: index for index, added in enumerate(self._placed)}
+        if self._initial in place:
+            self._tree.chunk_index = place[self._initial]
+        fill_tree(self._tree, [(added.tag, place[added]) for added in self._added], self._ordered)
 
     def _check_sizes(self) -> None:
         limit = self.max_size
-        for key, chunk in zip(self._keys, self._chunks, strict=True):
-            if isinstance(chunk, bytes):
+        for added in self._placed:
+            if isinstance(added.chunk, bytes):
                 continue
-            size = self._known[id(chunk)] if id(chunk) in self._known else message_size(chunk)
+            size = message_size(added.chunk) if added.size is None else added.size
             if size > limit:
-                tag = next((tag for tag, other in self._entries if other == key), ())
-                name, part = largest_part(chunk)
+                name, part = largest_part(added.chunk)
                 raise SplitError(
                     f"a chunk of {size} bytes is above max_size {limit}; its largest part that could not be split off "
                     f"is {name}, {part} bytes",
-                    path=field_path(self._proto, list(_steps(tag))) or str(self._proto.DESCRIPTOR.full_name),
+                    path=field_path(self._proto, list(_steps(added.tag))) or str(self._proto.DESCRIPTOR.full_name),
                     wanted=size,
                     got=limit,
                 )
+
+
+def writing(
+    stream: Any, total: int, doing: str, progress: Progress | None, check_cancelled: Callable[[], None]
+) -> Callable[[bytes], None]:
+    """Return a function that writes the next block of ``total`` bytes, and reports it to ``progress``."""
+    done = 0
+
+    def write(block: bytes) -> None:
+        nonlocal done
+        check_cancelled()
+        stream.write(block)
+        done += len(block)
+        if progress is not None:
+            progress(done, total, doing)
+
+    return write
+
+
+def version_def() -> Any:
+    """Return the ``VersionDef`` of files that are written here."""
+    return message_class(f"{PACKAGE}.VersionDef")(splitter_version=SPLITTER_VERSION, join_version=JOIN_VERSION)
 
 
 def make_folder(path: str, source: str) -> None:
@@ -362,17 +375,17 @@ def make_folder(path: str, source: str) -> None:
         raise system_error(error, "cannot create the folder", source) from error
 
 
-def _fill(tree: Any, entries: list[tuple[Tag, int]], ordered: Collection[Tag]) -> None:
+def fill_tree(tree: Any, entries: list[tuple[Tag, int]], ordered: Collection[Tag]) -> None:
     """Add an entry to the tree for each chunk, in order; chunks below a key in ``ordered`` form a nested tree."""
     work = [(tree, entries, ordered)]
     for node, items, ordered in work:
         nested: dict[Tag, list[Tag]] = {}
         for tag in ordered:
-            if prefix := _to_key(tag):
+            if prefix := path_to_key(tag):
                 nested.setdefault(prefix, []).append(tag[len(prefix) :])
         groups: dict[Tag, tuple[Any, list[tuple[Tag, int]]]] = {}
         for tag, index in items:
-            prefix = _to_key(tag) if nested else ()
+            prefix = path_to_key(tag) if nested else ()
             if prefix not in nested:
                 _add_entry(node, tag).chunk_index = index
                 continue
@@ -394,10 +407,10 @@ def _add_entry(node: Any, tag: Tag) -> Any:
     return entry.message
 
 
-def _to_key(tag: Tag) -> Tag:
+def path_to_key(tag: Tag) -> Tag:
     """Return the steps up to the first map key; none if there is no key."""
     for at, step in enumerate(tag):
-        if step[0] == _MAP_KEY_TAG:
+        if step[0] == MAP_KEY_TAG:
             return tag[: at + 1]
     return ()
 
@@ -419,9 +432,7 @@ def _serialized(tag: list[Any]) -> Tag:
 
 
 def _steps(tag: Tag) -> Iterator[FieldStep]:
-    from pparse.protos import message_class
-
-    index_class = message_class(f"{_PACKAGE}.FieldIndex")
+    index_class = message_class(f"{PACKAGE}.FieldIndex")
     for step in tag:
         index = index_class.FromString(step)
         kind = index.WhichOneof("kind")

@@ -14,20 +14,19 @@ from pparse.errors import Fault, MalformedError, OptionError, PparseError
 from pparse.parsers.cpb.parser import CpbParser
 from pparse.parsers.protobuf.write import measure, write
 from pparse.proto_splitter.merge_chunks import Uses
-from pparse.proto_splitter.split import MAX_MESSAGE_BYTES
+from pparse.proto_splitter.split import MAX_MESSAGE_BYTES, writing
 from pparse.proto_splitter.stream_split import is_read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import Any, BinaryIO, Final
 
     from pparse.budget import MemoryBudget
     from pparse.document.extraction import Extraction
     from pparse.parsers.cpb.metadata import ChunkedMessage, Step
+    from pparse.proto_splitter.split import Progress
     from pparse.protobuf.schema import MessageType
-
-    Progress = Callable[[int, int | None, str], None]
 
 # Deeper trees of chunked fields are refused when they are merged.
 _MAX_NESTING: Final = 100
@@ -109,18 +108,8 @@ def _merge(parser: CpbParser, document: Extraction, stream: BinaryIO, progress: 
     check_uses(parser)
     root = document.root
     sizes = measure(root)
-    done = 0
-
-    def out(block: bytes) -> None:
-        nonlocal done
-        document.session.check_cancelled()
-        stream.write(block)
-        done += len(block)
-        if progress is not None:
-            progress(done, sizes[0], "merging")
-
     with document.session.telling():
-        written = write(root, sizes, out)
+        written = write(root, sizes, writing(stream, sizes[0], "merging", progress, document.session.check_cancelled))
     if written != sizes[0]:
         raise MalformedError("the source changed during the merge", wanted=sizes[0], got=written)
     assert parser.chunks is not None  # noqa: S101 -- what is mergeable has metadata

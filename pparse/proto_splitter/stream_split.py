@@ -18,8 +18,9 @@ the result. The rules:
 from __future__ import annotations
 
 import os
+from collections import Counter
 
-from pparse.data.base import BytesData
+from pparse.data.base import BytesData, copy_into
 from pparse.data.reader import Range
 from pparse.data.spliced import SplicedData
 from pparse.data.utf8 import find_not_utf8
@@ -27,33 +28,40 @@ from pparse.errors import MalformedError, OptionError, SplitError, system_error
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN
 from pparse.limits import format_size
-from pparse.parsers.cpb.metadata import BYTES, JOIN_VERSION, MESSAGE, SPLITTER_VERSION
+from pparse.parsers.cpb.metadata import BYTES, MESSAGE
 from pparse.parsers.protobuf.index import accepts
 from pparse.parsers.protobuf.values import decode, fixed_size, is_message
 from pparse.parsers.protobuf.window import Window, WireField
-from pparse.proto_splitter.split import MAX_MESSAGE_BYTES, checked_size, make_folder, max_size
+from pparse.proto_splitter.fields import KEY_KINDS
+from pparse.proto_splitter.split import (
+    MAP_KEY_TAG,
+    MAX_MESSAGE_BYTES,
+    PACKAGE,
+    checked_size,
+    fill_tree,
+    make_folder,
+    max_size,
+    path_to_key,
+    version_def,
+    writing,
+)
 from pparse.protobuf.schema import TYPE_BYTES, TYPE_MESSAGE, TYPE_STRING
+from pparse.protos import message_class
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any, Final, TypeAlias
+    from collections.abc import Callable, Iterator
+    from typing import Any, Final
 
     from pparse.data.base import Data
     from pparse.document.extraction import Extraction
+    from pparse.proto_splitter.split import Progress, Tag
     from pparse.protobuf.schema import FieldType, MessageType
-
-    Progress = Callable[[int, int | None, str], None]
-    # One FieldIndex, serialized as an element of ``field_tag``, and whether it is a map key.
-    Step: TypeAlias = "tuple[bool, bytes]"
-    Tag: TypeAlias = "tuple[Step, ...]"
 
 # Records from this size on are streamed into a Riegeli chunk of their own.
 _LARGE_RECORD: Final = 1 << 20
 _MAX_VARINT: Final = 10
 _MAX_DEPTH: Final = 100
-# Kinds of keys that a tag can have, by the type of the key field: FieldIndex.MapKey.
-_KEYS: Final = {9: 1, 8: 2, 13: 3, 4: 4, 5: 5, 3: 6}
 
 
 class SplitReport:
@@ -133,6 +141,7 @@ def split_document(
     """Split an open document; see `split_file`."""
     from pparse.parsers.cpb.parser import CpbParser
     from pparse.parsers.protobuf.parser import ProtobufParser
+    from pparse.writers.files import AtomicFile
 
     parser = document.parse().parser
     if not isinstance(parser, ProtobufParser):
@@ -146,23 +155,32 @@ def split_document(
     part = pieces[0] if pieces else None
     if not isinstance(part, Range):
         raise OptionError(f"{document.name} is not a plain message")
-    report = SplitReport(prefix, len(part), allowed, parser.root_type.full_name)
-    output = f"{prefix}.pb" if len(part) <= allowed else f"{prefix}.cpb"
+    whole = len(part) <= allowed
+    output, other = (f"{prefix}.pb", f"{prefix}.cpb") if whole else (f"{prefix}.cpb", f"{prefix}.pb")
+    report = SplitReport(output, len(part), allowed, parser.root_type.full_name)
     if is_read(document, output):
-        why = ", which is within the limit: there is nothing to do" if len(part) <= allowed else "; name another output"
+        why = ", which is within the limit: there is nothing to do" if whole else "; name another output"
         raise OptionError(f"{output} is the file being split{why}")
     check_type(part, parser.root_type, document.name)
-    if len(part) <= allowed:
+    check_cancelled = document.session.check_cancelled
+    cutter = Cutter(allowed, parser.root_type, check_cancelled)
+    if whole:
         for _ in _walk(part, parser.root_type):
             pass  # raises if the fields do not fill the message exactly
-        make_folder(prefix, os.path.dirname(prefix))
-        with document.session.telling():
-            return _copy_whole(part, report, document, progress)
-    cutter = Cutter(allowed, parser.root_type, document.session.check_cancelled)
-    cutter.cut(part)
+    else:
+        cutter.cut(part)
     make_folder(prefix, os.path.dirname(prefix))
-    with document.session.telling():
-        return _write(cutter, report, writer_options, document, progress)
+    with document.session.telling(), AtomicFile(output) as file:
+        if whole:
+            write = writing(file.stream, len(part), "copying", progress, check_cancelled)
+            copy_into(part.data, part.start, len(part), write)
+        else:
+            _write_chunks(cutter, file.stream, writer_options or "", progress, check_cancelled)
+    report.chunks, report.fields = len(cutter.chunks), len(cutter.fields)
+    report.largest = max((chunk.size for chunk in cutter.chunks), default=0)
+    report.size = os.path.getsize(output)
+    report.removed = _remove(other, document)
+    return report
 
 
 def check_type(part: Range, type: MessageType, name: str) -> None:
@@ -176,26 +194,6 @@ def check_type(part: Range, type: MessageType, name: str) -> None:
         raise OptionError(f"{type.full_name} has none of the fields of {name}; check --type")
 
 
-def _copy_whole(part: Range, report: SplitReport, document: Extraction, progress: Progress | None) -> SplitReport:
-    from pparse.data.base import copy_into
-    from pparse.writers.files import AtomicFile
-
-    prefix = report.path
-    report.path = f"{prefix}.pb"
-    with AtomicFile(report.path) as file:
-
-        def write(block: bytes) -> None:
-            document.session.check_cancelled()
-            file.stream.write(block)
-            report.size += len(block)
-            if progress is not None:
-                progress(report.size, len(part), "copying")
-
-        copy_into(part.data, part.start, len(part), write)
-    report.removed = _remove(f"{prefix}.cpb", document)
-    return report
-
-
 def _remove(path: str, document: Extraction) -> str:
     """Remove the file of an earlier split; return its path, or "" if there is none, or it is the source."""
     if not os.path.lexists(path) or is_read(document, path):
@@ -207,41 +205,30 @@ def _remove(path: str, document: Extraction) -> str:
     return path
 
 
-def _write(
-    cutter: Cutter,
-    report: SplitReport,
-    writer_options: str | None,
-    document: Extraction,
-    progress: Progress | None,
-) -> SplitReport:
+def _write_chunks(
+    cutter: Cutter, stream: Any, options: str, progress: Progress | None, check_cancelled: Callable[[], None]
+) -> None:
     from pparse.riegeli import RecordWriter
-    from pparse.writers.files import AtomicFile
 
-    prefix = report.path
-    report.path = f"{prefix}.cpb"
     done, total = 0, sum(chunk.size for chunk in cutter.chunks)
-    infos: list[tuple[int, int, int]] = []
-    with AtomicFile(report.path) as file:
-        writer = RecordWriter(file.stream, options=writer_options or "", owns_dest=False)
-        for chunk in cutter.chunks:
-            document.session.check_cancelled()
-            data = SplicedData(chunk.parts, "chunk")
-            if chunk.size < _LARGE_RECORD:
-                writer.write_record(data.read_exact(0, chunk.size) if chunk.size else b"")
-            else:
-                writer.write_record_from(data)
-            infos.append((chunk.type, chunk.size, writer.last_pos.numeric))
-            done += chunk.size
-            if progress is not None:
-                progress(done, total, "splitting")
-        writer.write_record(chunk_metadata(infos, cutter.fields))
-        writer.close()
-    report.size = os.path.getsize(report.path)
-    report.chunks = len(infos)
-    report.fields = len(cutter.fields)
-    report.largest = max(chunk.size for chunk in cutter.chunks)
-    report.removed = _remove(f"{prefix}.pb", document)
-    return report
+    metadata = message_class(f"{PACKAGE}.ChunkMetadata")(version=version_def())
+    writer = RecordWriter(stream, options=options, owns_dest=False)
+    for chunk in cutter.chunks:
+        check_cancelled()
+        data = SplicedData(chunk.parts, "chunk")
+        if chunk.size < _LARGE_RECORD:
+            writer.write_record(data.read_exact(0, chunk.size) if chunk.size else b"")
+        else:
+            writer.write_record_from(data)
+        metadata.chunks.add(type=chunk.type, size=chunk.size, offset=writer.last_pos.numeric)
+        done += chunk.size
+        if progress is not None:
+            progress(done, total, "splitting")
+    metadata.message.chunk_index = 0
+    fields = sorted(cutter.fields, key=lambda field: bool(path_to_key(field[0])))  # what is below a map key last
+    fill_tree(metadata.message, fields, _ordered(fields))
+    writer.write_record(metadata.SerializeToString())
+    writer.close()
 
 
 # -- what goes where -------------------------------------------------------------------------------------------------
@@ -357,12 +344,12 @@ class Cutter:
             if known.is_map:
                 self._reduce_pair(part, field, known, tag, depth, rest)
             elif known.type == TYPE_MESSAGE:
-                index: Tag = (index_step(ordinal),) if known.repeated else ()
-                self._reduce_field(part, field, known, (*tag, field_step(number), *index), depth, rest)
+                index = (_step(index=ordinal),) if known.repeated else ()
+                self._reduce_field(part, field, known, (*tag, _step(field=number), *index), depth, rest)
             elif _is_scalar_chunk(part, field, known):
                 chunk = StreamChunk(BYTES)
                 chunk.add(part.data.range(field.start, field.end))
-                self._emit((*tag, field_step(number)), [chunk])
+                self._emit((*tag, _step(field=number)), [chunk])
             elif known.repeated and field.tag & 7 == LEN and known.wire_type != LEN:
                 for piece in _cut_packed(part, field, known, self.limit):
                     rest.add(piece, _what(field, known))
@@ -389,11 +376,11 @@ class Cutter:
         """Reduce the value of a large map entry, which is addressed by its key."""
         value_type, key_type = known.map_value, known.map_key
         key, value, key_raw = _pair_parts(part, pair, known)
-        step = key_step(key_type, key) if key_type is not None else None
+        step = _key_step(key_type, key) if key_type is not None else None
         if value_type is None or not is_message(value_type) or value is None or step is None:
             rest.add([part.data.range(pair.begin, pair.next)], _what(pair, known))
             return
-        tag = (*tag, field_step(known.number), step)
+        tag = (*tag, _step(field=known.number), step)
         assert value_type.message is not None  # noqa: S101 -- it is a message
         inner = self._reduce(part.data.range(value.start, value.end), value_type.message, tag, depth + 1)
         if inner.size <= self.large:
@@ -498,10 +485,8 @@ def _pair_parts(part: Range, pair: WireField, known: FieldType) -> tuple[Any, Wi
 
 def _is_scalar_chunk(part: Range, field: WireField, known: FieldType) -> bool:
     """Say whether a field can be a chunk of bytes: mergers take text only if it is UTF-8 (proto2 allows anything)."""
-    if known.repeated or known.type not in (TYPE_BYTES, TYPE_STRING):
-        return False
-    if known.type == TYPE_BYTES:
-        return True
+    if known.repeated or known.type != TYPE_STRING:
+        return not known.repeated and known.type == TYPE_BYTES
     return find_not_utf8(part.data, field.start, field.end) is None
 
 
@@ -530,81 +515,30 @@ def _cut_packed(part: Range, field: WireField, known: FieldType, limit: int) -> 
         start = stop
 
 
-# -- the metadata, serialized --------------------------------------------------------------------------------------
+# -- tags --------------------------------------------------------------------------------------------------------------
 
 
-def field_step(number: int) -> Step:
-    """Return the step of a tag to a field."""
-    return False, _len_field(1, b"\x08" + encode_varint(number))
+def _step(**kind: Any) -> bytes:
+    """Return a step of a tag, serialized: a field, or the index or the map key of the field before."""
+    step: bytes = message_class(f"{PACKAGE}.FieldIndex")(**kind).SerializeToString()
+    return step
 
 
-def index_step(index: int) -> Step:
-    """Return the step of a tag to an element of a repeated field."""
-    return False, _len_field(1, b"\x18" + encode_varint(index))
-
-
-def key_step(key_type: FieldType, key: Any) -> Step | None:
+def _key_step(key_type: FieldType, key: Any) -> bytes | None:
     """Return the tag step to a map key; None for keys that TensorFlow's Merger cannot find (it cuts 64 bits to 32)."""
-    number = _KEYS.get(key_type.type)
-    if number is None or (isinstance(key, int) and not -(1 << 31) <= key < 1 << 31):
+    kind = KEY_KINDS.get(key_type.type)
+    if kind is None or (isinstance(key, int) and not -(1 << 31) <= key < 1 << 31):
         return None
-    if isinstance(key, str):
-        raw = _len_field(1, key.encode())
-    else:
-        raw = encode_varint(number << 3) + encode_varint(int(key) & 0xFFFFFFFFFFFFFFFF)
-    return True, _len_field(1, _len_field(2, raw))
+    return _step(map_key={kind: key})
 
 
-def _len_field(number: int, content: bytes) -> bytes:
-    return encode_varint(number << 3 | LEN) + encode_varint(len(content)) + content
-
-
-def chunk_metadata(infos: Sequence[tuple[int, int, int]], fields: Sequence[tuple[Tag, int]]) -> bytes:
-    """Return a serialized ChunkMetadata (tensorflow/tools/proto_splitter/chunk.proto) whose root is chunk 0.
-
-    ``infos`` has type, size and position of each chunk; ``fields`` has a tag and a chunk index for each chunked field.
-    """
-    version = b"\x08" + encode_varint(SPLITTER_VERSION)
-    if JOIN_VERSION:
-        version += b"\x10" + encode_varint(JOIN_VERSION)
-    pieces = [_len_field(1, version)]
-    for kind, size, position in infos:
-        info = b"\x08" + encode_varint(kind)
-        info += b"\x10" + encode_varint(size) if size else b""
-        pieces.append(_len_field(2, info + b"\x18" + encode_varint(position)))
-    pieces.append(_len_field(3, b"\x08\x00" + _tree(fields)))
-    return b"".join(pieces)
-
-
-def _tree(fields: Sequence[tuple[Tag, int]]) -> bytes:
-    """Return the chunked fields, serialized: flat, except for several fields below one map key.
+def _ordered(fields: list[tuple[Tag, int]]) -> list[Tag]:
+    """Return the paths to map keys below which there are several chunks.
 
     TensorFlow's Merger does not keep the order of fields that share a map key; fields nested below one come after it.
-    The tree is as deep as maps are nested.
     """
-    out: list[bytes] = []
-    groups: dict[Tag, list[tuple[Tag, int]]] = {}
-    for tag, index in fields:
-        key = next((at for at, step in enumerate(tag) if step[0]), None)
-        head = tag[: key + 1] if key is not None else None
-        if head is None:
-            out.append(_chunked_field(tag, index, b""))
-        else:
-            groups.setdefault(head, []).append((tag[len(head) :], index))
-    for head, members in groups.items():
-        if len(members) == 1:
-            tag, index = members[0]
-            out.append(_chunked_field((*head, *tag), index, b""))
-            continue
-        own = next((at for at, (tag, _) in enumerate(members) if not tag), None)
-        first = members.pop(own)[1] if own is not None else None
-        out.append(_chunked_field(head, first, _tree(members)))
-    return b"".join(out)
-
-
-def _chunked_field(tag: Tag, index: int | None, below: bytes) -> bytes:
-    own = b"\x08" + encode_varint(index) if index is not None else b""
-    return _len_field(2, b"".join(step for _, step in tag) + _len_field(3, own + below))
+    paths = Counter(tag[:at] for tag, _ in fields for at, step in enumerate(tag, 1) if step[0] == MAP_KEY_TAG)
+    return [path for path, count in paths.items() if count > 1]
 
 
 # -- the files that a document is read from: an output must not replace them -------------------------------------------

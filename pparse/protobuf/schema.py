@@ -35,26 +35,12 @@ if TYPE_CHECKING:
 
     Default: TypeAlias = int | float | bool | str | bytes | None
     Span: TypeAlias = tuple[int, int]
-    Features: TypeAlias = tuple[int, int, int, int]
+    Features: TypeAlias = tuple[int, ...]
 
-TYPE_DOUBLE: Final = 1
-TYPE_FLOAT: Final = 2
-TYPE_INT64: Final = 3
-TYPE_UINT64: Final = 4
-TYPE_INT32: Final = 5
-TYPE_FIXED64: Final = 6
-TYPE_FIXED32: Final = 7
-TYPE_BOOL: Final = 8
-TYPE_STRING: Final = 9
-TYPE_GROUP: Final = 10
-TYPE_MESSAGE: Final = 11
-TYPE_BYTES: Final = 12
-TYPE_UINT32: Final = 13
-TYPE_ENUM: Final = 14
-TYPE_SFIXED32: Final = 15
-TYPE_SFIXED64: Final = 16
-TYPE_SINT32: Final = 17
-TYPE_SINT64: Final = 18
+# The types of fields, numbered as in FieldDescriptorProto.Type.
+TYPE_DOUBLE, TYPE_FLOAT, TYPE_INT64, TYPE_UINT64, TYPE_INT32, TYPE_FIXED64, TYPE_FIXED32, TYPE_BOOL = range(1, 9)
+TYPE_STRING, TYPE_GROUP, TYPE_MESSAGE, TYPE_BYTES, TYPE_UINT32, TYPE_ENUM = range(9, 15)
+TYPE_SFIXED32, TYPE_SFIXED64, TYPE_SINT32, TYPE_SINT64 = range(15, 19)
 
 _NAMES: Final = (
     "double float int64 uint64 int32 fixed64 fixed32 bool string group message bytes uint32 enum "
@@ -77,32 +63,14 @@ _LONGEST_NUMBER: Final = 1000
 _FLOATS: Final = frozenset("0123456789+-.eE")
 _ESCAPE: Final = rb"(?s)\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|(.?))"
 _ESCAPES: Final = {
-    b"a": b"\a",
-    b"b": b"\b",
-    b"f": b"\f",
-    b"n": b"\n",
-    b"r": b"\r",
-    b"t": b"\t",
-    b"v": b"\v",
-    b"\\": b"\\",
-    b"'": b"'",
-    b'"': b'"',
-    b"?": b"?",
+    bytes((letter,)): bytes((meant,)) for letter, meant in zip(b"abfnrtv\\'\"?", b"\a\b\f\n\r\t\v\\'\"?", strict=True)
 }
-_S32, _U32 = range(-1 << 31, 1 << 31), range(1 << 32)
-_S64, _U64 = range(-1 << 63, 1 << 63), range(1 << 64)
-INTEGER_RANGES: Final = {
-    TYPE_INT32: _S32,
-    TYPE_SINT32: _S32,
-    TYPE_SFIXED32: _S32,
-    TYPE_UINT32: _U32,
-    TYPE_FIXED32: _U32,
-    TYPE_INT64: _S64,
-    TYPE_SINT64: _S64,
-    TYPE_SFIXED64: _S64,
-    TYPE_UINT64: _U64,
-    TYPE_FIXED64: _U64,
-}
+INTEGER_RANGES: Final = (
+    dict.fromkeys((TYPE_INT32, TYPE_SINT32, TYPE_SFIXED32), range(-1 << 31, 1 << 31))
+    | dict.fromkeys((TYPE_UINT32, TYPE_FIXED32), range(1 << 32))
+    | dict.fromkeys((TYPE_INT64, TYPE_SINT64, TYPE_SFIXED64), range(-1 << 63, 1 << 63))
+    | dict.fromkeys((TYPE_UINT64, TYPE_FIXED64), range(1 << 64))
+)
 """The values that integers of a type can have."""
 
 MAX_NESTING: Final = 100
@@ -323,22 +291,19 @@ class MessageType:
 
     def _read(self) -> None:
         with self.schema._lock:
-            if self._by_name is None:  # otherwise another thread was quicker, and its fields are in use
-                self._fields, self._by_name = self._made_fields()
-
-    def _made_fields(self) -> tuple[dict[int, FieldType], dict[str, FieldType]]:
-        body = self._body()
-        fields: dict[int, FieldType] = {}
-        by_name: dict[str, FieldType] = {}
-        places = [(self.full_name, span, self._file, False) for span in body.fields]
-        if body.extendable:
-            places += [(*place, True) for place in self.schema._extensions_of(self.full_name)]
-        for scope, span, file, is_extension in places:
-            field = FieldType(self.schema, scope, span, file, None if is_extension else body)
-            if field.number in fields or field.name in by_name:
-                raise MalformedError(f"{self.full_name}: a field number or name occurs twice", offset=span[0])
-            fields[field.number] = by_name[field.name] = field
-        return fields, by_name
+            if self._by_name is not None:  # another thread was quicker, and its fields are in use
+                return
+            body = self._body()
+            fields: dict[int, FieldType] = {}
+            by_name: dict[str, FieldType] = {}
+            own = [(self.full_name, span, self._file) for span in body.fields]
+            extensions = self.schema._extensions_of(self.full_name) if body.extendable else []
+            for at, (scope, span, file) in enumerate(own + extensions):
+                field = FieldType(self.schema, scope, span, file, body if at < len(own) else None)
+                if field.number in fields or field.name in by_name:
+                    raise MalformedError(f"{self.full_name}: a field number or name occurs twice", offset=span[0])
+                fields[field.number] = by_name[field.name] = field
+            self._fields, self._by_name = fields, by_name
 
 
 class FieldType:
@@ -377,8 +342,9 @@ class FieldType:
         self._text = data[slice(*raw[_DEFAULT_VALUE])] if _DEFAULT_VALUE in raw else None
         self.name = identifier(data, *raw.get(_NAME, (0, 0)), span[0])
         """Its name; for extensions the full name, in brackets."""
+        start, end = raw.get(_JSON_NAME, (0, 0))
         self.json_name = (
-            text_of(data, *raw[_JSON_NAME], "a JSON name") if _JSON_NAME in raw else json_name_of(self.name)
+            text_of(data[start:end], start, "a JSON name") if _JSON_NAME in raw else json_name_of(self.name)
         )
         """Its name in JSON."""
         if body is None:
@@ -493,26 +459,20 @@ class FieldType:
         For an enum, the number of its default, normally the first value. Floats are rounded to 32 bits if the type is.
         """
         if self._default is None and self.type not in (TYPE_MESSAGE, TYPE_GROUP):
-            if self.type == TYPE_ENUM:
-                self._default = self._enum_default()
-            elif self.type in (TYPE_STRING, TYPE_BYTES):
-                self._default = self._bytes_default()
-            else:
-                text = "" if self._text is None else text_of(self._text, 0, len(self._text), "a default value")
-                self._default = _number(self.type, text)
+            self._default = self._made_default()
             if self._default is None:
                 raise MalformedError(f"field {self.name!r} has a bad default value", offset=self._offset)
         return self._default
 
-    def _enum_default(self) -> int | None:
-        numbers = self.enum.numbers if self.enum else {}
-        if self._text is None:
-            return next(iter(numbers.values()))
-        return numbers.get(text_of(self._text, 0, len(self._text), "a default value"))
-
-    def _bytes_default(self) -> str | bytes | None:
-        text = self._text or b""
-        return _unescaped(text) if self.type == TYPE_BYTES else text_of(text, 0, len(text), "a default value")
+    def _made_default(self) -> Default:
+        """Return the default that the descriptor states, or that of the type; None if it is no value of the type."""
+        if self.type == TYPE_BYTES:
+            return _unescaped(self._text or b"")
+        text = text_of(self._text or b"", 0, "a default value")
+        if self.type == TYPE_ENUM:
+            numbers = self.enum.numbers if self.enum else {}
+            return numbers.get(text) if self._text is not None else next(iter(numbers.values()))
+        return text if self.type == TYPE_STRING else _number(self.type, text)
 
 
 class EnumType:
@@ -626,7 +586,7 @@ class FileParts:
                 syntax = data[begin : min(stop, begin + 9)]
         if syntax not in _SYNTAXES:
             raise MalformedError("a file with an unknown syntax", offset=start, got=syntax.decode("latin-1"))
-        self.features = _SYNTAXES[syntax]
+        self.features: Features = _SYNTAXES[syntax]
         """Its features: the defaults of its syntax or edition, with its options."""
         for begin, stop in options:
             self.features = nested_features(data, begin, stop, _FILE_FEATURES, self.features)
@@ -757,12 +717,12 @@ def type_reference(data: bytes, start: int, end: int) -> str:
     return qualified_name(data, start, end)
 
 
-def text_of(data: bytes, start: int, end: int, what: str) -> str:
-    """Return the UTF-8 text at ``data[start:end]``; ``what`` is the subject of the error."""
+def text_of(raw: bytes, offset: int, what: str) -> str:
+    """Return the UTF-8 text that stands at ``offset``; ``what`` is the subject of the error."""
     try:
-        return data[start:end].decode()
+        return raw.decode()
     except UnicodeDecodeError as error:
-        raise MalformedError(f"{what} of a descriptor is not UTF-8", offset=start) from error
+        raise MalformedError(f"{what} of a descriptor is not UTF-8", offset=offset) from error
 
 
 def json_name_of(name: str) -> str:
@@ -790,8 +750,7 @@ def _changed(data: bytes, start: int, end: int, features: Features) -> Features:
     for key, value, _ in walk(data, start, end):
         if key in _FEATURES and value:
             changed[_FEATURES[key]] = value
-    presence, enum, encoding, message = changed
-    return presence, enum, encoding, message
+    return tuple(changed)
 
 
 def field_options(data: bytes, start: int, end: int, features: Features) -> tuple[Features, int]:

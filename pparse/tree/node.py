@@ -24,7 +24,7 @@ from pparse.tree.views import NodeList, NodeMap
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import Any, Literal
+    from typing import Any
 
     from pparse.data.reader import Range
     from pparse.tree.entry import Entry, Key
@@ -568,11 +568,6 @@ class ChildKeyError(StepError, KeyError):
 
 class ChildIndexError(StepError, IndexError):
     """A container has no child with that number."""
-
-
-def key_step(key: Key, occurrence: int = 1) -> KeyStep | Literal[None]:
-    """Return the step for ``key``; None if only a child's number can name it."""
-    return KeyStep(key, occurrence) if isinstance(key, str | bytes | int) else None
 
 
 def node_of(extraction: Any, format: str, path: str) -> Node:
