@@ -7,7 +7,9 @@ members are written. If it is stopped, the same command continues.
 
 from __future__ import annotations
 
-from pparse.cli.common import USAGE, add_option, open_file
+from fnmatch import fnmatchcase
+
+from pparse.cli.common import USAGE, open_file
 from pparse.cli.recover import (
     FileTable,
     add_target_arguments,
@@ -21,10 +23,9 @@ from pparse.errors import UnsupportedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable
     from typing import Any, Final
 
+    from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
 
@@ -37,14 +38,12 @@ EXAMPLES: Final = """examples:
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("file", metavar="FILE", help="an archive or a compressed file, or outer::inner")
-    parser.add_argument(
-        "members", metavar="MEMBER", nargs="*", help="only these members: names as 'pparse ls' prints them, or globs"
-    )
-    add_option(parser, "-o --output DIR", "the folder to write to, new or empty", required=True)
-    add_option(parser, "-R -r --recursive", "enter archives inside the archive")
+    parser.add("FILE", "an archive or a compressed file, or outer::inner")
+    parser.add("MEMBER", "only these members: names as 'pparse ls' prints them, or globs", dest="members", nargs="*")
+    parser.add("-o --output DIR", "the folder to write to, new or empty", required=True)
+    parser.add("-R -r --recursive", "enter archives inside the archive")
     add_target_arguments(parser, "show every file, not only incomplete ones")
 
 
@@ -105,25 +104,20 @@ class _Wanted:
     """
 
     def __init__(self, patterns: list[str]) -> None:
-        import re
-        from fnmatch import translate
-
         self.identity = patterns
-        self._matchers: list[tuple[str, Callable[[str], object]]] = [
-            (pattern, re.compile(translate(pattern.removeprefix("./"))).match) for pattern in patterns
-        ]
         self._met: set[str] = set()
 
     def __call__(self, name: str) -> bool:
-        found = False
         name = name.removeprefix("./")
-        for pattern, match in self._matchers:
-            bare = pattern.removeprefix("./").rstrip("/")
-            if match(name) or name.rstrip("/") == bare or name.startswith(bare + "/"):
-                self._met.add(pattern)
-                found = True
-        return found
+        found = set()
+        for pattern in self.identity:
+            wanted = pattern.removeprefix("./")
+            bare = wanted.rstrip("/")
+            if fnmatchcase(name, wanted) or name.rstrip("/") == bare or name.startswith(bare + "/"):
+                found.add(pattern)
+        self._met |= found
+        return bool(found)
 
     def missed(self) -> list[str]:
         """Return the patterns that matched nothing."""
-        return [pattern for pattern, _ in self._matchers if pattern not in self._met]
+        return [pattern for pattern in self.identity if pattern not in self._met]

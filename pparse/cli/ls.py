@@ -10,18 +10,7 @@ import re
 from operator import methodcaller
 from sys import getsizeof
 
-from pparse.cli.common import (
-    BUG,
-    USAGE,
-    add_files,
-    add_json,
-    add_option,
-    add_strict,
-    each_file,
-    exit_code_for,
-    open_file,
-    split_files,
-)
+from pparse.cli.common import BUG, USAGE, each_file, exit_code_for, open_file, split_files
 from pparse.cli.matching import Matcher
 from pparse.cli.output import JsonRows, Table, parameters_words, report_cut, report_document_cut, report_findings
 from pparse.display.text import safe, shorten
@@ -34,11 +23,11 @@ from pparse.tensors.status import COMPLETE_WORDS, status_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any, Final
 
-    from pparse.budget import Charge
+    from pparse.budget import Charge, MemoryBudget
+    from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
     from pparse.tensors.extent import Extent
@@ -47,9 +36,6 @@ if TYPE_CHECKING:
     from pparse.tree.visit import Member
 
     Row = tuple[Tensor, Status, bool | None]
-
-    from pparse.budget import MemoryBudget
-    from pparse.tensors.tensor import Tensor
 
 EXAMPLES: Final = """examples:
   pparse ls model.safetensors
@@ -71,33 +57,22 @@ _STEP: Final = 64 << 10
 _MOST_KINDS: Final = 4096
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
-    add_files(parser, "; after the first, an argument that is not a file is a PATTERN")
-    add_option(
-        parser,
-        "-p --pattern PATTERN ...",
-        "only names, or keys of variables, that match this glob; repeatable",
-        dest="patterns",
-    )
-    add_option(parser, "--regex", "PATTERN is a regular expression, matched anywhere")
-    add_option(
-        parser,
-        "--sort",
-        f"order of rows (by name, numbers by value; unsorted above {SORT_UP_TO:,} rows or a quarter of --budget)",
-        choices=("name", "size", "offset", "none"),
-    )
-    add_option(parser, "--group", "collapse names that differ only in numbers")
-    add_option(parser, "-R --recursive", "also list archives inside an archive")
-    add_option(
-        parser,
-        "-l --long",
-        "mode, time, method and compressed size of members; of a checkpoint of TensorFlow, keys of variables",
-    )
-    add_option(parser, "-q --quiet", "names only")
-    add_option(parser, "--bytes", "sizes in bytes")
-    add_strict(parser)
-    add_json(parser, lines="tensors or members")
+    parser.add_files("; after the first, an argument that is not a file is a PATTERN")
+    pattern = "only names, or keys of variables, that match this glob; repeatable"
+    parser.add("-p --pattern PATTERN ...", pattern, dest="patterns")
+    parser.add("--regex", "PATTERN is a regular expression, matched anywhere")
+    order = f"order of rows (by name, numbers by value; unsorted above {SORT_UP_TO:,} rows or a quarter of --budget)"
+    parser.add("--sort", order, choices=("name", "size", "offset", "none"))
+    parser.add("--group", "collapse names that differ only in numbers")
+    parser.add("-R --recursive", "also list archives inside an archive")
+    long = "mode, time, method and compressed size of members; of a checkpoint of TensorFlow, keys of variables"
+    parser.add("-l --long", long)
+    parser.add("-q --quiet", "names only")
+    parser.add("--bytes", "sizes in bytes")
+    parser.add_strict()
+    parser.add_json(lines="tensors or members")
 
 
 def run(options: Any, out: Output) -> int:
@@ -116,10 +91,6 @@ def _list(options: Any, out: Output) -> int:
         if viewer is None:
             return _list_members(document, options, out)
         return _list_tensors(viewer, options, out)
-
-
-def _tensor_offset(tensor: Tensor) -> tuple[str, int]:
-    return (tensor.spans[0].path, tensor.spans[0].offset) if tensor.spans else ("", 1 << 63)
 
 
 class _Listing:
@@ -166,7 +137,7 @@ def _list_tensors(viewer: Viewer, options: Any, out: Output) -> int:
         out,
         name=lambda row: row[0].name,
         size=lambda row: row[0].listed_nbytes,
-        offset=lambda row: _tensor_offset(row[0]),
+        offset=lambda row: (row[0].spans[0].path, row[0].spans[0].offset) if row[0].spans else ("", 1 << 63),
         rank=lambda row: viewer.rank(row[0]),
     )
     if how != "none":  # what was known of each when it was read is out of date

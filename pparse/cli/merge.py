@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 
-from pparse.cli.common import DAMAGED, OK, add_option, exit_code_of, open_file
+from pparse.cli.common import DAMAGED, OK, exit_code_of, open_file
 from pparse.cli.output import refuse_terminal
 from pparse.data.files import is_folder, same_file
 from pparse.display.text import safe
@@ -20,10 +20,10 @@ from pparse.limits import count_words, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterable
     from typing import Any, Final
 
+    from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
     from pparse.proto_splitter.folders import FolderReport
@@ -38,16 +38,12 @@ EXAMPLES: Final = """examples:
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("file", metavar="FILE|FOLDER", help="a .cpb, a SavedModel folder with one, or outer::inner")
-    add_option(parser, "-o --output OUT", "the message file, or the folder", required=True)
-    add_option(
-        parser,
-        "--verify",
-        "which hashes of chunks are checked: all (the default), those of up to 4 MiB, none",
-        choices=("all", "touched", "headers"),
-    )
+    parser.add("FILE|FOLDER", "a .cpb, a SavedModel folder with one, or outer::inner", dest="file")
+    parser.add("-o --output OUT", "the message file, or the folder", required=True)
+    verify = "which hashes of chunks are checked: all (the default), those of up to 4 MiB, none"
+    parser.add("--verify", verify, choices=("all", "touched", "headers"))
     add_folder_arguments(parser)
 
 
@@ -195,13 +191,13 @@ def _tell(options: Any, out: Output, report: MergeReport, folder: FolderReport |
 SUFFIXES: Final = (".cpb", ".pb")
 
 
-def add_folder_arguments(parser: argparse.ArgumentParser) -> None:
+def add_folder_arguments(parser: Arguments) -> None:
     """Declare the arguments that the two commands share."""
-    add_option(parser, "--type NAME", "the message type, if the file does not show it")
-    add_option(parser, "--force", "replace an existing output")
-    add_option(parser, "--follow-links", "of a folder: copy the targets of links that lead out of it")
-    add_option(parser, "--no-fingerprint", "of a folder: write no fingerprint.pb")
-    add_option(parser, "--json", 'one JSON document ("schema": 1)')
+    parser.add("--type NAME", "the message type, if the file does not show it")
+    parser.add("--force", "replace an existing output")
+    parser.add("--follow-links", "of a folder: copy the targets of links that lead out of it")
+    parser.add("--no-fingerprint", "of a folder: write no fingerprint.pb")
+    parser.add_json()
     parser.set_defaults(jsonl=False)
 
 
@@ -218,21 +214,17 @@ def is_special(path: str) -> bool:
 
 def folder_options(options: Any, out: Output) -> dict[str, Any]:
     """Return the keyword arguments of `pparse.proto_splitter.folders.FolderOptions`."""
-    from pparse.data.base import IoStats
-    from pparse.limits import Limits
-
     given = {name for name, _ in options.options} - {"verify"}
     if options.type not in (None, "tensorflow.SavedModel") or given or options.format:
         raise OptionError(
             "a folder is split and merged as a SavedModel, without --type, -f and -O; name a file in it to use these"
         )
-    out.stats = IoStats(log=True) if options.trace_io else None
     return {
         "overwrite": options.force,
         "follow_links": options.follow_links,
         "fingerprint": not options.no_fingerprint,
         "budget": options.budget,
-        "limits": Limits(**dict(options.limits)),
+        "limits": options.limits,
         "scratch": options.scratch,
         "progress": out.progress,
         "stats": out.stats,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from pparse.cli.common import OK, USAGE, add_option, open_file, size_from
+from pparse.cli.common import OK, USAGE, open_file, size_from
 from pparse.cli.merge import (
     SUFFIXES,
     add_folder_arguments,
@@ -29,6 +29,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
+    from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
     from pparse.proto_splitter.folders import FolderReport
@@ -47,26 +48,15 @@ _TYPE_HINT: Final = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("file", metavar="FILE|FOLDER", help="a message file, a SavedModel folder, or outer::inner")
-    add_option(
-        parser, "-o --output PREFIX", "write PREFIX.cpb (a suffix .cpb is dropped), or the folder PREFIX", required=True
-    )
-    add_option(
-        parser,
-        "--max-size SIZE",
-        f"the largest message chunk ({_DEFAULT})",
-        type=size_from(1, "one byte"),
-        default=_DEFAULT,
-    )
-    add_option(
-        parser,
-        "--compression OPTIONS",
-        "brotli:6 (the default), zstd, snappy, uncompressed, or other options of Riegeli, such as transpose,zstd:9",
-        default="",
-        type=_riegeli_options,
-    )
+    parser.add("FILE|FOLDER", "a message file, a SavedModel folder, or outer::inner", dest="file")
+    prefix = "write PREFIX.cpb (a suffix .cpb is dropped), or the folder PREFIX"
+    parser.add("-o --output PREFIX", prefix, required=True)
+    most = size_from(1, "one byte")
+    parser.add("--max-size SIZE", f"the largest message chunk ({_DEFAULT})", type=most, default=_DEFAULT)
+    how = "brotli:6 (the default), zstd, snappy, uncompressed, or other options of Riegeli, such as transpose,zstd:9"
+    parser.add("--compression OPTIONS", how, default="", type=_riegeli_options)
     add_folder_arguments(parser)
 
 
