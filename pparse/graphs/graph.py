@@ -7,6 +7,7 @@ node on first use (`pparse.graphs.index`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from itertools import islice
 
 from pparse.errors import PathError
@@ -251,7 +252,6 @@ class Graph(_Part):
         self.lock = source.extraction.lock
         self.max_nodes = max_nodes
         self._index: GraphIndex | None = None
-        self._labels: Labels | None = None
         self._outer = outer
 
     @property
@@ -395,11 +395,9 @@ class Graph(_Part):
         for text in row[5]:  # what bodies of the node capture
             yield self._edge_from(text, target, None)
 
-    @property
+    @cached_property
     def _known_labels(self) -> Labels:
-        if self._labels is None:
-            self._labels = Labels(self.source)
-        return self._labels
+        return Labels(self.source)
 
     def _edge_from(self, text: str, target: str, port: int | None) -> Edge:
         """Return the edge for a value that has a name."""

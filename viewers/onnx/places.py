@@ -15,6 +15,8 @@ and training graphs. Names::
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from pparse.data.reader import Range
 from pparse.data.trailing_bytes import LAST_BEFORE_BREAK
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseError
@@ -94,7 +96,6 @@ class OnnxPlaces(TensorPlaces):
         self.attribute_type = schema.message("onnx.AttributeProto")
         graphs = (schema.message(f"onnx.{name}Proto") for name in ("Graph", "Model", "TrainingInfo", "Function"))
         self._around = (*graphs, self.attribute_type, self.node_type)
-        self._breaks: bool | None = None
         self._searched = False
         self._held: tuple[str, Node] | None = None
 
@@ -390,13 +391,11 @@ class OnnxPlaces(TensorPlaces):
             made.finding = Finding("shifted", LAST_BEFORE_BREAK, path=made.name, **where)
         return made
 
-    @property
+    @cached_property
     def _is_damaged(self) -> bool:
         """Whether the fields of the model or of a graph are not whole; they were read to find any tensor."""
-        if self._breaks is None:
-            strays = any(finding.code == "stray-field" for finding in self.parser.result.findings)
-            self._breaks = strays or self.maker.owner.own_status() is not Status.COMPLETE
-        return self._breaks
+        strays = any(finding.code == "stray-field" for finding in self.parser.result.findings)
+        return strays or self.maker.owner.own_status() is not Status.COMPLETE
 
     def _of_head(self, place: OnnxPlace, shown: str) -> Tensor | None:
         """Return the tensor of which the head was read, if nothing more is to be looked at."""

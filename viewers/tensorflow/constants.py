@@ -8,8 +8,8 @@ its node if it is the ``value`` of a Const, ``@function/node`` in a function; ``
 from __future__ import annotations
 
 from bisect import bisect_right
-from functools import partial
-from itertools import islice, repeat
+from functools import cached_property, partial
+from itertools import accumulate, islice, repeat
 
 from pparse.data.reader import Range
 from pparse.errors import GapError, PparseError
@@ -108,8 +108,6 @@ class Constants(TensorPlaces):
         schema = builtin_schema()
         self.node_type = schema.message(NODE)
         self.attr_type = schema.message("tensorflow.AttrValue")
-        self._bases: list[Base] | None = None
-        self._firsts: list[int] = []
         # The part used last, and the list of its functions. Nothing else holds that list: otherwise it would be read
         # again for each function in it.
         self._held: tuple[Base, Node, Node | None] | None = None
@@ -117,24 +115,18 @@ class Constants(TensorPlaces):
 
     # -- scopes ------------------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def bases(self) -> list[Base]:
         """The graphs, and other parts with constants."""
-        if self._bases is None:
-            root = self.parser.result.root
-            found: list[Base] = []
-            if root.kind == CHUNKS:
-                self.maker.lost_content = True
-                for chunk in root.children():
-                    found += _bases_of(chunk, chunk.path)
-            else:
-                found += _bases_of(root, "")
-            first = 0
-            for base in found:
-                self._firsts.append(first)
-                first += base.count
-            self._bases = found
-        return self._bases
+        root = self.parser.result.root
+        if root.kind != CHUNKS:
+            return list(_bases_of(root, ""))
+        return [base for chunk in root.children() for base in _bases_of(chunk, chunk.path)]
+
+    @cached_property
+    def _firsts(self) -> list[int]:
+        """The numbers of the first scopes of the parts."""
+        return list(accumulate((base.count for base in self.bases[:-1]), initial=0))
 
     def _scope(self, number: int) -> tuple[Base, int]:
         at = bisect_right(self._firsts, number) - 1

@@ -56,7 +56,6 @@ class SavedModelViewer(TensorflowViewer):
         self._variables: Viewer | None = None
         self._opened = False
         self._compared = False
-        self._taken: tuple[frozenset[int], Charge] | None = None
 
     @property
     def variables(self) -> Viewer | None:
@@ -174,19 +173,16 @@ class SavedModelViewer(TensorflowViewer):
 
     def _free(self, name: str) -> str:
         """Return what a constant is called: its name, unless variables have it."""
-        while hash(name) in self._variable_names:
+        while hash(name) in self._variable_names[0]:
             name += "#2"
         return name
 
-    @property
-    def _variable_names(self) -> frozenset[int]:
+    @cached_property
+    def _variable_names(self) -> tuple[frozenset[int], Charge]:
         """The hashes of the names of all variables."""
-        if self._taken is None:
-            variables = self._listed_variables
-            names = frozenset(map(hash, variables)) if variables is not None else frozenset()
-            budget = self.extraction.session.budget
-            self._taken = names, budget.charge(_COST * len(names), "the names of the variables")
-        return self._taken[0]
+        variables = self._listed_variables
+        names = frozenset(map(hash, variables)) if variables is not None else frozenset()
+        return names, self.extraction.session.budget.charge(_COST * len(names), "the names of the variables")
 
     def suggest(self, name: str) -> tuple[str, ...]:
         """Return up to three similar names: of variables, or else of constants, many of which say how to save these."""
