@@ -43,6 +43,8 @@ EXAMPLES: Final = """examples:
 """
 # The most tensors that are named one by one.
 _NAMED: Final = 20
+# Options of the command that those of a conversion are called as.
+_SAME: Final = "to max_shard_size dtype dequantize rename skip_damaged skip_unsupported dedupe force"
 
 
 def add_arguments(parser: Arguments) -> None:
@@ -107,19 +109,7 @@ def run(options: Any, out: Output) -> int:
     from pparse.document.registry import viewer_for
 
     choice = _Choice(options.include, options.exclude)
-    wanted = Options(
-        target=options.output,
-        to=options.to,
-        max_shard_size=options.max_shard_size,
-        dtype=options.dtype,
-        dequantize=options.dequantize,
-        rename=options.rename,
-        chosen=choice,
-        skip_damaged=options.skip_damaged,
-        skip_unsupported=options.skip_unsupported,
-        dedupe=options.dedupe,
-        force=options.force,
-    )
+    wanted = Options(target=options.output, chosen=choice, **{name: getattr(options, name) for name in _SAME.split()})
     with open_file(options, out) as document:
         viewer = viewer_for(document)
         if viewer is None:

@@ -142,8 +142,7 @@ class Options:
     def renamed(self, name: str, used: set[Rename] | None = None) -> str:
         """Return the name that a tensor gets; add the rule that gave it to ``used``."""
         for rule in self.renames:
-            found = rule(name)
-            if found is not None:
+            if (found := rule(name)) is not None:
                 if used is not None:
                     used.add(rule)
                 return found

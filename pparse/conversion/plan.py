@@ -20,10 +20,10 @@ from pparse.conversion.forms import (
     index_text,
     shards_of,
 )
-from pparse.conversion.report import LeftOut, Report, Written, lost_in, refuse_damage
+from pparse.conversion.report import LeftOut, Report, Written, refuse_damage
 from pparse.data.hashing import digest
 from pparse.display.text import shorten
-from pparse.errors import LimitError, MalformedError, NotWholeError, OptionError, UnsupportedError
+from pparse.errors import LimitError, MalformedError, OptionError, UnsupportedError
 from pparse.findings import Severity, Status, clipped
 from pparse.limits import MIB, count_words, format_size
 from pparse.recovery.reader_rules import clashes, is_text
@@ -99,7 +99,7 @@ class OutputFile:
     @property
     def end(self) -> int:
         """Where the last item ends."""
-        return self.items[-1].at + self.items[-1].nbytes if self.items else self.head_size
+        return self.items[-1].end if self.items else self.head_size
 
 
 class Plan:
@@ -112,14 +112,7 @@ class Plan:
     """
 
     def __init__(
-        self,
-        viewer: Viewer,
-        target: str,
-        options: Options,
-        *,
-        dry_run: bool,
-        spoiled: Collection[int],
-        settled: bool,
+        self, viewer: Viewer, target: str, options: Options, *, dry_run: bool, spoiled: Collection[int], settled: bool
     ) -> None:
         self.viewer = viewer
         self.options = options
@@ -311,7 +304,7 @@ class Plan:
         if items or not self.report.left_out:
             return
         if not self.report.is_whole:
-            raise NotWholeError("not one of the tensors is whole: nothing was written", lost=lost_in(self.report))
+            raise self.report.refusal("not one of the tensors is whole: nothing was written")
         raise UnsupportedError(f"{self.report.form} can hold none of the tensors: nothing was written")
 
     def _refuse_expansion(self) -> None:
@@ -466,10 +459,8 @@ class Plan:
                 for item in file.items:
                     first = (span for tensor in item.tensor.sources for span in tensor.spans[:2])
                     spans = [(span.path, span.offset, span.length) for span in first]
-                    text = (
-                        f"{item.name}\n{item.number} {item.at} {item.nbytes} {item.dtype} {item.tensor.dtype} {spans}\n"
-                    )
-                    yield text.encode("utf-8", "surrogatepass")
+                    place = f"{item.number} {item.at} {item.nbytes} {item.dtype} {item.tensor.dtype} {spans}"
+                    yield f"{item.name}\n{place}\n".encode("utf-8", "surrogatepass")
 
         return digest(lines()).hex()
 
@@ -480,13 +471,10 @@ class Plan:
 
     def flaws(self) -> list[tuple[Item, Status, str]]:
         """Return the items that are not whole, by what is known by now."""
-        found = []
-        for _, item in self._placed():
+        items = [item for _, item in self._placed()]
+        for item in items:
             item.tensor._confirm()
-            flaw = flaw_of(item.tensor)
-            if flaw is not None:
-                found.append((item, *flaw))
-        return found
+        return [(item, *flaw) for item in items if (flaw := flaw_of(item.tensor)) is not None]
 
     def _tell(self, items: list[Item]) -> None:
         """Put into the report what is known already."""
@@ -565,8 +553,7 @@ def refuse_collisions(items: Iterable[Item], form: str, advice: str = "") -> Non
     """Raise `OptionError`, which ends with ``advice``, if two tensors would have one name in a file of ``form``."""
     found: list[str] = []
     count = 0
-    for first, item, name in clashes(items, form):
-        count += 1
+    for count, (first, item, name) in enumerate(clashes(items, form), 1):
         if count <= _NAMED:
             found.append(f"{first.tensor.name!r} and {item.tensor.name!r} would both be {name!r}")
     if found:
@@ -614,14 +601,8 @@ def _place_of(item: Item) -> object | None:
     spans = [span for source in tensor.sources for span in source.spans]
     if not item.nbytes or not spans or tensor.encoding != "raw":
         return None
-    return (
-        tuple(span.place for span in spans),
-        tensor.dtype,
-        tensor.shape,
-        tensor.strides,
-        tensor.byteorder,
-        item.dtype,
-    )
+    places = tuple(span.place for span in spans)
+    return places, tensor.dtype, tensor.shape, tensor.strides, tensor.byteorder, item.dtype
 
 
 def _first_byte(item: Item, known: Mapping[int, int]) -> tuple[int, int]:

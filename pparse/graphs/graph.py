@@ -599,14 +599,4 @@ class Bodies(Guarded, Mapping[str, Graph]):
         return f"<{len(self)} bodies>"
 
 
-__all__ = [
-    "MAX_NODES",
-    "NOBODY",
-    "Bodies",
-    "Edge",
-    "Edges",
-    "Graph",
-    "GraphNode",
-    "GraphNodes",
-    "GraphSelection",
-]
+__all__ = ["MAX_NODES", "NOBODY", "Bodies", "Edge", "Edges", "Graph", "GraphNode", "GraphNodes", "GraphSelection"]

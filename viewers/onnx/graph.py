@@ -205,9 +205,9 @@ class OnnxGraph(GraphSource):
         """Write the marked nodes with what they need as a model; return the number of bytes."""
         if self.kind != "graph":
             raise UnsupportedError(f"the {self.kind} {self.name!r} cannot be written as a model of its own")
-        from pparse.viewers.onnx.part import write_model
+        from pparse.viewers.onnx.part import ModelPart
 
-        return write_model(self, marks, outputs, write)
+        return ModelPart(self, marks, outputs).write(write)
 
 
 class OnnxBodies(Mapping[str, OnnxGraph]):

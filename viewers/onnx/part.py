@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import deque, namedtuple
 from functools import cached_property
 
 from pparse.data.base import copy_into
@@ -42,17 +43,6 @@ _GRAPH: Final = 7
 _LEFT_OUT: Final = frozenset((_GRAPH, 20))
 _GRAPH_NAME, _DOC, _OUTPUT = 2, 10, 12
 _NAME: Final = 1
-
-
-def write_model(graph: OnnxGraph, marks: bytes | bytearray | None, outputs: Sequence[str], write: Write) -> int:
-    """Write the marked nodes, inputs and initializers of a main graph (None: all) as a model; return its size.
-
-    ``marks`` has a byte for each node, each of `OnnxGraph.inputs` and each of `OnnxGraph.constants`. ``outputs`` name
-    values, or nodes, whose outputs are meant; none: those of the graph. Operator sets, functions and properties are
-    those of the model; files with external data are referred to as in the model. An output whose type the model does
-    not state is written without a type. Raises `MalformedError` and `EndOfDataError` for what is not whole.
-    """
-    return _ModelPart(graph, marks, outputs).write(write)
 
 
 def model_fields(graph: OnnxGraph) -> Iterator[tuple[Range, MessageType | None]]:
@@ -95,9 +85,9 @@ class _CopiedModel:
         return done + len(head) + size
 
     def _size_of(self, piece: Piece) -> int:
-        if isinstance(piece, bytes):
-            return len(piece)
-        return len(piece[0]) if isinstance(piece, tuple) else _stored_nbytes(piece)
+        if isinstance(piece, tuple):
+            return len(piece[0])
+        return len(piece) if isinstance(piece, bytes) else _stored_nbytes(piece)
 
     def _put(self, piece: Piece, write: Write) -> int:
         if isinstance(piece, bytes):
@@ -125,8 +115,14 @@ class _CopiedModel:
         return ((found, type) for found in joined(ranges))
 
 
-class _ModelPart(_CopiedModel):
-    """The marked nodes of a graph, and what they need."""
+class ModelPart(_CopiedModel):
+    """The marked nodes, inputs and initializers of a main graph (None: all) as a model.
+
+    ``marks`` has a byte for each node, each of `OnnxGraph.inputs` and each of `OnnxGraph.constants`. ``outputs`` name
+    values, or nodes, whose outputs are meant; none: those of the graph. Operator sets, functions and properties are
+    those of the model; files with external data are referred to as in the model. An output whose type the model does
+    not state is written without a type. `write` raises `MalformedError` and `EndOfDataError` for what is not whole.
+    """
 
     damaged = "a part of the graph is damaged, and the copy would be, too ('pparse check' tells more)"
 
@@ -158,12 +154,7 @@ class _ModelPart(_CopiedModel):
     def _typed(self, root: Node) -> Iterator[Piece]:
         """Yield inputs, outputs, and the types of values of the part."""
         marks = self._marks
-        fed = (
-            self._inputs
-            if marks is None
-            else [name for number, name in enumerate(self._inputs, self._nodes) if marks[number]]
-        )
-        wanted = set(fed)
+        wanted = {name for number, name in enumerate(self._inputs, self._nodes) if marks is None or marks[number]}
         defaults = set(self._graph.all_inputs()) - set(self._inputs)
         if defaults:  # in models of IR version 3 each initializer is an input, too
             first = self._nodes + len(self._inputs)
@@ -173,8 +164,7 @@ class _ModelPart(_CopiedModel):
         for name in self._outputs:
             info = self._graph.type_of(name)
             yield field_of(_OUTPUT, bytes_of(info) if info is not None else field_of(_NAME, name.encode()))
-        made = self._made
-        outputs = set(self._outputs)
+        made, outputs = self._made, set(self._outputs)
         yield from self._copied(
             found
             for name, found in _named(root.find("value_info"))
@@ -257,14 +247,10 @@ _LEAST: Final = 1 << 10
 _NAME_COST: Final = 120
 
 
-class StoredField:
+class StoredField(namedtuple("StoredField", "offset length", defaults=(0, 0))):
     """Where an initializer lies in the other file; without a ``length``, it stays in the model."""
 
-    __slots__ = ("length", "offset")
-
-    def __init__(self, offset: int = 0, length: int = 0) -> None:
-        self.offset = offset
-        self.length = length
+    __slots__ = ()
 
 
 class RebuiltModel(_CopiedModel):
@@ -274,12 +260,7 @@ class RebuiltModel(_CopiedModel):
     lies, of those in the order of `OnnxViewer.placed`; None if it is not whole.
     """
 
-    def __init__(
-        self,
-        viewer: OnnxViewer,
-        location: str,
-        stored: Callable[[int, Tensor], StoredField | None],
-    ) -> None:
+    def __init__(self, viewer: OnnxViewer, location: str, stored: Callable[[int, Tensor], StoredField | None]) -> None:
         self._viewer = viewer
         self._places = viewer.constants
         self._location = location
@@ -289,16 +270,11 @@ class RebuiltModel(_CopiedModel):
         self._charge: Charge = viewer.extraction.session.budget.charge(0, "initializers that are not whole")
         self._all_inputs = frozenset(self._graph.all_inputs())
         self._fed: dict[str, bytes] = {}
-        self._lost: dict[str, bytes] | None = None
         self._cost = 0
-        self._refers = False
+        self.needs_file = False
+        """Whether an initializer of the model is in the other file."""
         self.kept = 0
         """Number of initializers that the model has."""
-
-    @property
-    def needs_file(self) -> bool:
-        """Whether an initializer of the model is in the other file."""
-        return self._refers
 
     @property
     def inputs(self) -> Sequence[str]:
@@ -324,12 +300,9 @@ class RebuiltModel(_CopiedModel):
         root = viewer.root
         if root.find("ir_version") is None or not any(True for _ in kids_of(root.find("opset_import"))):
             raise MalformedError("the version or the operator sets of the model are lost")
-        for key in _LISTS:
-            for _ in wires(self._graph.root.find(key)):
-                pass
-        for key in ("opset_import", "functions", "metadata_props"):
-            for _ in wires(root.find(key)):
-                pass
+        lists = [self._graph.root.find(key) for key in _LISTS]
+        for elements in (*lists, *map(root.find, ("opset_import", "functions", "metadata_props"))):
+            deque(wires(elements), 0)
         if not len(self._graph) or not self._graph.results():
             raise MalformedError("the graph has no nodes or no outputs")
         found = next((found for found in viewer.graph.index.findings if found.code == "duplicate-name"), None)
@@ -362,8 +335,6 @@ class RebuiltModel(_CopiedModel):
         self._cost = self.kept = 0
         yield from self._all_of(_BEFORE)
         yield from self._initializers()
-        if self._lost is None:
-            self._lost = self._used_and_lost()
         self._fed.update(self._lost)
         yield from self._all_of(_BEHIND)
         for info in self._fed.values():
@@ -410,7 +381,7 @@ class RebuiltModel(_CopiedModel):
         message = self._message(place)
         is_external = self._is_external(message)
         if stored.length and (is_external or stored.length >= _LEAST):
-            self._refers = True
+            self.needs_file = True
             payload = self._without_elements(message) + self._reference(stored)
             yield field_of(_INITIALIZER, payload)
         elif is_external:
@@ -521,8 +492,9 @@ class RebuiltModel(_CopiedModel):
         typed = encode_varint(1 << 3) + encode_varint(number) + field_of(2, b"".join(sizes))
         return field_of(1, name.encode()) + field_of(2, field_of(1, typed))
 
-    def _used_and_lost(self) -> dict[str, bytes]:
-        """Return what the nodes use and nothing makes, with its ValueInfoProto. Raises `MalformedError` if it has none.
+    @cached_property
+    def _lost(self) -> dict[str, bytes]:
+        """What the nodes use and nothing makes, with its ValueInfoProto. Raises `MalformedError` if it has none.
 
         The name of an initializer may be lost, so that it was not found by that.
         """

@@ -25,9 +25,23 @@ from pparse.kernels.wire import PADDING
 from pparse.parsers.protobuf.fits import fitting_tags
 from pparse.parsers.protobuf.index import ChunkRange, OverlayField
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Message, Problem, problem_of
-from pparse.parsers.protobuf.window import Window
 from pparse.tree.entry import SCALAR
-from pparse.viewers.onnx.rows import BODIES, BODY, SPARSE, SPARSES, TENSOR, TENSORS, Attribute, read_node
+from pparse.viewers.onnx.rows import (
+    BODIES,
+    BODY,
+    OUTPUT,
+    SMALL,
+    SPARSE,
+    SPARSES,
+    TENSOR,
+    TENSORS,
+    Attribute,
+    held_by,
+    is_constant,
+    label_of,
+    read_node,
+    small_message,
+)
 from pparse.viewers.onnx.tensors import NAME, TensorHead, read_head
 from pparse.viewers.tensor_proto.viewer import TensorPlace, TensorPlaces, index_of, kids_of, text_at
 
@@ -38,6 +52,7 @@ if TYPE_CHECKING:
 
     from pparse.parsers.protobuf.index import Piece
     from pparse.parsers.protobuf.parser import ProtobufParser
+    from pparse.parsers.protobuf.window import Window
     from pparse.protobuf.schema import Schema
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
@@ -50,7 +65,6 @@ _LISTS: Final = ("initializer", "sparse_initializer", "node", "attribute_proto")
 # Fields of a SparseTensorProto.
 _VALUES, _INDICES = 1, 2
 # NodeProtos up to this size are read in one go, TensorProtos up to their data.
-_SMALL: Final = 16 << 10
 _HEAD: Final = 512
 # So many tags behind an initializer show that it ends where it seems to; fewer bytes than that show nothing.
 _FITTING: Final = 3
@@ -287,22 +301,18 @@ class OnnxPlaces(TensorPlaces):
         self, scope: GraphScope, elements: Node, ordinal: int, pieces: Sequence[Piece], window: Window | None
     ) -> Iterator[OnnxPlace | GraphScope]:
         part = self.plain(pieces)
-        label: str | None = None
-        found: list[Attribute] = []
-        base = 0
-        if part is not None and part.end - part.start <= _SMALL:
-            window = window if window is not None and window.data is part.data else Window(part.data, part.end)
-            window.at(part.start)
-            raw = window.read(part.start, part.end)
-            read = read_node(raw + PADDING, len(raw))
-            if read is not None:
-                label, found = read
-                base = part.start
-                data = part.data
-                for item in found:
-                    item.pieces = (data.range(base + item.start, base + item.end),)
-        if label is None:
+        raw = small_message(part, window)
+        read = read_node(raw) if raw else None
+        found = held_by(raw, read[1]) if read is not None else None
+        label = ""
+        if part is None or read is None or found is None:
             label, found, window = self._by_messages(elements.path, ordinal, pieces, window)
+        elif found:
+            label = label_of(read[0])
+            output = next(filter(None, read[0][OUTPUT]), "") if is_constant(read[0]) else ""
+            for item in found:
+                item.pieces = (part.data.range(part.start + item.start, part.start + item.end),)
+                item.output = output if output and item.is_value else None
         label = label or f"[{ordinal}]"
         for item in found:
             name = scope.prefix + (item.output if item.output is not None else f"{label}.{item.name}")
@@ -377,7 +387,7 @@ class OnnxPlaces(TensorPlaces):
             window = message.window(part)
             for at in part.fields(2, 0, window):
                 if at.end > at.start and at.end <= part.part.end:
-                    return window.read(at.start, min(at.end, at.start + _SMALL)).decode("utf-8", "replace")
+                    return window.read(at.start, min(at.end, at.start + SMALL)).decode("utf-8", "replace")
         return ""
 
     def tensor(self, place: OnnxPlace, name: str | None = None) -> Tensor:

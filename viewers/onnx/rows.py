@@ -15,10 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, Final
 
+    from pparse.data.reader import Range
     from pparse.graphs.source import Row
     from pparse.parsers.protobuf.index import Piece
     from pparse.tree.node import Node
     from pparse.viewers.onnx.places import OnnxPlaces
+
+    Texts = dict[int, list[str]]
 
 # -- NodeProtos read without tree nodes: those of a graph may be hundreds of thousands ---------------------------------
 
@@ -31,11 +34,9 @@ ATTRIBUTE_NAME, TENSOR, BODY, TENSORS, BODIES, SPARSE, SPARSES = 1, 5, 6, 10, 11
 _HOLDS: Final = {kind << 3 | LEN: kind for kind in (TENSOR, BODY, TENSORS, BODIES, SPARSE, SPARSES)}
 _REPEATED: Final = frozenset((TENSORS, BODIES, SPARSES))
 _TAG_NAME: Final = ATTRIBUTE_NAME << 3 | LEN
-_TAG_OUTPUT, _TAG_NODE_NAME, _TAG_OP, _TAG_ATTRIBUTE, _TAG_DOMAIN = (
-    number << 3 | LEN for number in (OUTPUT, NODE_NAME, OP_TYPE, ATTRIBUTE, DOMAIN)
-)
-CONSTANT: Final = b"Constant"
-STANDARD: Final = (b"", b"ai.onnx")
+_TAG_ATTRIBUTE: Final = ATTRIBUTE << 3 | LEN
+# NodeProtos up to this size are read in one go.
+SMALL: Final = 16 << 10
 
 
 class Attribute:
@@ -76,17 +77,20 @@ class Attribute:
         return (self.name, self.kind) in (("value", TENSOR), ("sparse_value", SPARSE))
 
 
-def read_node(  # noqa: C901 -- hot loop: a call for each field costs a fifth
-    raw: bytes, size: int
-) -> tuple[str, list[Attribute]] | None:
-    """Return the label of the NodeProto ``raw[:size]``, and the tensors and bodies in it (`PADDING` follows).
+def is_constant(texts: Texts) -> bool:
+    """Return whether the tensor in a node is its output."""
+    op, domain = (last_of(texts, number) for number in (OP_TYPE, DOMAIN))
+    return op == "Constant" and domain in ("", "ai.onnx")
 
-    The label is empty if the node has neither a name nor an output. None if it is not whole, or in parts.
+
+def read_node(raw: bytes) -> tuple[Texts, list[tuple[int, int]]] | None:
+    """Return the texts of a NodeProto by field, and where its attributes are; `PADDING` is at the end of ``raw``.
+
+    None if it is not whole.
     """
-    name = output = ""
-    op = domain = b""
-    found: list[Attribute] = []
-    pos = at = 0
+    texts: Texts = {INPUT: [], OUTPUT: [], NODE_NAME: [], OP_TYPE: [], DOMAIN: []}
+    attributes: list[tuple[int, int]] = []
+    pos, size = 0, len(raw) - len(PADDING)
     try:
         while pos < size:
             tag = raw[pos]
@@ -105,27 +109,27 @@ def read_node(  # noqa: C901 -- hot loop: a call for each field costs a fifth
             if end > size:
                 return None
             if tag == _TAG_ATTRIBUTE:
-                if not _read_attribute(raw, pos, end, at, found):
-                    return None
-                at += 1
-            elif tag == _TAG_OUTPUT:
-                output = output or raw[pos:end].decode()
-            elif tag == _TAG_NODE_NAME:
-                name = raw[pos:end].decode()
-            elif tag == _TAG_OP:
-                op = raw[pos:end]
-            elif tag == _TAG_DOMAIN:
-                domain = raw[pos:end]
+                attributes.append((pos, end))
+            else:
+                found = texts.get(tag >> 3)
+                if found is not None:
+                    found.append(raw[pos:end].decode())
             pos = end
     except (MalformedError, UnicodeDecodeError, IndexError):
         return None
-    if pos != size:
+    return (texts, attributes) if pos == size else None
+
+
+def held_by(raw: bytes, attributes: Sequence[tuple[int, int]]) -> list[Attribute] | None:
+    """Return the tensors and bodies in the attributes of a node; None if one is not whole, or in parts."""
+    found: list[Attribute] = []
+    try:
+        for at, (pos, end) in enumerate(attributes):
+            if not _read_attribute(raw, pos, end, at, found):
+                return None
+    except (MalformedError, UnicodeDecodeError, IndexError):
         return None
-    if op == CONSTANT and domain in STANDARD and output:
-        for item in found:
-            if item.is_value:
-                item.output = output
-    return name or output, found
+    return found
 
 
 def _read_attribute(raw: bytes, pos: int, stop: int, at: int, found: list[Attribute]) -> bool:
@@ -142,7 +146,10 @@ def _read_attribute(raw: bytes, pos: int, stop: int, at: int, found: list[Attrib
         if tag & 7 != LEN:
             pos = skip_payload(raw, pos, tag & 7)
             continue
-        length, pos = read_length(raw, pos)
+        length = raw[pos]
+        pos += 1
+        if length >= 0x80:
+            length, pos = read_length(raw, pos - 1)
         end = pos + length
         if end > stop:
             return False
@@ -163,8 +170,6 @@ def _read_attribute(raw: bytes, pos: int, stop: int, at: int, found: list[Attrib
     return pos == stop
 
 
-_SMALL: Final = 16 << 10
-_TAGS: Final = {number << 3 | LEN: number for number in (INPUT, OUTPUT, NODE_NAME, OP_TYPE, DOMAIN)}
 _TAG_BODIES: Final = (BODY << 3 | LEN, BODIES << 3 | LEN)
 _TAG_VALUE_NAME: Final = 1 << 3 | LEN
 # Memory of a name while it is found out what bodies capture.
@@ -186,55 +191,40 @@ def rows_of(places: OnnxPlaces, nodes: Node) -> Iterator[Row]:
 def read_row(places: OnnxPlaces, nodes: Node, ordinal: int, pieces: Sequence[Piece], window: Window | None) -> Row:
     """Return the row of one NodeProto; fields that cannot be read are empty."""
     texts, has_body = _texts_of(places, pieces, window)
-    outputs = texts[OUTPUT]
-    name = (texts[NODE_NAME] or [""])[-1] or next(filter(None, outputs), "") or f"[{ordinal}]"
-    beside: Sequence[str] = ()
-    if has_body:
-        beside = captured(places, nodes, ordinal)
-    op, domain = ((texts[number] or [""])[-1] for number in (OP_TYPE, DOMAIN))
-    return ordinal, name, op, texts[INPUT], domain, beside, outputs
+    beside = captured(places, nodes, ordinal) if has_body else ()
+    op, domain = (last_of(texts, number) for number in (OP_TYPE, DOMAIN))
+    return ordinal, label_of(texts) or f"[{ordinal}]", op, texts[INPUT], domain, beside, texts[OUTPUT]
 
 
-def _texts_of(places: OnnxPlaces, pieces: Sequence[Piece], window: Window | None) -> tuple[dict[int, list[str]], bool]:
+def last_of(texts: Texts, number: int) -> str:
+    """Return the text in a field, the last of several as everywhere in protocol buffers."""
+    return texts[number][-1] if texts[number] else ""
+
+
+def label_of(texts: Texts) -> str:
+    """Return the name of a node, or else the first that an output has; empty if there is none."""
+    return last_of(texts, NODE_NAME) or next(filter(None, texts[OUTPUT]), "")
+
+
+def _texts_of(places: OnnxPlaces, pieces: Sequence[Piece], window: Window | None) -> tuple[Texts, bool]:
     """Return the texts of a NodeProto by field number, and whether it has bodies."""
-    part = places.plain(pieces)
-    found = None
-    if part is not None and part.end - part.start <= _SMALL:
-        window = window if window is not None and window.data is part.data else Window(part.data, part.end)
-        window.at(part.start)
-        raw = window.read(part.start, part.end)
-        found = _read(raw + PADDING, len(raw))
-    return found or _by_message(places, pieces)
-
-
-def _read(raw: bytes, size: int) -> tuple[dict[int, list[str]], bool] | None:
-    """Return the texts of a NodeProto by field number, and whether it has bodies; None: look closer."""
-    texts: dict[int, list[str]] = {INPUT: [], OUTPUT: [], NODE_NAME: [], OP_TYPE: [], DOMAIN: []}
-    has_body = False
-    pos = 0
+    raw = small_message(places.plain(pieces), window)
+    read = read_node(raw) if raw else None
     try:
-        while pos < size:
-            tag = raw[pos]
-            if tag >= 0x80:
-                tag, pos = read_tag(raw, pos)
-            else:
-                pos += 1
-            if tag & 7 != LEN:
-                pos = skip_payload(raw, pos, tag & 7)
-                continue
-            length, pos = read_length(raw, pos)
-            end = pos + length
-            if end > size:
-                return None
-            number = _TAGS.get(tag)
-            if number is not None:
-                texts[number].append(raw[pos:end].decode())
-            elif tag == _TAG_ATTRIBUTE and not has_body:
-                has_body = _has_body(raw, pos, end)
-            pos = end
-    except (MalformedError, UnicodeDecodeError, IndexError):
-        return None
-    return (texts, has_body) if pos == size else None
+        if read is not None:
+            return read[0], any(_has_body(raw, pos, end) for pos, end in read[1])
+    except (MalformedError, IndexError):
+        pass
+    return _by_message(places, pieces)
+
+
+def small_message(part: Range | None, window: Window | None) -> bytes:
+    """Return the bytes of a small message in one stretch, with `PADDING` behind them; nothing of any other."""
+    if part is None or part.end - part.start > SMALL:
+        return b""
+    window = window if window is not None and window.data is part.data else Window(part.data, part.end)
+    window.at(part.start)
+    return window.read(part.start, part.end) + PADDING
 
 
 def _has_body(raw: bytes, pos: int, end: int) -> bool:
@@ -246,10 +236,10 @@ def _has_body(raw: bytes, pos: int, end: int) -> bool:
     return False
 
 
-def _by_message(places: OnnxPlaces, pieces: Sequence[Piece]) -> tuple[dict[int, list[str]], bool]:
-    """Return what `_read` does, of a NodeProto that is large, in parts, or not whole."""
+def _by_message(places: OnnxPlaces, pieces: Sequence[Piece]) -> tuple[Texts, bool]:
+    """Return the same of a NodeProto that is large, in parts, or not whole."""
     message = Message(places.make, pieces, places.node_type)
-    texts: dict[int, list[str]] = {}
+    texts: Texts = {}
     limits = places.parser.result.extraction.session.limits
     for number in (INPUT, OUTPUT, NODE_NAME, OP_TYPE, DOMAIN):
         texts[number] = found = []
@@ -367,18 +357,15 @@ def value_names(places: OnnxPlaces, infos: Node | None) -> Iterator[str]:
         return
     for ordinal, pieces, window in index.messages():
         part = places.plain(pieces)
-        name = None
-        if part is not None and window is not None and part.data is window.data and part.end - part.start <= _SMALL:
-            window.at(part.start)
-            raw = window.read(part.start, part.end)
-            name = _value_name(raw + PADDING, len(raw))
+        raw = small_message(part, window) if window is not None else b""
+        name = _value_name(raw) if raw else None
         yield name if name is not None else text_at(infos.child(ordinal), "name")
 
 
-def _value_name(raw: bytes, size: int) -> str | None:
+def _value_name(raw: bytes) -> str | None:
     """Return the name of a ValueInfoProto; None: look closer."""
     name = ""
-    pos = 0
+    pos, size = 0, len(raw) - len(PADDING)
     try:
         while pos < size:
             tag, pos = read_tag(raw, pos)

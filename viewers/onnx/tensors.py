@@ -9,6 +9,9 @@ left out. Strings are never raw. Tensors in parts (``segment``) are refused by e
 
 from __future__ import annotations
 
+from collections import namedtuple
+from functools import partial
+
 from pparse.data.range_status import cut_status
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import LEN, PADDING, read_length, read_value
@@ -77,9 +80,8 @@ class OnnxMaker(TensorMaker):
         wrong = wrong or self._refused(message)
         if wrong is None and known is None:
             reason = f"its data_type is {number}, which onnx does not have"
-            wrong = Problem(
-                Status.UNSUPPORTED if number else Status.DAMAGED, reason if number else "it has no data_type"
-            )
+            unknown = (Status.UNSUPPORTED, reason) if number else (Status.DAMAGED, "it has no data_type")
+            wrong = Problem(*unknown)
         if wrong is not None or known is None:
             return self.new(name, known.dtype if known is not None else None, shape, (), stored, wrong)
         if message.scalar(DATA_LOCATION) in (EXTERNAL, "EXTERNAL"):
@@ -90,11 +92,9 @@ class OnnxMaker(TensorMaker):
             raw = self.bytes_of(message, RAW_DATA, "raw_data")
             if isinstance(raw, Problem):
                 return self.new(name, known.dtype, shape, (), stored, raw)
-            if raw is None:
-                where = self._empty_at(message)
-                return self.of_bytes(name, message, known.dtype, shape, stored, where, "raw_data")
-            made = self.of_bytes(name, message, known.dtype, shape, stored, raw, "raw_data")
-            if problem is not None and made.status is Status.COMPLETE:
+            where = self._empty_at(message) if raw is None else raw
+            made = self.of_bytes(name, message, known.dtype, shape, stored, where, "raw_data")
+            if raw is not None and problem is not None and made.status is Status.COMPLETE:
                 self.judge(made, problem)  # what would win over the data may be behind the cut
             return made
         return self._listed(name, message, known, shape)
@@ -175,13 +175,12 @@ class OnnxMaker(TensorMaker):
 
     def _external(self, name: str, message: Message, known: ElementType, shape: tuple[int, ...]) -> ProtoTensor:
         dtype = known.dtype
+        wrong = partial(self.new, name, dtype, shape, (), known.name)
         problem = message.problem
         if problem is not None:
-            return (
-                self.missing(name, problem, known.name) if is_cut(problem) else self._wrong(name, known, shape, problem)
-            )
+            return self.missing(name, problem, known.name) if is_cut(problem) else wrong(problem)
         if dtype is None:
-            return self._wrong(name, known, shape, Problem(Status.DAMAGED, "strings cannot be in another file"))
+            return wrong(Problem(Status.DAMAGED, "strings cannot be in another file"))
         pairs: dict[str, str] = {}
         for pieces in message.elements(EXTERNAL_DATA):
             pair = Message(self.make, pieces, self.pair_type, message.near)
@@ -194,23 +193,19 @@ class OnnxMaker(TensorMaker):
                 made.spans = (Span(None, 0, size, pairs.get("location", "")),)
                 self.judge(made, found)
                 return made
-            return self._wrong(name, known, shape, found)
+            return wrong(found)
         made.spans = (found.span,)
         made.status = found.status
         if found.reason:
-            problem = Problem(found.status, found.reason, found.span.offset)
             if found.status is Status.COMPLETE:
                 made.finding = self.warning("external-data", found.reason, name, size, found.got)
             elif found.status is Status.DAMAGED:  # all of its bytes are there
                 where: Any = {"source": self.extraction.name, "offset": found.span.offset}
                 made.finding = Finding("shifted", found.reason, path=name, **where)
             else:
-                self.judge(made, problem, None, size, found.got)
+                self.judge(made, Problem(found.status, found.reason, found.span.offset), None, size, found.got)
         made.unwritten_nbytes = self.owner.unwritten(made)[1] if made.status is Status.COMPLETE else 0
         return made
-
-    def _wrong(self, name: str, known: ElementType, shape: tuple[int, ...], problem: Problem) -> ProtoTensor:
-        return self.new(name, known.dtype, shape, (), known.name, problem)
 
 
 def numbers(message: Message, number: int) -> Iterator[int]:
@@ -229,18 +224,10 @@ def numbers(message: Message, number: int) -> Iterator[int]:
                 yield value - (1 << 64) if value >> 63 else value
 
 
-class TensorHead:
-    """A plain TensorProto whose fields were read: ``type``, ``shape``, ``name``, and where its ``raw_data`` is."""
+class TensorHead(namedtuple("TensorHead", "type shape name start length")):
+    """A plain TensorProto whose fields were read; ``start`` is where its ``raw_data`` begin in the message."""
 
-    __slots__ = ("length", "name", "shape", "start", "type")
-
-    def __init__(self, type: int, shape: tuple[int, ...], name: str, start: int, length: int) -> None:
-        self.type = type
-        self.shape = shape
-        self.name = name
-        self.start = start
-        """Where the raw data begin in the message."""
-        self.length = length
+    __slots__ = ()
 
 
 def read_head(raw: bytes, there: int, size: int) -> TensorHead | None:
@@ -273,11 +260,8 @@ def read_head(raw: bytes, there: int, size: int) -> TensorHead | None:
                 pos += length
             elif tag == _TAG_RAW:
                 length, pos = read_length(raw, pos)
-                return (
-                    TensorHead(number, tuple(shape), name, pos, length)
-                    if pos <= there and pos + length == size
-                    else None
-                )
+                is_plain = pos <= there and pos + length == size
+                return TensorHead(number, tuple(shape), name, pos, length) if is_plain else None
             else:
                 return None
             order = tag

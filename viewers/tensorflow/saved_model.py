@@ -364,14 +364,7 @@ class LostVariables(Viewer):
         number = builtin_schema().enum("tensorflow.DataType").numbers.get(stored, 0)
         finding = Finding("missing", _REASON, path=name, source=self.extraction.name)
         made = Tensor(
-            name,
-            dtype_of(number),
-            shape,
-            (),
-            stored_dtype=stored,
-            status=Status.MISSING,
-            finding=finding,
-            owner=self,
+            name, dtype_of(number), shape, (), stored_dtype=stored, status=Status.MISSING, finding=finding, owner=self
         )
         made.key = key if key != name else None
         return made
