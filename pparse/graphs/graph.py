@@ -245,12 +245,12 @@ class Graph(_Part):
     ``outer`` is the graph around a body, if it is at hand.
     """
 
-    def __init__(self, source: GraphSource, max_nodes: int = MAX_NODES, outer: Graph | None = None) -> None:
+    def __init__(self, source: GraphSource, max_nodes: int | None = None, outer: Graph | None = None) -> None:
         self.source = source
         """What the format says of it."""
         self.extraction = source.extraction
         self.lock = source.extraction.lock
-        self.max_nodes = max_nodes
+        self.max_nodes = MAX_NODES if max_nodes is None else max_nodes
         self._index: GraphIndex | None = None
         self._outer = outer
 

@@ -15,8 +15,8 @@ from pparse.errors import UnsupportedError
 from pparse.findings import Status
 from pparse.graphs.source import GraphSource, Value
 from pparse.tree.key_table import KeyTable, key_hash
-from pparse.viewers.onnx.element_types import type_name
 from pparse.viewers.onnx.rows import initializer_names, read_row, rows_of, value_names
+from pparse.viewers.onnx.tensors import type_name
 from pparse.viewers.tensor_proto.viewer import index_of, kids_of, text_at
 
 TYPE_CHECKING = False
@@ -47,7 +47,7 @@ class OnnxGraph(GraphSource):
         super().__init__(places.parser.result.extraction, name)
         self.root = root
         self._places = places
-        self._outer = outer
+        self.outer = outer
         self._is_function = root.kind == "onnx.FunctionProto"
         self.kind = "function" if self._is_function else "body" if name else "graph"
         self._nodes = root.find("node")
@@ -163,11 +163,6 @@ class OnnxGraph(GraphSource):
     def functions(self) -> Mapping[str, OnnxGraph]:
         """Return the functions."""
         return OnnxBodies(self._places, self, functions=True) if self.kind == "graph" else {}
-
-    @property
-    def outer(self) -> OnnxGraph | None:
-        """The graph around a body, whose values it may use."""
-        return self._outer
 
     # -- writing -----------------------------------------------------------------------------------------------------
 

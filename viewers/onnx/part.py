@@ -17,8 +17,18 @@ from pparse.parsers.protobuf.index import OverlayField, PartScan
 from pparse.parsers.protobuf.lists import Run
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Message
 from pparse.tree.entry import SCALAR
-from pparse.viewers.onnx.element_types import ELEMENT_TYPES, type_name
-from pparse.viewers.onnx.tensors import DATA_LOCATION, DATA_TYPE, DIMS, EXTERNAL, NAME, PAYLOAD, RAW_DATA, numbers
+from pparse.viewers.onnx.tensors import (
+    DATA_LOCATION,
+    DATA_TYPE,
+    DIMS,
+    ELEMENT_TYPES,
+    EXTERNAL,
+    NAME,
+    PAYLOAD,
+    RAW_DATA,
+    numbers,
+    type_name,
+)
 from pparse.viewers.tensor_proto.viewer import index_of, kids_of, text_at
 
 TYPE_CHECKING = False

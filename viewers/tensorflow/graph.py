@@ -13,7 +13,7 @@ from functools import cached_property
 from pparse.data.base import copy_into
 from pparse.errors import EndOfDataError, MalformedError, PathError, PparseError, UnsupportedError
 from pparse.graphs.graph import Graph
-from pparse.graphs.source import MAX_NODES, Edge, GraphSource, Signature, Value
+from pparse.graphs.source import Edge, GraphSource, Signature, Value
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN
 from pparse.parsers.cpb.parser import CHUNKS
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pparse.tree.result import Result
 
 
-def tensorflow_graph(source: Extraction | Result | Node, *, meta_graph: int = 0, max_nodes: int = MAX_NODES) -> Graph:
+def tensorflow_graph(source: Extraction | Result | Node, *, meta_graph: int = 0, max_nodes: int | None = None) -> Graph:
     """Return the graph of a SavedModel, MetaGraphDef or GraphDef: a document, its result, or the node of one.
 
     ``meta_graph`` selects one of a SavedModel. Raises `UnsupportedError` if there is no graph.

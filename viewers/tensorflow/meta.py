@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Mapping
-from itertools import islice
+from itertools import chain, count, islice
 
 from pparse.display.text import shape_words
 from pparse.errors import PparseError
@@ -183,10 +184,9 @@ def tensor_info_of(node: Node) -> TensorInfo:
     numbers = builtin_schema().enum("tensorflow.DataType").numbers
     number = stored if isinstance(stored, int) else numbers.get(stored, 0)
     parts: dict[str, str] = {}
-    sparse = node.find("coo_sparse")
-    if sparse is not None:
-        for key in ("values", "indices", "dense_shape"):
-            parts[key] = value_at(sparse, f"{key}_tensor_name", default="")
+    if (sparse := node.find("coo_sparse")) is not None:
+        keys = ("values", "indices", "dense_shape")
+        parts = {key: value_at(sparse, f"{key}_tensor_name", default="") for key in keys}
     for kid in islice(kids_of(node_at(node, "composite_tensor", "components")), _MOST):
         parts[str(kid.ordinal)] = value_at(kid, "name", default="")
     return TensorInfo(
@@ -200,10 +200,10 @@ def tensor_info_of(node: Node) -> TensorInfo:
 
 def signature_of(name: str, node: Node) -> Signature:
     """Return the content of a SignatureDef."""
-    sides = []
-    for key in ("inputs", "outputs"):
-        sides.append({str(kid.key): tensor_info_of(kid) for kid in kids_of(node.find(key))})
-    return Signature(name, sides[0], sides[1], value_at(node, "method_name", default=""))
+    inputs, outputs = (
+        {str(kid.key): tensor_info_of(kid) for kid in kids_of(node.find(key))} for key in ("inputs", "outputs")
+    )
+    return Signature(name, inputs, outputs, value_at(node, "method_name", default=""))
 
 
 # -- collections and assets ------------------------------------------------------------------------------------------
@@ -240,16 +240,10 @@ def _variable(value: Any, node: Node) -> Any:
         return value
 
 
-class Asset:
-    """A file that the graph needs."""
+class Asset(namedtuple("Asset", "filename tensor")):
+    """A file that the graph needs: its name in the folder ``assets``, and that of the tensor that takes its path."""
 
-    __slots__ = ("filename", "tensor")
-
-    def __init__(self, filename: str, tensor: str) -> None:
-        self.filename = filename
-        """Name of the file, in the folder ``assets``."""
-        self.tensor = tensor
-        """Name of the tensor that takes its path."""
+    __slots__ = ()
 
     def __repr__(self) -> str:
         return f"<Asset {self.filename!r} for {self.tensor!r}>"
@@ -269,12 +263,9 @@ class NodeMapping(Mapping[str, "Any"]):
         self._nodes: dict[str, Node] = {}
         for graph in graphs:
             for kid in kids_of(graph.find(field)):
-                name, number = str(kid.key), 1
-                shown = name
-                while shown in self._nodes:
-                    number += 1
-                    shown = f"{name}#{number}"
-                self._nodes[shown] = kid
+                name = str(kid.key)
+                numbered = chain((name,), (f"{name}#{number}" for number in count(2)))
+                self._nodes[next(shown for shown in numbered if shown not in self._nodes)] = kid
 
     def __getitem__(self, name: str) -> Any:
         node = self._nodes[name]
@@ -462,11 +453,10 @@ def functions_of(meta_graph: Node) -> Iterator[tuple[str, list[ConcreteFunction]
     root = next(kids_of(nodes), None)
     if graph is None or nodes is None or root is None:
         return
-    count = len(nodes)
     found: list[tuple[str, Node]] = []
     for child in islice(kids_of(root.find("children")), _MOST):
         number = value_at(child, "node_id", default=0)
-        if isinstance(number, int) and 0 < number < count:
+        if isinstance(number, int) and 0 < number < len(nodes):
             found.append((text_at(child, "local_name"), nodes.child(number)))
     room = _MOST_ARGUMENTS
     for name, node in sorted(found, key=lambda pair: pair[0]):

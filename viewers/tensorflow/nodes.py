@@ -55,7 +55,7 @@ class NodeDefs:
     """
 
     def __init__(self, elements: Node | None) -> None:
-        self.elements = elements
+        self.elements: Any = elements
 
     def __len__(self) -> int:
         return len(self.elements) if self.elements is not None else 0
@@ -63,9 +63,10 @@ class NodeDefs:
     def node(self, ordinal: int) -> Node:
         """Return the node of one element in the tree."""
         count = len(self)
-        if self.elements is None or not 0 <= ordinal < count:
+        if not 0 <= ordinal < count:
             raise IndexError(f"there are {count} nodes, none with number {ordinal}")
-        return self.elements.child(ordinal)
+        node: Node = self.elements.child(ordinal)
+        return node
 
     def rows(self) -> Iterator[Row]:
         """Yield ``(ordinal, name, operation, inputs, device, colocated, None)`` of each element: values have no names.
@@ -100,13 +101,9 @@ class NodeDefs:
         for found in self._blocks(scan, key, ordinal, stop):
             rows = found if isinstance(found, list) else [self._at(scan, ordinal, found)]
             last = ordinal + len(rows)
-            at = bisect_left(touched, ordinal)
-            while at < len(touched) and touched[at] < last:
-                number = touched[at]
-                rows[number - ordinal] = self._by_pieces(
-                    number, self._touched(index, scan, key, number, number - begin)
-                )
-                at += 1
+            for number in touched[bisect_left(touched, ordinal) : bisect_left(touched, last)]:
+                pieces = self._touched(index, scan, key, number, number - begin)
+                rows[number - ordinal] = self._by_pieces(number, pieces)
             yield from rows
             ordinal = last
         for number in range(ordinal, stop):  # what the bytes do not tell
@@ -114,14 +111,13 @@ class NodeDefs:
 
     def _blocks(self, scan: PartScan, key: int, ordinal: int, stop: int) -> Iterator[list[Row] | WireField]:
         """Yield elements up to number ``stop``: many as rows, or one as a field. Ends early if bytes are missing."""
-        session = self.elements.extraction.session if self.elements is not None else None
+        session = self.elements.extraction.session
         part = scan.part
         window = scan.window()
         tag = key << 3 | LEN
         pos, step = scan.slots[key].offsets[0], _FIRST_BLOCK
         while ordinal < stop:
-            if session is not None:
-                session.check_cancelled()
+            session.check_cancelled()
             try:
                 block = part.data.pread(pos, min(step, part.end - pos))
             except PASSING_OR_LIMIT:
@@ -200,9 +196,9 @@ class NodeDefs:
 
     def _by_pieces(self, ordinal: int, pieces: Sequence[Piece]) -> Row:
         """Return the row of an element made of pieces; read it through the tree if chunks hold more than attributes."""
-        reading = _NodeReading(self.elements) if self.elements is not None else None
+        reading = _NodeReading(self.elements)
         try:
-            if reading is not None and all(map(reading.add, pieces)):
+            if all(map(reading.add, pieces)):
                 return reading.row(ordinal)
         except PASSING_OR_LIMIT:
             raise
@@ -212,8 +208,6 @@ class NodeDefs:
 
     def _by_tree(self, ordinal: int) -> Row:
         """Return the row of an element from the tree; damaged fields are empty, and recorded."""
-        if self.elements is None:
-            return ordinal, "", "", [], "", (), None
         node = self.elements.child(ordinal)
         name, op, device = (str(_load(node, key) or "") for key in ("name", "op", "device"))
         inputs = _load_all(node, "input")

@@ -51,10 +51,9 @@ class TensorflowViewer(ProtoViewer):
 
     def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
         """Return the graph of meta graph ``number``."""
-        from pparse.graphs.source import MAX_NODES
         from pparse.viewers.tensorflow.graph import tensorflow_graph
 
-        return tensorflow_graph(self.root, meta_graph=number, max_nodes=MAX_NODES if max_nodes is None else max_nodes)
+        return tensorflow_graph(self.root, meta_graph=number, max_nodes=max_nodes)
 
     def may_name(self, text: str) -> bool:
         """Return whether it has no bracket: TensorFlow takes no node whose name has one, and paths of nodes have them.
