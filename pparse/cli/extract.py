@@ -9,15 +9,8 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
+from pparse.cli import recover
 from pparse.cli.common import USAGE, open_file
-from pparse.cli.recover import (
-    FileTable,
-    add_target_arguments,
-    exit_code,
-    outcome_to_dict,
-    tell_course,
-    telling_how_to_go_on,
-)
 from pparse.display.text import safe
 from pparse.errors import UnsupportedError
 
@@ -44,7 +37,7 @@ def add_arguments(parser: Arguments) -> None:
     parser.add("MEMBER", "only these members: names as 'pparse ls' prints them, or globs", dest="members", nargs="*")
     parser.add("-o --output DIR", "the folder to write to, new or empty", required=True)
     parser.add("-R -r --recursive", "enter archives inside the archive")
-    add_target_arguments(parser, "show every file, not only incomplete ones")
+    recover.add_target_arguments(parser, "show every file, not only incomplete ones")
 
 
 def run(options: Any, out: Output) -> int:
@@ -53,9 +46,9 @@ def run(options: Any, out: Output) -> int:
 
     with open_file(options, out) as document:
         _refuse_others(document)
-        listing = FileTable(out, options)
+        listing = recover.FileTable(out, options)
         wanted = _Wanted(options.members)
-        with telling_how_to_go_on(options, out, listing):
+        with recover.telling_how_to_go_on(options, out, listing):
             outcome = extract(
                 document,
                 options.output,
@@ -69,11 +62,11 @@ def run(options: Any, out: Output) -> int:
         listing.confirm(outcome.confirmed)
         listing.close()
         if options.json:
-            out.json(outcome_to_dict(options, outcome, document.findings, listing.kept))
+            out.json(recover.outcome_to_dict(options, outcome, document.findings, listing.kept))
         elif not options.quiet:
             out.line(f"{outcome.summary} in {safe(options.output)}")
             out.findings(document.findings)
-            tell_course(out, outcome)
+            recover.tell_course(out, outcome)
             if not outcome.is_whole and not outcome.limits:
                 out.line(
                     f"'pparse recover {safe(options.file)} -o DIR' saves more, and reports where bytes are missing"
@@ -83,7 +76,7 @@ def run(options: Any, out: Output) -> int:
             out.error(f"no member matches {name!r}")
     if missed:
         return USAGE
-    return exit_code(options, outcome)
+    return recover.exit_code(options, outcome)
 
 
 def _refuse_others(document: Extraction) -> None:

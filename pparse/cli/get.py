@@ -14,7 +14,7 @@ from itertools import islice
 
 from pparse.cli.common import DAMAGED, OK, open_file
 from pparse.cli.get_tensor import form_of, give_many, give_tensor, refuse_cast
-from pparse.cli.output import copy, pieces, refuse_terminal, write, write_binary, write_lines
+from pparse.cli.output import copy, pieces, refuse_terminal, write, write_binary, write_text
 from pparse.compressed.resumed import ResumedData
 from pparse.containers.archive import CUT_BEFORE, ArchiveMember, ArchiveParser
 from pparse.containers.stream import StreamParser
@@ -459,13 +459,9 @@ def _as_json(node: Node, value: Any, options: Any, start: int | None = None) -> 
 
 def _write_or_show(text: str, options: Any, out: Output) -> None:
     """Write a text and a line break; what a terminal gets is safe for it."""
-    if options.output:
-        write(options.output, out, lambda stream: write_lines(text, stream))
-        return
-    if not options.json and sys.stdout.isatty():
+    if not (options.output or options.json) and sys.stdout.isatty():
         text = safe_lines(text)
-    for piece in pieces(text):
-        out.write(piece)
+    write_text(options.output or None, out, pieces(text))
 
 
 def _node_value(node: Node) -> Any:

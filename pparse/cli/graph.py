@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import islice
 
 from pparse.cli.common import DAMAGED, exit_code_for, open_file
-from pparse.cli.output import write
+from pparse.cli.output import write, write_text
 from pparse.display.text import safe
 from pparse.errors import PASSING, LimitError, PparseError, UnsupportedError
 from pparse.findings import Status
@@ -79,13 +79,13 @@ def run(options: Any, out: Output) -> int:
                 pieces = part.to_dot(constants=options.all)
             else:
                 pieces = part.to_svg(_title(document, graph), options.depth, constants=options.all)
-            _emit(pieces, options, out)
+            write_text(options.output, out, pieces)
             return DAMAGED if _frame(document) is not Status.COMPLETE else exit_code_for(document.findings)
         graph.check()
         if options.json:
-            _emit(_json(document, whole, graph, part, options), options, out)
+            write_text(options.output, out, _json(document, whole, graph, part, options))
         elif options.jsonl:
-            _emit(part.to_json_lines(), options, out)
+            write_text(options.output, out, part.to_json_lines())
         elif options.output is not None:
             sizes: list[int] = []
             write(options.output, out, lambda stream: sizes.append(part.write(stream.write)))
@@ -143,16 +143,6 @@ def _status(document: Extraction, graph: Graph) -> Status:
     """Return the status of the document and its content."""
     status = _frame(document)
     return Status.DAMAGED if status is Status.COMPLETE and exit_code_for(graph.findings) == DAMAGED else status
-
-
-def _emit(pieces: Iterable[str], options: Any, out: Output) -> None:
-    """Write pieces of text to the output, or to the file given."""
-    if options.output is None:
-        for piece in pieces:
-            out.write(piece)
-        return
-    encoded = (piece.encode("utf-8", "backslashreplace") for piece in pieces)
-    write(options.output, out, lambda stream: stream.writelines(encoded))
 
 
 # -- for people ------------------------------------------------------------------------------------------------------

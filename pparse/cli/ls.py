@@ -130,16 +130,13 @@ def _list_tensors(viewer: Viewer, options: Any, out: Output) -> int:
         how = "none"
     budget = viewer.extraction.session.budget
     held = Held(budget, lambda row: tensor_weight(row[0], viewer.row_bytes), asked=options.sort is not None)
-    rows = in_order(
-        listing,
-        how,
-        held,
-        out,
-        name=lambda row: row[0].name,
-        size=lambda row: row[0].listed_nbytes,
-        offset=lambda row: (row[0].spans[0].path, row[0].spans[0].offset) if row[0].spans else ("", 1 << 63),
-        rank=lambda row: viewer.rank(row[0]),
-    )
+    keys: dict[str, Callable[[Row], Any]] = {
+        "name": lambda row: row[0].name,
+        "size": lambda row: row[0].listed_nbytes,
+        "offset": lambda row: (row[0].spans[0].path, row[0].spans[0].offset) if row[0].spans else ("", 1 << 63),
+        "rank": lambda row: viewer.rank(row[0]),
+    }
+    rows = in_order(listing, how, held, out, **keys)
     if how != "none":  # what was known of each when it was read is out of date
         rows = ((tensor, *tensor.as_listed()) for tensor, _, _ in rows)
     size: Callable[[int], str] = str if options.bytes else format_size
@@ -507,22 +504,18 @@ class Held:
 
 
 def in_order(
-    rows: Iterable[Any],
-    how: str | None,
-    held: Held,
-    out: Output,
-    *,
-    name: Any,
-    size: Any,
-    offset: Any,
-    rank: Callable[[Any], int] = lambda item: 0,
+    rows: Iterable[Any], how: str | None, held: Held, out: Output, **by: Callable[[Any], Any]
 ) -> Iterator[Any]:
-    """Return ``rows`` sorted (``how`` None: by rank and name); if they cannot be held, in file order with a note."""
+    """Return ``rows`` sorted (``how`` None: by rank and name); if they cannot be held, in file order with a note.
+
+    ``by`` gives name, size, offset and perhaps rank of a row.
+    """
     stream = iter(rows)
     if how != "none":
+        name, size, rank = by["name"], by["size"], by.get("rank", lambda item: 0)
         key: dict[str | None, Callable[[Any], Any]] = {
             "size": lambda item: (-size(item), natural(name(item))),
-            "offset": offset,
+            "offset": by["offset"],
             "name": lambda item: natural(name(item)),
             None: lambda item: (rank(item), natural(name(item))),
         }

@@ -435,13 +435,17 @@ def copy(reader: Range, stream: BinaryIO) -> None:
 
 
 def pieces(text: str) -> Iterator[str]:
-    """Yield a text and a line break, encoded, a mebibyte at a time: encoded as a whole it would be in memory twice."""
+    """Yield a text and a line break, a mebibyte at a time: encoded as a whole it would be in memory twice."""
     for at in range(0, len(text), MIB):
         yield text[at : at + MIB]
     yield "\n"
 
 
-def write_lines(text: str, stream: BinaryIO) -> None:
-    """Write a text and a line break."""
-    for piece in pieces(text):
-        stream.write(piece.encode("utf-8", "backslashreplace"))
+def write_text(path: str | None, out: Output, parts: Iterable[str]) -> None:
+    """`write` parts of a text."""
+    if path is None:
+        for part in parts:
+            out.write(part)
+    else:
+        encoded = (part.encode("utf-8", "backslashreplace") for part in parts)
+        write(path, out, lambda stream: stream.writelines(encoded))

@@ -11,16 +11,8 @@ from __future__ import annotations
 import argparse
 import os
 
+from pparse.cli import merge
 from pparse.cli.common import OK, USAGE, open_file, size_from
-from pparse.cli.merge import (
-    SUFFIXES,
-    add_folder_arguments,
-    folder_options,
-    folder_to_dict,
-    is_folder_job,
-    refuse_existing,
-    tell_folder,
-)
 from pparse.display.text import safe
 from pparse.errors import FormatError, OptionError, PparseError, SplitError
 from pparse.limits import count_words, format_size
@@ -57,7 +49,7 @@ def add_arguments(parser: Arguments) -> None:
     parser.add("--max-size SIZE", f"the largest message chunk ({_DEFAULT})", type=most, default=_DEFAULT)
     how = "brotli:6 (the default), zstd, snappy, uncompressed, or other options of Riegeli, such as transpose,zstd:9"
     parser.add("--compression OPTIONS", how, default="", type=_riegeli_options)
-    add_folder_arguments(parser)
+    merge.add_folder_arguments(parser)
 
 
 def _riegeli_options(text: str) -> str:
@@ -73,7 +65,7 @@ def _riegeli_options(text: str) -> str:
 def run(options: Any, out: Output) -> int:
     """Run the command."""
     try:
-        return _split_folder(options, out) if is_folder_job(options) else _split_file(options, out)
+        return _split_folder(options, out) if merge.is_folder_job(options) else _split_file(options, out)
     except SplitError as error:
         out.error(f"{options.file}: {error}; raise --max-size (now {format_size(options.max_size)})")
         return USAGE
@@ -87,7 +79,7 @@ def _split_folder(options: Any, out: Output) -> int:
         options.output,
         max_size=options.max_size,
         writer_options=options.compression,
-        **folder_options(options, out),
+        **merge.folder_options(options, out),
     )
     _tell(options, out, report.model, report.notes, report)  # type: ignore[arg-type]
     return OK
@@ -101,7 +93,7 @@ def _split_file(options: Any, out: Output) -> int:
         _refuse_unsplittable(document)
         outputs = (f"{prefix}.cpb", f"{prefix}.pb")
         own = [path for path in outputs if is_read(document, path)]  # which the splitter does not touch
-        refuse_existing([path for path in outputs if path not in own], options)
+        merge.refuse_existing([path for path in outputs if path not in own], options)
         report = split_document(
             document, prefix, limit=options.max_size, writer_options=options.compression, progress=out.progress
         )
@@ -140,7 +132,7 @@ def _merge_line(options: Any, report: SplitReport) -> list[str]:
 
 def _prefix(output: str) -> str:
     """Return the output without the suffix that will be added to it."""
-    suffix = next((suffix for suffix in SUFFIXES if output.endswith(suffix)), "")
+    suffix = next((suffix for suffix in merge.SUFFIXES if output.endswith(suffix)), "")
     prefix = output[: len(output) - len(suffix)]
     if not suffix and (prefix.endswith(os.sep) or os.path.isdir(prefix)):
         raise OptionError(f"{output} is a folder; name a file in it: {os.path.join(output, 'saved_model')}")
@@ -203,7 +195,7 @@ def _tell(options: Any, out: Output, report: SplitReport, notes: list[str], fold
             "chunked_fields": report.fields,
             "largest_chunk": report.largest,
             "compression": options.compression,
-            **folder_to_dict(folder),
+            **merge.folder_to_dict(folder),
             "notes": notes,
         }
         out.json(found)
@@ -223,6 +215,6 @@ def _tell(options: Any, out: Output, report: SplitReport, notes: list[str], fold
             "nothing to split"
         )
     if folder is not None:
-        tell_folder(folder, out)
+        merge.tell_folder(folder, out)
     else:
         out.notes(notes)

@@ -588,11 +588,8 @@ class Bodies(Guarded, Mapping[str, Graph]):
     def __getitem__(self, name: str) -> Graph:
         source = self._sources.get(name)
         if source is None:
-            raise MissingNameError(
-                "there is no function or body with this name",
-                path=name,
-                suggestions=near_misses(name, islice(self, _NEAR)),
-            )
+            near = near_misses(name, islice(self, _NEAR))
+            raise MissingNameError("there is no function or body with this name", path=name, suggestions=near)
         return self._made(source)
 
     def __repr__(self) -> str:

@@ -179,13 +179,9 @@ class GraphIndex:
 
     def _check_count(self) -> None:
         if self.total > self.max_nodes:
-            raise LimitError(
-                f"the graph has {self.total} nodes"
-                + (", inputs and stored values" if self.source.names_values else ""),
-                option=f"--max-nodes {self.total} (max_nodes=)",
-                wanted=self.total,
-                got=self.max_nodes,
-            )
+            what = "nodes, inputs and stored values" if self.source.names_values else "nodes"
+            option = f"--max-nodes {self.total} (max_nodes=)"
+            raise LimitError(f"the graph has {self.total} {what}", option=option, wanted=self.total, got=self.max_nodes)
 
     def _read(self, outside: Callable[[str], bool]) -> None:  # noqa: C901 -- hot loop: calls would cost a third
         self._account(self.total, 0, _MAKING)

@@ -17,18 +17,7 @@ from pparse.parsers.protobuf.index import OverlayField, PartScan
 from pparse.parsers.protobuf.lists import Run
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Message
 from pparse.tree.entry import SCALAR
-from pparse.viewers.onnx.tensors import (
-    DATA_LOCATION,
-    DATA_TYPE,
-    DIMS,
-    ELEMENT_TYPES,
-    EXTERNAL,
-    NAME,
-    PAYLOAD,
-    RAW_DATA,
-    numbers,
-    type_name,
-)
+from pparse.viewers.onnx import tensors
 from pparse.viewers.tensor_proto.viewer import index_of, kids_of, text_at
 
 TYPE_CHECKING = False
@@ -397,7 +386,7 @@ class RebuiltModel(_CopiedModel):
         elif is_external:
             head = self._without_elements(message)
             size = _stored_nbytes(tensor)
-            head += encode_varint(RAW_DATA << 3 | LEN) + encode_varint(size)
+            head += encode_varint(tensors.RAW_DATA << 3 | LEN) + encode_varint(size)
             yield encode_varint(_INITIALIZER << 3 | LEN) + encode_varint(len(head) + size) + head
             yield tensor
         else:
@@ -415,13 +404,13 @@ class RebuiltModel(_CopiedModel):
 
     @staticmethod
     def _is_external(message: Message) -> bool:
-        return bool(message.scalar(DATA_LOCATION) == EXTERNAL)
+        return bool(message.scalar(tensors.DATA_LOCATION) == tensors.EXTERNAL)
 
     def _without_elements(self, message: Message) -> bytes:
         """Return the fields of a TensorProto but those that hold or place its elements, as they are."""
         found: list[bytes] = []
         for key in sorted(message.fields):
-            if key <= 0 or key in PAYLOAD:
+            if key <= 0 or key in tensors.PAYLOAD:
                 continue
             for item in message.fields[key]:
                 if isinstance(item, OverlayField):
@@ -438,7 +427,7 @@ class RebuiltModel(_CopiedModel):
         pairs = (("location", self._location), ("offset", str(stored.offset)), ("length", str(stored.length)))
         placed = (field_of(1, key.encode()) + field_of(2, value.encode()) for key, value in pairs)
         fields = b"".join(field_of(_EXTERNAL_DATA, pair) for pair in placed)
-        return fields + encode_varint(DATA_LOCATION << 3) + encode_varint(EXTERNAL)
+        return fields + encode_varint(tensors.DATA_LOCATION << 3) + encode_varint(tensors.EXTERNAL)
 
     # -- inputs instead of initializers ------------------------------------------------------------------------------
 
@@ -461,12 +450,12 @@ class RebuiltModel(_CopiedModel):
 
     def _name(self, place: OnnxPlace, message: Message) -> str:
         """Return the name of an initializer; empty if it is lost. Raises `MalformedError` if it may be wrong."""
-        for item in message.fields.get(NAME, ()):
+        for item in message.fields.get(tensors.NAME, ()):
             if isinstance(item, OverlayField):
                 raise MalformedError("an initializer is in chunks")
-            field = item[0].last(NAME)
+            field = item[0].last(tensors.NAME)
             self._certain(item[0].part.data.range(field.begin, min(field.next, item[0].part.end)), None)
-        name = str(message.scalar(NAME))
+        name = str(message.scalar(tensors.NAME))
         return name if name == place.name else ""
 
     def _keep_input(self, name: str, info: bytes) -> None:
@@ -488,16 +477,16 @@ class RebuiltModel(_CopiedModel):
 
         Raises `MalformedError` if it is the type that may be wrong.
         """
-        number = int(message.scalar(DATA_TYPE))
-        if number not in ELEMENT_TYPES:
-            raise MalformedError(f"{name!r} is not whole, and its type is {type_name(number)}")
+        number = int(message.scalar(tensors.DATA_TYPE))
+        if number not in tensors.ELEMENT_TYPES:
+            raise MalformedError(f"{name!r} is not whole, and its type is {tensors.type_name(number)}")
         found = tensor.finding
         contradicted = found is not None and found.code == "bad-entry"
         if found is not None and contradicted and found.got and found.got % max(1, tensor.size) == 0:
-            raise MalformedError(f"{name!r} is not whole, and its type {type_name(number)} may be wrong, too")
+            raise MalformedError(f"{name!r} is not whole, and its type {tensors.type_name(number)} may be wrong, too")
         sizes = (
             field_of(1, b"" if contradicted or size < 0 else encode_varint(1 << 3) + encode_varint(size))
-            for size in numbers(message, DIMS)
+            for size in tensors.numbers(message, tensors.DIMS)
         )
         typed = encode_varint(1 << 3) + encode_varint(number) + field_of(2, b"".join(sizes))
         return field_of(1, name.encode()) + field_of(2, field_of(1, typed))

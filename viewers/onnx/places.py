@@ -26,22 +26,7 @@ from pparse.parsers.protobuf.fits import fitting_tags
 from pparse.parsers.protobuf.index import ChunkRange, OverlayField
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Message, Problem, problem_of
 from pparse.tree.entry import SCALAR
-from pparse.viewers.onnx.rows import (
-    BODIES,
-    BODY,
-    OUTPUT,
-    SMALL,
-    SPARSE,
-    SPARSES,
-    TENSOR,
-    TENSORS,
-    Attribute,
-    held_by,
-    is_constant,
-    label_of,
-    read_node,
-    small_message,
-)
+from pparse.viewers.onnx import rows
 from pparse.viewers.onnx.tensors import NAME, TensorHead, read_head
 from pparse.viewers.tensor_proto.viewer import TensorPlace, TensorPlaces, index_of, kids_of, text_at
 
@@ -220,17 +205,8 @@ class OnnxPlaces(TensorPlaces):
 
     def note(self, error: PparseError, code: str, path: str = "") -> None:
         """Record what cannot be read."""
-        source = self.make.extraction.name
-        self.parser.result.findings.add(
-            Finding(
-                code,
-                error.reason,
-                path=path or error.path or "",
-                source=source,
-                offset=error.offset,
-                option=error.option,
-            )
-        )
+        known: Any = {"source": self.make.extraction.name, "offset": error.offset, "option": error.option}
+        self.parser.result.findings.add(Finding(code, error.reason, path=path or error.path or "", **known))
 
     # -- initializers ------------------------------------------------------------------------------------------------
 
@@ -301,17 +277,16 @@ class OnnxPlaces(TensorPlaces):
         self, scope: GraphScope, elements: Node, ordinal: int, pieces: Sequence[Piece], window: Window | None
     ) -> Iterator[OnnxPlace | GraphScope]:
         part = self.plain(pieces)
-        raw = small_message(part, window)
-        read = read_node(raw) if raw else None
-        found = held_by(raw, read[1]) if read is not None else None
+        raw = rows.small_message(part, window)
+        read = rows.read_node(raw) if raw else None
+        found = rows.held_by(part, raw, read[1]) if part is not None and read is not None else None
         label = ""
-        if part is None or read is None or found is None:
+        if read is None or found is None:
             label, found, window = self._by_messages(elements.path, ordinal, pieces, window)
         elif found:
-            label = label_of(read[0])
-            output = next(filter(None, read[0][OUTPUT]), "") if is_constant(read[0]) else ""
+            label = rows.label_of(read[0])
+            output = next(filter(None, read[0][rows.OUTPUT]), "") if rows.is_constant(read[0]) else ""
             for item in found:
-                item.pieces = (part.data.range(part.start + item.start, part.start + item.end),)
                 item.output = output if output and item.is_value else None
         label = label or f"[{ordinal}]"
         for item in found:
@@ -320,17 +295,17 @@ class OnnxPlaces(TensorPlaces):
             yield from self._of_attribute(name, path, elements, item, window)
 
     def _of_attribute(
-        self, name: str, path: str, elements: Node, item: Attribute, window: Window | None
+        self, name: str, path: str, elements: Node, item: rows.Attribute, window: Window | None
     ) -> Iterator[OnnxPlace | GraphScope]:
         """Yield what an attribute called ``name`` holds; ``path`` is its own, ``elements`` the list that it is in."""
         if item.number is not None:
             name = f"{name}[{item.number}]"
-        if item.kind in (TENSOR, TENSORS):
+        if item.kind in (rows.TENSOR, rows.TENSORS):
             yield OnnxPlace(name, item.pieces, window)
-        elif item.kind in (SPARSE, SPARSES):
+        elif item.kind in (rows.SPARSE, rows.SPARSES):
             yield from self._sparse(name, item.pieces, window)
         else:
-            key = "g" if item.kind == BODY else f"graphs[{item.number}]"
+            key = "g" if item.kind == rows.BODY else f"graphs[{item.number}]"
             yield GraphScope(f"{path}.{key}", f"{name}/", elements)
 
     def _of_default(
@@ -342,20 +317,20 @@ class OnnxPlaces(TensorPlaces):
         for item in self._held_by(attribute, ordinal):
             yield from self._of_attribute(f"{label}.{item.name}", path, elements, item, attribute.near)
 
-    def _held_by(self, attribute: Message, at: int) -> Iterator[Attribute]:
+    def _held_by(self, attribute: Message, at: int) -> Iterator[rows.Attribute]:
         """Yield the tensors and bodies of attribute number ``at`` of a node."""
         name = self._text(attribute, 1)
-        for kind in (TENSOR, BODY, SPARSE):
+        for kind in (rows.TENSOR, rows.BODY, rows.SPARSE):
             inner = attribute.pieces(kind)
             if inner is not None:
-                yield Attribute(kind, name, at, None, pieces=inner)
-        for kind in (TENSORS, BODIES, SPARSES):
+                yield rows.Attribute(kind, name, at, None, inner)
+        for kind in (rows.TENSORS, rows.BODIES, rows.SPARSES):
             for number, inner in enumerate(attribute.elements(kind)):
-                yield Attribute(kind, name, at, number, pieces=inner)
+                yield rows.Attribute(kind, name, at, number, inner)
 
     def _by_messages(
         self, path: str, ordinal: int, pieces: Sequence[Piece], window: Window | None
-    ) -> tuple[str, list[Attribute], Window | None]:
+    ) -> tuple[str, list[rows.Attribute], Window | None]:
         """Return the label and the attributes of a node that is large, in parts, or not whole."""
         message = Message(self.make, pieces, self.node_type, window)
         problem = message.problem
@@ -364,7 +339,7 @@ class OnnxPlaces(TensorPlaces):
             self.note(MalformedError(problem.reason, offset=problem.offset), "malformed", f"{path}[{ordinal}]")
         output = self._output(message)
         constant = self._text(message, 4) == "Constant" and self._text(message, 7) in ("", "ai.onnx")
-        found: list[Attribute] = []
+        found: list[rows.Attribute] = []
         try:
             for at, part in enumerate(message.elements(5)):
                 attribute = Message(self.make, part, self.attribute_type, message.near)
@@ -387,7 +362,7 @@ class OnnxPlaces(TensorPlaces):
             window = message.window(part)
             for at in part.fields(2, 0, window):
                 if at.end > at.start and at.end <= part.part.end:
-                    return window.read(at.start, min(at.end, at.start + SMALL)).decode("utf-8", "replace")
+                    return window.read(at.start, min(at.end, at.start + rows.SMALL)).decode("utf-8", "replace")
         return ""
 
     def tensor(self, place: OnnxPlace, name: str | None = None) -> Tensor:

@@ -42,18 +42,9 @@ SMALL: Final = 16 << 10
 class Attribute:
     """A tensor or a body in an attribute of a node."""
 
-    __slots__ = ("at", "end", "kind", "name", "number", "output", "pieces", "start")
+    __slots__ = ("at", "kind", "name", "number", "output", "pieces")
 
-    def __init__(
-        self,
-        kind: int,
-        name: str,
-        at: int,
-        number: int | None,
-        start: int = 0,
-        end: int = 0,
-        pieces: Sequence[Piece] = (),
-    ) -> None:
+    def __init__(self, kind: int, name: str, at: int, number: int | None, pieces: Sequence[Piece]) -> None:
         self.kind = kind
         """The field of the attribute that holds it."""
         self.name = name
@@ -62,14 +53,10 @@ class Attribute:
         """Number of the attribute in the node."""
         self.number = number
         """Number of the element, if the attribute is a list."""
-        self.start = start
-        """Where it is in the bytes of the node …"""
-        self.end = end
-        """… and where it ends."""
-        self.output: str | None = None
-        """Of the value of a Constant, the output, whose name it has."""
         self.pieces = pieces
         """What it is made of."""
+        self.output: str | None = None
+        """Of the value of a Constant, the output, whose name it has."""
 
     @property
     def is_value(self) -> bool:
@@ -120,19 +107,19 @@ def read_node(raw: bytes) -> tuple[Texts, list[tuple[int, int]]] | None:
     return (texts, attributes) if pos == size else None
 
 
-def held_by(raw: bytes, attributes: Sequence[tuple[int, int]]) -> list[Attribute] | None:
-    """Return the tensors and bodies in the attributes of a node; None if one is not whole, or in parts."""
+def held_by(part: Range, raw: bytes, attributes: Sequence[tuple[int, int]]) -> list[Attribute] | None:
+    """Return the tensors and bodies in the attributes of a node at ``part``; None if one is not whole, or in parts."""
     found: list[Attribute] = []
     try:
         for at, (pos, end) in enumerate(attributes):
-            if not _read_attribute(raw, pos, end, at, found):
+            if not _read_attribute(part, raw, pos, end, at, found):
                 return None
     except (MalformedError, UnicodeDecodeError, IndexError):
         return None
     return found
 
 
-def _read_attribute(raw: bytes, pos: int, stop: int, at: int, found: list[Attribute]) -> bool:
+def _read_attribute(part: Range, raw: bytes, pos: int, stop: int, at: int, found: list[Attribute]) -> bool:
     """Add the tensors and bodies of the AttributeProto ``raw[pos:stop]``; return False if it is in parts."""
     name = ""
     first = len(found)
@@ -163,7 +150,8 @@ def _read_attribute(raw: bytes, pos: int, stop: int, at: int, found: list[Attrib
             elif kind in counts:
                 return False  # to be merged
             counts[kind] = counts.get(kind, 0) + 1
-            found.append(Attribute(kind, name, at, number, pos, end))
+            place = part.data.range(part.start + pos, part.start + end)
+            found.append(Attribute(kind, name, at, number, (place,)))
         pos = end
     for item in found[first:]:
         item.name = name

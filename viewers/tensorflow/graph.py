@@ -359,11 +359,8 @@ def _copy(data: Data | None, start: int, stop: int, out: Callable[[bytes], objec
         return 0
     # Consecutive fields `node` form a GraphDef.
     if not checker.sound(data.range(start, stop), builtin_schema().message("tensorflow.GraphDef")):
-        raise MalformedError(
-            "a node of the graph is damaged, and the copy would be, too ('pparse check' tells more)",
-            offset=checker.stopped,
-            source=data.name,
-        )
+        reason = "a node of the graph is damaged, and the copy would be, too ('pparse check' tells more)"
+        raise MalformedError(reason, offset=checker.stopped, source=data.name)
     copy_into(data, start, stop - start, out)
     return stop - start
 

@@ -189,13 +189,9 @@ def tensor_info_of(node: Node) -> TensorInfo:
         parts = {key: value_at(sparse, f"{key}_tensor_name", default="") for key in keys}
     for kid in islice(kids_of(node_at(node, "composite_tensor", "components")), _MOST):
         parts[str(kid.ordinal)] = value_at(kid, "name", default="")
-    return TensorInfo(
-        value_at(node, "name", default=""),
-        dtype_of(number),
-        stored if isinstance(stored, str) else f"DT_{stored}",
-        shape_of(node.find("tensor_shape")),
-        parts,
-    )
+    word = stored if isinstance(stored, str) else f"DT_{stored}"
+    name, shape = value_at(node, "name", default=""), shape_of(node.find("tensor_shape"))
+    return TensorInfo(name, dtype_of(number), word, shape, parts)
 
 
 def signature_of(name: str, node: Node) -> Signature:

@@ -369,14 +369,15 @@ def _overlays_class(overlay: OverlayEntry) -> bool:
     return "_class" in attr.keys() or bool(len(attr.indices()))  # noqa: SIM118 -- no mapping
 
 
-def _load(node: Node, key: str) -> Any:
-    """Return a scalar of a message; None if it is not set, or cannot be read, which is recorded."""
+def _load(node: Node, key: str = "") -> Any:
+    """Return a scalar, or one of a message; None if it is not set, or cannot be read, which is recorded."""
     try:
-        found = node.find(key)
-        return found.load() if found is not None else None
+        found = node.find(key) if key else node
+        value = found.load() if found is not None else None
+        return value.decode() if isinstance(value, bytes) else value
     except PASSING_OR_LIMIT:
         raise
-    except PparseError as error:
+    except (PparseError, UnicodeDecodeError) as error:
         _note(node, key, error)
         return None
 
@@ -384,17 +385,7 @@ def _load(node: Node, key: str) -> Any:
 def _load_all(node: Node | None, key: str) -> list[str]:
     """Return the elements of a list of strings; empty if they cannot be read, which is recorded."""
     found = node.find(key) if node is not None else None
-    texts: list[str] = []
-    for kid in found.children() if found is not None else ():
-        try:
-            value = kid.load()
-            texts.append(value.decode() if isinstance(value, bytes) else str(value))
-        except PASSING_OR_LIMIT:
-            raise
-        except (PparseError, UnicodeDecodeError) as error:
-            _note(kid, "", error)
-            texts.append("")
-    return texts
+    return [str(_load(kid) or "") for kid in found.children()] if found is not None else []
 
 
 def _note(node: Node, key: str, error: Exception) -> None:
