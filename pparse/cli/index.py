@@ -12,6 +12,7 @@ import os
 from copy import copy
 
 from pparse.cli.common import DAMAGED, OK, size_from
+from pparse.cli.output import refuse_existing
 from pparse.display.text import safe
 from pparse.errors import FormatError, OptionError, PathError, SourceError, system_error
 from pparse.limits import count_words, format_size
@@ -77,16 +78,11 @@ def _place(options: Any, source: Range) -> str:
     return str(options.output or options.file + SUFFIX)
 
 
-def _refuse_existing(path: str, options: Any, source: Range) -> None:
+def _refuse_existing(path: str, options: Any) -> None:
     """Raise `OptionError` for an output that exists and is not an index."""
     from pparse.compressed.gzip_index import NAME
 
-    if not os.path.lexists(path):
-        return
-    if source.data.same_source(path):
-        raise OptionError(f"the output {path} is the file being read; name another one")
-    if os.path.isdir(path):
-        raise OptionError(f"the output {path} is a folder")
+    refuse_existing([path], options.file, force=True)
     if options.force or not os.path.isfile(path):
         return
     with open(path, "rb") as file:
@@ -100,7 +96,7 @@ def _build(options: Any, out: Output, source: Range) -> int:
     from pparse.writers.files import AtomicFile
 
     path = _place(options, source)
-    _refuse_existing(path, options, source)
+    _refuse_existing(path, options)
     if options.cache:
         try:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)

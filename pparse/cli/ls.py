@@ -512,7 +512,8 @@ def in_order(
     """
     stream = iter(rows)
     if how != "none":
-        name, size, rank = by["name"], by["size"], by.get("rank", lambda item: 0)
+        name, size = by["name"], by["size"]
+        rank: Callable[[Any], Any] = by.get("rank", lambda item: 0)
         key: dict[str | None, Callable[[Any], Any]] = {
             "size": lambda item: (-size(item), natural(name(item))),
             "offset": by["offset"],

@@ -12,15 +12,14 @@ import os
 import sys
 
 from pparse.cli.common import DAMAGED, OK, exit_code_of, open_file
-from pparse.cli.output import refuse_terminal
-from pparse.data.files import is_folder, same_file
+from pparse.cli.output import refuse_existing, refuse_terminal
+from pparse.data.files import is_folder
 from pparse.display.text import safe
 from pparse.errors import Fault, FormatError, MalformedError, OptionError, PparseError, system_error
 from pparse.limits import count_words, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from typing import Any, Final
 
     from pparse.cli.common import Arguments
@@ -95,7 +94,7 @@ def _merge_file(options: Any, out: Output) -> int:
         _refuse_unmergeable(document, options)
         if not to_stdout and not special:
             check_output(document, options.output)
-            refuse_existing([options.output], options)
+            refuse_existing([options.output], options.file, force=options.force)
         if to_stdout:
             report = merge_to_stream(document, out.binary(), out.progress)
             out.binary().flush()
@@ -229,19 +228,6 @@ def folder_options(options: Any, out: Output) -> dict[str, Any]:
         "progress": out.progress,
         "stats": out.stats,
     }
-
-
-def refuse_existing(paths: Iterable[str], options: Any) -> None:
-    """Raise `OptionError` for outputs that exist, or that are the input."""
-    for path in paths:
-        if not os.path.lexists(path):
-            continue
-        if same_file(path, options.file):
-            raise OptionError(f"the output {path} is the file being read; name another one")
-        if os.path.isdir(path):
-            raise OptionError(f"the output {path} is a folder")
-        if not options.force:
-            raise OptionError(f"{path} exists already; name another output, or replace it with --force")
 
 
 def tell_folder(report: FolderReport, out: Output) -> None:

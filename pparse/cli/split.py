@@ -13,6 +13,7 @@ import os
 
 from pparse.cli import merge
 from pparse.cli.common import OK, USAGE, open_file, size_from
+from pparse.cli.output import refuse_existing
 from pparse.display.text import safe
 from pparse.errors import FormatError, OptionError, PparseError, SplitError
 from pparse.limits import count_words, format_size
@@ -93,7 +94,7 @@ def _split_file(options: Any, out: Output) -> int:
         _refuse_unsplittable(document)
         outputs = (f"{prefix}.cpb", f"{prefix}.pb")
         own = [path for path in outputs if is_read(document, path)]  # which the splitter does not touch
-        merge.refuse_existing([path for path in outputs if path not in own], options)
+        refuse_existing([path for path in outputs if path not in own], options.file, force=options.force)
         report = split_document(
             document, prefix, limit=options.max_size, writer_options=options.compression, progress=out.progress
         )

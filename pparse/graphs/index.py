@@ -440,9 +440,8 @@ def _saving_nodes(index: GraphIndex) -> bytearray:
         return bytearray()
     stored = index.with_role(STORED)
     sources = index.input_numbers
-    with index.extraction.session.budget.charge(
-        18 * index.total + 4 * len(sources), "the nodes of a graph that save and restore"
-    ):
+    room = 18 * index.total + 4 * len(sources)
+    with index.extraction.session.budget.charge(room, "the nodes of a graph that save and restore"):
         consumers, firsts = _consumers(index)
         waiting = array("I", (number for number in range(index.count) if marks[number]))
         while waiting:
