@@ -28,7 +28,7 @@ from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Message, Problem, 
 from pparse.tree.entry import SCALAR
 from pparse.viewers.onnx import rows
 from pparse.viewers.onnx.tensors import NAME, TensorHead, read_head
-from pparse.viewers.tensor_proto.viewer import TensorPlace, TensorPlaces, index_of, kids_of, text_at
+from pparse.viewers.tensor_proto.viewer import TensorPlace, TensorPlaces, index_of, kids_of, messages_of, text_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -163,8 +163,7 @@ class OnnxPlaces(TensorPlaces):
                 elements = node.find(key)
                 if elements is None or elements.shape == SCALAR:
                     continue
-                index = index_of(elements)
-                for ordinal, pieces, window in index.messages() if index is not None else ():
+                for ordinal, pieces, window in messages_of(elements):
                     for found in self._of_element(scope, elements, key, ordinal, pieces, window):
                         if isinstance(found, OnnxPlace):
                             found.at = number, source, ordinal

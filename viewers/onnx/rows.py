@@ -8,12 +8,12 @@ from pparse.parsers.protobuf.index import OverlayField
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Message
 from pparse.parsers.protobuf.window import Window
 from pparse.tree.entry import SCALAR
-from pparse.viewers.tensor_proto.viewer import index_of, kids_of, text_at
+from pparse.viewers.tensor_proto.viewer import kids_of, messages_of, node_at, text_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import Any, Final
+    from typing import Final
 
     from pparse.data.reader import Range
     from pparse.graphs.source import Row
@@ -166,11 +166,8 @@ _NAME_COST: Final = 150
 
 def rows_of(places: OnnxPlaces, nodes: Node) -> Iterator[Row]:
     """Yield a row for each NodeProto of a list."""
-    index = index_of(nodes)
-    if index is None:
-        return
     check = places.parser.result.extraction.session.check_cancelled
-    for ordinal, pieces, window in index.messages():
+    for ordinal, pieces, window in messages_of(nodes):
         if not ordinal & 0xFFF:
             check()
         yield read_row(places, nodes, ordinal, pieces, window)
@@ -258,60 +255,38 @@ def _by_message(places: OnnxPlaces, pieces: Sequence[Piece]) -> tuple[Texts, boo
 # -- bodies ------------------------------------------------------------------------------------------------------------
 
 
-class _RowFrame:
-    """One body that is gone through: what it uses and defines so far."""
-
-    def __init__(self) -> None:
-        self.waiting: Iterator[Any] = iter(())
-        self.used: set[str] = set()
-        self.made: set[str] = set()
-
-
 def captured(places: OnnxPlaces, nodes: Node, ordinal: int) -> list[str]:
     """Return the names that the bodies of a node use and do not define, at any depth, sorted."""
     session = places.parser.result.extraction.session
     found: set[str] = set()
+    names = 0
+    # The bodies that are being gone through: those below that wait, and what each uses and defines so far.
+    stack: list[tuple[Iterator[Node], set[str], set[str]]] = [(_bodies_of(nodes.child(ordinal)), found, set())]
     with session.budget.charge(0, "the values that bodies use") as charge:
-        stack: list[_RowFrame] = []
-        waiting = _bodies_of(nodes.child(ordinal))
-        names = 0
-        while True:
+        while stack:
+            waiting, used, made = stack[-1]
             body = next(waiting, None)
-            if body is not None:
-                frame = _RowFrame()
-                stack.append(frame)
-                frame.made.update(text_at(kid, "name") for kid in kids_of(body.find("input")))
-                frame.made.update(initializer_names(places, body))
-                inner: list[int] = []
-                inner_nodes = body.find("node")
-                for at, text_inputs, outputs, has_body in _uses(places, inner_nodes):
-                    frame.used.update(text_inputs)
-                    frame.made.update(outputs)
-                    if has_body:
-                        inner.append(at)
-                names += len(frame.used) + len(frame.made)
-                charge.resize(_NAME_COST * names)
-                session.check_cancelled()
-                frame.waiting = waiting
-                waiting = _bodies_below(inner_nodes, inner)
+            if body is None:
+                stack.pop()
+                if stack:
+                    stack[-1][1].update(used - made)
                 continue
-            if not stack:
-                break
-            frame = stack.pop()
-            used = frame.used - frame.made
-            (stack[-1].used if stack else found).update(used)
-            waiting = frame.waiting
+            used, made = set(), {text_at(kid, "name") for kid in kids_of(body.find("input"))}
+            made.update(initializer_names(places, body))
+            inner: list[int] = []
+            inner_nodes = body.find("node")
+            for at, pieces, window in messages_of(inner_nodes):
+                texts, has_body = _texts_of(places, pieces, window)
+                used.update(texts[INPUT])
+                made.update(texts[OUTPUT])
+                if has_body:
+                    inner.append(at)
+            names += len(used) + len(made)
+            charge.resize(_NAME_COST * names)
+            session.check_cancelled()
+            stack.append((_bodies_below(inner_nodes, inner), used, made))
     found.discard("")
     return sorted(found)
-
-
-def _uses(places: OnnxPlaces, nodes: Node | None) -> Iterator[tuple[int, list[str], list[str], bool]]:
-    index = index_of(nodes)
-    if index is None:
-        return
-    for ordinal, pieces, window in index.messages():
-        texts, has_body = _texts_of(places, pieces, window)
-        yield ordinal, texts[INPUT], texts[OUTPUT], has_body
 
 
 def _bodies_below(nodes: Node | None, numbers: Sequence[int]) -> Iterator[Node]:
@@ -323,31 +298,26 @@ def _bodies_below(nodes: Node | None, numbers: Sequence[int]) -> Iterator[Node]:
 def _bodies_of(node: Node) -> Iterator[Node]:
     """Yield the graphs in the attributes of a node."""
     for attribute in kids_of(node.find("attribute")):
-        body = attribute.find("g") if attribute.shape != SCALAR else None
-        if body is not None:
-            yield body
-        yield from kids_of(attribute.find("graphs") if attribute.shape != SCALAR else None)
+        if attribute.shape != SCALAR:
+            if (body := attribute.find("g")) is not None:
+                yield body
+            yield from kids_of(attribute.find("graphs"))
 
 
 def initializer_names(places: OnnxPlaces, graph: Node) -> Iterator[str]:
     """Yield the names of the initializers of a graph, dense, then sparse."""
     for key in ("initializer", "sparse_initializer"):
-        index = index_of(graph.find(key))
-        if index is not None:
-            for ordinal, pieces, window in index.messages():
-                yield places.own_name(key, ordinal, pieces, window)
+        for ordinal, pieces, window in messages_of(graph.find(key)):
+            yield places.own_name(key, ordinal, pieces, window)
 
 
 def value_names(places: OnnxPlaces, infos: Node | None) -> Iterator[str]:
     """Yield the names of the ValueInfoProtos of a list; there may be one for each value of a model."""
-    index = index_of(infos)
-    if infos is None or index is None:
-        return
-    for ordinal, pieces, window in index.messages():
+    for ordinal, pieces, window in messages_of(infos):
         part = places.plain(pieces)
         raw = small_message(part, window) if window is not None else b""
         name = _value_name(raw) if raw else None
-        yield name if name is not None else text_at(infos.child(ordinal), "name")
+        yield name if name is not None else text_at(node_at(infos, ordinal), "name")
 
 
 def _value_name(raw: bytes) -> str | None:
