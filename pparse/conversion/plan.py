@@ -349,12 +349,10 @@ class Plan:
                 if found.setdefault(str(key), text) != text and key not in differing:
                     differing.append(key)
         if remarks:
-            more = f" and {len(remarks) - _NAMED:,} more" if len(remarks) > _NAMED else ""
             names = ", ".join(remarks[:_NAMED])
-            self.report.notes.append(
-                f"values too long for metadata, or not whole, were left out: {names}{more}; 'pparse get FILE NAME' "
-                "gives one"
-            )
+            names += f" and {len(remarks) - _NAMED:,} more" if len(remarks) > _NAMED else ""
+            note = f"values too long for metadata, or not whole, were left out: {names}"
+            self.report.notes.append(f"{note}; 'pparse get FILE NAME' gives one")
         if differing:
             names = ", ".join(differing[:_NAMED])
             self.report.notes.append(f"the files of the source differ in their metadata ({names}): the first was kept")

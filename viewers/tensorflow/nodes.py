@@ -81,14 +81,12 @@ class NodeDefs:
                 yield self._by_tree(ordinal)
             return
         touched = index.touched()
-        first = 0
-        for segment in index.segments:
+        for first, segment in zip(index.firsts, index.segments, strict=True):
             if isinstance(segment, Run):
                 yield from self._run(index, segment.scan, segment.key, first, segment.count, touched)
             else:
                 for ordinal in range(first, first + segment.count):
                     yield self._by_pieces(ordinal, index.pieces(ordinal))
-            first += segment.count
 
     # -- elements one by one in a part ---------------------------------------------------------------------------------
 
@@ -168,18 +166,15 @@ class NodeDefs:
         index = index_of(self.elements)
         if index is None:
             return
-        first = 0
         touched = set(index.touched())
-        for segment in index.segments:
+        for first, segment in zip(index.firsts, index.segments, strict=True):
             if isinstance(segment, Run):
                 part = segment.scan.part
                 for ordinal, field in enumerate(segment.scan.fields(segment.key), first):
                     whole = ordinal not in touched and field.end <= part.end
                     yield ordinal, part.data.range(field.begin, field.next) if whole else None
             else:
-                for ordinal in range(first, first + segment.count):
-                    yield ordinal, None
-            first += segment.count
+                yield from ((ordinal, None) for ordinal in range(first, first + segment.count))
 
     def row(self, ordinal: int) -> Row:
         """Return the row of one element."""

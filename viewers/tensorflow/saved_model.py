@@ -104,9 +104,8 @@ class SavedModelViewer(TensorflowViewer):
                 for graph in self.meta_graphs():
                     described.update(variables_by_key(graph, charge))
             except LimitError as error:
-                reason = f"the variables cannot be listed: {error.reason}"
-                finding = Finding("names", reason, severity=Severity.WARNING, source=self.extraction.name)
-                self.findings.add(finding)
+                known: Any = {"severity": Severity.WARNING, "source": self.extraction.name}
+                self.findings.add(Finding("names", f"the variables cannot be listed: {error.reason}", **known))
             return LostVariables(self.extraction, described)
 
     def _has_saver(self) -> bool:
@@ -287,9 +286,9 @@ class SavedModelViewer(TensorflowViewer):
 
     def files_missing(self) -> Iterator[tuple[str, str]]:
         """Yield the index of the variables, if the model has some, and assets."""
-        if self.variables is None:
-            told = [finding for finding in self.findings if finding.path == INDEX_OF_VARIABLES]
-            yield from ((INDEX_OF_VARIABLES, finding.reason) for finding in told if finding.code == "missing")
+        for finding in self.findings if self.variables is None else ():
+            if finding.path == INDEX_OF_VARIABLES and finding.code == "missing":
+                yield INDEX_OF_VARIABLES, finding.reason
         for name in self._asset_names:
             error = self._beside(name)
             if isinstance(error, PparseError):
