@@ -251,7 +251,7 @@ def test_library_code_neither_prints_nor_swallows() -> None:
 OWN_PATHS = {
     "pparse": "finds its parsers and viewers in a clone",
     "pparse.cli.merge": "-o of split and merge",
-    "pparse.cli.get_node": "-o of get",
+    "pparse.cli.get": "-o of get",
     "pparse.cli.get_tensor": "-o of get",
     "pparse.cli.index": "-o of index",
     "pparse.cli.split": "-o of split",

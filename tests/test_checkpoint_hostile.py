@@ -30,8 +30,8 @@ from pparse.viewers.checkpoint import entry as entries
 from pparse.viewers.checkpoint import parts
 from pparse.viewers.checkpoint.entry import name_in, name_prefix, prefix_in, read_entry
 from pparse.viewers.checkpoint.parts import Part, PartsData, covers
-from pparse.viewers.tensorflow import interface
-from pparse.viewers.tensorflow.interface import functions_of
+from pparse.viewers.tensorflow import meta as interface
+from pparse.viewers.tensorflow.meta import functions_of
 from pparse.viewers.tensorflow.saved_model import names_by_key
 from tests import sweep
 from tests.checkpoint_files import block as block_of

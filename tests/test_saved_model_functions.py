@@ -10,7 +10,7 @@ import pytest
 
 import pparse
 from pparse.protos import message_class
-from pparse.viewers.tensorflow.interface import words_of
+from pparse.viewers.tensorflow.meta import words_of
 from tests import sweep
 
 MODEL = Path("docs/samples/saved-model")

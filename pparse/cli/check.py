@@ -10,8 +10,9 @@ it, or the command line. Exit code 2 if there is no digest to compare with.
 from __future__ import annotations
 
 import re
+from collections import Counter
 
-from pparse.cli.common import DAMAGED, OK, USAGE, add_files, add_json, add_option, each_file, open_file, row_of
+from pparse.cli.common import DAMAGED, OK, USAGE, each_file, open_file, row_of
 from pparse.cli.output import cut_to_dict, report_cut, report_document_cut
 from pparse.data import files
 from pparse.display.text import safe
@@ -21,15 +22,15 @@ from pparse.document.registry import model_extensions, viewer_for
 from pparse.errors import OptionError, PathError, PparseError
 from pparse.findings import Finding, Severity, Status
 from pparse.lazy import lazy_pattern
-from pparse.limits import count_words
+from pparse.limits import MIB, count_words
 from pparse.recovery.document_verdict import BROKEN, all_findings, compared, document_status, findings_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator
     from typing import Any, Final
 
+    from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.data.base import Data
     from pparse.document.extraction import Extraction
@@ -54,25 +55,19 @@ EXAMPLES: Final = """examples:
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
-    add_files(parser)
-    add_option(
-        parser,
-        "--strict",
-        "warnings count as errors, and so does what the format's own reader would refuse, if its rules are known",
-    )
-    add_option(
-        parser,
-        "--sha256 EXPECTED",
+    parser.add_files()
+    strict = "warnings count as errors, and so does what the format's own reader would refuse, if its rules are known"
+    parser.add("--strict", strict)
+    digest = (
         "compare the digest: with one found beside the file, or with EXPECTED (64 hex digits, "
-        "or the path of an LFS pointer or SHA256SUMS file; a path needs --sha256=PATH)",
-        nargs="?",
-        const="",
+        "or the path of an LFS pointer or SHA256SUMS file; a path needs --sha256=PATH)"
     )
-    add_option(parser, "-R --recursive", "also check the documents inside an archive")
-    add_option(parser, "-q --quiet", "no output, only the exit code")
-    add_json(parser, lines="findings")
+    parser.add("--sha256 EXPECTED", digest, nargs="?", const="")
+    parser.add("-R --recursive", "also check the documents inside an archive")
+    parser.add("-q --quiet", "no output, only the exit code")
+    parser.add_json(lines="findings")
 
 
 def prepare(arguments: list[str]) -> list[str]:
@@ -88,64 +83,53 @@ def prepare(arguments: list[str]) -> list[str]:
 
 def run(options: Any, out: Output) -> int:
     """Run the command."""
-    from pparse.data.files import exists
-
-    if len(options.files) > 1 and options.sha256 and len(options.sha256) == 64 and not exists(options.sha256):
+    if len(options.files) > 1 and options.sha256 and len(options.sha256) == 64 and not files.exists(options.sha256):
         raise OptionError("one digest cannot match several files; name one file, or a list of digests")
-    codes = []
-
-    def check_one(options: Any, out: Output) -> int:
-        codes.append(_check(options, out))
-        return codes[-1]
-
-    code = each_file(options, out, check_one)
+    code = each_file(options, out, _check)
     if options.several and not (options.quiet or options.json or options.jsonl):
-        good = codes.count(OK)
+        good = options.codes.count(OK)
         out.line()
         out.line(f"{count_words(len(options.files), 'file')}: {good:,} ok, {len(options.files) - good:,} not")
     return code
 
 
-class _Tally:
-    """What the findings of a check add up to."""
+class _Tally(Counter[tuple[str, Severity]]):
+    """What the findings of a check add up to: how many there are of each code and severity."""
 
-    def __init__(self) -> None:
-        self.counts = {Severity.NOTE: 0, Severity.WARNING: 0, Severity.ERROR: 0}
-        self.digests = 0
-        """Number of files whose digest agrees."""
-        self.limits = 0
-        """Parts that were not checked because of a limit of pparse."""
-        self.unasked = 0
-        """Files without a digest to compare with."""
-        self.refused = False
-        """Whether the reader whose rules are applied would refuse it."""
+    def of(self, severity: Severity) -> int:
+        """Return the number of findings of a severity."""
+        return sum(count for (_, found), count in self.items() if found is severity)
 
-    def add(self, finding: Finding) -> None:
-        """Count a finding."""
-        self.counts[finding.severity] += 1
-        self.limits += finding.code == "limit" and finding.severity is Severity.ERROR
-        self.digests += finding.code == "digest" and finding.severity is Severity.NOTE
-        self.unasked += finding.code == "no-digest"
-        self.refused |= finding.code == "refused"
+    @property
+    def limits(self) -> int:
+        """Number of parts that were not checked because of a limit of pparse."""
+        return self["limit", Severity.ERROR]
+
+    @property
+    def unasked(self) -> bool:
+        """Whether there are files without a digest to compare with."""
+        return any(code == "no-digest" for code, _ in self)
 
     @property
     def is_broken(self) -> bool:
         """Whether any finding says that something is wrong."""
-        return self.counts[Severity.ERROR] > self.limits
+        return self.of(Severity.ERROR) > self.limits
 
     def verdict(self, rules: str, *, broken: bool, odd: bool, looked: bool) -> str:
         """Return what the last line says; ``odd``: warnings count as errors; ``looked``: all could be looked at."""
         if broken:
             return _BROKEN
         if odd:
-            return f"whole, but {rules} refuses it" if self.refused else _ODD
+            refused = any(code == "refused" for code, _ in self)
+            return f"whole, but {rules} refuses it" if refused else _ODD
         if not looked:
             return _UNSEEN
         return _UNASKED if self.unasked else _OK
 
     def words(self) -> str:
         """Return how many findings of each severity there were, in brackets; nothing if there were none."""
-        found = [f"{count_words(count, str(word))}" for word, count in reversed(self.counts.items()) if count]
+        order = (Severity.ERROR, Severity.WARNING, Severity.NOTE)
+        found = [count_words(count, str(severity)) for severity in order if (count := self.of(severity))]
         return f" ({', '.join(found)})" if found else ""
 
 
@@ -156,7 +140,7 @@ def _check(options: Any, out: Output) -> int:
         tally = _Tally()
         shown: list[dict[str, object]] = []
         for finding in _findings(document, options):
-            tally.add(finding)
+            tally[finding.code, finding.severity] += 1
             if options.json:
                 shown.append(finding.to_dict())
             elif options.jsonl:
@@ -167,7 +151,7 @@ def _check(options: Any, out: Output) -> int:
                 out.finding(finding)
         viewer = viewer_for(document)
         extent = viewer.extent() if viewer is not None else None
-        odd = options.strict and tally.counts[Severity.WARNING] > 0
+        odd = options.strict and tally.of(Severity.WARNING) > 0
         status = extent.status if extent is not None else document_status(document, damaged=tally.is_broken)
         damaged = tally.is_broken or odd or status in BROKEN
         rules = viewer.rules if options.strict and viewer is not None else ""
@@ -189,7 +173,9 @@ def _check(options: Any, out: Output) -> int:
                 report_cut(out, extent, document, most=None)
             else:
                 report_document_cut(out, document, status)
-            words = compared(document, extent, tally.digests) if not damaged and not tally.limits else None
+            words = (
+                compared(document, extent, tally["digest", Severity.NOTE]) if not damaged and not tally.limits else None
+            )
             unread = status is Status.UNSUPPORTED and not document.findings.errors
             broken = status in BROKEN or (tally.is_broken and not unread)
             verdict = tally.verdict(rules, broken=broken, odd=odd, looked=words is not None)
@@ -256,10 +242,10 @@ _MAX_TEXT: Final = 16 << 20
 
 def check_digests(document: Extraction, expected: str) -> Iterator[Finding]:
     """Compare the file of the document, or each of its shards, with its digest; yield one finding per file."""
-    files = _files(document)
-    if expected and _HEX.fullmatch(expected) and len(files) > 1:
+    found = _files(document)
+    if expected and _HEX.fullmatch(expected) and len(found) > 1:
         raise PathError("one digest cannot match several shards; give a SHA256SUMS file", path=expected)
-    for name, data in files:
+    for name, data in found:
         yield _compare(document, name, data, expected)
 
 
@@ -304,16 +290,11 @@ def digest(document: Extraction, data: Data) -> str:
     session = document.session
     sha = hashlib.sha256()
     total = data.size or 0
-    buffer = bytearray(1 << 20)
-    view = memoryview(buffer)
-    done = 0
-    while done < total:
+    for at in range(0, total, MIB):
         session.check_cancelled()
-        got = data.preadinto(done, view)
-        sha.update(view[:got])
-        done += got
+        sha.update(data.read_exact(at, min(MIB, total - at)))
         if session.progress is not None:
-            session.progress(done, total, f"SHA-256 of {files.name_of(data.name)}")
+            session.progress(min(at + MIB, total), total, f"SHA-256 of {files.name_of(data.name)}")
     data.check_unchanged()
     return sha.hexdigest()
 

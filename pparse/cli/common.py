@@ -7,25 +7,14 @@ import gc
 import os
 import sys
 
-from pparse.errors import (
-    CancelledError,
-    ClosedError,
-    EngineError,
-    FormatError,
-    LimitError,
-    NothingThereError,
-    OptionError,
-    PathError,
-    PparseError,
-    SourceError,
-    UnsupportedError,
-)
+from pparse import errors
+from pparse.errors import PparseError, SourceError
 from pparse.findings import Severity
 from pparse.limits import MIB, Limits, parse_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Iterable
     from types import ModuleType
     from typing import Any, Final
 
@@ -43,28 +32,25 @@ DAMAGED: Final = 4
 
 # Of several files: the first of these that one of them has.
 _WORST: Final = (BUG, USAGE, UNKNOWN_FORMAT, DAMAGED)
+# Any other error is of the content.
+_CODES: Final = (
+    (DAMAGED, (errors.NothingThereError,)),
+    (UNKNOWN_FORMAT, (errors.FormatError,)),
+    (USAGE, (SourceError, errors.PathError, errors.OptionError, errors.LimitError)),
+    (USAGE, (errors.UnsupportedError, errors.CancelledError)),
+    (BUG, (errors.EngineError, errors.ClosedError)),
+)
 
 
 def exit_code_of(error: PparseError) -> int:
     """Return the exit code for an error that ended a command."""
-    if isinstance(error, NothingThereError):
-        return DAMAGED
-    if isinstance(error, FormatError):
-        return UNKNOWN_FORMAT
-    if isinstance(error, SourceError | PathError | OptionError | LimitError | UnsupportedError | CancelledError):
-        return USAGE
-    return BUG if isinstance(error, EngineError | ClosedError) else DAMAGED
+    return next((code for code, kinds in _CODES if isinstance(error, kinds)), DAMAGED)
 
 
 def exit_code_for(findings: Iterable[Finding], *, damaged: bool = False, strict: bool = False) -> int:
     """Return 4 if something is wrong with the file, else 0. With ``strict``, warnings count, too."""
     counted = (Severity.ERROR, Severity.WARNING) if strict else (Severity.ERROR,)
     return DAMAGED if damaged or any(finding.severity in counted for finding in findings) else OK
-
-
-def exit_code_of_several(codes: Collection[int]) -> int:
-    """Return the exit code of a command for several files from the ``codes`` of each."""
-    return next((code for code in _WORST if code in codes), OK)
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -96,9 +82,98 @@ def _terminal_width() -> int:
         return 98
 
 
+def _key_value(text: str) -> tuple[str, str]:
+    key, mark, value = text.partition("=")
+    if not key or not mark:
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, not {text!r}")
+    return key, value
+
+
+def _limit(text: str) -> tuple[str, int]:
+    name, value = _key_value(text)
+    if name not in Limits.DEFAULTS:
+        raise argparse.ArgumentTypeError(f"no limit {name!r}; limits: {', '.join(Limits.DEFAULTS)}")
+    found = size(value)
+    try:
+        Limits(**{name: found})
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"the {error}") from error
+    return name, found
+
+
+def size_from(least: int, words: str = "") -> Callable[[str], int]:
+    """Return what parses a size for argparse that is at least so many bytes."""
+
+    def parse(text: str) -> int:
+        try:
+            found = parse_size(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+        if found < least:
+            raise argparse.ArgumentTypeError(f"must be at least {words}, not {text!r}")
+        return found
+
+    return parse
+
+
+size: Final = size_from(0)
+
+
+class Arguments(argparse.ArgumentParser):
+    """The arguments of a command, each declared as the help shows it."""
+
+    def add(self, words: str, text: str, to: argparse._ActionsContainer | None = None, **more: Any) -> None:
+        """Declare an option: ``-o --output OUT``; without a word for a value, it is a switch. ``text`` is its help.
+
+        ``--include GLOB ...`` may be given several times; what begins with no dash is an argument: ``FILE``.
+        """
+        flags = [word for word in words.split() if word.startswith("-")]
+        values = words.split()[len(flags) :]
+        if values:
+            more["metavar"] = values[0]
+        elif "choices" not in more:
+            more["action"] = "store_true"
+        if values[1:]:
+            more |= {"action": "append", "default": []}
+        (to or self).add_argument(*(flags or (more.pop("dest", words.lower()),)), help=text, **more)
+
+    def add_one_of(self, **switches: str) -> None:
+        """Declare options of which one can be given, with the help of each."""
+        group = self.add_mutually_exclusive_group()
+        for name, text in switches.items():
+            self.add(f"--{name}", text, group)
+
+    def add_files(self, more: str = "") -> None:
+        """Declare FILE, one or more; ``more`` describes arguments that are not files."""
+        self.add("FILE", f"files, folders, or outer::inner{more}", dest="files", nargs="+")
+
+    def add_strict(self) -> None:
+        """Add ``--strict``, for commands that do not apply the rules of a reference reader."""
+        self.add("--strict", "exit code 4 for warnings, too")
+
+    def add_json(self, lines: str | None = None) -> None:
+        """Add ``--json``, and ``--jsonl`` if ``lines`` says what its lines are."""
+        more = {} if lines is None else {"jsonl": f"one JSON object a line: {lines}"}
+        self.add_one_of(json='one JSON document ("schema": 1)', **more)
+
+    def add_common(self) -> None:
+        """Add the options shared by all commands on a file."""
+        to = self.add_argument_group("common options")
+        self.add("-f --format NAME", "read it as this format (see 'pparse formats')", to)
+        self.add("-O KEY=VALUE ...", "an option of the format; repeatable", to, dest="options", type=_key_value)
+        budget = size_from(MIB, "1MiB")
+        self.add("--budget SIZE", "memory for caches and buffers (64MiB)", to, type=budget, default=64 * MIB)
+        self.add("--scratch DIR", "folder for scratch files, if a format needs them", to)
+        limit = "lift a limit that an error message named; repeatable"
+        self.add("--limit NAME=N ...", limit, to, dest="limits", type=_limit)
+        self.add("--trace-io", "report on stderr which bytes were read", to)
+        color = "colour status words (auto: on a terminal, unless NO_COLOR is set)"
+        self.add("--color", color, to, choices=("auto", "always", "never"), default="auto")
+
+
 def run_command(module: ModuleType, command: str, arguments: list[str]) -> int:
     """Build the parser of one command, run it, and turn errors into a message and an exit code."""
-    parser = argparse.ArgumentParser(
+    parser = Arguments(
         prog=f"pparse {command}",
         description=module.__doc__,
         formatter_class=_HelpFormatter,
@@ -107,7 +182,7 @@ def run_command(module: ModuleType, command: str, arguments: list[str]) -> int:
     )
     module.add_arguments(parser)
     if command != "formats":
-        add_common(parser)
+        parser.add_common()
     try:
         options = _parse(parser, module.prepare(arguments) if hasattr(module, "prepare") else arguments)
     except SystemExit as stop:
@@ -115,6 +190,12 @@ def run_command(module: ModuleType, command: str, arguments: list[str]) -> int:
     from pparse.cli.output import Output
 
     out = Output(color=options.color)
+    if command != "formats":
+        options.limits = Limits(**dict(options.limits))
+        if options.trace_io:
+            from pparse.data.base import IoStats
+
+            out.stats = IoStats(log=True)
     _collect_less()
     try:
         code: int = module.run(options, out)
@@ -173,27 +254,6 @@ def _parse(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Na
     return options
 
 
-def add_option(parser: argparse._ActionsContainer, words: str, text: str, **more: Any) -> None:
-    """Declare an option as the help shows it: ``-o --output OUT``; without a word for a value, it is a switch.
-
-    ``--include GLOB ...`` may be given several times. ``text`` is its help.
-    """
-    flags = [word for word in words.split() if word.startswith("-")]
-    values = words.split()[len(flags) :]
-    if values:
-        more["metavar"] = values[0]
-    elif "choices" not in more:
-        more["action"] = "store_true"
-    if values[1:]:
-        more |= {"action": "append", "default": []}
-    parser.add_argument(*flags, help=text, **more)
-
-
-def add_files(parser: argparse.ArgumentParser, more: str = "") -> None:
-    """Declare FILE, one or more; ``more`` describes arguments that are not files."""
-    parser.add_argument("files", metavar="FILE", nargs="+", help=f"files, folders, or outer::inner{more}")
-
-
 def is_there(word: str) -> bool:
     """Say whether a word of the command line is a file: one that exists, standard input, or something in a file."""
     from pparse.data.files import is_there as exists
@@ -221,7 +281,7 @@ def each_file(options: Any, out: Output, run_one: Callable[[Any, Output], int], 
         options.file = files[0]
         return run_one(options, out)
     lines = options.json or getattr(options, "jsonl", False) or getattr(options, "quiet", False)
-    codes = []
+    codes = options.codes = []
     for number, file in enumerate(files):
         options.file = file
         if options.json:
@@ -243,7 +303,7 @@ def each_file(options: Any, out: Output, run_one: Callable[[Any, Output], int], 
                 out.write(dumps({"schema": 1, "file": file, "error": error.reason, "code": codes[-1]}))
     if options.json:
         out.line("]}")
-    return exit_code_of_several(codes)
+    return next((code for code in _WORST if code in codes), OK)
 
 
 def row_of(options: Any, row: dict[str, object]) -> dict[str, object]:
@@ -251,75 +311,14 @@ def row_of(options: Any, row: dict[str, object]) -> dict[str, object]:
     return {"file": options.file, **row} if getattr(options, "several", False) else row
 
 
-def _key_value(text: str) -> tuple[str, str]:
-    key, mark, value = text.partition("=")
-    if not key or not mark:
-        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, not {text!r}")
-    return key, value
-
-
-def _limit(text: str) -> tuple[str, int]:
-    name, value = _key_value(text)
-    if name not in Limits.DEFAULTS:
-        raise argparse.ArgumentTypeError(f"no limit {name!r}; limits: {', '.join(Limits.DEFAULTS)}")
-    found = size(value)
-    if not found:
-        raise argparse.ArgumentTypeError(f"the limit {name} must be at least 1")
-    return name, found
-
-
-def size(text: str) -> int:
-    """Parse a size for argparse."""
-    try:
-        return parse_size(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def size_from(least: int, words: str) -> Callable[[str], int]:
-    """Return what parses a size for argparse that is at least so many bytes."""
-
-    def parse(text: str) -> int:
-        found = size(text)
-        if found < least:
-            raise argparse.ArgumentTypeError(f"must be at least {words}, not {text!r}")
-        return found
-
-    return parse
-
-
-def add_common(parser: argparse.ArgumentParser) -> None:
-    """Add the options shared by all commands on a file."""
-    group = parser.add_argument_group("common options")
-    add_option(group, "-f --format NAME", "read it as this format (see 'pparse formats')")
-    add_option(group, "-O KEY=VALUE ...", "an option of the format; repeatable", dest="options", type=_key_value)
-    add_option(
-        group, "--budget SIZE", "memory for caches and buffers (64MiB)", type=size_from(MIB, "1MiB"), default=64 * MIB
-    )
-    add_option(group, "--scratch DIR", "folder for scratch files, if a format needs them")
-    add_option(
-        group, "--limit NAME=N ...", "lift a limit that an error message named; repeatable", dest="limits", type=_limit
-    )
-    add_option(group, "--trace-io", "report on stderr which bytes were read")
-    add_option(
-        group,
-        "--color",
-        "colour status words (auto: on a terminal, unless NO_COLOR is set)",
-        choices=("auto", "always", "never"),
-        default="auto",
-    )
-
-
 def open_file(options: Any, out: Any) -> Extraction:
     """Open the file of a command."""
-    from pparse.data.base import IoStats
     from pparse.document.opening import open as open_document
 
     if options.options:
         from pparse.document.registry import check_options, default_registry
 
         check_options((name for name, _ in options.options), default_registry(), format=options.format, written=" (-O)")
-    out.stats = IoStats(log=True) if options.trace_io else None
     source = options.file
     if source == "-":
         # A file given by redirection can be read at any offset; a pipe cannot, and StreamData says so.
@@ -334,23 +333,10 @@ def open_file(options: Any, out: Any) -> Extraction:
         options=dict(options.options),
         budget=options.budget,
         scratch=options.scratch,
-        limits=Limits(**dict(options.limits)),
+        limits=options.limits,
         progress=out.progress,
         stats=out.stats,
     )
     if options.format is not None:
         document.look_for_another_format()
     return document
-
-
-def add_strict(parser: argparse.ArgumentParser) -> None:
-    """Add ``--strict``, for commands that do not apply the rules of a reference reader."""
-    add_option(parser, "--strict", "exit code 4 for warnings, too")
-
-
-def add_json(parser: argparse.ArgumentParser, *, lines: str | None = None) -> None:
-    """Add ``--json``, and ``--jsonl`` if ``lines`` says what its lines are."""
-    group = parser.add_mutually_exclusive_group()
-    add_option(group, "--json", 'one JSON document ("schema": 1)')
-    if lines is not None:
-        add_option(group, "--jsonl", f"one JSON object a line: {lines}")

@@ -8,7 +8,7 @@ has its name before everything is written and found to be whole. If it is stoppe
 
 from __future__ import annotations
 
-from pparse.cli.common import DAMAGED, OK, add_json, add_option, open_file, size
+from pparse.cli.common import DAMAGED, OK, open_file, size
 from pparse.cli.matching import Matcher
 from pparse.cli.output import to_resume
 from pparse.cli.streams import without_waiting
@@ -21,9 +21,9 @@ from pparse.limits import count_words, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from typing import Any, Final
 
+    from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.conversion.report import LeftOut, Report
     from pparse.document.extraction import Extraction
@@ -43,56 +43,43 @@ EXAMPLES: Final = """examples:
 """
 # The most tensors that are named one by one.
 _NAMED: Final = 20
+# Options of the command that those of a conversion are called as.
+_SAME: Final = "to max_shard_size dtype dequantize rename skip_damaged skip_unsupported dedupe force"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("file", metavar="SOURCE", help="a file, a folder, an index of shards, or outer::inner")
-    add_option(parser, "-o --output TARGET", "the file to write", required=True)
-    add_option(
-        parser, "--to", "what to write, if the extension does not say it", choices=("safetensors", "npz", "gguf")
-    )
-    add_option(
-        parser,
-        "--max-shard-size SIZE",
-        "write a set of files NAME-00001-of-00003.safetensors with an index, with at most SIZE of tensors in each",
-        type=size,
-    )
-    add_option(
-        parser,
+    parser.add("SOURCE", "a file, a folder, an index of shards, or outer::inner", dest="file")
+    parser.add("-o --output TARGET", "the file to write", required=True)
+    parser.add("--to", "what to write, if the extension does not say it", choices=("safetensors", "npz", "gguf"))
+    shards = "write a set of files NAME-00001-of-00003.safetensors with an index, with at most SIZE of tensors in each"
+    parser.add("--max-shard-size SIZE", shards, type=size)
+    parser.add(
         "--dtype TYPE",
         "cast floating tensors (to the nearest, ties to even): float64, float32, float16, bfloat16; for "
         "safetensors and npz also float8_e4m3fn, float8_e5m2 and their fnuz; for GGUF also Q8_0, for tensors with rows "
         "that 32 divides",
     )
-    add_option(
-        parser,
+    parser.add(
         "--dequantize",
         "write what quantised tensors stand for, as float32 or --dtype: codes multiplied by the scales that the "
         "source has for them, which are left out. Without it, codes and scales stay as they are",
     )
-    add_option(
-        parser,
+    parser.add(
         "--rename OLD=NEW ...",
         "names that begin with OLD begin with NEW; or with one * on both sides, for whole names. The first that "
         "fits a name counts; repeatable",
     )
-    add_option(parser, "--include GLOB ...", "only tensors that match; repeatable")
-    add_option(parser, "--exclude GLOB ...", "no tensors that match; repeatable")
-    add_option(
-        parser,
-        "--skip-damaged",
-        "leave out tensors that are damaged, truncated or missing, instead of writing nothing (exit code 4)",
-    )
-    add_option(
-        parser,
-        "--skip-unsupported",
-        "leave out tensors that the target cannot hold, such as texts, instead of writing nothing",
-    )
-    add_option(parser, "--dedupe", "write tensors with the same bytes once; the metadata names the others")
-    add_option(parser, "--force", "replace existing files")
-    add_option(parser, "-n --dry-run", "only say what would be written")
-    add_json(parser)
+    parser.add("--include GLOB ...", "only tensors that match; repeatable")
+    parser.add("--exclude GLOB ...", "no tensors that match; repeatable")
+    damaged = "leave out tensors that are damaged, truncated or missing, instead of writing nothing (exit code 4)"
+    parser.add("--skip-damaged", damaged)
+    unsupported = "leave out tensors that the target cannot hold, such as texts, instead of writing nothing"
+    parser.add("--skip-unsupported", unsupported)
+    parser.add("--dedupe", "write tensors with the same bytes once; the metadata names the others")
+    parser.add("--force", "replace existing files")
+    parser.add("-n --dry-run", "only say what would be written")
+    parser.add_json()
     parser.set_defaults(jsonl=False)
 
 
@@ -122,19 +109,7 @@ def run(options: Any, out: Output) -> int:
     from pparse.document.registry import viewer_for
 
     choice = _Choice(options.include, options.exclude)
-    wanted = Options(
-        target=options.output,
-        to=options.to,
-        max_shard_size=options.max_shard_size,
-        dtype=options.dtype,
-        dequantize=options.dequantize,
-        rename=options.rename,
-        chosen=choice,
-        skip_damaged=options.skip_damaged,
-        skip_unsupported=options.skip_unsupported,
-        dedupe=options.dedupe,
-        force=options.force,
-    )
+    wanted = Options(target=options.output, chosen=choice, **{name: getattr(options, name) for name in _SAME.split()})
     with open_file(options, out) as document:
         viewer = viewer_for(document)
         if viewer is None:

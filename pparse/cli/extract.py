@@ -7,24 +7,18 @@ members are written. If it is stopped, the same command continues.
 
 from __future__ import annotations
 
-from pparse.cli.common import USAGE, add_option, open_file
-from pparse.cli.recover import (
-    FileTable,
-    add_target_arguments,
-    exit_code,
-    outcome_to_dict,
-    tell_course,
-    telling_how_to_go_on,
-)
+from fnmatch import fnmatchcase
+
+from pparse.cli import recover
+from pparse.cli.common import USAGE, open_file
 from pparse.display.text import safe
 from pparse.errors import UnsupportedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable
     from typing import Any, Final
 
+    from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
 
@@ -37,15 +31,13 @@ EXAMPLES: Final = """examples:
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("file", metavar="FILE", help="an archive or a compressed file, or outer::inner")
-    parser.add_argument(
-        "members", metavar="MEMBER", nargs="*", help="only these members: names as 'pparse ls' prints them, or globs"
-    )
-    add_option(parser, "-o --output DIR", "the folder to write to, new or empty", required=True)
-    add_option(parser, "-R -r --recursive", "enter archives inside the archive")
-    add_target_arguments(parser, "show every file, not only incomplete ones")
+    parser.add("FILE", "an archive or a compressed file, or outer::inner")
+    parser.add("MEMBER", "only these members: names as 'pparse ls' prints them, or globs", dest="members", nargs="*")
+    parser.add("-o --output DIR", "the folder to write to, new or empty", required=True)
+    parser.add("-R -r --recursive", "enter archives inside the archive")
+    recover.add_target_arguments(parser, "show every file, not only incomplete ones")
 
 
 def run(options: Any, out: Output) -> int:
@@ -54,9 +46,9 @@ def run(options: Any, out: Output) -> int:
 
     with open_file(options, out) as document:
         _refuse_others(document)
-        listing = FileTable(out, options)
+        listing = recover.FileTable(out, options)
         wanted = _Wanted(options.members)
-        with telling_how_to_go_on(options, out, listing):
+        with recover.telling_how_to_go_on(options, out, listing):
             outcome = extract(
                 document,
                 options.output,
@@ -70,11 +62,11 @@ def run(options: Any, out: Output) -> int:
         listing.note_confirmed(outcome.confirmed)
         listing.close()
         if options.json:
-            out.json(outcome_to_dict(options, outcome, document.findings, listing.kept))
+            out.json(recover.outcome_to_dict(options, outcome, document.findings, listing.kept))
         elif not options.quiet:
             out.line(f"{outcome.summary} in {safe(options.output)}")
             out.findings(document.findings)
-            tell_course(out, outcome)
+            recover.tell_course(out, outcome)
             if not outcome.is_whole and not outcome.limits:
                 out.line(
                     f"'pparse recover {safe(options.file)} -o DIR' saves more, and reports where bytes are missing"
@@ -84,7 +76,7 @@ def run(options: Any, out: Output) -> int:
             out.error(f"no member matches {name!r}")
     if missed:
         return USAGE
-    return exit_code(options, outcome)
+    return recover.exit_code(options, outcome)
 
 
 def _refuse_others(document: Extraction) -> None:
@@ -105,25 +97,20 @@ class _Wanted:
     """
 
     def __init__(self, patterns: list[str]) -> None:
-        import re
-        from fnmatch import translate
-
         self.identity = patterns
-        self._matchers: list[tuple[str, Callable[[str], object]]] = [
-            (pattern, re.compile(translate(pattern.removeprefix("./"))).match) for pattern in patterns
-        ]
         self._met: set[str] = set()
 
     def __call__(self, name: str) -> bool:
-        found = False
         name = name.removeprefix("./")
-        for pattern, match in self._matchers:
-            bare = pattern.removeprefix("./").rstrip("/")
-            if match(name) or name.rstrip("/") == bare or name.startswith(bare + "/"):
-                self._met.add(pattern)
-                found = True
-        return found
+        found = set()
+        for pattern in self.identity:
+            wanted = pattern.removeprefix("./")
+            bare = wanted.rstrip("/")
+            if fnmatchcase(name, wanted) or name.rstrip("/") == bare or name.startswith(bare + "/"):
+                found.add(pattern)
+        self._met |= found
+        return bool(found)
 
     def missed(self) -> list[str]:
         """Return the patterns that matched nothing."""
-        return [pattern for pattern, _ in self._matchers if pattern not in self._met]
+        return [pattern for pattern in self.identity if pattern not in self._met]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse.cli.common import OK, add_json, add_option
+from pparse.cli.common import OK
 from pparse.cli.output import Table
 from pparse.display.text import safe
 from pparse.document.named_formats import NAMED, NOT_YET, Named, named_as, named_by
@@ -10,9 +10,9 @@ from pparse.document.registry import BUILTINS, builtin, default_registry, parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from typing import Any, Final
 
+    from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.document.registry import Registry
     from pparse.tree.parser import Parser
@@ -24,12 +24,12 @@ EXAMPLES: Final = """examples:
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("name", metavar="NAME", nargs="?", help="show everything about one format (name or extension)")
-    add_option(parser, "-q --quiet", "names only")
-    add_option(parser, "--color", "colours", choices=("auto", "always", "never"), default="auto")
-    add_json(parser)
+    parser.add("NAME", "show everything about one format (name or extension)", nargs="?")
+    parser.add("-q --quiet", "names only")
+    parser.add("--color", "colours", choices=("auto", "always", "never"), default="auto")
+    parser.add_json()
 
 
 def run(options: Any, out: Output) -> int:

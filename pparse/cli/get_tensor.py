@@ -8,7 +8,7 @@ from math import prod
 
 from pparse.cli.common import DAMAGED, OK, USAGE
 from pparse.cli.matching import Matcher
-from pparse.cli.output import refuse_terminal, write, write_binary
+from pparse.cli.output import refuse_terminal, write, write_binary, write_text
 from pparse.display.text import safe, shorten
 from pparse.document.registry import viewer_for
 from pparse.errors import (
@@ -302,11 +302,7 @@ def _tensor_json(tensor: Tensor, index: Index, options: Any, out: Output, told: 
         yield from json_of(shape, form, parts)
         yield "\n" if options.bare else "}\n"
 
-    if options.output:
-        write(options.output, out, lambda stream: stream.writelines(map(str.encode, pieces())))
-    else:
-        for piece in pieces():
-            out.write(piece)
+    write_text(options.output or None, out, pieces())
     return OK
 
 

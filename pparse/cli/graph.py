@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from itertools import islice
 
-from pparse.cli.common import DAMAGED, add_option, exit_code_for, open_file
-from pparse.cli.output import write
+from pparse.cli.common import DAMAGED, exit_code_for, open_file
+from pparse.cli.output import write, write_text
 from pparse.display.text import safe
 from pparse.errors import PASSING, LimitError, PparseError, UnsupportedError
 from pparse.findings import Status
@@ -20,10 +20,10 @@ from pparse.recovery.document_verdict import document_status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any, Final
 
+    from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
     from pparse.graphs.graph import GraphSelection
@@ -40,23 +40,24 @@ EXAMPLES: Final = """examples:
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("file", metavar="FILE", help="a file, a folder, or outer::inner")
-    add_option(parser, "--outputs NAME,...", "only the nodes that these need (ports are ignored)")
-    add_option(parser, "--inputs", "only the names of the inputs to feed, one a line")
-    add_option(parser, "--body --function NAME", "this function or body of a node instead of the graph", dest="body")
-    add_option(parser, "--all", "also what saves and restores variables, and stored values in --dot and --svg")
-    add_option(parser, "--meta-graph N", "which one of a SavedModel (0)", type=_number_of, default=0)
-    add_option(parser, "--max-nodes N", "refuse graphs with more nodes (500000)", type=_number_of)
-    add_option(parser, "--depth N", "cut names in --svg behind N scopes (about 200 boxes)", type=_number_of)
-    add_option(parser, "-o --output OUT", "write a model, or the result of --dot, --svg, --json, --jsonl, to this file")
-    add_option(parser, "-q --quiet", "names of nodes only")
-    group = parser.add_mutually_exclusive_group()
-    add_option(group, "--json", 'one JSON document ("schema": 1)')
-    add_option(group, "--jsonl", "one JSON object a line: nodes, then edges")
-    add_option(group, "--dot", "for Graphviz")
-    add_option(group, "--svg", "a drawing, scopes of names as boxes")
+    parser.add("FILE", "a file, a folder, or outer::inner")
+    parser.add("--outputs NAME,...", "only the nodes that these need (ports are ignored)")
+    parser.add("--inputs", "only the names of the inputs to feed, one a line")
+    parser.add("--body --function NAME", "this function or body of a node instead of the graph", dest="body")
+    parser.add("--all", "also what saves and restores variables, and stored values in --dot and --svg")
+    parser.add("--meta-graph N", "which one of a SavedModel (0)", type=_number_of, default=0)
+    parser.add("--max-nodes N", "refuse graphs with more nodes (500000)", type=_number_of)
+    parser.add("--depth N", "cut names in --svg behind N scopes (about 200 boxes)", type=_number_of)
+    parser.add("-o --output OUT", "write a model, or the result of --dot, --svg, --json, --jsonl, to this file")
+    parser.add("-q --quiet", "names of nodes only")
+    parser.add_one_of(
+        json='one JSON document ("schema": 1)',
+        jsonl="one JSON object a line: nodes, then edges",
+        dot="for Graphviz",
+        svg="a drawing, scopes of names as boxes",
+    )
 
 
 def _number_of(text: str) -> int:
@@ -78,13 +79,13 @@ def run(options: Any, out: Output) -> int:
                 pieces = part.to_dot(constants=options.all)
             else:
                 pieces = part.to_svg(_title(document, graph), options.depth, constants=options.all)
-            _emit(pieces, options, out)
+            write_text(options.output, out, pieces)
             return DAMAGED if _frame(document) is not Status.COMPLETE else exit_code_for(document.findings)
         graph.check()
         if options.json:
-            _emit(_json(document, whole, graph, part, options), options, out)
+            write_text(options.output, out, _json(document, whole, graph, part, options))
         elif options.jsonl:
-            _emit(part.to_json_lines(), options, out)
+            write_text(options.output, out, part.to_json_lines())
         elif options.output is not None:
             sizes: list[int] = []
             write(options.output, out, lambda stream: sizes.append(part.write(stream.write)))
@@ -142,16 +143,6 @@ def _status(document: Extraction, graph: Graph) -> Status:
     """Return the status of the document and its content."""
     status = _frame(document)
     return Status.DAMAGED if status is Status.COMPLETE and exit_code_for(graph.findings) == DAMAGED else status
-
-
-def _emit(pieces: Iterable[str], options: Any, out: Output) -> None:
-    """Write pieces of text to the output, or to the file given."""
-    if options.output is None:
-        for piece in pieces:
-            out.write(piece)
-        return
-    encoded = (piece.encode("utf-8", "backslashreplace") for piece in pieces)
-    write(options.output, out, lambda stream: stream.writelines(encoded))
 
 
 # -- for people ------------------------------------------------------------------------------------------------------
@@ -257,14 +248,17 @@ def _json(
     }
     yield dumps(head)[:-1]
     functions = whole.functions
-    yield from _list("inputs", map(dumps, inputs_of(graph, part)))
-    yield from _list("outputs", map(dumps, outputs_of(graph, part)))
-    yield from _list("functions", map(dumps, _shown(whole, functions, options)))
-    yield from _list("bodies", (dumps(name) for name in whole.bodies if name not in functions))
-    yield from _list("input_values", (dumps(described(graph, name)) for name in islice(inputs_of(graph, part), _MOST)))
-    yield from _list(
-        "output_values", (dumps(described(graph, name)) for name in islice(outputs_of(graph, part), _MOST))
-    )
+    takes, makes = inputs_of(graph, part), outputs_of(graph, part)
+    lists: dict[str, Iterable[object]] = {
+        "inputs": takes,
+        "outputs": makes,
+        "functions": _shown(whole, functions, options),
+        "bodies": (name for name in whole.bodies if name not in functions),
+        "input_values": described(graph, takes),
+        "output_values": described(graph, makes),
+    }
+    for label, items in lists.items():
+        yield from _list(label, map(dumps, items))
     yield f', "results": {dumps(dict(graph.results))}, "signatures": '
     yield dumps({name: signature.to_dict() for name, signature in whole.signatures.items()})
     yield ",\n"
@@ -336,12 +330,10 @@ def graph_words(viewer: Viewer) -> list[tuple[str, str]]:
     if graph is None:
         return []
     facts = [("graph", count_words(graph.node_count, "node"))]
-    if graph.node_count <= _NODES:
-        part = graph.visible
-        lost = viewer.root.status is Status.TRUNCATED
-        for label, names in (("inputs", inputs_of(graph, part)), ("outputs", outputs_of(graph, part))):
-            words = typed_names(graph, names)
-            facts.append((label, "not known: the file is cut before them" if lost and words == "none" else words))
+    lost = viewer.root.status is Status.TRUNCATED
+    for label, names in _ends_of(graph):
+        words = typed_names(graph, names)
+        facts.append((label, "not known: the file is cut before them" if lost and words == "none" else words))
     return facts
 
 
@@ -350,12 +342,15 @@ def graph_facts(viewer: Viewer) -> dict[str, object] | None:
     graph = _readable_graph(viewer)
     if graph is None:
         return None
-    facts: dict[str, object] = {"node_count": graph.node_count, "inputs": None, "outputs": None}
+    ends = {label: described(graph, names) for label, names in _ends_of(graph)}
+    return {"node_count": graph.node_count, "inputs": None, "outputs": None, **ends}
+
+
+def _ends_of(graph: Graph) -> Iterator[tuple[str, Iterable[str]]]:
+    """Yield the names of the inputs and the outputs, unless the graph has too many nodes."""
     if graph.node_count <= _NODES:
-        part = graph.visible
-        for label, ends_of in (("inputs", inputs_of), ("outputs", outputs_of)):
-            facts[label] = [described(graph, name) for name in islice(ends_of(graph, part), _MOST)]
-    return facts
+        yield "inputs", inputs_of(graph, graph.visible)
+        yield "outputs", outputs_of(graph, graph.visible)
 
 
 def _readable_graph(viewer: Viewer) -> Graph | None:
@@ -371,7 +366,7 @@ def _readable_graph(viewer: Viewer) -> Graph | None:
     return graph
 
 
-def described(graph: Graph, name: str) -> dict[str, object]:
-    """Return name, type and shape as plain data."""
-    value = graph.value(name)
-    return value.to_dict() if value is not None else {"name": name, "dtype": None, "shape": None}
+def described(graph: Graph, names: Iterable[str]) -> list[dict[str, object]]:
+    """Return name, type and shape of the first inputs or outputs as plain data."""
+    found = ((name, graph.value(name)) for name in islice(names, _MOST))
+    return [{"name": name, "dtype": None, "shape": None} if value is None else value.to_dict() for name, value in found]

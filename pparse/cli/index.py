@@ -11,16 +11,17 @@ from __future__ import annotations
 import os
 from copy import copy
 
-from pparse.cli.common import DAMAGED, OK, add_option, size_from
+from pparse.cli.common import DAMAGED, OK, size_from
+from pparse.cli.output import refuse_existing
 from pparse.display.text import safe
 from pparse.errors import FormatError, OptionError, PathError, SourceError, system_error
-from pparse.limits import Limits, count_words, format_size
+from pparse.limits import count_words, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from typing import Any, Final
 
+    from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.compressed.gzip_index_builder import IndexReport
     from pparse.data.reader import Range
@@ -34,27 +35,22 @@ EXAMPLES: Final = """examples:
 _SPACING: Final = "4MiB"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("file", metavar="FILE", help="a gzip file")
+    parser.add("FILE", "a gzip file")
     where = parser.add_mutually_exclusive_group()
-    add_option(where, "-o --output OUT", "the index to write (FILE.pindex)")
-    add_option(where, "--cache", "write it to the cache ($XDG_CACHE_HOME or ~/.cache), where it is also found")
-    add_option(
-        parser,
-        "--spacing SIZE",
-        f"content between two places; smaller: faster reads, larger index ({_SPACING})",
-        type=size_from(64 << 10, "64KiB"),  # what gzip_index_builder allows, which is not imported here
-        default=_SPACING,
-    )
-    add_option(parser, "--check", "write nothing; compare the existing index with all of FILE")
-    add_option(parser, "--force", "replace an existing file, even if it is not an index")
-    add_option(parser, "--json", 'one JSON document ("schema": 1)')
+    parser.add("-o --output OUT", "the index to write (FILE.pindex)", where)
+    parser.add("--cache", "write it to the cache ($XDG_CACHE_HOME or ~/.cache), where it is also found", where)
+    spacing = f"content between two places; smaller: faster reads, larger index ({_SPACING})"
+    least = size_from(64 << 10, "64KiB")  # what gzip_index_builder allows, which is not imported here
+    parser.add("--spacing SIZE", spacing, type=least, default=_SPACING)
+    parser.add("--check", "write nothing; compare the existing index with all of FILE")
+    parser.add("--force", "replace an existing file, even if it is not an index")
+    parser.add_json()
 
 
 def run(options: Any, out: Output) -> int:
     """Run the command."""
-    from pparse.data.base import IoStats
     from pparse.data.files import exists, open_file
 
     if options.format not in (None, "gzip"):
@@ -63,7 +59,6 @@ def run(options: Any, out: Output) -> int:
         raise PathError("this command has no such option (-O)", path=name)
     if options.file == "-" or ("::" in options.file and not exists(options.file)):
         raise OptionError(f"{options.file} is not a separate file; only such a file can be indexed")
-    out.stats = IoStats(log=True) if options.trace_io else None
     with open_file(options.file, stats=out.stats) as data:
         source = data.range(0, data.size or 0)
         if not data.pread(0, 3).startswith(b"\x1f\x8b\x08"):
@@ -83,16 +78,11 @@ def _place(options: Any, source: Range) -> str:
     return str(options.output or options.file + SUFFIX)
 
 
-def _refuse_existing(path: str, options: Any, source: Range) -> None:
+def _refuse_existing(path: str, options: Any) -> None:
     """Raise `OptionError` for an output that exists and is not an index."""
     from pparse.compressed.gzip_index import NAME
 
-    if not os.path.lexists(path):
-        return
-    if source.data.same_source(path):
-        raise OptionError(f"the output {path} is the file being read; name another one")
-    if os.path.isdir(path):
-        raise OptionError(f"the output {path} is a folder")
+    refuse_existing([path], options.file, force=True)
     if options.force or not os.path.isfile(path):
         return
     with open(path, "rb") as file:
@@ -106,7 +96,7 @@ def _build(options: Any, out: Output, source: Range) -> int:
     from pparse.writers.files import AtomicFile
 
     path = _place(options, source)
-    _refuse_existing(path, options, source)
+    _refuse_existing(path, options)
     if options.cache:
         try:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
@@ -118,7 +108,7 @@ def _build(options: Any, out: Output, source: Range) -> int:
             file.stream,
             spacing=options.spacing,
             budget=MemoryBudget(options.budget),
-            limits=Limits(**dict(options.limits)),
+            limits=options.limits,
             progress=out.progress,
         )
         if report.error is not None and not report.size:  # nothing to write
@@ -179,7 +169,7 @@ def _check(options: Any, out: Output, source: Range) -> int:
         if found is None:
             raise errors[0] if errors else SourceError("it has no index", source=options.file)
         index = found
-    check_index(index, source, budget=budget, limits=Limits(**dict(options.limits)), progress=out.progress)
+    check_index(index, source, budget=budget, limits=options.limits, progress=out.progress)
     out.progress.clear()
     if options.json:
         told = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from pparse.cli.common import OK, add_files, add_json, add_option, add_strict, each_file, exit_code_for, open_file
+from pparse.cli.common import OK, each_file, exit_code_for, open_file
 from pparse.cli.graph import graph_facts, graph_words
 from pparse.cli.output import cut_to_dict, parameters_words, report_cut, report_document_cut, report_findings
 from pparse.display.text import safe
@@ -16,10 +16,10 @@ from pparse.tree.listing import in_order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator, Mapping
     from typing import Any, Final
 
+    from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
     from pparse.tensors.viewer import Viewer
@@ -37,12 +37,12 @@ EXAMPLES: Final = """examples:
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
-    add_files(parser)
-    add_option(parser, "-q --quiet", "format and status only")
-    add_strict(parser)
-    add_json(parser)
+    parser.add_files()
+    parser.add("-q --quiet", "format and status only")
+    parser.add_strict()
+    parser.add_json()
 
 
 def run(options: Any, out: Output) -> int:

@@ -10,18 +10,7 @@ import re
 from operator import methodcaller
 from sys import getsizeof
 
-from pparse.cli.common import (
-    BUG,
-    USAGE,
-    add_files,
-    add_json,
-    add_option,
-    add_strict,
-    each_file,
-    exit_code_for,
-    open_file,
-    split_files,
-)
+from pparse.cli.common import BUG, USAGE, each_file, exit_code_for, open_file, split_files
 from pparse.cli.matching import Matcher
 from pparse.cli.output import JsonRows, Table, parameters_words, report_cut, report_document_cut, report_findings
 from pparse.display.text import safe, shorten
@@ -34,11 +23,11 @@ from pparse.tensors.status import COMPLETE_WORDS, status_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any, Final
 
-    from pparse.budget import Charge
+    from pparse.budget import Charge, MemoryBudget
+    from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
     from pparse.tensors.extent import Extent
@@ -47,9 +36,6 @@ if TYPE_CHECKING:
     from pparse.tree.visit import Member
 
     Row = tuple[Tensor, Status, bool | None]
-
-    from pparse.budget import MemoryBudget
-    from pparse.tensors.tensor import Tensor
 
 EXAMPLES: Final = """examples:
   pparse ls model.safetensors
@@ -71,33 +57,22 @@ _STEP: Final = 64 << 10
 _MOST_KINDS: Final = 4096
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
-    add_files(parser, "; after the first, an argument that is not a file is a PATTERN")
-    add_option(
-        parser,
-        "-p --pattern PATTERN ...",
-        "only names, or keys of variables, that match this glob; repeatable",
-        dest="patterns",
-    )
-    add_option(parser, "--regex", "PATTERN is a regular expression, matched anywhere")
-    add_option(
-        parser,
-        "--sort",
-        f"order of rows (by name, numbers by value; unsorted above {SORT_UP_TO:,} rows or a quarter of --budget)",
-        choices=("name", "size", "offset", "none"),
-    )
-    add_option(parser, "--group", "collapse names that differ only in numbers")
-    add_option(parser, "-R --recursive", "also list archives inside an archive")
-    add_option(
-        parser,
-        "-l --long",
-        "mode, time, method and compressed size of members; of a checkpoint of TensorFlow, keys of variables",
-    )
-    add_option(parser, "-q --quiet", "names only")
-    add_option(parser, "--bytes", "sizes in bytes")
-    add_strict(parser)
-    add_json(parser, lines="tensors or members")
+    parser.add_files("; after the first, an argument that is not a file is a PATTERN")
+    pattern = "only names, or keys of variables, that match this glob; repeatable"
+    parser.add("-p --pattern PATTERN ...", pattern, dest="patterns")
+    parser.add("--regex", "PATTERN is a regular expression, matched anywhere")
+    order = f"order of rows (by name, numbers by value; unsorted above {SORT_UP_TO:,} rows or a quarter of --budget)"
+    parser.add("--sort", order, choices=("name", "size", "offset", "none"))
+    parser.add("--group", "collapse names that differ only in numbers")
+    parser.add("-R --recursive", "also list archives inside an archive")
+    long = "mode, time, method and compressed size of members; of a checkpoint of TensorFlow, keys of variables"
+    parser.add("-l --long", long)
+    parser.add("-q --quiet", "names only")
+    parser.add("--bytes", "sizes in bytes")
+    parser.add_strict()
+    parser.add_json(lines="tensors or members")
 
 
 def run(options: Any, out: Output) -> int:
@@ -116,10 +91,6 @@ def _list(options: Any, out: Output) -> int:
         if viewer is None:
             return _list_members(document, options, out)
         return _list_tensors(viewer, options, out)
-
-
-def _tensor_offset(tensor: Tensor) -> tuple[str, int]:
-    return (tensor.spans[0].path, tensor.spans[0].offset) if tensor.spans else ("", 1 << 63)
 
 
 class _Listing:
@@ -159,16 +130,13 @@ def _list_tensors(viewer: Viewer, options: Any, out: Output) -> int:
         how = "none"
     budget = viewer.extraction.session.budget
     held = Held(budget, lambda row: tensor_weight(row[0], viewer.row_bytes), asked=options.sort is not None)
-    rows = in_order(
-        listing,
-        how,
-        held,
-        out,
-        name=lambda row: row[0].name,
-        size=lambda row: row[0].listed_nbytes,
-        offset=lambda row: _tensor_offset(row[0]),
-        rank=lambda row: viewer.rank(row[0]),
-    )
+    keys: dict[str, Callable[[Row], Any]] = {
+        "name": lambda row: row[0].name,
+        "size": lambda row: row[0].listed_nbytes,
+        "offset": lambda row: (row[0].spans[0].path, row[0].spans[0].offset) if row[0].spans else ("", 1 << 63),
+        "rank": lambda row: viewer.rank(row[0]),
+    }
+    rows = in_order(listing, how, held, out, **keys)
     if how != "none":  # what was known of each when it was read is out of date
         rows = ((tensor, *tensor.as_listed()) for tensor, _, _ in rows)
     size: Callable[[int], str] = str if options.bytes else format_size
@@ -536,22 +504,19 @@ class Held:
 
 
 def in_order(
-    rows: Iterable[Any],
-    how: str | None,
-    held: Held,
-    out: Output,
-    *,
-    name: Any,
-    size: Any,
-    offset: Any,
-    rank: Callable[[Any], int] = lambda item: 0,
+    rows: Iterable[Any], how: str | None, held: Held, out: Output, **by: Callable[[Any], Any]
 ) -> Iterator[Any]:
-    """Return ``rows`` sorted (``how`` None: by rank and name); if they cannot be held, in file order with a note."""
+    """Return ``rows`` sorted (``how`` None: by rank and name); if they cannot be held, in file order with a note.
+
+    ``by`` gives name, size, offset and perhaps rank of a row.
+    """
     stream = iter(rows)
     if how != "none":
+        name, size = by["name"], by["size"]
+        rank: Callable[[Any], Any] = by.get("rank", lambda item: 0)
         key: dict[str | None, Callable[[Any], Any]] = {
             "size": lambda item: (-size(item), natural(name(item))),
-            "offset": offset,
+            "offset": by["offset"],
             "name": lambda item: natural(name(item)),
             None: lambda item: (rank(item), natural(name(item))),
         }

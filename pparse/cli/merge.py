@@ -11,19 +11,18 @@ from __future__ import annotations
 import os
 import sys
 
-from pparse.cli.common import DAMAGED, OK, add_option, exit_code_of, open_file
-from pparse.cli.output import refuse_terminal
-from pparse.data.files import is_folder, same_file
+from pparse.cli.common import DAMAGED, OK, exit_code_of, open_file
+from pparse.cli.output import refuse_existing, refuse_terminal
+from pparse.data.files import is_folder
 from pparse.display.text import safe
 from pparse.errors import Fault, FormatError, MalformedError, OptionError, PparseError, system_error
 from pparse.limits import count_words, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterable
     from typing import Any, Final
 
+    from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
     from pparse.proto_splitter.folders import FolderReport
@@ -38,16 +37,12 @@ EXAMPLES: Final = """examples:
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("file", metavar="FILE|FOLDER", help="a .cpb, a SavedModel folder with one, or outer::inner")
-    add_option(parser, "-o --output OUT", "the message file, or the folder", required=True)
-    add_option(
-        parser,
-        "--verify",
-        "which hashes of chunks are checked: all (the default), those of up to 4 MiB, none",
-        choices=("all", "touched", "headers"),
-    )
+    parser.add("FILE|FOLDER", "a .cpb, a SavedModel folder with one, or outer::inner", dest="file")
+    parser.add("-o --output OUT", "the message file, or the folder", required=True)
+    verify = "which hashes of chunks are checked: all (the default), those of up to 4 MiB, none"
+    parser.add("--verify", verify, choices=("all", "touched", "headers"))
     add_folder_arguments(parser)
 
 
@@ -99,7 +94,7 @@ def _merge_file(options: Any, out: Output) -> int:
         _refuse_unmergeable(document, options)
         if not to_stdout and not special:
             check_output(document, options.output)
-            refuse_existing([options.output], options)
+            refuse_existing([options.output], options.file, force=options.force)
         if to_stdout:
             report = merge_to_stream(document, out.binary(), out.progress)
             out.binary().flush()
@@ -195,13 +190,13 @@ def _tell(options: Any, out: Output, report: MergeReport, folder: FolderReport |
 SUFFIXES: Final = (".cpb", ".pb")
 
 
-def add_folder_arguments(parser: argparse.ArgumentParser) -> None:
+def add_folder_arguments(parser: Arguments) -> None:
     """Declare the arguments that the two commands share."""
-    add_option(parser, "--type NAME", "the message type, if the file does not show it")
-    add_option(parser, "--force", "replace an existing output")
-    add_option(parser, "--follow-links", "of a folder: copy the targets of links that lead out of it")
-    add_option(parser, "--no-fingerprint", "of a folder: write no fingerprint.pb")
-    add_option(parser, "--json", 'one JSON document ("schema": 1)')
+    parser.add("--type NAME", "the message type, if the file does not show it")
+    parser.add("--force", "replace an existing output")
+    parser.add("--follow-links", "of a folder: copy the targets of links that lead out of it")
+    parser.add("--no-fingerprint", "of a folder: write no fingerprint.pb")
+    parser.add_json()
     parser.set_defaults(jsonl=False)
 
 
@@ -218,38 +213,21 @@ def is_special(path: str) -> bool:
 
 def folder_options(options: Any, out: Output) -> dict[str, Any]:
     """Return the keyword arguments of `pparse.proto_splitter.folders.FolderOptions`."""
-    from pparse.data.base import IoStats
-    from pparse.limits import Limits
-
     given = {name for name, _ in options.options} - {"verify"}
     if options.type not in (None, "tensorflow.SavedModel") or given or options.format:
         raise OptionError(
             "a folder is split and merged as a SavedModel, without --type, -f and -O; name a file in it to use these"
         )
-    out.stats = IoStats(log=True) if options.trace_io else None
     return {
         "overwrite": options.force,
         "follow_links": options.follow_links,
         "fingerprint": not options.no_fingerprint,
         "budget": options.budget,
-        "limits": Limits(**dict(options.limits)),
+        "limits": options.limits,
         "scratch": options.scratch,
         "progress": out.progress,
         "stats": out.stats,
     }
-
-
-def refuse_existing(paths: Iterable[str], options: Any) -> None:
-    """Raise `OptionError` for outputs that exist, or that are the input."""
-    for path in paths:
-        if not os.path.lexists(path):
-            continue
-        if same_file(path, options.file):
-            raise OptionError(f"the output {path} is the file being read; name another one")
-        if os.path.isdir(path):
-            raise OptionError(f"the output {path} is a folder")
-        if not options.force:
-            raise OptionError(f"{path} exists already; name another output, or replace it with --force")
 
 
 def tell_folder(report: FolderReport, out: Output) -> None:

@@ -8,10 +8,11 @@ import time
 
 from pparse.cli.common import USAGE, row_of
 from pparse.cli.streams import tell
+from pparse.data.files import same_file
 from pparse.display.text import safe, shorten
 from pparse.document.beside import advise
 from pparse.document.opening import Resume, downloads, first_hole, is_inside, outermost_file, outside, resume_lines
-from pparse.errors import PASSING, PathError, PparseError
+from pparse.errors import PASSING, OptionError, PathError, PparseError
 from pparse.findings import Severity, Status
 from pparse.limits import MIB, are, count_words, format_size
 from pparse.recovery.document_verdict import BROKEN, document_status, findings_of, whole_words
@@ -435,13 +436,28 @@ def copy(reader: Range, stream: BinaryIO) -> None:
 
 
 def pieces(text: str) -> Iterator[str]:
-    """Yield a text and a line break, encoded, a mebibyte at a time: encoded as a whole it would be in memory twice."""
+    """Yield a text and a line break, a mebibyte at a time: encoded as a whole it would be in memory twice."""
     for at in range(0, len(text), MIB):
         yield text[at : at + MIB]
     yield "\n"
 
 
-def write_lines(text: str, stream: BinaryIO) -> None:
-    """Write a text and a line break."""
-    for piece in pieces(text):
-        stream.write(piece.encode("utf-8", "backslashreplace"))
+def write_text(path: str | None, out: Output, parts: Iterable[str]) -> None:
+    """`write` parts of a text."""
+    if path is None:
+        for part in parts:
+            out.write(part)
+    else:
+        encoded = (part.encode("utf-8", "backslashreplace") for part in parts)
+        write(path, out, lambda stream: stream.writelines(encoded))
+
+
+def refuse_existing(paths: Iterable[str], source: str, *, force: bool) -> None:
+    """Raise `OptionError` for outputs that are the ``source`` or a folder; unless ``force``, for any that exists."""
+    for path in filter(os.path.lexists, paths):
+        if same_file(path, source):
+            raise OptionError(f"the output {path} is the file being read; name another one")
+        if os.path.isdir(path):
+            raise OptionError(f"the output {path} is a folder")
+        if not force:
+            raise OptionError(f"{path} exists already; name another output, or replace it with --force")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
-from pparse.cli.common import DAMAGED, OK, add_option, add_strict, exit_code_of, open_file, size
+from pparse.cli.common import DAMAGED, OK, exit_code_of, open_file, size
 from pparse.cli.output import Table, to_resume
 from pparse.cli.streams import without_waiting
 from pparse.display.text import safe
@@ -23,10 +23,10 @@ from pparse.tensors.status import status_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Collection, Iterator
     from typing import Any, Final
 
+    from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
     from pparse.recovery.recover import Outcome
@@ -44,26 +44,23 @@ _SHOWN: Final = 40
 _SHOWN_LOST: Final = 3
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("file", metavar="FILE", help="a file, or outer::inner")
-    add_option(parser, "-o --output DIR", "the folder to write to, new or empty", required=True)
+    parser.add("FILE", "a file, or outer::inner")
+    parser.add("-o --output DIR", "the folder to write to, new or empty", required=True)
     add_target_arguments(parser, "a line for each file and tensor, however many")
 
 
-def add_target_arguments(parser: argparse.ArgumentParser, verbose: str) -> None:
+def add_target_arguments(parser: Arguments, verbose: str) -> None:
     """Declare the arguments that `pparse extract` shares; ``verbose`` is the help of that option."""
-    add_option(parser, "--force", "write into a folder that holds files (none is replaced)")
-    add_option(
-        parser,
-        "--max-output SIZE",
-        "the most bytes to write (16GiB, or 200 times the input + 64MiB if less)",
-        type=size,
+    parser.add("--force", "write into a folder that holds files (none is replaced)")
+    parser.add(
+        "--max-output SIZE", "the most bytes to write (16GiB, or 200 times the input + 64MiB if less)", type=size
     )
-    add_strict(parser)
-    add_option(parser, "-v --verbose", verbose)
-    add_option(parser, "-q --quiet", "print only errors")
-    add_option(parser, "--json", 'print the summary as one JSON document ("schema": 1)')
+    parser.add_strict()
+    parser.add("-v --verbose", verbose)
+    parser.add("-q --quiet", "print only errors")
+    parser.add("--json", 'print the summary as one JSON document ("schema": 1)')
 
 
 def run(options: Any, out: Output) -> int:
@@ -205,21 +202,19 @@ class FileTable:
     """
 
     def __init__(self, out: Output, options: Any, *, fold: bool = False) -> None:
-        self.kept: list[dict[str, object]] = []  # all files, for JSON
         self.useful = 0  # files with content
         self._keep = options.json
         self._out = out
         self._quiet = options.quiet or options.json
         self._every = options.verbose
-        self._table = self._new_table()
         self._fold = fold
-        self._held: list[RecoveredFile] = []  # of a complete file, the end of a stream may tell that it is right
-        self._lost = 0  # files in a row of which nothing was written
-        self._more = 0
-        self._rows = 0
+        self._begin()
 
-    def _new_table(self) -> Table:
-        return Table(self._out, ("STATUS", "SIZE", "FILE", "WHY"), "<><<")
+    def _begin(self) -> None:
+        self.kept: list[dict[str, object]] = []  # all files, for JSON
+        self._table = Table(self._out, ("STATUS", "SIZE", "FILE", "WHY"), "<><<")
+        self._held: list[RecoveredFile] = []  # of a complete file, the end of a stream may tell that it is right
+        self._lost = self._more = self._rows = 0  # files in a row of which nothing was written; not shown; not whole
 
     def add(self, file: RecoveredFile) -> None:
         """Show a file, if it should be shown."""
@@ -280,14 +275,11 @@ class FileTable:
 
     def begin_again(self) -> None:
         """Start over: a stream contradicted its checksum at its end, and every file is reported again."""
-        self.kept = []
         if self._table.has_written:
             self._out.line(
                 "… the checksum at the end of the stream does not match; once more from the start, knowing that:"
             )
-        self._table = self._new_table()
-        self._held = []
-        self._more = self._rows = self._lost = 0
+        self._begin()
 
     def close(self) -> None:
         """Show the waiting rows."""

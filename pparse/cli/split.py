@@ -11,16 +11,9 @@ from __future__ import annotations
 import argparse
 import os
 
-from pparse.cli.common import OK, USAGE, add_option, open_file, size_from
-from pparse.cli.merge import (
-    SUFFIXES,
-    add_folder_arguments,
-    folder_options,
-    folder_to_dict,
-    is_folder_job,
-    refuse_existing,
-    tell_folder,
-)
+from pparse.cli import merge
+from pparse.cli.common import OK, USAGE, open_file, size_from
+from pparse.cli.output import refuse_existing
 from pparse.display.text import safe
 from pparse.errors import FormatError, OptionError, PparseError, SplitError
 from pparse.limits import count_words, format_size
@@ -29,6 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
+    from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
     from pparse.proto_splitter.folders import FolderReport
@@ -47,27 +41,16 @@ _TYPE_HINT: Final = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("file", metavar="FILE|FOLDER", help="a message file, a SavedModel folder, or outer::inner")
-    add_option(
-        parser, "-o --output PREFIX", "write PREFIX.cpb (a suffix .cpb is dropped), or the folder PREFIX", required=True
-    )
-    add_option(
-        parser,
-        "--max-size SIZE",
-        f"the largest message chunk ({_DEFAULT})",
-        type=size_from(1, "one byte"),
-        default=_DEFAULT,
-    )
-    add_option(
-        parser,
-        "--compression OPTIONS",
-        "brotli:6 (the default), zstd, snappy, uncompressed, or other options of Riegeli, such as transpose,zstd:9",
-        default="",
-        type=_riegeli_options,
-    )
-    add_folder_arguments(parser)
+    parser.add("FILE|FOLDER", "a message file, a SavedModel folder, or outer::inner", dest="file")
+    prefix = "write PREFIX.cpb (a suffix .cpb is dropped), or the folder PREFIX"
+    parser.add("-o --output PREFIX", prefix, required=True)
+    most = size_from(1, "one byte")
+    parser.add("--max-size SIZE", f"the largest message chunk ({_DEFAULT})", type=most, default=_DEFAULT)
+    how = "brotli:6 (the default), zstd, snappy, uncompressed, or other options of Riegeli, such as transpose,zstd:9"
+    parser.add("--compression OPTIONS", how, default="", type=_riegeli_options)
+    merge.add_folder_arguments(parser)
 
 
 def _riegeli_options(text: str) -> str:
@@ -83,7 +66,7 @@ def _riegeli_options(text: str) -> str:
 def run(options: Any, out: Output) -> int:
     """Run the command."""
     try:
-        return _split_folder(options, out) if is_folder_job(options) else _split_file(options, out)
+        return _split_folder(options, out) if merge.is_folder_job(options) else _split_file(options, out)
     except SplitError as error:
         out.error(f"{options.file}: {error}; raise --max-size (now {format_size(options.max_size)})")
         return USAGE
@@ -97,7 +80,7 @@ def _split_folder(options: Any, out: Output) -> int:
         options.output,
         max_size=options.max_size,
         writer_options=options.compression,
-        **folder_options(options, out),
+        **merge.folder_options(options, out),
     )
     _tell(options, out, report.model, report.notes, report)  # type: ignore[arg-type]
     return OK
@@ -111,7 +94,7 @@ def _split_file(options: Any, out: Output) -> int:
         _refuse_unsplittable(document)
         outputs = (f"{prefix}.cpb", f"{prefix}.pb")
         own = [path for path in outputs if is_read(document, path)]  # which the splitter does not touch
-        refuse_existing([path for path in outputs if path not in own], options)
+        refuse_existing([path for path in outputs if path not in own], options.file, force=options.force)
         report = split_document(
             document, prefix, limit=options.max_size, writer_options=options.compression, progress=out.progress
         )
@@ -150,7 +133,7 @@ def _merge_line(options: Any, report: SplitReport) -> list[str]:
 
 def _prefix(output: str) -> str:
     """Return the output without the suffix that will be added to it."""
-    suffix = next((suffix for suffix in SUFFIXES if output.endswith(suffix)), "")
+    suffix = next((suffix for suffix in merge.SUFFIXES if output.endswith(suffix)), "")
     prefix = output[: len(output) - len(suffix)]
     if not suffix and (prefix.endswith(os.sep) or os.path.isdir(prefix)):
         raise OptionError(f"{output} is a folder; name a file in it: {os.path.join(output, 'saved_model')}")
@@ -213,7 +196,7 @@ def _tell(options: Any, out: Output, report: SplitReport, notes: list[str], fold
             "chunked_fields": report.fields,
             "largest_chunk": report.largest,
             "compression": options.compression,
-            **folder_to_dict(folder),
+            **merge.folder_to_dict(folder),
             "notes": notes,
         }
         out.json(found)
@@ -233,6 +216,6 @@ def _tell(options: Any, out: Output, report: SplitReport, notes: list[str], fold
             "nothing to split"
         )
     if folder is not None:
-        tell_folder(folder, out)
+        merge.tell_folder(folder, out)
     else:
         out.notes(notes)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from pparse.cli.common import add_files, add_json, add_option, each_file, exit_code_for, open_file, split_files
+from pparse.cli.common import each_file, exit_code_for, open_file, split_files
 from pparse.cli.output import JsonRows
 from pparse.display.text import safe
 from pparse.document.registry import viewer_for
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Final
 
+    from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
     from pparse.tree.node import Node
@@ -34,32 +35,23 @@ EXAMPLES: Final = """examples:
 
 
 def _depth(text: str) -> int:
-    if text == "all":
-        return -1
+    return -1 if text == "all" else _count(text, "a number or 'all'")
+
+
+def _count(text: str, wanted: str = "a number, 0 for all") -> int:
     if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"a number or 'all', not {text!r}")
+        raise argparse.ArgumentTypeError(f"{wanted}, not {text!r}")
     return int(text)
 
 
-def _count(text: str) -> int:
-    if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"a number, 0 for all, not {text!r}")
-    return int(text)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
-    add_files(parser, "; after the first, an argument that is not a file is a PATH: a node, or a tensor's name")
-    add_option(parser, "-d --depth N", "levels to show, or 'all' (2)", type=_depth, default=2)
-    add_option(
-        parser,
-        "-n --children N",
-        "children to show of each node; 0 for all (50; with -d all: all)",
-        type=_count,
-        default=50,
-    )
-    add_option(parser, "-q --quiet", "paths only")
-    add_json(parser, lines="nodes")
+    parser.add_files("; after the first, an argument that is not a file is a PATH: a node, or a tensor's name")
+    parser.add("-d --depth N", "levels to show, or 'all' (2)", type=_depth, default=2)
+    most = "children to show of each node; 0 for all (50; with -d all: all)"
+    parser.add("-n --children N", most, type=_count, default=50)
+    parser.add("-q --quiet", "paths only")
+    parser.add_json(lines="nodes")
 
 
 def run(options: Any, out: Output) -> int:

@@ -8,22 +8,12 @@ from contextlib import suppress
 from itertools import cycle
 from zlib import crc32
 
+from pparse import errors
 from pparse.conversion.cast import cast_target
 from pparse.conversion.forms import PIECE
 from pparse.conversion.plan import FORMS, Plan, form_of
 from pparse.conversion.report import LeftOut, refuse_damage
 from pparse.conversion.workspace import ConversionFolder, OtherRunError, Place, refuse_taken
-from pparse.errors import (
-    EndOfDataError,
-    EngineError,
-    GapError,
-    MalformedError,
-    NotWholeError,
-    OptionError,
-    PparseError,
-    SourceError,
-    TensorError,
-)
 from pparse.findings import Status
 from pparse.limits import MIB, count_words, parse_size
 from pparse.recovery.journal import was_stopped
@@ -70,10 +60,12 @@ class Rename:
     def __init__(self, rule: str) -> None:
         self.old, mark, self.new = rule.partition("=")
         if not mark:
-            raise OptionError(f"expected OLD=NEW, not {rule!r}")
+            raise errors.OptionError(f"expected OLD=NEW, not {rule!r}")
         stars = self.old.count("*"), self.new.count("*")
         if stars not in ((0, 0), (1, 1)):
-            raise OptionError(f"{rule}: one star on both sides, or none (a prefix); found {stars[0]} and {stars[1]}")
+            raise errors.OptionError(
+                f"{rule}: one star on both sides, or none (a prefix); found {stars[0]} and {stars[1]}"
+            )
         before, star, after = self.old.partition("*")
         rest = "(.*)" + re.escape(after) if star else "(.*)"
         self._search = re.compile(re.escape(before) + rest, re.DOTALL).fullmatch
@@ -133,7 +125,7 @@ class Options:
         self.force = force
         """Whether to replace existing files."""
         if max_shard_size is not None and max_shard_size < 1:
-            raise OptionError(f"a shard must have room for a byte at least, not for {max_shard_size}")
+            raise errors.OptionError(f"a shard must have room for a byte at least, not for {max_shard_size}")
 
     def takes(self, viewer: Viewer, tensor: Tensor) -> bool:
         """Return whether a tensor of the source is to be written."""
@@ -142,8 +134,7 @@ class Options:
     def renamed(self, name: str, used: set[Rename] | None = None) -> str:
         """Return the name that a tensor gets; add the rule that gave it to ``used``."""
         for rule in self.renames:
-            found = rule(name)
-            if found is not None:
+            if (found := rule(name)) is not None:
                 if used is not None:
                     used.add(rule)
                 return found
@@ -249,7 +240,7 @@ def convert_view(
             spoiled |= error.numbers
         finally:
             plan.charge.release()
-    raise NotWholeError(f"damage was found {_TRIES} times while tensors were read, and nothing was written")
+    raise errors.NotWholeError(f"damage was found {_TRIES} times while tensors were read, and nothing was written")
 
 
 def _refuse_own_sources(plan: Plan) -> None:
@@ -258,7 +249,7 @@ def _refuse_own_sources(plan: Plan) -> None:
     sources = {id(data): data for data in (*plan.sources(), *session.sources())}
     for path in plan.paths:
         if any(data.same_source(path) for data in sources.values()):
-            raise OptionError(f"{path} is a file of the source, which is being read; name another output")
+            raise errors.OptionError(f"{path} is a file of the source, which is being read; name another output")
 
 
 class _Run:
@@ -311,7 +302,7 @@ class _Run:
             work.publish(paths, force=plan.options.force)
             keep = False
         except BaseException as error:
-            keep = keep or (work.place.begun and (was_stopped(error) or isinstance(error, SourceError)))
+            keep = keep or (work.place.begun and (was_stopped(error) or isinstance(error, errors.SourceError)))
             raise
         finally:
             work.close(keep=keep)
@@ -363,12 +354,12 @@ class _Run:
                 self._work.write_meanwhile(file, item.at + state[1], piece)
                 state = (number, state[1] + len(piece), crc32(piece, state[2]) if sums else 0, item.overflowed)
                 self._count(len(piece), state)
-        except (TensorError, GapError, MalformedError, EndOfDataError) as error:
+        except (errors.TensorError, errors.GapError, errors.MalformedError, errors.EndOfDataError) as error:
             self._spoil([(item, Status.DAMAGED, str(error))])
         except BaseException as error:
             if was_stopped(error):
                 self._pending.append(state)
-                with suppress(PparseError, OSError, ValueError):  # the journal then ends earlier
+                with suppress(errors.PparseError, OSError, ValueError):  # the journal then ends earlier
                     self._checkpoint(wait=True)
             raise
         if state[1] != item.nbytes:
@@ -425,7 +416,7 @@ class _Run:
             raise _SpoiledError(item.number for item, _, _ in flaws)
         plan.report.left_out += [LeftOut(item.tensor.name, status, reason) for item, status, reason in flaws]
         refuse_damage(plan.report)
-        raise EngineError("a tensor that is not whole was not refused")
+        raise errors.EngineError("a tensor that is not whole was not refused")
 
     def _tell_overflow(self) -> None:
         """Report numbers that were too large for their new type."""

@@ -11,7 +11,7 @@ from pparse.display.text import shorten
 from pparse.errors import OptionError, PparseError
 from pparse.kernels.ggml_blocks import q8_0_of
 from pparse.kernels.joined_crc import joined_crc
-from pparse.limits import MIB, count_words, format_size
+from pparse.limits import MIB, are, count_words, format_size
 from pparse.parsers.gguf.types import ARRAY, LAYOUTS, TEXT, TYPES
 from pparse.parsers.safetensors.entry import REFERENCE_HEADER_LIMIT, STORED_DTYPES, word_of
 from pparse.recovery.reader_rules import NPY, measured, safetensors_head, safetensors_header, why_no_name, why_unfit
@@ -68,6 +68,11 @@ class Item:
             dtype == tensor.dtype and (packed or not dtype.packed) and (not self.nbytes or tensor.is_stored_as_array)
         )
         """Whether the bytes are those of the source as they stand."""
+
+    @property
+    def end(self) -> int:
+        """Where its bytes end in the output file."""
+        return self.at + self.nbytes
 
     def pieces(self, start: int, size: int, buffers: Iterator[memoryview]) -> Iterator[memoryview]:
         """Yield the bytes from ``start`` on, the end of a piece before; a piece is good until the next but one is made.
@@ -223,9 +228,7 @@ def shards_of(sizes: Sequence[int], most: int) -> list[list[int]]:
             open_shard, filled = [], 0
         open_shard.append(number)
         filled += size
-    if open_shard:
-        shards.append(open_shard)
-    return shards
+    return [*shards, open_shard] if open_shard else shards
 
 
 # -- .npz --------------------------------------------------------------------------------------------------------------
@@ -262,7 +265,7 @@ class NpzForm(Form):
         for item in items:
             item.crc = first_crc(item)
             item.at = at + len(self.lead(item))
-            at = item.at + item.nbytes
+            at = item.end
         return 0, at + sum(map(len, self.tail(items)))
 
     def lead(self, item: Item) -> bytes:
@@ -281,7 +284,7 @@ class NpzForm(Form):
 
     def tail(self, items: list[Item]) -> Iterator[bytes]:
         """Yield what comes after the items: the zip's directory."""
-        start = items[-1].at + items[-1].nbytes if items else 0
+        start = items[-1].end if items else 0
         length = at = 0
         for item in items:
             name, size = _name(item), len(array_header(item)) + item.nbytes
@@ -293,11 +296,10 @@ class NpzForm(Form):
             entry = b"PK\1\2" + what + sizes + name + extra
             yield entry
             length += len(entry)
-            at = item.at + item.nbytes
+            at = item.end
         if len(items) >= _FULL16 or start >= _FULL32 or length >= _FULL32:
-            yield pack(
-                "<4sQ2H2I4Q", b"PK\6\6", 44, 3 << 8 | 45, 45, 0, 0, len(items), len(items), length, start
-            ) + pack("<4sIQI", b"PK\6\7", 0, start + length, 1)
+            yield pack("<4sQ2H2I4Q", b"PK\6\6", 44, 3 << 8 | 45, 45, 0, 0, len(items), len(items), length, start)
+            yield pack("<4sIQI", b"PK\6\7", 0, start + length, 1)
         count = min(len(items), _FULL16)
         yield pack("<4s4H2IH", b"PK\5\6", 0, 0, count, count, min(length, _FULL32), min(start, _FULL32), 0)
 
@@ -399,8 +401,8 @@ class GgufForm(Form):
     def notes(self) -> Iterator[str]:
         """Yield what to tell of the output."""
         if self.unquantised:
-            are = "tensor is" if self.unquantised == 1 else "tensors are"
-            yield f"{self.unquantised:,} {are} not quantised: of one dimension, or with rows that 32 does not divide"
+            count = f"{count_words(self.unquantised, 'tensor')} {are(self.unquantised)}"
+            yield f"{count} not quantised: of one dimension, or with rows that 32 does not divide"
         if self.scalars:
             yield f"{count_words(self.scalars, 'scalar')} got one dimension, of length 1"
         if self._uncopied is not None:

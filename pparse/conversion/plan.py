@@ -9,21 +9,11 @@ import json
 from itertools import cycle
 from zlib import crc32
 
-from pparse.conversion.forms import (
-    ITEM_BYTES,
-    PIECE,
-    GgufForm,
-    Item,
-    NpzForm,
-    SafetensorsForm,
-    bits_note,
-    index_text,
-    shards_of,
-)
-from pparse.conversion.report import LeftOut, Report, Written, lost_in, refuse_damage
+from pparse.conversion import forms
+from pparse.conversion.report import LeftOut, Report, Written, refuse_damage
 from pparse.data.hashing import digest
 from pparse.display.text import shorten
-from pparse.errors import LimitError, MalformedError, NotWholeError, OptionError, UnsupportedError
+from pparse.errors import LimitError, MalformedError, OptionError, UnsupportedError
 from pparse.findings import Severity, Status, clipped
 from pparse.limits import MIB, count_words, format_size
 from pparse.recovery.reader_rules import clashes, is_text
@@ -80,7 +70,7 @@ class OutputFile:
 
     __slots__ = ("form", "head_size", "items", "metadata", "path", "size")
 
-    def __init__(self, form: Form, path: str, items: list[Item], metadata: Mapping[str, str]) -> None:
+    def __init__(self, form: Form, path: str, items: list[forms.Item], metadata: Mapping[str, str]) -> None:
         self.form = form
         """How it holds them."""
         self.path = path
@@ -99,7 +89,7 @@ class OutputFile:
     @property
     def end(self) -> int:
         """Where the last item ends."""
-        return self.items[-1].at + self.items[-1].nbytes if self.items else self.head_size
+        return self.items[-1].end if self.items else self.head_size
 
 
 class Plan:
@@ -112,14 +102,7 @@ class Plan:
     """
 
     def __init__(
-        self,
-        viewer: Viewer,
-        target: str,
-        options: Options,
-        *,
-        dry_run: bool,
-        spoiled: Collection[int],
-        resolved: bool,
+        self, viewer: Viewer, target: str, options: Options, *, dry_run: bool, spoiled: Collection[int], resolved: bool
     ) -> None:
         self.viewer = viewer
         self.options = options
@@ -161,14 +144,14 @@ class Plan:
     def _new_form(self, form: str) -> Form:
         wanted = self.options.dtype
         if form == "gguf":
-            return GgufForm(self.viewer, self.target, wanted)
+            return forms.GgufForm(self.viewer, self.target, wanted)
         if wanted is not None and wanted.name == "Q8_0":
             raise OptionError(f"only GGUF files have blocks of Q8_0; --dtype Q8_0 is not for .{form}")
-        return SafetensorsForm() if form == "safetensors" else NpzForm()
+        return forms.SafetensorsForm() if form == "safetensors" else forms.NpzForm()
 
     # -- which tensors -------------------------------------------------------------------------------------------------
 
-    def _list_late(self) -> list[Item]:
+    def _list_late(self) -> list[forms.Item]:
         """Do what `_list` does, but leave checksums for later of which all bytes will be copied as they are."""
         items = self._list(resolve=False)
         straight = [item for item in items if item.is_straight and item.nbytes]
@@ -180,7 +163,7 @@ class Plan:
             item.wanted_crc = crc if crc >= 0 else None
         return items
 
-    def _list(self, *, resolve: bool = True) -> list[Item]:
+    def _list(self, *, resolve: bool = True) -> list[forms.Item]:
         """Return what to write, in the order of the source; what cannot be goes into the report."""
         if resolve:
             self.viewer.resolve_all()  # what is written must be known to be whole
@@ -191,8 +174,8 @@ class Plan:
                 self._refuse_budget()
             raise
 
-    def _items(self) -> list[Item]:
-        items: list[Item] = []
+    def _items(self) -> list[forms.Item]:
+        items: list[forms.Item] = []
         taken = 0
         for number, tensor in self._wanted():
             taken += self._weight(tensor)
@@ -201,7 +184,7 @@ class Plan:
             if self.options.dequantize and self._is_used_up(tensor):
                 continue
             found = self._judge(number, tensor)
-            if isinstance(found, Item):
+            if isinstance(found, forms.Item):
                 items.append(found)
             else:
                 self.report.left_out.append(found)
@@ -222,14 +205,14 @@ class Plan:
     def _weight(self, tensor: Tensor) -> int:
         """Return about how much memory the item of ``tensor`` takes, in bytes."""
         rows = _ROWS_OF_SCALED if self.options.dequantize else 1
-        return rows * self.viewer.row_bytes + ITEM_BYTES + 4 * len(tensor.name) + 32 * tensor.ndim
+        return rows * self.viewer.row_bytes + forms.ITEM_BYTES + 4 * len(tensor.name) + 32 * tensor.ndim
 
     def _is_used_up(self, tensor: Tensor) -> bool:
         """Return whether codes that are written were multiplied by ``tensor``, which is nothing without them."""
         found = codes_of(self.viewer, tensor)
         return found is not None and self.options.takes(self.viewer, found.codes)
 
-    def _judge(self, number: int, tensor: Tensor) -> Item | LeftOut:
+    def _judge(self, number: int, tensor: Tensor) -> forms.Item | LeftOut:
         if self.options.dequantize and (scaled := quantisation_of(self.viewer, tensor)) is not None:
             if scaled.problem is not None:
                 return LeftOut(tensor.name, Status.DAMAGED, scaled.problem)
@@ -253,7 +236,7 @@ class Plan:
             return LeftOut(tensor.name, Status.UNSUPPORTED, reason or "its type is not known")
         return self.form.item(tensor, name, dtype, number)
 
-    def contradicts(self, item: Item) -> bool:
+    def contradicts(self, item: forms.Item) -> bool:
         """Return whether what was written of an item is not what a checksum of the source says."""
         wanted = item.wanted_crc
         return wanted is not None and item.crc != self.form.crc_of(item, wanted)
@@ -306,12 +289,12 @@ class Plan:
             f"({names}{more}); --skip-unsupported leaves such tensors out"
         )
 
-    def _refuse_nothing(self, items: list[Item]) -> None:
+    def _refuse_nothing(self, items: list[forms.Item]) -> None:
         """Raise if everything was left out; a source without tensors is no reason."""
         if items or not self.report.left_out:
             return
         if not self.report.is_whole:
-            raise NotWholeError("not one of the tensors is whole: nothing was written", lost=lost_in(self.report))
+            raise self.report.refusal("not one of the tensors is whole: nothing was written")
         raise UnsupportedError(f"{self.report.form} can hold none of the tensors: nothing was written")
 
     def _refuse_expansion(self) -> None:
@@ -320,19 +303,16 @@ class Plan:
         there = sum(data.size or 0 for data in self.sources() if data.size)
         most = there * session.limits.expansion_ratio + 64 * MIB
         if self.bytes > most:
-            raise LimitError(
-                f"the tensors would take {format_size(self.bytes)}, of a source of {format_size(there)}",
-                option=f"--limit expansion_ratio={-(-self.bytes // max(1, there))}",
-                wanted=self.bytes,
-                got=most,
-            )
+            reason = f"the tensors would take {format_size(self.bytes)}, of a source of {format_size(there)}"
+            option = f"--limit expansion_ratio={-(-self.bytes // max(1, there))}"
+            raise LimitError(reason, option=option, wanted=self.bytes, got=most)
 
     # -- tensors with the same bytes -----------------------------------------------------------------------------------
 
-    def _share(self, items: list[Item]) -> list[Item]:
+    def _share(self, items: list[forms.Item]) -> list[forms.Item]:
         """Return the items to write if tensors with the same bytes are written once, or all, counted as copies."""
-        kept: dict[object, Item] = {}
-        others: dict[int, Item] = {}
+        kept: dict[object, forms.Item] = {}
+        others: dict[int, forms.Item] = {}
         for item in sorted(items, key=lambda item: item.name):
             place = _place_of(item)
             first = item if place is None else kept.setdefault(place, item)
@@ -369,12 +349,10 @@ class Plan:
                 if found.setdefault(str(key), text) != text and key not in differing:
                     differing.append(key)
         if remarks:
-            more = f" and {len(remarks) - _NAMED:,} more" if len(remarks) > _NAMED else ""
             names = ", ".join(remarks[:_NAMED])
-            self.report.notes.append(
-                f"values too long for metadata, or not whole, were left out: {names}{more}; 'pparse get FILE NAME' "
-                "gives one"
-            )
+            names += f" and {len(remarks) - _NAMED:,} more" if len(remarks) > _NAMED else ""
+            note = f"values too long for metadata, or not whole, were left out: {names}"
+            self.report.notes.append(f"{note}; 'pparse get FILE NAME' gives one")
         if differing:
             names = ", ".join(differing[:_NAMED])
             self.report.notes.append(f"the files of the source differ in their metadata ({names}): the first was kept")
@@ -400,11 +378,13 @@ class Plan:
             )
         return {}
 
-    def _divide(self, items: list[Item], metadata: Mapping[str, str]) -> list[OutputFile]:
+    def _divide(self, items: list[forms.Item], metadata: Mapping[str, str]) -> list[OutputFile]:
         most = self.options.max_shard_size
         parts = [items]
         if most is not None:
-            parts = [[items[at] for at in shard] for shard in shards_of([item.nbytes for item in items], most)] or parts
+            parts = [
+                [items[at] for at in shard] for shard in forms.shards_of([item.nbytes for item in items], most)
+            ] or parts
         paths = [self.target]
         if len(parts) > 1:
             stem = self.target.removesuffix(".safetensors")
@@ -420,7 +400,7 @@ class Plan:
         """Yield the index of the set."""
         names = sorted((item.name, number) for number, item in self._placed())
         paths = [file.path.replace("\\", "/").rpartition("/")[2] for file in self.files]
-        return index_text(((name, paths[number]) for name, number in names), self.bytes)
+        return forms.index_text(((name, paths[number]) for name, number in names), self.bytes)
 
     @property
     def paths(self) -> list[str]:
@@ -429,7 +409,7 @@ class Plan:
 
     # -- what is known of it -------------------------------------------------------------------------------------------
 
-    def _placed(self) -> Iterator[tuple[int, Item]]:
+    def _placed(self) -> Iterator[tuple[int, forms.Item]]:
         """Yield the items to write with the numbers of their files."""
         return ((number, item) for number, file in enumerate(self.files) for item in file.items)
 
@@ -443,7 +423,7 @@ class Plan:
                     found[id(source)] = source
         return list(found.values())
 
-    def work(self) -> list[tuple[int, Item]]:
+    def work(self) -> list[tuple[int, forms.Item]]:
         """Return the items to write with the numbers of their files, in the order in which to write them.
 
         That of the output; if bytes come out of compressed streams, that of the source, so that these are decoded once.
@@ -466,10 +446,8 @@ class Plan:
                 for item in file.items:
                     first = (span for tensor in item.tensor.sources for span in tensor.spans[:2])
                     spans = [(span.path, span.offset, span.length) for span in first]
-                    text = (
-                        f"{item.name}\n{item.number} {item.at} {item.nbytes} {item.dtype} {item.tensor.dtype} {spans}\n"
-                    )
-                    yield text.encode("utf-8", "surrogatepass")
+                    place = f"{item.number} {item.at} {item.nbytes} {item.dtype} {item.tensor.dtype} {spans}"
+                    yield f"{item.name}\n{place}\n".encode("utf-8", "surrogatepass")
 
         return digest(lines()).hex()
 
@@ -478,17 +456,14 @@ class Plan:
         found = [data.identity for data in self.sources()]
         return None if None in found else sorted({repr(identity) for identity in found})
 
-    def flaws(self) -> list[tuple[Item, Status, str]]:
+    def flaws(self) -> list[tuple[forms.Item, Status, str]]:
         """Return the items that are not whole, by what is known by now."""
-        found = []
-        for _, item in self._placed():
+        items = [item for _, item in self._placed()]
+        for item in items:
             item.tensor.resolve()
-            flaw = flaw_of(item.tensor)
-            if flaw is not None:
-                found.append((item, *flaw))
-        return found
+        return [(item, *flaw) for item in items if (flaw := flaw_of(item.tensor)) is not None]
 
-    def _tell(self, items: list[Item]) -> None:
+    def _tell(self, items: list[forms.Item]) -> None:
         """Put into the report what is known already."""
         report = self.report
         report.tensors, report.tensor_bytes = len(items), self.bytes
@@ -509,7 +484,7 @@ class Plan:
         report.notes += self.form.notes()
         report.notes += [finding.reason for finding in self.viewer.findings if finding.code == "unnamed-storage"]
 
-    def _tell_scaled(self, items: list[Item]) -> None:
+    def _tell_scaled(self, items: list[forms.Item]) -> None:
         """Note how many tensors are computed of codes and scales; if there are none, why."""
         count = sum(len(item.tensor.sources) > 1 for item in items)
         if count:
@@ -518,13 +493,13 @@ class Plan:
         elif not any(isinstance(item.tensor, BlockTensor) for item in items):
             self.report.notes.append("there was nothing to dequantise: no scales belong to any of the tensors")
 
-    def _tell_foreign(self, items: list[Item]) -> None:
+    def _tell_foreign(self, items: list[forms.Item]) -> None:
         """Note which types numpy lacks, and how to read them."""
         foreign = {item.dtype.name: item.dtype for item in items if item.dtype.numpy.isbuiltin == 2}
         for _, dtype in sorted(foreign.items()):
             if dtype.kind != "other":
                 more = ", or convert with --dtype float32" if dtype.kind == "float" else ""
-                self.report.notes.append(bits_note(dtype) + more)
+                self.report.notes.append(forms.bits_note(dtype) + more)
 
 
 def write_file(file: OutputFile, stream: BinaryIO) -> None:
@@ -533,19 +508,19 @@ def write_file(file: OutputFile, stream: BinaryIO) -> None:
     If the stream cannot seek, and what precedes an item has its checksum, the item is read twice. Raises the errors of
     `Tensor.blocks`, and `MalformedError` for a tensor that has other bytes than it should.
     """
-    buffers = cycle((memoryview(bytearray(PIECE)), memoryview(bytearray(PIECE))))
+    buffers = cycle((memoryview(bytearray(forms.PIECE)), memoryview(bytearray(forms.PIECE))))
     sums, seeks = file.form.has_checksums, stream.seekable()
     for piece in file.head():
         stream.write(piece)
     for item in file.items:
         if sums and not seeks:
-            for part in item.pieces(0, PIECE, buffers):
+            for part in item.pieces(0, forms.PIECE, buffers):
                 item.crc = crc32(part, item.crc)
             item.overflowed = 0  # what does not fit is counted while it is written
         lead = file.form.lead(item)
         stream.write(lead)
         written = 0
-        for part in item.pieces(0, PIECE, buffers):
+        for part in item.pieces(0, forms.PIECE, buffers):
             if sums and seeks:
                 item.crc = crc32(part, item.crc)
             written += len(part)
@@ -561,12 +536,11 @@ def write_file(file: OutputFile, stream: BinaryIO) -> None:
         stream.write(piece)
 
 
-def refuse_collisions(items: Iterable[Item], form: str, advice: str = "") -> None:
+def refuse_collisions(items: Iterable[forms.Item], form: str, advice: str = "") -> None:
     """Raise `OptionError`, which ends with ``advice``, if two tensors would have one name in a file of ``form``."""
     found: list[str] = []
     count = 0
-    for first, item, name in clashes(items, form):
-        count += 1
+    for count, (first, item, name) in enumerate(clashes(items, form), 1):
         if count <= _NAMED:
             found.append(f"{first.tensor.name!r} and {item.tensor.name!r} would both be {name!r}")
     if found:
@@ -608,23 +582,17 @@ def _unwritable(tensor: Tensor, name: str, dtype: DType | None) -> str | None:
     return None
 
 
-def _place_of(item: Item) -> object | None:
+def _place_of(item: forms.Item) -> object | None:
     """Return what only tensors with the same elements in the same bytes have in common; None if it has no bytes."""
     tensor = item.tensor
     spans = [span for source in tensor.sources for span in source.spans]
     if not item.nbytes or not spans or tensor.encoding != "raw":
         return None
-    return (
-        tuple(span.place for span in spans),
-        tensor.dtype,
-        tensor.shape,
-        tensor.strides,
-        tensor.byteorder,
-        item.dtype,
-    )
+    places = tuple(span.place for span in spans)
+    return places, tensor.dtype, tensor.shape, tensor.strides, tensor.byteorder, item.dtype
 
 
-def _first_byte(item: Item, known: Mapping[int, int]) -> tuple[int, int]:
+def _first_byte(item: forms.Item, known: Mapping[int, int]) -> tuple[int, int]:
     spans = item.tensor.spans
     return (known.get(id(spans[0].found_in), 0), spans[0].found_at) if spans else (0, 0)
 

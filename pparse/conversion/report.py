@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pparse.errors import NotWholeError
 from pparse.findings import Status
-from pparse.limits import count_words
+from pparse.limits import are, count_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,6 +12,11 @@ if TYPE_CHECKING:
 
 # The most names in a message.
 _NAMED: Final = 3
+# What JSON has of a report, in this order.
+_TOLD: Final = (
+    "dry_run files tensors tensor_bytes bytes left_out document_reason overflowed shared_copies shared_bytes aliases "
+    "unused_renames notes resumed_bytes"
+)
 
 
 class LeftOut:
@@ -89,10 +94,18 @@ class Report:
         return sum(file.bytes for file in self.files)
 
     @property
+    def lost(self) -> list[LeftOut]:
+        """The tensors that are not whole: what the target cannot hold does not count."""
+        return [entry for entry in self.left_out if entry.status is not Status.UNSUPPORTED]
+
+    @property
     def is_whole(self) -> bool:
-        """Whether the source was sound, as far as tensors were chosen; what the target cannot hold does not count."""
-        damaged = any(entry.status is not Status.UNSUPPORTED for entry in self.left_out)
-        return not damaged and self.document_reason is None
+        """Whether the source was sound, as far as tensors were chosen."""
+        return not self.lost and self.document_reason is None
+
+    def refusal(self, reason: str) -> NotWholeError:
+        """Return the error that nothing was written, which has name, status and reason of each tensor lost."""
+        return NotWholeError(reason, lost=tuple((one.name, str(one.status), one.reason) for one in self.lost))
 
     def __repr__(self) -> str:
         done = "would be written" if self.dry_run else "written"
@@ -101,42 +114,17 @@ class Report:
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as plain data, for JSON."""
-        return {
-            "to": self.form,
-            "dry_run": self.dry_run,
-            "files": [file.to_dict() for file in self.files],
-            "tensors": self.tensors,
-            "tensor_bytes": self.tensor_bytes,
-            "bytes": self.bytes,
-            "left_out": [entry.to_dict() for entry in self.left_out],
-            "document_reason": self.document_reason,
-            "overflowed": self.overflowed,
-            "shared_copies": self.shared_copies,
-            "shared_bytes": self.shared_bytes,
-            "aliases": self.aliases,
-            "unused_renames": self.unused_renames,
-            "notes": self.notes,
-            "resumed_bytes": self.resumed_bytes,
-        }
+        plain = {"files": [file.to_dict() for file in self.files], "left_out": [one.to_dict() for one in self.left_out]}
+        return {"to": self.form, **{name: plain.get(name, getattr(self, name)) for name in _TOLD.split()}}
 
 
 def refuse_damage(report: Report) -> None:
     """Raise `NotWholeError` if not everything that was chosen is sound."""
     if report.is_whole:
         return
-    lost = [entry for entry in report.left_out if entry.status is not Status.UNSUPPORTED]
+    lost = report.lost
     reasons = [] if report.document_reason is None else [report.document_reason]
     if lost:
         names = ", ".join(entry.name for entry in lost[:_NAMED]) + (", …" if len(lost) > _NAMED else "")
-        verb = "is" if len(lost) == 1 else "are"
-        reasons.append(f"{count_words(len(lost), 'tensor')} {verb} not whole ({names})")
-    raise NotWholeError(
-        f"{'; '.join(reasons)}: nothing was written; --skip-damaged writes what is whole",
-        lost=lost_in(report),
-    )
-
-
-def lost_in(report: Report) -> tuple[tuple[str, str, str], ...]:
-    """Return name, status and reason of each tensor that is not whole."""
-    lost = (entry for entry in report.left_out if entry.status is not Status.UNSUPPORTED)
-    return tuple((entry.name, str(entry.status), entry.reason) for entry in lost)
+        reasons.append(f"{count_words(len(lost), 'tensor')} {are(len(lost))} not whole ({names})")
+    raise report.refusal(f"{'; '.join(reasons)}: nothing was written; --skip-damaged writes what is whole")

@@ -322,8 +322,7 @@ class ConversionFolder:
             if [found.st_ino, found.st_size] != known[number]:
                 raise OptionError(f"{path} was changed after this conversion had written it; name another target")
             return
-        if os.path.lexists(path) and not force:
-            raise OptionError(f"{path} exists already; name another output, or replace it with --force")
+        refuse_taken((path,), force=force)
         found = os.stat(part)
         self._journal.put("name", number, [found.st_ino, found.st_size], flush=True)
         os.replace(part, path)

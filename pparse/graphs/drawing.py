@@ -102,9 +102,8 @@ class Collapsed:
         self._scoped = False
         self._constants = constants
         index = graph.index
-        with graph.extraction.session.budget.charge(
-            2 * index.total + _BOX_BYTES * _BEFORE + _EDGE_BYTES * _EDGES, "the boxes of a drawing"
-        ):
+        room = 2 * index.total + _BOX_BYTES * _BEFORE + _EDGE_BYTES * _EDGES
+        with graph.extraction.session.budget.charge(room, "the boxes of a drawing"):
             if self.depth or depth is not None:
                 self._collapse()
             else:
@@ -296,12 +295,11 @@ class Collapsed:
         new = {number: place for place, number in enumerate(kept)}
         self.boxes = [self.boxes[number] for number in kept]
         edges, self.edges = self.edges, {}
-        for (source, target), counts in edges.items():
+        for (source, target), (data, control) in edges.items():
             key = new[into[source]], new[into[target]]
             if key[0] != key[1]:
-                found = self.edges.setdefault(key, [0, 0])
-                found[0] += counts[0]
-                found[1] += counts[1]
+                found = self.edges.get(key, (0, 0))
+                self.edges[key] = [found[0] + data, found[1] + control]
 
     def _leave_out(self) -> None:
         """Leave out edges that would cover everything: of an input of many boxes, and to what waits for many."""

@@ -7,6 +7,7 @@ node on first use (`pparse.graphs.index`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from itertools import islice
 
 from pparse.errors import PathError
@@ -244,14 +245,13 @@ class Graph(_Part):
     ``outer`` is the graph around a body, if it is at hand.
     """
 
-    def __init__(self, source: GraphSource, max_nodes: int = MAX_NODES, outer: Graph | None = None) -> None:
+    def __init__(self, source: GraphSource, max_nodes: int | None = None, outer: Graph | None = None) -> None:
         self.source = source
         """What the format says of it."""
         self.extraction = source.extraction
         self.lock = source.extraction.lock
-        self.max_nodes = max_nodes
+        self.max_nodes = MAX_NODES if max_nodes is None else max_nodes
         self._index: GraphIndex | None = None
-        self._labels: Labels | None = None
         self._outer = outer
 
     @property
@@ -395,11 +395,9 @@ class Graph(_Part):
         for text in row[5]:  # what bodies of the node capture
             yield self._edge_from(text, target, None)
 
-    @property
+    @cached_property
     def _known_labels(self) -> Labels:
-        if self._labels is None:
-            self._labels = Labels(self.source)
-        return self._labels
+        return Labels(self.source)
 
     def _edge_from(self, text: str, target: str, port: int | None) -> Edge:
         """Return the edge for a value that has a name."""
@@ -590,25 +588,12 @@ class Bodies(Guarded, Mapping[str, Graph]):
     def __getitem__(self, name: str) -> Graph:
         source = self._sources.get(name)
         if source is None:
-            raise MissingNameError(
-                "there is no function or body with this name",
-                path=name,
-                suggestions=near_misses(name, islice(self, _NEAR)),
-            )
+            near = near_misses(name, islice(self, _NEAR))
+            raise MissingNameError("there is no function or body with this name", path=name, suggestions=near)
         return self._made(source)
 
     def __repr__(self) -> str:
         return f"<{len(self)} bodies>"
 
 
-__all__ = [
-    "MAX_NODES",
-    "NOBODY",
-    "Bodies",
-    "Edge",
-    "Edges",
-    "Graph",
-    "GraphNode",
-    "GraphNodes",
-    "GraphSelection",
-]
+__all__ = ["MAX_NODES", "NOBODY", "Bodies", "Edge", "Edges", "Graph", "GraphNode", "GraphNodes", "GraphSelection"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from functools import cached_property
 from itertools import chain
 
 from pparse.errors import LimitError
@@ -168,8 +169,6 @@ class GraphIndex:
         self.input_starts = array("Q", [0])
         """Where the inputs of each node begin in `input_numbers`, and where the last ones end."""
         self._beside = array("I"), array("I")  # who, in ascending order, and whom it needs besides
-        self._labels: NameTable | None = None
-        self._saving: bytearray | None = None
         self.first_constant = self.total = self.count + len(self.arguments)
         """The number of the first constant, and how many nodes, arguments and constants there are."""
         self._check_count()
@@ -180,13 +179,9 @@ class GraphIndex:
 
     def _check_count(self) -> None:
         if self.total > self.max_nodes:
-            raise LimitError(
-                f"the graph has {self.total} nodes"
-                + (", inputs and stored values" if self.source.names_values else ""),
-                option=f"--max-nodes {self.total} (max_nodes=)",
-                wanted=self.total,
-                got=self.max_nodes,
-            )
+            what = "nodes, inputs and stored values" if self.source.names_values else "nodes"
+            option = f"--max-nodes {self.total} (max_nodes=)"
+            raise LimitError(f"the graph has {self.total} {what}", option=option, wanted=self.total, got=self.max_nodes)
 
     def _read(self, outside: Callable[[str], bool]) -> None:  # noqa: C901 -- hot loop: calls would cost a third
         self._account(self.total, 0, _MAKING)
@@ -360,16 +355,15 @@ class GraphIndex:
 
     # -- asking it ---------------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def labels(self) -> NameTable:
         """The names of nodes; a table of its own, made on first use, if values have names, too."""
         if not self.source.names_values:
             return self._table
-        if self._labels is None:
-            self._label_charge = self.extraction.session.budget.charge(_MAKING * self.count, "the names of nodes")
-            self._labels = NameTable(array("q", (hash(row[1]) for row in self.source.rows())))
-            self._label_charge.resize(12 * self.count)
-        return self._labels
+        self._label_charge = self.extraction.session.budget.charge(_MAKING * self.count, "the names of nodes")
+        labels = NameTable(array("q", (hash(row[1]) for row in self.source.rows())))
+        self._label_charge.resize(12 * self.count)
+        return labels
 
     def with_role(self, role: int) -> bytes:
         """Return a mark for each node whose operation says ``role`` of it."""
@@ -380,12 +374,10 @@ class GraphIndex:
         """A mark for each input, and each node that waits for one."""
         return self.with_role(PLACEHOLDER)
 
-    @property
+    @cached_property
     def saving(self) -> bytearray:
         """A mark for each node that only saves and restores values; found on first use. Empty if there is none."""
-        if self._saving is None:
-            self._saving = _saving_nodes(self)
-        return self._saving
+        return _saving_nodes(self)
 
     def ordinal(self, name: str) -> int | None:
         """Return the number of the node that has this name, or makes the value of this name (the last of several)."""
@@ -448,9 +440,8 @@ def _saving_nodes(index: GraphIndex) -> bytearray:
         return bytearray()
     stored = index.with_role(STORED)
     sources = index.input_numbers
-    with index.extraction.session.budget.charge(
-        18 * index.total + 4 * len(sources), "the nodes of a graph that save and restore"
-    ):
+    room = 18 * index.total + 4 * len(sources)
+    with index.extraction.session.budget.charge(room, "the nodes of a graph that save and restore"):
         consumers, firsts = _consumers(index)
         waiting = array("I", (number for number in range(index.count) if marks[number]))
         while waiting:

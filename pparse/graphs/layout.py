@@ -237,7 +237,7 @@ class LayerPlan:
         edges: Sequence[tuple[int, int]],
         first: Sequence[bool],
         height: float,
-        between: float,
+        gap: float,
     ) -> None:
         self.places: list[tuple[float, float]] = [(0.0, 0.0)] * len(widths)
         """The middle of the upper side of each box."""
@@ -257,7 +257,7 @@ class LayerPlan:
         order = sorted(range(len(parts)), key=lambda n: (not (first[parts[n][0]] and not mine[n]), -len(parts[n])))
         widest = max((layout.span for layout in laid), default=0.0)
         x = y = low = 0.0
-        step = height + between
+        step = height + gap
         lone = True
         for number in order:
             layout = laid[number]
@@ -272,7 +272,7 @@ class LayerPlan:
             x += layout.span + 2 * _GAP
             low = max(low, y + len(layout.rows) * step)
             self.width = max(self.width, x - 2 * _GAP)
-        self.height = max(0.0, low - between)
+        self.height = max(0.0, low - gap)
 
 
 def _parts(count: int, edges: Sequence[tuple[int, int]]) -> list[list[int]]:

@@ -94,23 +94,21 @@ class GraphSource(ABC):
     placeholders: Collection[str] = ()  #: operations that wait for an input
     loops: Collection[str] = ()  #: operations whose outputs go back to the beginning of a loop: no fault in a cycle
 
+    outer: GraphSource | None = None  #: the graph around a body, where a name is looked up that the body does not have
+
     saving: Collection[str] = ()  #: operations that only save values to files, or restore them
     stored: Collection[str] = ()  #: operations that stand for stored values: variables, tables
 
     def __init__(self, extraction: Host, name: str = "") -> None:
         self.extraction = extraction
         """The document."""
-        self._name = name
+        self.name = name
+        """Name of a function or body; empty for the main graph."""
 
     @property
     def is_whole(self) -> bool:
         """Whether all of it is there: else what nothing makes may be behind the cut, and is no fault."""
         return True
-
-    @property
-    def name(self) -> str:
-        """Name of a function or body; empty for the main graph."""
-        return self._name
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
@@ -188,11 +186,6 @@ class GraphSource(ABC):
     def functions(self) -> Mapping[str, GraphSource]:
         """Return those of `bodies` that are functions."""
         return {name: body for name, body in self.bodies().items() if body.kind == "function"}
-
-    @property
-    def outer(self) -> GraphSource | None:
-        """The graph around a body, where a name is looked up that the body does not have."""
-        return None
 
     def signatures(self) -> dict[str, Signature]:
         """Return the ways to call the model, by name."""

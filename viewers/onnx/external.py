@@ -8,6 +8,8 @@ in the second. Nothing of a file is read before a tensor is.
 
 from __future__ import annotations
 
+from collections import namedtuple
+
 from pparse.data.trailing_bytes import SHIFTED, has_odd_tail
 from pparse.display.text import shorten
 from pparse.errors import EndOfDataError, PathError, SourceError
@@ -36,18 +38,14 @@ _BLOCK: Final = 1 << 20
 _BEHIND_GAP: Final = "an unknown number of bytes is lost before it, so its bytes may be those of another place"
 
 
-class PlacedOutside:
-    """Where the bytes of a tensor are in another file."""
+class PlacedOutside(namedtuple("PlacedOutside", "span status reason got")):
+    """Where the bytes of a tensor are in another file.
 
-    __slots__ = ("got", "reason", "span", "status")
+    ``reason`` is what is wrong or odd, in words; empty: nothing. ``got`` is how many of the bytes are there, or how
+    many the file states.
+    """
 
-    def __init__(self, span: Span, status: Status, reason: str, got: int) -> None:
-        self.span = span
-        self.status = status
-        self.reason = reason
-        """What is wrong or odd, in words; empty: nothing."""
-        self.got = got
-        """How many of the bytes are there, or how many the file states."""
+    __slots__ = ()
 
 
 class ExternalFile:

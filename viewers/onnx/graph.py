@@ -8,14 +8,15 @@ an optional input that is not given.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from itertools import islice
 
 from pparse.errors import UnsupportedError
 from pparse.findings import Status
 from pparse.graphs.source import GraphSource, Value
 from pparse.tree.key_table import KeyTable, key_hash
-from pparse.viewers.onnx.element_types import type_name
 from pparse.viewers.onnx.rows import initializer_names, read_row, rows_of, value_names
+from pparse.viewers.onnx.tensors import type_name
 from pparse.viewers.tensor_proto.viewer import index_of, kids_of, text_at
 
 TYPE_CHECKING = False
@@ -46,12 +47,10 @@ class OnnxGraph(GraphSource):
         super().__init__(places.parser.result.extraction, name)
         self.root = root
         self._places = places
-        self._outer = outer
+        self.outer = outer
         self._is_function = root.kind == "onnx.FunctionProto"
         self.kind = "function" if self._is_function else "body" if name else "graph"
         self._nodes = root.find("node")
-        self._inputs: list[str] | None = None
-        self._types: tuple[KeyTable, Charge] | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -93,12 +92,14 @@ class OnnxGraph(GraphSource):
 
     def inputs(self) -> Sequence[str]:
         """Return the inputs that have no initializer: in models of IR version 3 each initializer is an input, too."""
-        if self._inputs is None:
-            names = self._names("input")
-            wanted = set(names)
-            stored = {name for name in initializer_names(self._places, self.root) if name in wanted} if names else ()
-            self._inputs = [name for name in names if name not in stored]
         return self._inputs
+
+    @cached_property
+    def _inputs(self) -> list[str]:
+        names = self._names("input")
+        wanted = set(names)
+        stored = {name for name in initializer_names(self._places, self.root) if name in wanted} if names else ()
+        return [name for name in names if name not in stored]
 
     def all_inputs(self) -> list[str]:
         """Return all inputs, those with initializers too."""
@@ -133,21 +134,25 @@ class OnnxGraph(GraphSource):
 
     def type_of(self, name: str) -> Node | None:
         """Return the node of the ValueInfoProto of a value; None if it has none."""
-        lists = [self.root.find(key) for key in _TYPED if not (self._is_function and key != "value_info")]
-        if self._types is None:
-            budget = self.extraction.session.budget
-            table = KeyTable(key_hash(name) for kids in lists for name in value_names(self._places, kids))
-            self._types = table, budget.charge(12 * table.covered, "the types of values")
         for number in self._types[0].candidates(name):
-            for kids in lists:
-                count = len(kids) if kids is not None else 0
-                if kids is not None and number < count:
+            for kids in self._typed():
+                if number < len(kids):
                     kid = kids.child(number)
                     if text_at(kid, "name") == name:
                         return kid
                     break
-                number -= count
+                number -= len(kids)
         return None
+
+    @cached_property
+    def _types(self) -> tuple[KeyTable, Charge]:
+        """The ValueInfoProtos by the hash of their name."""
+        table = KeyTable(key_hash(name) for kids in self._typed() for name in value_names(self._places, kids))
+        return table, self.extraction.session.budget.charge(12 * table.covered, "the types of values")
+
+    def _typed(self) -> Iterator[Node]:
+        keys = ("value_info",) if self._is_function else _TYPED
+        return (kids for key in keys if (kids := self.root.find(key)) is not None)
 
     # -- other graphs ------------------------------------------------------------------------------------------------
 
@@ -158,11 +163,6 @@ class OnnxGraph(GraphSource):
     def functions(self) -> Mapping[str, OnnxGraph]:
         """Return the functions."""
         return OnnxBodies(self._places, self, functions=True) if self.kind == "graph" else {}
-
-    @property
-    def outer(self) -> OnnxGraph | None:
-        """The graph around a body, whose values it may use."""
-        return self._outer
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -200,9 +200,9 @@ class OnnxGraph(GraphSource):
         """Write the marked nodes with what they need as a model; return the number of bytes."""
         if self.kind != "graph":
             raise UnsupportedError(f"the {self.kind} {self.name!r} cannot be written as a model of its own")
-        from pparse.viewers.onnx.part import write_model
+        from pparse.viewers.onnx.part import ModelPart
 
-        return write_model(self, marks, outputs, write)
+        return ModelPart(self, marks, outputs).write(write)
 
 
 class OnnxBodies(Mapping[str, OnnxGraph]):
@@ -215,22 +215,19 @@ class OnnxBodies(Mapping[str, OnnxGraph]):
         self._places = places
         self._main = main
         self._functions = functions
-        self._known: dict[str, str] | None = None
-        self._charge: Charge | None = None
 
+    @cached_property
     def _paths(self) -> dict[str, str]:
-        """Return the path of each, by name; read once."""
-        if self._known is None:
-            known: dict[str, str] = {}
-            self._charge = self._main.extraction.session.budget.charge(0, "the names of bodies")
-            room = 0
-            for name, scope in self._scopes():
-                room += _NAME_COST + len(name) + len(scope.path)
-                if not len(known) & 0xFF:
-                    self._charge.resize(room)
-                known.setdefault(name, scope.path)
-            self._known = known
-        return self._known
+        """The path of each, by name."""
+        known: dict[str, str] = {}
+        self._charge = self._main.extraction.session.budget.charge(0, "the names of bodies")
+        room = 0
+        for name, scope in self._scopes():
+            room += _NAME_COST + len(name) + len(scope.path)
+            if not len(known) & 0xFF:
+                self._charge.resize(room)
+            known.setdefault(name, scope.path)
+        return known
 
     def _scopes(self) -> Iterator[tuple[str, GraphScope]]:
         roots: Any = self._places.roots() if self._functions else self._places.scopes()
@@ -239,13 +236,13 @@ class OnnxBodies(Mapping[str, OnnxGraph]):
                 yield scope.prefix.removeprefix("@").removesuffix("/"), scope
 
     def __len__(self) -> int:
-        return len(self._paths())
+        return len(self._paths)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._paths())
+        return iter(self._paths)
 
     def __getitem__(self, name: str) -> OnnxGraph:
-        return self._at(name, self._paths()[name])
+        return self._at(name, self._paths[name])
 
     def _at(self, name: str, path: str) -> OnnxGraph:
         """Return the graph at a path, with the graphs around it."""

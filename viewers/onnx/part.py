@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import deque, namedtuple
 from functools import cached_property
 
 from pparse.data.base import copy_into
@@ -16,8 +17,7 @@ from pparse.parsers.protobuf.index import OverlayField, PartScan
 from pparse.parsers.protobuf.lists import Run
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Message
 from pparse.tree.entry import SCALAR
-from pparse.viewers.onnx.element_types import ELEMENT_TYPES, type_name
-from pparse.viewers.onnx.tensors import DATA_LOCATION, DATA_TYPE, DIMS, EXTERNAL, NAME, PAYLOAD, RAW_DATA, numbers
+from pparse.viewers.onnx import tensors
 from pparse.viewers.tensor_proto.viewer import index_of, kids_of, text_at
 
 TYPE_CHECKING = False
@@ -42,17 +42,6 @@ _GRAPH: Final = 7
 _LEFT_OUT: Final = frozenset((_GRAPH, 20))
 _GRAPH_NAME, _DOC, _OUTPUT = 2, 10, 12
 _NAME: Final = 1
-
-
-def write_model(graph: OnnxGraph, marks: bytes | bytearray | None, outputs: Sequence[str], write: Write) -> int:
-    """Write the marked nodes, inputs and initializers of a main graph (None: all) as a model; return its size.
-
-    ``marks`` has a byte for each node, each of `OnnxGraph.inputs` and each of `OnnxGraph.constants`. ``outputs`` name
-    values, or nodes, whose outputs are meant; none: those of the graph. Operator sets, functions and properties are
-    those of the model; files with external data are referred to as in the model. An output whose type the model does
-    not state is written without a type. Raises `MalformedError` and `EndOfDataError` for what is not whole.
-    """
-    return _ModelPart(graph, marks, outputs).write(write)
 
 
 def model_fields(graph: OnnxGraph) -> Iterator[tuple[Range, MessageType | None]]:
@@ -95,9 +84,9 @@ class _CopiedModel:
         return done + len(head) + size
 
     def _size_of(self, piece: Piece) -> int:
-        if isinstance(piece, bytes):
-            return len(piece)
-        return len(piece[0]) if isinstance(piece, tuple) else _stored_nbytes(piece)
+        if isinstance(piece, tuple):
+            return len(piece[0])
+        return len(piece) if isinstance(piece, bytes) else _stored_nbytes(piece)
 
     def _put(self, piece: Piece, write: Write) -> int:
         if isinstance(piece, bytes):
@@ -125,8 +114,14 @@ class _CopiedModel:
         return ((found, type) for found in joined(ranges))
 
 
-class _ModelPart(_CopiedModel):
-    """The marked nodes of a graph, and what they need."""
+class ModelPart(_CopiedModel):
+    """The marked nodes, inputs and initializers of a main graph (None: all) as a model.
+
+    ``marks`` has a byte for each node, each of `OnnxGraph.inputs` and each of `OnnxGraph.constants`. ``outputs`` name
+    values, or nodes, whose outputs are meant; none: those of the graph. Operator sets, functions and properties are
+    those of the model; files with external data are referred to as in the model. An output whose type the model does
+    not state is written without a type. `write` raises `MalformedError` and `EndOfDataError` for what is not whole.
+    """
 
     damaged = "a part of the graph is damaged, and the copy would be, too ('pparse check' tells more)"
 
@@ -158,12 +153,7 @@ class _ModelPart(_CopiedModel):
     def _typed(self, root: Node) -> Iterator[Piece]:
         """Yield inputs, outputs, and the types of values of the part."""
         marks = self._marks
-        fed = (
-            self._inputs
-            if marks is None
-            else [name for number, name in enumerate(self._inputs, self._nodes) if marks[number]]
-        )
-        wanted = set(fed)
+        wanted = {name for number, name in enumerate(self._inputs, self._nodes) if marks is None or marks[number]}
         defaults = set(self._graph.all_inputs()) - set(self._inputs)
         if defaults:  # in models of IR version 3 each initializer is an input, too
             first = self._nodes + len(self._inputs)
@@ -173,8 +163,7 @@ class _ModelPart(_CopiedModel):
         for name in self._outputs:
             info = self._graph.type_of(name)
             yield field_of(_OUTPUT, bytes_of(info) if info is not None else field_of(_NAME, name.encode()))
-        made = self._made
-        outputs = set(self._outputs)
+        made, outputs = self._made, set(self._outputs)
         yield from self._copied(
             found
             for name, found in _named(root.find("value_info"))
@@ -257,14 +246,10 @@ _LEAST: Final = 1 << 10
 _NAME_COST: Final = 120
 
 
-class StoredField:
+class StoredField(namedtuple("StoredField", "offset length", defaults=(0, 0))):
     """Where an initializer lies in the other file; without a ``length``, it stays in the model."""
 
-    __slots__ = ("length", "offset")
-
-    def __init__(self, offset: int = 0, length: int = 0) -> None:
-        self.offset = offset
-        self.length = length
+    __slots__ = ()
 
 
 class RebuiltModel(_CopiedModel):
@@ -274,12 +259,7 @@ class RebuiltModel(_CopiedModel):
     lies, of those in the order of `OnnxViewer.placed`; None if it is not whole.
     """
 
-    def __init__(
-        self,
-        viewer: OnnxViewer,
-        location: str,
-        stored: Callable[[int, Tensor], StoredField | None],
-    ) -> None:
+    def __init__(self, viewer: OnnxViewer, location: str, stored: Callable[[int, Tensor], StoredField | None]) -> None:
         self._viewer = viewer
         self._places = viewer.constants
         self._location = location
@@ -289,16 +269,11 @@ class RebuiltModel(_CopiedModel):
         self._charge: Charge = viewer.extraction.session.budget.charge(0, "initializers that are not whole")
         self._all_inputs = frozenset(self._graph.all_inputs())
         self._fed: dict[str, bytes] = {}
-        self._lost: dict[str, bytes] | None = None
         self._cost = 0
-        self._refers = False
+        self.needs_file = False
+        """Whether an initializer of the model is in the other file."""
         self.kept = 0
         """Number of initializers that the model has."""
-
-    @property
-    def needs_file(self) -> bool:
-        """Whether an initializer of the model is in the other file."""
-        return self._refers
 
     @property
     def inputs(self) -> Sequence[str]:
@@ -324,12 +299,9 @@ class RebuiltModel(_CopiedModel):
         root = viewer.root
         if root.find("ir_version") is None or not any(True for _ in kids_of(root.find("opset_import"))):
             raise MalformedError("the version or the operator sets of the model are lost")
-        for key in _LISTS:
-            for _ in wires(self._graph.root.find(key)):
-                pass
-        for key in ("opset_import", "functions", "metadata_props"):
-            for _ in wires(root.find(key)):
-                pass
+        lists = [self._graph.root.find(key) for key in _LISTS]
+        for elements in (*lists, *map(root.find, ("opset_import", "functions", "metadata_props"))):
+            deque(wires(elements), 0)
         if not len(self._graph) or not self._graph.results():
             raise MalformedError("the graph has no nodes or no outputs")
         found = next((found for found in viewer.graph.index.findings if found.code == "duplicate-name"), None)
@@ -362,8 +334,6 @@ class RebuiltModel(_CopiedModel):
         self._cost = self.kept = 0
         yield from self._all_of(_BEFORE)
         yield from self._initializers()
-        if self._lost is None:
-            self._lost = self._used_and_lost()
         self._fed.update(self._lost)
         yield from self._all_of(_BEHIND)
         for info in self._fed.values():
@@ -410,13 +380,13 @@ class RebuiltModel(_CopiedModel):
         message = self._message(place)
         is_external = self._is_external(message)
         if stored.length and (is_external or stored.length >= _LEAST):
-            self._refers = True
+            self.needs_file = True
             payload = self._without_elements(message) + self._reference(stored)
             yield field_of(_INITIALIZER, payload)
         elif is_external:
             head = self._without_elements(message)
             size = _stored_nbytes(tensor)
-            head += encode_varint(RAW_DATA << 3 | LEN) + encode_varint(size)
+            head += encode_varint(tensors.RAW_DATA << 3 | LEN) + encode_varint(size)
             yield encode_varint(_INITIALIZER << 3 | LEN) + encode_varint(len(head) + size) + head
             yield tensor
         else:
@@ -434,13 +404,13 @@ class RebuiltModel(_CopiedModel):
 
     @staticmethod
     def _is_external(message: Message) -> bool:
-        return bool(message.scalar(DATA_LOCATION) == EXTERNAL)
+        return bool(message.scalar(tensors.DATA_LOCATION) == tensors.EXTERNAL)
 
     def _without_elements(self, message: Message) -> bytes:
         """Return the fields of a TensorProto but those that hold or place its elements, as they are."""
         found: list[bytes] = []
         for key in sorted(message.fields):
-            if key <= 0 or key in PAYLOAD:
+            if key <= 0 or key in tensors.PAYLOAD:
                 continue
             for item in message.fields[key]:
                 if isinstance(item, OverlayField):
@@ -457,7 +427,7 @@ class RebuiltModel(_CopiedModel):
         pairs = (("location", self._location), ("offset", str(stored.offset)), ("length", str(stored.length)))
         placed = (field_of(1, key.encode()) + field_of(2, value.encode()) for key, value in pairs)
         fields = b"".join(field_of(_EXTERNAL_DATA, pair) for pair in placed)
-        return fields + encode_varint(DATA_LOCATION << 3) + encode_varint(EXTERNAL)
+        return fields + encode_varint(tensors.DATA_LOCATION << 3) + encode_varint(tensors.EXTERNAL)
 
     # -- inputs instead of initializers ------------------------------------------------------------------------------
 
@@ -480,12 +450,12 @@ class RebuiltModel(_CopiedModel):
 
     def _name(self, place: OnnxPlace, message: Message) -> str:
         """Return the name of an initializer; empty if it is lost. Raises `MalformedError` if it may be wrong."""
-        for item in message.fields.get(NAME, ()):
+        for item in message.fields.get(tensors.NAME, ()):
             if isinstance(item, OverlayField):
                 raise MalformedError("an initializer is in chunks")
-            field = item[0].last(NAME)
+            field = item[0].last(tensors.NAME)
             self._certain(item[0].part.data.range(field.begin, min(field.next, item[0].part.end)), None)
-        name = str(message.scalar(NAME))
+        name = str(message.scalar(tensors.NAME))
         return name if name == place.name else ""
 
     def _keep_input(self, name: str, info: bytes) -> None:
@@ -507,22 +477,23 @@ class RebuiltModel(_CopiedModel):
 
         Raises `MalformedError` if it is the type that may be wrong.
         """
-        number = int(message.scalar(DATA_TYPE))
-        if number not in ELEMENT_TYPES:
-            raise MalformedError(f"{name!r} is not whole, and its type is {type_name(number)}")
+        number = int(message.scalar(tensors.DATA_TYPE))
+        if number not in tensors.ELEMENT_TYPES:
+            raise MalformedError(f"{name!r} is not whole, and its type is {tensors.type_name(number)}")
         found = tensor.finding
         contradicted = found is not None and found.code == "bad-entry"
         if found is not None and contradicted and found.got and found.got % max(1, tensor.size) == 0:
-            raise MalformedError(f"{name!r} is not whole, and its type {type_name(number)} may be wrong, too")
+            raise MalformedError(f"{name!r} is not whole, and its type {tensors.type_name(number)} may be wrong, too")
         sizes = (
             field_of(1, b"" if contradicted or size < 0 else encode_varint(1 << 3) + encode_varint(size))
-            for size in numbers(message, DIMS)
+            for size in tensors.numbers(message, tensors.DIMS)
         )
         typed = encode_varint(1 << 3) + encode_varint(number) + field_of(2, b"".join(sizes))
         return field_of(1, name.encode()) + field_of(2, field_of(1, typed))
 
-    def _used_and_lost(self) -> dict[str, bytes]:
-        """Return what the nodes use and nothing makes, with its ValueInfoProto. Raises `MalformedError` if it has none.
+    @cached_property
+    def _lost(self) -> dict[str, bytes]:
+        """What the nodes use and nothing makes, with its ValueInfoProto. Raises `MalformedError` if it has none.
 
         The name of an initializer may be lost, so that it was not found by that.
         """

@@ -15,6 +15,8 @@ and training graphs. Names::
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from pparse.data.reader import Range
 from pparse.data.trailing_bytes import LAST_BEFORE_BREAK
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseError
@@ -23,11 +25,10 @@ from pparse.kernels.wire import PADDING
 from pparse.parsers.protobuf.fits import fitting_tags
 from pparse.parsers.protobuf.index import ChunkRange, OverlayField
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Message, Problem, problem_of
-from pparse.parsers.protobuf.window import Window
 from pparse.tree.entry import SCALAR
-from pparse.viewers.onnx.rows import BODIES, BODY, SPARSE, SPARSES, TENSOR, TENSORS, Attribute, read_node
+from pparse.viewers.onnx import rows
 from pparse.viewers.onnx.tensors import NAME, TensorHead, read_head
-from pparse.viewers.tensor_proto.viewer import TensorPlace, TensorPlaces, index_of, kids_of, text_at
+from pparse.viewers.tensor_proto.viewer import TensorPlace, TensorPlaces, index_of, kids_of, messages_of, text_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from pparse.parsers.protobuf.index import Piece
     from pparse.parsers.protobuf.parser import ProtobufParser
+    from pparse.parsers.protobuf.window import Window
     from pparse.protobuf.schema import Schema
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
@@ -48,7 +50,6 @@ _LISTS: Final = ("initializer", "sparse_initializer", "node", "attribute_proto")
 # Fields of a SparseTensorProto.
 _VALUES, _INDICES = 1, 2
 # NodeProtos up to this size are read in one go, TensorProtos up to their data.
-_SMALL: Final = 16 << 10
 _HEAD: Final = 512
 # So many tags behind an initializer show that it ends where it seems to; fewer bytes than that show nothing.
 _FITTING: Final = 3
@@ -94,7 +95,6 @@ class OnnxPlaces(TensorPlaces):
         self.attribute_type = schema.message("onnx.AttributeProto")
         graphs = (schema.message(f"onnx.{name}Proto") for name in ("Graph", "Model", "TrainingInfo", "Function"))
         self._around = (*graphs, self.attribute_type, self.node_type)
-        self._breaks: bool | None = None
         self._searched = False
         self._held: tuple[str, Node] | None = None
 
@@ -163,8 +163,7 @@ class OnnxPlaces(TensorPlaces):
                 elements = node.find(key)
                 if elements is None or elements.shape == SCALAR:
                     continue
-                index = index_of(elements)
-                for ordinal, pieces, window in index.messages() if index is not None else ():
+                for ordinal, pieces, window in messages_of(elements):
                     for found in self._of_element(scope, elements, key, ordinal, pieces, window):
                         if isinstance(found, OnnxPlace):
                             found.at = number, source, ordinal
@@ -205,17 +204,8 @@ class OnnxPlaces(TensorPlaces):
 
     def note(self, error: PparseError, code: str, path: str = "") -> None:
         """Record what cannot be read."""
-        source = self.make.extraction.name
-        self.parser.result.findings.add(
-            Finding(
-                code,
-                error.reason,
-                path=path or error.path or "",
-                source=source,
-                offset=error.offset,
-                option=error.option,
-            )
-        )
+        known: Any = {"source": self.make.extraction.name, "offset": error.offset, "option": error.option}
+        self.parser.result.findings.add(Finding(code, error.reason, path=path or error.path or "", **known))
 
     # -- initializers ------------------------------------------------------------------------------------------------
 
@@ -286,22 +276,17 @@ class OnnxPlaces(TensorPlaces):
         self, scope: GraphScope, elements: Node, ordinal: int, pieces: Sequence[Piece], window: Window | None
     ) -> Iterator[OnnxPlace | GraphScope]:
         part = self.plain(pieces)
-        label: str | None = None
-        found: list[Attribute] = []
-        base = 0
-        if part is not None and part.end - part.start <= _SMALL:
-            window = window if window is not None and window.data is part.data else Window(part.data, part.end)
-            window.at(part.start)
-            raw = window.read(part.start, part.end)
-            read = read_node(raw + PADDING, len(raw))
-            if read is not None:
-                label, found = read
-                base = part.start
-                data = part.data
-                for item in found:
-                    item.pieces = (data.range(base + item.start, base + item.end),)
-        if label is None:
+        raw = rows.small_message(part, window)
+        read = rows.read_node(raw) if raw else None
+        found = rows.held_by(part, raw, read[1]) if part is not None and read is not None else None
+        label = ""
+        if read is None or found is None:
             label, found, window = self._by_messages(elements.path, ordinal, pieces, window)
+        elif found:
+            label = rows.label_of(read[0])
+            output = next(filter(None, read[0][rows.OUTPUT]), "") if rows.is_constant(read[0]) else ""
+            for item in found:
+                item.output = output if output and item.is_value else None
         label = label or f"[{ordinal}]"
         for item in found:
             name = scope.prefix + (item.output if item.output is not None else f"{label}.{item.name}")
@@ -309,17 +294,17 @@ class OnnxPlaces(TensorPlaces):
             yield from self._of_attribute(name, path, elements, item, window)
 
     def _of_attribute(
-        self, name: str, path: str, elements: Node, item: Attribute, window: Window | None
+        self, name: str, path: str, elements: Node, item: rows.Attribute, window: Window | None
     ) -> Iterator[OnnxPlace | GraphScope]:
         """Yield what an attribute called ``name`` holds; ``path`` is its own, ``elements`` the list that it is in."""
         if item.number is not None:
             name = f"{name}[{item.number}]"
-        if item.kind in (TENSOR, TENSORS):
+        if item.kind in (rows.TENSOR, rows.TENSORS):
             yield OnnxPlace(name, item.pieces, window)
-        elif item.kind in (SPARSE, SPARSES):
+        elif item.kind in (rows.SPARSE, rows.SPARSES):
             yield from self._sparse(name, item.pieces, window)
         else:
-            key = "g" if item.kind == BODY else f"graphs[{item.number}]"
+            key = "g" if item.kind == rows.BODY else f"graphs[{item.number}]"
             yield GraphScope(f"{path}.{key}", f"{name}/", elements)
 
     def _of_default(
@@ -331,20 +316,20 @@ class OnnxPlaces(TensorPlaces):
         for item in self._held_by(attribute, ordinal):
             yield from self._of_attribute(f"{label}.{item.name}", path, elements, item, attribute.near)
 
-    def _held_by(self, attribute: Message, at: int) -> Iterator[Attribute]:
+    def _held_by(self, attribute: Message, at: int) -> Iterator[rows.Attribute]:
         """Yield the tensors and bodies of attribute number ``at`` of a node."""
         name = self._text(attribute, 1)
-        for kind in (TENSOR, BODY, SPARSE):
+        for kind in (rows.TENSOR, rows.BODY, rows.SPARSE):
             inner = attribute.pieces(kind)
             if inner is not None:
-                yield Attribute(kind, name, at, None, pieces=inner)
-        for kind in (TENSORS, BODIES, SPARSES):
+                yield rows.Attribute(kind, name, at, None, inner)
+        for kind in (rows.TENSORS, rows.BODIES, rows.SPARSES):
             for number, inner in enumerate(attribute.elements(kind)):
-                yield Attribute(kind, name, at, number, pieces=inner)
+                yield rows.Attribute(kind, name, at, number, inner)
 
     def _by_messages(
         self, path: str, ordinal: int, pieces: Sequence[Piece], window: Window | None
-    ) -> tuple[str, list[Attribute], Window | None]:
+    ) -> tuple[str, list[rows.Attribute], Window | None]:
         """Return the label and the attributes of a node that is large, in parts, or not whole."""
         message = Message(self.make, pieces, self.node_type, window)
         problem = message.problem
@@ -353,7 +338,7 @@ class OnnxPlaces(TensorPlaces):
             self.note(MalformedError(problem.reason, offset=problem.offset), "malformed", f"{path}[{ordinal}]")
         output = self._output(message)
         constant = self._text(message, 4) == "Constant" and self._text(message, 7) in ("", "ai.onnx")
-        found: list[Attribute] = []
+        found: list[rows.Attribute] = []
         try:
             for at, part in enumerate(message.elements(5)):
                 attribute = Message(self.make, part, self.attribute_type, message.near)
@@ -376,7 +361,7 @@ class OnnxPlaces(TensorPlaces):
             window = message.window(part)
             for at in part.fields(2, 0, window):
                 if at.end > at.start and at.end <= part.part.end:
-                    return window.read(at.start, min(at.end, at.start + _SMALL)).decode("utf-8", "replace")
+                    return window.read(at.start, min(at.end, at.start + rows.SMALL)).decode("utf-8", "replace")
         return ""
 
     def tensor(self, place: OnnxPlace, name: str | None = None) -> Tensor:
@@ -390,13 +375,11 @@ class OnnxPlaces(TensorPlaces):
             made.finding = Finding("shifted", LAST_BEFORE_BREAK, path=made.name, **where)
         return made
 
-    @property
+    @cached_property
     def _is_damaged(self) -> bool:
         """Whether the fields of the model or of a graph are not whole; they were read to find any tensor."""
-        if self._breaks is None:
-            strays = any(finding.code == "stray-field" for finding in self.parser.result.findings)
-            self._breaks = strays or self.maker.owner.own_status() is not Status.COMPLETE
-        return self._breaks
+        strays = any(finding.code == "stray-field" for finding in self.parser.result.findings)
+        return strays or self.maker.owner.own_status() is not Status.COMPLETE
 
     def _of_head(self, place: OnnxPlace, shown: str) -> Tensor | None:
         """Return the tensor of which the head was read, if nothing more is to be looked at."""

@@ -9,13 +9,16 @@ left out. Strings are never raw. Tensors in parts (``segment``) are refused by e
 
 from __future__ import annotations
 
+from collections import namedtuple
+from functools import partial
+
 from pparse.data.range_status import cut_status
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import LEN, PADDING, read_length, read_value
 from pparse.parsers.protobuf.index import OverlayField
 from pparse.parsers.protobuf.message import Message, Problem
+from pparse.tensors.dtype import DTYPES, DType
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span
-from pparse.viewers.onnx.element_types import ELEMENT_TYPES, STRING, STRING_DATA
 from pparse.viewers.onnx.external import ExternalFiles
 from pparse.viewers.tensor_proto.maker import TensorMaker, has_too_many, is_cut
 from pparse.viewers.tensor_proto.values import NumberValues
@@ -29,8 +32,76 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.parsers.protobuf.entries import ValueEntries
     from pparse.protobuf.schema import Schema
-    from pparse.viewers.onnx.element_types import ElementType
     from pparse.viewers.tensor_proto.maker import ProtoTensor
+
+# -- The enum TensorProto.DataType: what elements are, and how a field lists them (onnx/onnx-ml.proto) -----------------
+
+STRING: Final = 8
+# The fields of a TensorProto that list elements.
+FLOAT_DATA, INT32_DATA, STRING_DATA, INT64_DATA, DOUBLE_DATA, UINT64_DATA = 4, 5, 6, 7, 10, 11
+
+
+class ElementType(namedtuple("ElementType", "name dtype field code words listed")):
+    """One type: its array type, and the field that lists its elements if they are not in ``raw_data``.
+
+    ``dtype``: the type of elements; None: strings. Below 8 bits they are packed, the first in the low bits. ``code``:
+    the numpy type of one listed number; a byte of it has several elements if these have 2 or 4 bits. ``words``: listed
+    numbers per element, two for complex ones. ``listed``: the type of elements that are listed: those of 6 bits take a
+    number each.
+    """
+
+    __slots__ = ()
+
+
+def _of(name: str, dtype: str, field: int, code: str, words: int = 1, listed: DType | None = None) -> ElementType:
+    return ElementType(name, DTYPES[dtype], field, code, words, listed or DTYPES[dtype])
+
+
+def _six(name: str, dtype: str) -> ElementType:
+    return _of(name, dtype, INT32_DATA, "u1", listed=DType(dtype, 8, DTYPES[dtype].kind))
+
+
+ELEMENT_TYPES: Final[dict[int, ElementType]] = {
+    1: _of("FLOAT", "float32", FLOAT_DATA, "<f4"),
+    2: _of("UINT8", "uint8", INT32_DATA, "u1"),
+    3: _of("INT8", "int8", INT32_DATA, "i1"),
+    4: _of("UINT16", "uint16", INT32_DATA, "<u2"),
+    5: _of("INT16", "int16", INT32_DATA, "<i2"),
+    6: _of("INT32", "int32", INT32_DATA, "<i4"),
+    7: _of("INT64", "int64", INT64_DATA, "<i8"),
+    STRING: ElementType("STRING", None, STRING_DATA, "", 1, None),
+    9: _of("BOOL", "bool", INT32_DATA, "u1"),
+    10: _of("FLOAT16", "float16", INT32_DATA, "<u2"),
+    11: _of("DOUBLE", "float64", DOUBLE_DATA, "<f8"),
+    12: _of("UINT32", "uint32", UINT64_DATA, "<u4"),
+    13: _of("UINT64", "uint64", UINT64_DATA, "<u8"),
+    14: _of("COMPLEX64", "complex64", FLOAT_DATA, "<f4", 2),
+    15: _of("COMPLEX128", "complex128", DOUBLE_DATA, "<f8", 2),
+    16: _of("BFLOAT16", "bfloat16", INT32_DATA, "<u2"),
+    17: _of("FLOAT8E4M3FN", "float8_e4m3fn", INT32_DATA, "u1"),
+    18: _of("FLOAT8E4M3FNUZ", "float8_e4m3fnuz", INT32_DATA, "u1"),
+    19: _of("FLOAT8E5M2", "float8_e5m2", INT32_DATA, "u1"),
+    20: _of("FLOAT8E5M2FNUZ", "float8_e5m2fnuz", INT32_DATA, "u1"),
+    21: _of("UINT4", "uint4", INT32_DATA, "u1"),
+    22: _of("INT4", "int4", INT32_DATA, "u1"),
+    23: _of("FLOAT4E2M1", "float4_e2m1fn", INT32_DATA, "u1"),
+    24: _of("FLOAT8E8M0", "float8_e8m0fnu", INT32_DATA, "u1"),
+    25: _of("UINT2", "uint2", INT32_DATA, "u1"),
+    26: _of("INT2", "int2", INT32_DATA, "u1"),
+    27: _six("FLOAT6E2M3", "float6_e2m3fn"),
+    28: _six("FLOAT6E3M2", "float6_e3m2fn"),
+}
+
+
+def type_name(number: int) -> str:
+    """Return the name of a type as numpy or ml_dtypes has it: ``float32``; ``string``; ``type 99`` if it is unknown."""
+    known = ELEMENT_TYPES.get(number)
+    if known is None:
+        return f"type {number}" if number else "undefined"
+    return known.dtype.name if known.dtype is not None else "string"
+
+
+# -- The message -------------------------------------------------------------------------------------------------------
 
 DIMS, DATA_TYPE, SEGMENT, NAME, RAW_DATA, EXTERNAL_DATA, DATA_LOCATION = 1, 2, 3, 8, 9, 13, 14
 EXTERNAL: Final = 1
@@ -77,9 +148,8 @@ class OnnxMaker(TensorMaker):
         wrong = wrong or self._refused(message)
         if wrong is None and known is None:
             reason = f"its data_type is {number}, which onnx does not have"
-            wrong = Problem(
-                Status.UNSUPPORTED if number else Status.DAMAGED, reason if number else "it has no data_type"
-            )
+            unknown = (Status.UNSUPPORTED, reason) if number else (Status.DAMAGED, "it has no data_type")
+            wrong = Problem(*unknown)
         if wrong is not None or known is None:
             return self.new(name, known.dtype if known is not None else None, shape, (), stored, wrong)
         if message.scalar(DATA_LOCATION) in (EXTERNAL, "EXTERNAL"):
@@ -90,11 +160,9 @@ class OnnxMaker(TensorMaker):
             raw = self.bytes_of(message, RAW_DATA, "raw_data")
             if isinstance(raw, Problem):
                 return self.new(name, known.dtype, shape, (), stored, raw)
-            if raw is None:
-                where = self._empty_at(message)
-                return self.of_bytes(name, message, known.dtype, shape, stored, where, "raw_data")
-            made = self.of_bytes(name, message, known.dtype, shape, stored, raw, "raw_data")
-            if problem is not None and made.status is Status.COMPLETE:
+            where = self._empty_at(message) if raw is None else raw
+            made = self.of_bytes(name, message, known.dtype, shape, stored, where, "raw_data")
+            if raw is not None and problem is not None and made.status is Status.COMPLETE:
                 self.judge(made, problem)  # what would win over the data may be behind the cut
             return made
         return self._listed(name, message, known, shape)
@@ -175,13 +243,12 @@ class OnnxMaker(TensorMaker):
 
     def _external(self, name: str, message: Message, known: ElementType, shape: tuple[int, ...]) -> ProtoTensor:
         dtype = known.dtype
+        wrong = partial(self.new, name, dtype, shape, (), known.name)
         problem = message.problem
         if problem is not None:
-            return (
-                self.missing(name, problem, known.name) if is_cut(problem) else self._wrong(name, known, shape, problem)
-            )
+            return self.missing(name, problem, known.name) if is_cut(problem) else wrong(problem)
         if dtype is None:
-            return self._wrong(name, known, shape, Problem(Status.DAMAGED, "strings cannot be in another file"))
+            return wrong(Problem(Status.DAMAGED, "strings cannot be in another file"))
         pairs: dict[str, str] = {}
         for pieces in message.elements(EXTERNAL_DATA):
             pair = Message(self.make, pieces, self.pair_type, message.near)
@@ -194,23 +261,19 @@ class OnnxMaker(TensorMaker):
                 made.spans = (Span(None, 0, size, pairs.get("location", "")),)
                 self.judge(made, found)
                 return made
-            return self._wrong(name, known, shape, found)
+            return wrong(found)
         made.spans = (found.span,)
         made.status = found.status
         if found.reason:
-            problem = Problem(found.status, found.reason, found.span.offset)
             if found.status is Status.COMPLETE:
                 made.finding = self.warning("external-data", found.reason, name, size, found.got)
             elif found.status is Status.DAMAGED:  # all of its bytes are there
                 where: Any = {"source": self.extraction.name, "offset": found.span.offset}
                 made.finding = Finding("shifted", found.reason, path=name, **where)
             else:
-                self.judge(made, problem, None, size, found.got)
+                self.judge(made, Problem(found.status, found.reason, found.span.offset), None, size, found.got)
         made.unwritten_nbytes = self.owner.unwritten(made)[1] if made.status is Status.COMPLETE else 0
         return made
-
-    def _wrong(self, name: str, known: ElementType, shape: tuple[int, ...], problem: Problem) -> ProtoTensor:
-        return self.new(name, known.dtype, shape, (), known.name, problem)
 
 
 def numbers(message: Message, number: int) -> Iterator[int]:
@@ -229,18 +292,10 @@ def numbers(message: Message, number: int) -> Iterator[int]:
                 yield value - (1 << 64) if value >> 63 else value
 
 
-class TensorHead:
-    """A plain TensorProto whose fields were read: ``type``, ``shape``, ``name``, and where its ``raw_data`` is."""
+class TensorHead(namedtuple("TensorHead", "type shape name start length")):
+    """A plain TensorProto whose fields were read; ``start`` is where its ``raw_data`` begin in the message."""
 
-    __slots__ = ("length", "name", "shape", "start", "type")
-
-    def __init__(self, type: int, shape: tuple[int, ...], name: str, start: int, length: int) -> None:
-        self.type = type
-        self.shape = shape
-        self.name = name
-        self.start = start
-        """Where the raw data begin in the message."""
-        self.length = length
+    __slots__ = ()
 
 
 def read_head(raw: bytes, there: int, size: int) -> TensorHead | None:
@@ -273,11 +328,8 @@ def read_head(raw: bytes, there: int, size: int) -> TensorHead | None:
                 pos += length
             elif tag == _TAG_RAW:
                 length, pos = read_length(raw, pos)
-                return (
-                    TensorHead(number, tuple(shape), name, pos, length)
-                    if pos <= there and pos + length == size
-                    else None
-                )
+                is_plain = pos <= there and pos + length == size
+                return TensorHead(number, tuple(shape), name, pos, length) if is_plain else None
             else:
                 return None
             order = tag

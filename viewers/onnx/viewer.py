@@ -48,14 +48,13 @@ class OnnxViewer(ProtoViewer):
     def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
         """Return the main graph, the only one that has a number."""
         from pparse.graphs.graph import Graph
-        from pparse.graphs.source import MAX_NODES
         from pparse.viewers.onnx.graph import OnnxGraph
 
         root = self.root.find("graph")
         if root is None or number:
             reason = "the model has no graph" if root is None else "an ONNX model has one main graph"
             raise PathError(f"{self.extraction.name}: {reason}", path="graph")
-        return Graph(OnnxGraph(self.constants, root), MAX_NODES if max_nodes is None else max_nodes)
+        return Graph(OnnxGraph(self.constants, root), max_nodes)
 
     def placed(self) -> Iterator[tuple[OnnxPlace, Tensor]]:
         """Yield every tensor in file order, with its place."""

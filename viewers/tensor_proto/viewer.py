@@ -350,6 +350,12 @@ def index_of(elements: Node | None) -> ListIndex | None:
     return index if isinstance(index, ListIndex) else None
 
 
+def messages_of(elements: Node | None) -> Iterator[tuple[int, Sequence[Piece], Window | None]]:
+    """Yield what `ListIndex.messages` does of a list; nothing if there is none, or it is damaged."""
+    index = index_of(elements)
+    return iter(()) if index is None else index.messages()
+
+
 def node_at(node: Node | None, *keys: str | int) -> Node | None:
     """Return the node at keys below another, numbers being positions in a list; None if there is none."""
     for key in keys:

@@ -8,8 +8,9 @@ its node if it is the ``value`` of a Const, ``@function/node`` in a function; ``
 from __future__ import annotations
 
 from bisect import bisect_right
-from functools import partial
-from itertools import islice, repeat
+from collections import namedtuple
+from functools import cached_property, partial
+from itertools import accumulate, islice, repeat
 
 from pparse.data.reader import Range
 from pparse.errors import GapError, PparseError
@@ -58,8 +59,7 @@ def letters_of(name: str, prefix: str = "") -> tuple[bytes, ...]:
         text = name.encode()
     except UnicodeEncodeError:
         return ()
-    texts = [text[:at] for at in range(len(text)) if text[at] == 0x2E]
-    texts.append(text)
+    texts = [*(text[:at] for at in range(len(text)) if text[at] == 0x2E), text]
     if len(texts) > _MOST_DOTS:
         return (texts[0],)  # all others begin with it
     # The length in one byte, or the last byte of a longer varint with the same value.
@@ -108,8 +108,6 @@ class Constants(TensorPlaces):
         schema = builtin_schema()
         self.node_type = schema.message(NODE)
         self.attr_type = schema.message("tensorflow.AttrValue")
-        self._bases: list[Base] | None = None
-        self._firsts: list[int] = []
         # The part used last, and the list of its functions. Nothing else holds that list: otherwise it would be read
         # again for each function in it.
         self._held: tuple[Base, Node, Node | None] | None = None
@@ -117,24 +115,18 @@ class Constants(TensorPlaces):
 
     # -- scopes ------------------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def bases(self) -> list[Base]:
         """The graphs, and other parts with constants."""
-        if self._bases is None:
-            root = self.parser.result.root
-            found: list[Base] = []
-            if root.kind == CHUNKS:
-                self.maker.lost_content = True
-                for chunk in root.children():
-                    found += _bases_of(chunk, chunk.path)
-            else:
-                found += _bases_of(root, "")
-            first = 0
-            for base in found:
-                self._firsts.append(first)
-                first += base.count
-            self._bases = found
-        return self._bases
+        root = self.parser.result.root
+        if root.kind != CHUNKS:
+            return list(_bases_of(root, ""))
+        return [base for chunk in root.children() for base in _bases_of(chunk, chunk.path)]
+
+    @cached_property
+    def _firsts(self) -> list[int]:
+        """The numbers of the first scopes of the parts."""
+        return list(accumulate((base.count for base in self.bases[:-1]), initial=0))
 
     def _scope(self, number: int) -> tuple[Base, int]:
         at = bisect_right(self._firsts, number) - 1
@@ -162,17 +154,15 @@ class Constants(TensorPlaces):
 
         If a name is ``sought``, NodeDefs without its letters may be left out. Reads at most ``most`` NodeDefs.
         """
-        number = 0
         steps = repeat(None) if most is None else repeat(None, most)
-        for base in self.bases:
-            for inner in range(base.count):
-                try:
-                    yield from self._places_in(base, inner, number, sought, steps)
-                except PASSING_OR_LIMIT:
-                    raise
-                except PparseError as error:
-                    self._note(base.path, error)
-                number += 1
+        places = ((base, inner) for base in self.bases for inner in range(base.count))
+        for number, (base, inner) in enumerate(places):
+            try:
+                yield from self._places_in(base, inner, number, sought, steps)
+            except PASSING_OR_LIMIT:
+                raise
+            except PparseError as error:
+                self._note(base.path, error)
 
     def _places_in(
         self, base: Base, inner: int, number: int, sought: str | None, steps: Iterator[object]
@@ -307,18 +297,13 @@ class Constants(TensorPlaces):
             yield from self._places_of((scope, ordinal), prefix, index.pieces_at(ordinal))
 
 
-class Base:
-    """A part of the document that has constants. The first scope of a graph are its nodes, the others its functions."""
+class Base(namedtuple("Base", "kind path count")):
+    """A part of the document that has constants. The first scope of a graph are its nodes, the others its functions.
 
-    __slots__ = ("count", "kind", "path")
+    ``count`` is the number of scopes in it.
+    """
 
-    def __init__(self, kind: str, path: str, count: int) -> None:
-        self.kind = kind
-        """Kind of the part."""
-        self.path = path
-        """Its path."""
-        self.count = count
-        """Number of scopes in it."""
+    __slots__ = ()
 
 
 def count_of(node: Node | None) -> int:

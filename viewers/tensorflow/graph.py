@@ -6,13 +6,20 @@ Names (tensorflow/core/framework/node_def.proto, function.proto): an input is ``
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
+from functools import cached_property
 
-from pparse.errors import EndOfDataError, PathError, PparseError, UnsupportedError
+from pparse.data.base import copy_into
+from pparse.errors import EndOfDataError, MalformedError, PathError, PparseError, UnsupportedError
 from pparse.graphs.graph import Graph
-from pparse.graphs.source import MAX_NODES, Edge, GraphSource, Signature, Value
+from pparse.graphs.source import Edge, GraphSource, Signature, Value
+from pparse.kernels.varint import encode_varint
+from pparse.kernels.wire import LEN
 from pparse.parsers.cpb.parser import CHUNKS
+from pparse.parsers.protobuf.check import Checker
 from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
+from pparse.parsers.protobuf.write import measure, write
 from pparse.protos import schema as builtin_schema
 from pparse.viewers.tensor_proto.viewer import kids_of, node_at, text_at, value_at
 from pparse.viewers.tensorflow.constants import GRAPH, META_GRAPH, SAVED_MODEL, function_name
@@ -25,13 +32,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Final
 
+    from pparse.data.base import Data
     from pparse.document.extraction import Extraction
     from pparse.tree.host import Host
     from pparse.tree.node import Node
     from pparse.tree.result import Result
 
 
-def tensorflow_graph(source: Extraction | Result | Node, *, meta_graph: int = 0, max_nodes: int = MAX_NODES) -> Graph:
+def tensorflow_graph(source: Extraction | Result | Node, *, meta_graph: int = 0, max_nodes: int | None = None) -> Graph:
     """Return the graph of a SavedModel, MetaGraphDef or GraphDef: a document, its result, or the node of one.
 
     ``meta_graph`` selects one of a SavedModel. Raises `UnsupportedError` if there is no graph.
@@ -147,7 +155,6 @@ class MainGraph(_Defs):
     def __init__(self, root: Node | None, extraction: Host, meta: Node | None = None) -> None:
         super().__init__(root, extraction)
         self.meta = meta
-        self._info_of: dict[tuple[str, int | str | None], Node] | None = None
 
     def bodies(self) -> Library:
         """Return the functions of the library."""
@@ -182,7 +189,7 @@ class MainGraph(_Defs):
         attr = self.attributes(ordinal) if ordinal is not None and ordinal < len(self) else {}
         if "dtype" in attr and "shape" in attr and port == 0:
             return _value(name, value_at(attr["dtype"], "type"), attr["shape"].find("shape"))
-        info = self._infos().get((node, port))
+        info = self._infos.get((node, port))
         if info is not None:
             return _value(name, value_at(info, "dtype"), info.find("tensor_shape"))
         made = node_at(attr.get("Tout"), "list", "type", port) if isinstance(port, int) else None
@@ -190,23 +197,21 @@ class MainGraph(_Defs):
             return None
         return _value(name, made.load(), node_at(attr.get("_output_shapes"), "list", "shape", port))
 
+    @cached_property
     def _infos(self) -> dict[tuple[str, int | str | None], Node]:
-        """Return the TensorInfos of all signatures by the name of the node and the number of its output."""
-        if self._info_of is None:
-            self._info_of = {}
-            for signature in kids_of(node_at(self.meta, "signature_def")):
-                for key in ("inputs", "outputs"):
-                    for kid in kids_of(signature.find(key)):
-                        node, colon, output = text_at(kid, "name").partition(":")
-                        self._info_of.setdefault((node, self.output(output, colon)), kid)
-        return self._info_of
+        """The TensorInfos of all signatures by the name of the node and the number of its output."""
+        found: dict[tuple[str, int | str | None], Node] = {}
+        for signature in kids_of(node_at(self.meta, "signature_def")):
+            for key in ("inputs", "outputs"):
+                for kid in kids_of(signature.find(key)):
+                    node, colon, output = text_at(kid, "name").partition(":")
+                    found.setdefault((node, self.output(output, colon)), kid)
+        return found
 
     def write_part(
         self, marks: bytes | bytearray | None, outputs: Sequence[str], write: Callable[[bytes], object]
     ) -> int:
         """Write the marked nodes as a GraphDef; return the number of bytes."""
-        from pparse.viewers.tensorflow.graph_write import write_graph_def
-
         return write_graph_def(self, marks, write)
 
 
@@ -217,13 +222,14 @@ class FunctionBody(_Defs):
 
     def __init__(self, root: Node, extraction: Host) -> None:
         super().__init__(root, extraction, function_name(root))
-        self._arguments: list[str] | None = None
 
     def inputs(self) -> Sequence[str]:
         """Return the names of the arguments, in order."""
-        if self._arguments is None:
-            self._arguments = [_text(kid, "name") for kid in kids_of(node_at(self.root, "signature", "input_arg"))]
         return self._arguments
+
+    @cached_property
+    def _arguments(self) -> list[str]:
+        return [_text(kid, "name") for kid in kids_of(node_at(self.root, "signature", "input_arg"))]
 
     def described(self, name: str, ordinal: int | None) -> Value | None:
         """Return the type of an argument, and the shape that was noted when the function was made."""
@@ -262,34 +268,32 @@ class Library(Mapping[str, FunctionBody]):
     def __init__(self, graph: Node | None, extraction: Host) -> None:
         self._list = node_at(graph, "library", "function")
         self._extraction = extraction
-        self._numbers: dict[str, int] | None = None
 
     def __len__(self) -> int:
         return len(self._list) if self._list is not None else 0
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names())
+        return iter(self._numbers)
 
-    def _names(self) -> dict[str, int]:
-        if self._numbers is None:
-            numbers: dict[str, int] = {}
-            self._charge = self._extraction.session.budget.charge(0, "the names of functions")
-            room = 0
-            for kid in kids_of(self._list):
-                name = function_name(kid)
-                room += 200 + len(name)
-                if not kid.ordinal & 0xFF:
-                    self._charge.resize(room)
-                numbers.setdefault(name, kid.ordinal)
-            self._numbers = numbers
-        return self._numbers
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        numbers: dict[str, int] = {}
+        self._charge = self._extraction.session.budget.charge(0, "the names of functions")
+        room = 0
+        for kid in kids_of(self._list):
+            name = function_name(kid)
+            room += 200 + len(name)
+            if not kid.ordinal & 0xFF:
+                self._charge.resize(room)
+            numbers.setdefault(name, kid.ordinal)
+        return numbers
 
     def values(self) -> Iterator[FunctionBody]:  # type: ignore[override]
         """Yield the functions, in order."""
         return (FunctionBody(kid, self._extraction) for kid in kids_of(self._list))
 
     def __getitem__(self, name: str) -> FunctionBody:
-        number = self._names()[name]
+        number = self._numbers[name]
         if self._list is None:
             raise KeyError(name)
         return FunctionBody(self._list.child(number), self._extraction)
@@ -312,3 +316,61 @@ def _tensors(found: Node | None) -> dict[str, str]:
 def _text(node: Node, key: str) -> str:
     found = node.find(key)
     return str(found.load()) if found is not None else ""
+
+
+# -- Writes a part of a graph as a GraphDef of its own, streamed; NodeDefs are copied unchanged ------------------------
+
+_NODE: Final = 1
+_LIBRARY: Final = 2
+_VERSIONS: Final = 4
+
+
+def write_graph_def(graph: MainGraph, marks: bytes | bytearray | None, out: Callable[[bytes], object]) -> int:
+    """Write the marked nodes of a graph (None: all) as a GraphDef; return the number of bytes.
+
+    Always sets library and versions, as TensorFlow's ``extract_sub_graph`` does; inserts what chunks of a ``.cpb`` add.
+    """
+    check = graph.extraction.session.check_cancelled
+    checker = Checker(check)
+    done = 0
+    start = stop = 0
+    data = None
+    for ordinal, found in graph.wire():
+        if marks is not None and not marks[ordinal]:
+            continue
+        if found is not None and found.data is data and found.start == stop:
+            stop = found.end  # copy neighbours together
+            continue
+        check()
+        done += _copy(data, start, stop, out, checker)
+        data = None
+        if found is None:
+            done += _message(_NODE, graph.node(ordinal), out)
+        else:
+            data, start, stop = found.data, found.start, found.end
+    done += _copy(data, start, stop, out, checker)
+    for number, name in ((_LIBRARY, "library"), (_VERSIONS, "versions")):
+        done += _message(number, graph.root.find(name) if graph.root is not None else None, out)
+    return done
+
+
+def _copy(data: Data | None, start: int, stop: int, out: Callable[[bytes], object], checker: Checker) -> int:
+    if data is None:
+        return 0
+    # Consecutive fields `node` form a GraphDef.
+    if not checker.sound(data.range(start, stop), builtin_schema().message("tensorflow.GraphDef")):
+        reason = "a node of the graph is damaged, and the copy would be, too ('pparse check' tells more)"
+        raise MalformedError(reason, offset=checker.stopped, source=data.name)
+    copy_into(data, start, stop - start, out)
+    return stop - start
+
+
+def _message(number: int, node: Node | None, out: Callable[[bytes], object]) -> int:
+    """Write a message of the tree with its tag, or an empty one if there is no node."""
+    sizes = measure(node) if node is not None else array("Q", [0])
+    head = encode_varint(number << 3 | LEN) + encode_varint(sizes[0])
+    out(head)
+    written = write(node, sizes, out) if node is not None else 0
+    if written != sizes[0]:
+        raise MalformedError("the source changed while it was copied", wanted=sizes[0], got=written)
+    return len(head) + written

@@ -55,7 +55,7 @@ class NodeDefs:
     """
 
     def __init__(self, elements: Node | None) -> None:
-        self.elements = elements
+        self.elements: Any = elements
 
     def __len__(self) -> int:
         return len(self.elements) if self.elements is not None else 0
@@ -63,9 +63,10 @@ class NodeDefs:
     def node(self, ordinal: int) -> Node:
         """Return the node of one element in the tree."""
         count = len(self)
-        if self.elements is None or not 0 <= ordinal < count:
+        if not 0 <= ordinal < count:
             raise IndexError(f"there are {count} nodes, none with number {ordinal}")
-        return self.elements.child(ordinal)
+        node: Node = self.elements.child(ordinal)
+        return node
 
     def rows(self) -> Iterator[Row]:
         """Yield ``(ordinal, name, operation, inputs, device, colocated, None)`` of each element: values have no names.
@@ -80,14 +81,12 @@ class NodeDefs:
                 yield self._by_tree(ordinal)
             return
         touched = index.touched()
-        first = 0
-        for segment in index.segments:
+        for first, segment in zip(index.firsts, index.segments, strict=True):
             if isinstance(segment, Run):
                 yield from self._run(index, segment.scan, segment.key, first, segment.count, touched)
             else:
                 for ordinal in range(first, first + segment.count):
                     yield self._by_pieces(ordinal, index.pieces(ordinal))
-            first += segment.count
 
     # -- elements one by one in a part ---------------------------------------------------------------------------------
 
@@ -100,13 +99,9 @@ class NodeDefs:
         for found in self._blocks(scan, key, ordinal, stop):
             rows = found if isinstance(found, list) else [self._at(scan, ordinal, found)]
             last = ordinal + len(rows)
-            at = bisect_left(touched, ordinal)
-            while at < len(touched) and touched[at] < last:
-                number = touched[at]
-                rows[number - ordinal] = self._by_pieces(
-                    number, self._touched(index, scan, key, number, number - begin)
-                )
-                at += 1
+            for number in touched[bisect_left(touched, ordinal) : bisect_left(touched, last)]:
+                pieces = self._touched(index, scan, key, number, number - begin)
+                rows[number - ordinal] = self._by_pieces(number, pieces)
             yield from rows
             ordinal = last
         for number in range(ordinal, stop):  # what the bytes do not tell
@@ -114,14 +109,13 @@ class NodeDefs:
 
     def _blocks(self, scan: PartScan, key: int, ordinal: int, stop: int) -> Iterator[list[Row] | WireField]:
         """Yield elements up to number ``stop``: many as rows, or one as a field. Ends early if bytes are missing."""
-        session = self.elements.extraction.session if self.elements is not None else None
+        session = self.elements.extraction.session
         part = scan.part
         window = scan.window()
         tag = key << 3 | LEN
         pos, step = scan.slots[key].offsets[0], _FIRST_BLOCK
         while ordinal < stop:
-            if session is not None:
-                session.check_cancelled()
+            session.check_cancelled()
             try:
                 block = part.data.pread(pos, min(step, part.end - pos))
             except PASSING_OR_LIMIT:
@@ -172,18 +166,15 @@ class NodeDefs:
         index = index_of(self.elements)
         if index is None:
             return
-        first = 0
         touched = set(index.touched())
-        for segment in index.segments:
+        for first, segment in zip(index.firsts, index.segments, strict=True):
             if isinstance(segment, Run):
                 part = segment.scan.part
                 for ordinal, field in enumerate(segment.scan.fields(segment.key), first):
                     whole = ordinal not in touched and field.end <= part.end
                     yield ordinal, part.data.range(field.begin, field.next) if whole else None
             else:
-                for ordinal in range(first, first + segment.count):
-                    yield ordinal, None
-            first += segment.count
+                yield from ((ordinal, None) for ordinal in range(first, first + segment.count))
 
     def row(self, ordinal: int) -> Row:
         """Return the row of one element."""
@@ -200,9 +191,9 @@ class NodeDefs:
 
     def _by_pieces(self, ordinal: int, pieces: Sequence[Piece]) -> Row:
         """Return the row of an element made of pieces; read it through the tree if chunks hold more than attributes."""
-        reading = _NodeReading(self.elements) if self.elements is not None else None
+        reading = _NodeReading(self.elements)
         try:
-            if reading is not None and all(map(reading.add, pieces)):
+            if all(map(reading.add, pieces)):
                 return reading.row(ordinal)
         except PASSING_OR_LIMIT:
             raise
@@ -212,8 +203,6 @@ class NodeDefs:
 
     def _by_tree(self, ordinal: int) -> Row:
         """Return the row of an element from the tree; damaged fields are empty, and recorded."""
-        if self.elements is None:
-            return ordinal, "", "", [], "", (), None
         node = self.elements.child(ordinal)
         name, op, device = (str(_load(node, key) or "") for key in ("name", "op", "device"))
         inputs = _load_all(node, "input")
@@ -375,14 +364,15 @@ def _overlays_class(overlay: OverlayEntry) -> bool:
     return "_class" in attr.keys() or bool(len(attr.indices()))  # noqa: SIM118 -- no mapping
 
 
-def _load(node: Node, key: str) -> Any:
-    """Return a scalar of a message; None if it is not set, or cannot be read, which is recorded."""
+def _load(node: Node, key: str = "") -> Any:
+    """Return a scalar, or one of a message; None if it is not set, or cannot be read, which is recorded."""
     try:
-        found = node.find(key)
-        return found.load() if found is not None else None
+        found = node.find(key) if key else node
+        value = found.load() if found is not None else None
+        return value.decode() if isinstance(value, bytes) else value
     except PASSING_OR_LIMIT:
         raise
-    except PparseError as error:
+    except (PparseError, UnicodeDecodeError) as error:
         _note(node, key, error)
         return None
 
@@ -390,17 +380,7 @@ def _load(node: Node, key: str) -> Any:
 def _load_all(node: Node | None, key: str) -> list[str]:
     """Return the elements of a list of strings; empty if they cannot be read, which is recorded."""
     found = node.find(key) if node is not None else None
-    texts: list[str] = []
-    for kid in found.children() if found is not None else ():
-        try:
-            value = kid.load()
-            texts.append(value.decode() if isinstance(value, bytes) else str(value))
-        except PASSING_OR_LIMIT:
-            raise
-        except (PparseError, UnicodeDecodeError) as error:
-            _note(kid, "", error)
-            texts.append("")
-    return texts
+    return [str(_load(kid) or "") for kid in found.children()] if found is not None else []
 
 
 def _note(node: Node, key: str, error: Exception) -> None:

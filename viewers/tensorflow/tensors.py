@@ -84,13 +84,8 @@ class TensorflowMaker(TensorMaker):
         if found is None or known is None:
             return None
         number, shape, start, length = found
-        made = self.new(
-            name,
-            known[0],
-            shape,
-            self.spans(part.data.range(part.start + start, part.start + start + length)),
-            self.names[number],
-        )
+        spans = self.spans(part.data.range(part.start + start, part.start + start + length))
+        made = self.new(name, known[0], shape, spans, self.names[number])
         # What is odd is looked at again, and gets its words there.
         return made if made.nbytes == length and len(made.spans) == 1 else None
 
@@ -189,8 +184,7 @@ class TensorflowMaker(TensorMaker):
         """Do not let a constant without values read as zeros if its chunk may have gone elsewhere."""
         if made.spans or not made.size or made.status is not Status.COMPLETE:
             return
-        reason = self._misplaced()
-        if reason is not None:
+        if (reason := self._misplaced()) is not None:
             why = f"it has no values, and chunks are in wrong places: {reason}"
             self.judge(made, Problem(Status.DAMAGED, why))
 
@@ -272,9 +266,8 @@ def content_tensor(raw: bytes, size: int) -> tuple[int, tuple[int, ...], int, in
             pos = end
     except (MalformedError, IndexError):
         return None
-    return (
-        (number, tuple(shape), start, length) if pos == size and order == 0x22 and length and len(shape) < 8 else None
-    )
+    is_plain = pos == size and order == 0x22 and length and len(shape) < 8
+    return (number, tuple(shape), start, length) if is_plain else None
 
 
 def _encoding(listed: int, count: int) -> str:

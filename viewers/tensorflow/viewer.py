@@ -12,6 +12,7 @@ from pparse.parsers.checkpoint.beside import INDEX_OF_VARIABLES
 from pparse.parsers.cpb.parser import CHUNKS
 from pparse.protos import schema as builtin_schema
 from pparse.viewers.tensor_proto.viewer import ProtoViewer, kids_of
+from pparse.viewers.tensorflow import meta
 from pparse.viewers.tensorflow.constants import GRAPH, KINDS, META_GRAPH, SAVED_MODEL, Constants
 from pparse.viewers.tensorflow.tensors import TensorflowMaker
 
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.graphs.graph import Graph
     from pparse.tree.node import Node
-    from pparse.viewers.tensorflow.interface import ConcreteFunction
-    from pparse.viewers.tensorflow.meta import Asset, Signature
+    from pparse.viewers.tensorflow.meta import Asset, ConcreteFunction, Signature
 
 
 class TensorflowViewer(ProtoViewer):
@@ -51,10 +51,9 @@ class TensorflowViewer(ProtoViewer):
 
     def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
         """Return the graph of meta graph ``number``."""
-        from pparse.graphs.source import MAX_NODES
         from pparse.viewers.tensorflow.graph import tensorflow_graph
 
-        return tensorflow_graph(self.root, meta_graph=number, max_nodes=MAX_NODES if max_nodes is None else max_nodes)
+        return tensorflow_graph(self.root, meta_graph=number, max_nodes=max_nodes)
 
     def may_name(self, text: str) -> bool:
         """Return whether it has no bracket: TensorFlow takes no node whose name has one, and paths of nodes have them.
@@ -68,9 +67,7 @@ class TensorflowViewer(ProtoViewer):
     @property
     def metadata(self) -> Mapping[str, Any]:
         """What the document says about itself: tags, versions, operations; for a SavedModel, per meta graph."""
-        from pparse.viewers.tensorflow.meta import metadata_of
-
-        return metadata_of(self.root)
+        return meta.metadata_of(self.root)
 
     def meta_graphs(self) -> Iterator[Node]:
         """Yield the nodes of the meta graphs."""
@@ -95,46 +92,34 @@ class TensorflowViewer(ProtoViewer):
     @property
     def signatures(self) -> Mapping[str, Signature]:
         """The signatures by name (``name#2``: in a second meta graph), each read on demand."""
-        from pparse.viewers.tensorflow.meta import NodeMapping, signature_of
-
-        return NodeMapping(self.meta_graphs(), "signature_def", signature_of)
+        return meta.NodeMapping(self.meta_graphs(), "signature_def", meta.signature_of)
 
     @property
     def functions(self) -> Mapping[str, list[ConcreteFunction]]:
         """The functions that a program may call, by name, with the ways to call each; of several meta graphs, all."""
-        from pparse.viewers.tensorflow.interface import functions_of
-
         found: dict[str, list[ConcreteFunction]] = {}
         for graph in self.meta_graphs():
-            for name, ways in functions_of(graph):
+            for name, ways in meta.functions_of(graph):
                 found.setdefault(name, []).extend(ways)
         return found
 
     def interface(self) -> list[dict[str, Any]]:
         """Return tags, signatures and functions of each meta graph."""
-        from pparse.viewers.tensorflow.interface import interface_of
-
-        return interface_of(self.meta_graphs())
+        return meta.interface_of(self.meta_graphs())
 
     def interface_lines(self) -> Iterator[tuple[str, str]]:
         """Yield the signatures with their inputs and outputs, and what functions are callable with."""
-        from pparse.viewers.tensorflow.interface import interface_lines
-
-        return interface_lines(self.meta_graphs())
+        return meta.interface_lines(self.meta_graphs())
 
     @property
     def collections(self) -> Mapping[str, Any]:
         """The collections by name, as lists of text, numbers or bytes; collections of variables as lists of dicts."""
-        from pparse.viewers.tensorflow.meta import NodeMapping, collection_of
-
-        return NodeMapping(self.meta_graphs(), "collection_def", collection_of)
+        return meta.NodeMapping(self.meta_graphs(), "collection_def", meta.collection_of)
 
     @property
     def assets(self) -> list[Asset]:
         """The files that the graph needs, with the tensors that take their paths."""
-        from pparse.viewers.tensorflow.meta import assets_of
-
-        return [asset for graph in self.meta_graphs() for asset in assets_of(graph)]
+        return [asset for graph in self.meta_graphs() for asset in meta.assets_of(graph)]
 
     def own_status(self) -> Status:
         """Return the status of the message; a SavedModel that ends before its first meta graph was cut."""
